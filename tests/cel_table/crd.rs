@@ -13,7 +13,7 @@ use objects::custom::field_path;
 use objects::custom::resource;
 use objects::custom::rules::value::{Place, object as value_of};
 use objects::custom::rules::{Compiler, OBJECT_COST_MAX, Rules, Scope, Terms};
-use objects::custom::schema::{Additional, Items, Rule, Schema};
+use objects::custom::schema::{Additional, Items, Schema, SchemaRule};
 use serde_json::{Value as Json, json};
 use types::schema::decode::decode;
 use types::schema::handle::Ref;
@@ -67,7 +67,7 @@ impl Fixture {
         let Some(scope) = Scope::of(declared, steps.is_empty() || node.embedded_resource) else {
             return Some(json!({ "error": "no type" }));
         };
-        let environment = scope.environment(false, &Rule::default());
+        let environment = scope.environment(false, &SchemaRule::default());
         let checked = match environment.compile(row["expr"].as_str().unwrap_or_default()) {
             Ok(checked) => checked,
             Err(error) => return Some(json!({ "error": error.to_string() })),

@@ -14,9 +14,9 @@ use auth::User;
 use cel::environment::Origin;
 use cel::library::authorizer::{self, Authorizer};
 use cel::types::Type;
-use objects::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
-use objects::expression::policy::form::{self, Form};
-use objects::expression::{Budget, Expression, Failure, evaluate};
+use objects::expression::policy::environment::{Declarations, Extent, KnownTypes, POLICY_COST_MAX};
+use objects::expression::policy::form::{self, PatchType};
+use objects::expression::{Budget, EvaluationFailure, Expression, evaluate};
 use serde_json::{Value as Json, json};
 use types::schema::conform::conform;
 use types::schema::decode::decode;
@@ -127,7 +127,7 @@ impl Fixture {
         let policy = &row["policy"];
         let extent = Extent { params: policy["params"] == true, authorizer: policy["authorizer"] == true };
         let variables = pairs(&policy["variables"], "name", "expression");
-        let mut declarations = Declarations::new(Origin::New, Known::default());
+        let mut declarations = Declarations::new(Origin::New, KnownTypes::default());
         if !variables.is_empty() {
             declarations = declarations.with_variables();
         }
@@ -148,7 +148,7 @@ impl Fixture {
         let mut budget = Budget::new(limit);
         let result = evaluate(&expression, &open, || scope.take_cost(), &mut budget);
         let mut out = json!({ "type": of });
-        if !matches!(result, Err(Failure::OutOfBudget)) {
+        if !matches!(result, Err(EvaluationFailure::OutOfBudget)) {
             out["cost"] = (limit - budget.left()).into();
         }
         match result {
@@ -203,10 +203,10 @@ impl Fixture {
     fn mutate(&self, row: &Json) -> Json {
         let policy = &row["policy"];
         let extent = Extent { params: true, authorizer: true };
-        let mut declarations = Declarations::new(Origin::New, Known::default()).with_variables();
+        let mut declarations = Declarations::new(Origin::New, KnownTypes::default()).with_variables();
         let variables = pairs(&policy["variables"], "name", "expression");
         let variables = declarations.compile_variables(variables, extent);
-        let form = Form::named(policy["patchType"].as_str().unwrap_or_default());
+        let form = PatchType::named(policy["patchType"].as_str().unwrap_or_default());
         let environment = form::environment(&declarations, extent);
         let mutation = Mutation::compile(form, row["expr"].as_str().unwrap_or_default(), &environment);
         let expression = mutation.expression();
@@ -283,7 +283,7 @@ impl Fixture {
     fn conditions(&self, row: &Json) -> Json {
         let policy = &row["policy"];
         let extent = Extent { params: false, authorizer: true };
-        let declarations = Declarations::new(Origin::Stored, Known::default());
+        let declarations = Declarations::new(Origin::Stored, KnownTypes::default());
         let conditions = pairs(&policy["matchConditions"], "name", "expression");
         let conditions = Conditions::compile(conditions, &declarations, extent);
         let request = self.request(policy["operation"].as_str().unwrap_or_default());

@@ -21,7 +21,7 @@ const LENGTH_BITS: u32 = 22;
 
 /// Representation whose items are measured.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Form {
+pub enum MeasuredForm {
     /// Whole objects with all members.
     Whole,
     /// Only the metadata of objects.
@@ -44,7 +44,7 @@ impl Default for Lengths {
 impl Lengths {
     /// Returns the length of the version written at `revision`, if it is cached.
     #[inline]
-    pub fn get(&self, form: Form, revision: Revision) -> Option<u64> {
+    pub fn get(&self, form: MeasuredForm, revision: Revision) -> Option<u64> {
         let place = place(revision);
         let page = self.0[form as usize][place / PAGE_SLOTS].get()?;
         let held = page[place % PAGE_SLOTS].load(Relaxed);
@@ -53,7 +53,7 @@ impl Lengths {
     }
 
     /// Caches a length, except 0 and lengths of 4 MiB or more.
-    pub fn put(&self, form: Form, revision: Revision, bytes: usize) {
+    pub fn put(&self, form: MeasuredForm, revision: Revision, bytes: usize) {
         // Revisions are below 2^62, so the upper bits of a revision fit.
         let slot = (revision.get() >> SLOT_BITS) << LENGTH_BITS | bytes as u64;
         if (1..1 << LENGTH_BITS).contains(&bytes) {
@@ -78,13 +78,13 @@ mod tests {
     #[test]
     fn a_length_is_that_of_its_revision_or_forgotten() {
         let lengths = Lengths::default();
-        assert_eq!(lengths.get(Form::Whole, Revision::new(7)), None);
-        lengths.put(Form::Whole, Revision::new(7), 100);
-        lengths.put(Form::Whole, Revision::new(8), (1 << LENGTH_BITS) - 1);
-        lengths.put(Form::Whole, Revision::new(9), 1 << LENGTH_BITS);
-        lengths.put(Form::Whole, Revision::new(10), 0);
+        assert_eq!(lengths.get(MeasuredForm::Whole, Revision::new(7)), None);
+        lengths.put(MeasuredForm::Whole, Revision::new(7), 100);
+        lengths.put(MeasuredForm::Whole, Revision::new(8), (1 << LENGTH_BITS) - 1);
+        lengths.put(MeasuredForm::Whole, Revision::new(9), 1 << LENGTH_BITS);
+        lengths.put(MeasuredForm::Whole, Revision::new(10), 0);
         let largest = (1 << 62) - 1;
-        lengths.put(Form::Whole, Revision::new(largest), 5);
+        lengths.put(MeasuredForm::Whole, Revision::new(largest), 5);
         for (revision, length) in [
             (7, Some(100)),
             (8, Some((1 << LENGTH_BITS) - 1)),
@@ -93,14 +93,17 @@ mod tests {
             (largest, Some(5)),
             (0, None),
         ] {
-            assert_eq!(lengths.get(Form::Whole, Revision::new(revision)), length, "{revision}");
-            assert_eq!(lengths.get(Form::Metadata, Revision::new(revision)), None, "{revision}");
+            assert_eq!(lengths.get(MeasuredForm::Whole, Revision::new(revision)), length, "{revision}");
+            assert_eq!(lengths.get(MeasuredForm::Metadata, Revision::new(revision)), None, "{revision}");
         }
         let same_place = 7 + SLOTS as u64;
-        assert_eq!(lengths.get(Form::Whole, Revision::new(same_place)), None);
-        lengths.put(Form::Whole, Revision::new(same_place), 50);
+        assert_eq!(lengths.get(MeasuredForm::Whole, Revision::new(same_place)), None);
+        lengths.put(MeasuredForm::Whole, Revision::new(same_place), 50);
         assert_eq!(
-            (lengths.get(Form::Whole, Revision::new(same_place)), lengths.get(Form::Whole, Revision::new(7))),
+            (
+                lengths.get(MeasuredForm::Whole, Revision::new(same_place)),
+                lengths.get(MeasuredForm::Whole, Revision::new(7))
+            ),
             (Some(50), None)
         );
     }

@@ -160,7 +160,7 @@ pub struct Renderer {
     /// Account that is charged for the memory of the response.
     account: Account,
     /// Cache of item lengths, which all clients share. Only set for representations that need lengths.
-    lengths: Option<(Arc<Lengths>, lengths::Form)>,
+    lengths: Option<(Arc<Lengths>, lengths::MeasuredForm)>,
 }
 
 /// Parameters of a renderer: the resource, the requested representation, and the shared counters and caches.
@@ -198,8 +198,8 @@ impl Renderer {
         let metrics = wanted.metrics.clone();
         let is_remembered = output.encoding == negotiate::Encoding::Protobuf && resource.is_stored_form();
         let form = match output.transform {
-            Transform::PartialObject | Transform::PartialObjectList => lengths::Form::Metadata,
-            Transform::None | Transform::Table => lengths::Form::Whole,
+            Transform::PartialObject | Transform::PartialObjectList => lengths::MeasuredForm::Metadata,
+            Transform::None | Transform::Table => lengths::MeasuredForm::Whole,
         };
         let lengths = is_remembered.then(|| (wanted.lengths.clone(), form));
         let account = wanted.account.clone();

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use engine::{CommitError, Committed, Entry, Payload, ReadError, Record, Write};
 
-pub use access::{Part, Reach, Store, View, engine_for_path};
+pub use access::{Part, Reach, Store, StoreView, engine_for_path};
 
 use crate::validation::names::path_segment;
 use types::attributes::{self, Attributes, Selection};

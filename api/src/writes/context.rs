@@ -33,7 +33,7 @@ use crate::state::tokens::Tokens;
 use crate::state::zpages;
 use crate::writes::admission::{self, namespace_lifecycle::Creations};
 use objects::conversion::Converter;
-use objects::custom::established::{Changes, Established};
+use objects::custom::established::{Established, RegistryChanges};
 use objects::negotiate::{Formats, Objects};
 use objects::services::Services;
 use objects::store::backends::Backends;
@@ -497,9 +497,9 @@ impl Context {
     }
 
     /// Changes the custom types that are served. `change` selects them, and must not begin another change.
-    pub fn establish<T>(&self, change: impl FnOnce(&mut Established, &mut Changes) -> T) -> T {
+    pub fn establish<T>(&self, change: impl FnOnce(&mut Established, &mut RegistryChanges) -> T) -> T {
         let mut established = self.established.lock();
-        let mut changes = Changes::default();
+        let mut changes = RegistryChanges::default();
         let told = change(&mut established, &mut changes);
         if !changes.is_empty() {
             // Reports of peers about these types are discarded, even if a type disappears before any request

@@ -34,7 +34,7 @@ pub fn number(schema: &Schema, used: Use, name: &str) -> usize {
 /// Returns Rust source of a static with all names of one use.
 pub fn list(schema: &Schema, used: Use) -> String {
     let (list, element) = match used {
-        Use::Rule => ("RULES", "Rule"),
+        Use::Rule => ("RULES", "StructCheck"),
         Use::UpdateRule => ("UPDATE_RULES", "UpdateRule"),
         Use::Normalization => ("NORMALIZATIONS", "Normalization"),
         Use::Strategy => ("STRATEGIES", "Strategy"),

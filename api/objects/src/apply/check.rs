@@ -2,7 +2,7 @@
 //! elements (docs/api/apply.md#type-errors-of-a-configuration). All errors are collected. Their texts are
 //! those of the reference server.
 
-use super::typed::{Primitive, Type, item_element};
+use super::typed::{OwnershipType, Primitive, item_element};
 use types::schema::table::{ListType, Message};
 use values::cancellation;
 use values::field::{ERROR_BYTES_MAX, ERRORS_MAX, Element, go_quote};
@@ -82,7 +82,7 @@ pub fn check(message: &Message, object: &Object) -> Vec<TypeError> {
 
 fn found(message: &Message, object: &Object, checked: Checked) -> Vec<TypeError> {
     let mut errors = Errors::default();
-    members(Type::of_message(message), object, checked, &mut errors);
+    members(OwnershipType::of_message(message), object, checked, &mut errors);
     errors.found
 }
 
@@ -109,34 +109,41 @@ enum Checked {
     Live,
 }
 
-fn value(of: Type<'_>, value: &Value, checked: Checked, errors: &mut Errors) {
+fn value(of: OwnershipType<'_>, value: &Value, checked: Checked, errors: &mut Errors) {
     cancellation::step();
     let mut wrong = |wanted: &str| {
         errors.push(TypeError::new(format!("expected {wanted}, got &{{{}}}", go_text(value))));
     };
     match (of.for_value(value), value) {
-        (Type::Scalar(Primitive::Numeric), Value::Null) if checked == Checked::Made => {
+        (OwnershipType::Scalar(Primitive::Numeric), Value::Null) if checked == Checked::Made => {
             errors.push(TypeError::new("expected numeric (int or float), got structpb.NullValue"));
         }
-        (Type::Scalar(Primitive::Text), Value::Null) if checked == Checked::Made => {
+        (OwnershipType::Scalar(Primitive::Text), Value::Null) if checked == Checked::Made => {
             errors.push(TypeError::new("expected string, got &value.valueUnstructured{Value:0}"));
         }
-        (Type::Scalar(Primitive::Boolean), Value::Null) if checked == Checked::Made => {
+        (OwnershipType::Scalar(Primitive::Boolean), Value::Null) if checked == Checked::Made => {
             errors.push(TypeError::new("expected boolean, got &{NULL_VALUE}"));
         }
-        (Type::Struct { .. } | Type::Map { .. }, Value::Null) if checked == Checked::Made => {
+        (OwnershipType::Struct { .. } | OwnershipType::Map { .. }, Value::Null)
+            if checked == Checked::Made =>
+        {
             errors.push(TypeError::new("expected map, got &{NULL_VALUE}"));
         }
-        (Type::List { .. }, Value::Null) if checked == Checked::Made => {
+        (OwnershipType::List { .. }, Value::Null) if checked == Checked::Made => {
             errors.push(TypeError::new("expected list, got &{NULL_VALUE}"));
         }
         (_, Value::Null) => {}
-        (Type::Scalar(primitive), value) => scalar(primitive, value, errors),
-        (Type::Struct { .. } | Type::Map { .. } | Type::Deduced, Value::Object(object)) => {
+        (OwnershipType::Scalar(primitive), value) => scalar(primitive, value, errors),
+        (
+            OwnershipType::Struct { .. } | OwnershipType::Map { .. } | OwnershipType::Deduced,
+            Value::Object(object),
+        ) => {
             members(of, object, checked, errors);
         }
-        (Type::Struct { .. } | Type::Map { .. } | Type::Deduced, _) => wrong("map"),
-        (Type::List { item, list }, Value::Array(values)) => {
+        (OwnershipType::Struct { .. } | OwnershipType::Map { .. } | OwnershipType::Deduced, _) => {
+            wrong("map")
+        }
+        (OwnershipType::List { item, list }, Value::Array(values)) => {
             let mut seen: Vec<Element<'_>> = Vec::with_capacity(values.len());
             for (at, item_value) in values.iter().enumerate() {
                 if errors.is_enough() {
@@ -153,7 +160,7 @@ fn value(of: Type<'_>, value: &Value, checked: Checked, errors: &mut Errors) {
                     },
                 };
                 below(&element, errors, |errors| {
-                    self::value(Type::of_kind(item), item_value, checked, errors)
+                    self::value(OwnershipType::of_kind(item), item_value, checked, errors)
                 });
                 seen.push(element);
             }
@@ -161,7 +168,7 @@ fn value(of: Type<'_>, value: &Value, checked: Checked, errors: &mut Errors) {
                 repeated(seen, errors);
             }
         }
-        (Type::List { .. }, _) => wrong("list"),
+        (OwnershipType::List { .. }, _) => wrong("list"),
     }
 }
 
@@ -173,7 +180,7 @@ fn repeated(mut seen: Vec<Element<'_>>, errors: &mut Errors) {
     }
 }
 
-fn members(of: Type<'_>, object: &Object, checked: Checked, errors: &mut Errors) {
+fn members(of: OwnershipType<'_>, object: &Object, checked: Checked, errors: &mut Errors) {
     for (name, member) in object.iter() {
         let element = Element::field(name);
         let Some(of) = of.step(&element) else {

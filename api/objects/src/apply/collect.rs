@@ -4,7 +4,7 @@
 //! keyed lists, members whose names no schema declares, and members set to `null`. The structs, maps and
 //! lists around the leaves are not owned.
 
-use super::typed::{Type, item_element};
+use super::typed::{OwnershipType, item_element};
 use types::schema::table::{ListType, Message};
 use values::cancellation;
 use values::field::{Element, FieldSet, Node};
@@ -12,10 +12,10 @@ use values::json::{Object, Value};
 
 /// Returns the field set of `object`, a configuration of type `message`.
 pub fn field_set<'t>(message: &Message, object: &'t Object) -> FieldSet<'t> {
-    members(Type::of_message(message), object)
+    members(OwnershipType::of_message(message), object)
 }
 
-fn members<'t>(of: Type<'_>, object: &'t Object) -> FieldSet<'t> {
+fn members<'t>(of: OwnershipType<'_>, object: &'t Object) -> FieldSet<'t> {
     let nodes = object.iter().filter_map(|(name, value)| {
         let element = Element::field(name);
         let is_declared = of.declares(&element);
@@ -27,17 +27,17 @@ fn members<'t>(of: Type<'_>, object: &'t Object) -> FieldSet<'t> {
 }
 
 /// Returns whether a value is a leaf, and the paths below it.
-fn collect<'t>(of: Type<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
+fn collect<'t>(of: OwnershipType<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
     cancellation::step();
     match (of.for_value(value), value) {
-        (Type::Scalar(_), _)
-        | (Type::Struct { atomic: true, .. } | Type::Map { atomic: true, .. }, _)
-        | (Type::List { list: ListType::Atomic, .. }, _) => (true, FieldSet::new()),
-        (granular @ (Type::Struct { .. } | Type::Map { .. }), Value::Object(object)) => {
+        (OwnershipType::Scalar(_), _)
+        | (OwnershipType::Struct { atomic: true, .. } | OwnershipType::Map { atomic: true, .. }, _)
+        | (OwnershipType::List { list: ListType::Atomic, .. }, _) => (true, FieldSet::new()),
+        (granular @ (OwnershipType::Struct { .. } | OwnershipType::Map { .. }), Value::Object(object)) => {
             (false, members(of_members(of, granular), object))
         }
-        (Type::List { item, list }, Value::Array(items)) => {
-            let of = Type::of_kind(item);
+        (OwnershipType::List { item, list }, Value::Array(items)) => {
+            let of = OwnershipType::of_kind(item);
             let mut nodes: Vec<Node<'t>> = Vec::with_capacity(items.len());
             for value in items {
                 let Ok(element) = item_element(item, list, value) else { continue };
@@ -59,18 +59,18 @@ fn collect<'t>(of: Type<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
 }
 
 /// Returns the type for members. Descendants of a value without a schema have no schema either.
-fn of_members<'s>(of: Type<'s>, granular: Type<'s>) -> Type<'s> {
-    if matches!(of, Type::Deduced) { Type::Deduced } else { granular }
+fn of_members<'s>(of: OwnershipType<'s>, granular: OwnershipType<'s>) -> OwnershipType<'s> {
+    if matches!(of, OwnershipType::Deduced) { OwnershipType::Deduced } else { granular }
 }
 
 /// Adds to the set the declared fields that lead to its members: `.a.b.c` adds `.a` if the schema declares
 /// it, but not `.a.b` if `b` is the key of a map.
-pub fn with_named_fields<'t>(of: Type<'_>, mut set: FieldSet<'t>) -> FieldSet<'t> {
+pub fn with_named_fields<'t>(of: OwnershipType<'_>, mut set: FieldSet<'t>) -> FieldSet<'t> {
     name_fields(of, &mut set);
     set
 }
 
-fn name_fields(of: Type<'_>, set: &mut FieldSet<'_>) {
+fn name_fields(of: OwnershipType<'_>, set: &mut FieldSet<'_>) {
     for (element, member, below) in set.steps_mut() {
         if !below.is_empty() {
             *member |= of.declares(element);
@@ -163,7 +163,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            with_named_fields(Type::of_message(message), set).text(),
+            with_named_fields(OwnershipType::of_message(message), set).text(),
             r#"{"f:metadata":{".":{},"f:labels":{".":{},"f:a":{}}},"f:spec":{".":{},"f:containers":{".":{},"k:{\"name\":\"a\"}":{"f:image":{}}}}}"#
         );
     }

@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use super::typed::{Type, below, item_element};
+use super::typed::{OwnershipType, below, item_element};
 use types::schema::declared::Declared;
 use types::schema::table::{Kind, ListType, Message, Unknown};
 use values::cancellation;
@@ -116,7 +116,7 @@ impl<'t> Found<'t> {
     fn step(
         &mut self,
         element: impl Fn() -> Element<'t>,
-        of: Type<'_>,
+        of: OwnershipType<'_>,
         (old, new): (Option<&'t Value>, Option<&'t Value>),
         skip: Option<&FieldSet<'_>>,
     ) {
@@ -183,7 +183,7 @@ fn in_order(object: Option<&Object>) -> Vec<(&str, &Value)> {
 
 /// Compares two values that are not equal.
 fn differing<'t>(
-    of: Type<'_>,
+    of: OwnershipType<'_>,
     old: &'t Value,
     new: &'t Value,
     skip: Option<&FieldSet<'_>>,
@@ -192,24 +192,24 @@ fn differing<'t>(
     cancellation::step();
     let (old_is, new_is) = (of.for_value(old), of.for_value(new));
     match new_is {
-        Type::Scalar(_) => {
+        OwnershipType::Scalar(_) => {
             // If a value without a schema changes its type, everything below the old value is removed.
-            if let Type::Map { .. } = old_is
-                && matches!(of, Type::Deduced)
+            if let OwnershipType::Map { .. } = old_is
+                && matches!(of, OwnershipType::Deduced)
             {
                 found.removed = present(old_is, old, skip);
             }
             Own::Modified
         }
-        Type::Struct { atomic: true, .. }
-        | Type::Map { atomic: true, .. }
-        | Type::List { list: ListType::Atomic, .. } => {
-            if matches!((of, old_is), (Type::Deduced, Type::Map { .. })) {
+        OwnershipType::Struct { atomic: true, .. }
+        | OwnershipType::Map { atomic: true, .. }
+        | OwnershipType::List { list: ListType::Atomic, .. } => {
+            if matches!((of, old_is), (OwnershipType::Deduced, OwnershipType::Map { .. })) {
                 found.removed = present(old_is, old, skip);
             }
             Own::Modified
         }
-        Type::Struct { message, .. } => {
+        OwnershipType::Struct { message, .. } => {
             let (old, new) = (old.as_object(), new.as_object());
             if is_empty(old) && is_empty(new) {
                 return Own::Modified;
@@ -217,20 +217,23 @@ fn differing<'t>(
             structs(message, old, new, skip, found);
             Own::Same
         }
-        Type::Map { .. } | Type::Deduced => {
-            let was_leaf = matches!((of, old_is), (Type::Deduced, Type::Scalar(_) | Type::List { .. }));
+        OwnershipType::Map { .. } | OwnershipType::Deduced => {
+            let was_leaf = matches!(
+                (of, old_is),
+                (OwnershipType::Deduced, OwnershipType::Scalar(_) | OwnershipType::List { .. })
+            );
             let (old, new) = (old.as_object(), new.as_object());
             if is_empty(old) && is_empty(new) {
                 return Own::Modified;
             }
             let value = match of {
-                Type::Map { value, .. } => Type::of_kind(value),
-                _ => Type::Deduced,
+                OwnershipType::Map { value, .. } => OwnershipType::of_kind(value),
+                _ => OwnershipType::Deduced,
             };
             maps(value, old, new, skip, found);
             if was_leaf { Own::Modified } else { Own::Same }
         }
-        Type::List { item, list } => {
+        OwnershipType::List { item, list } => {
             let (old, new) = (old.as_array().unwrap_or_default(), new.as_array().unwrap_or_default());
             if old.is_empty() && new.is_empty() {
                 return Own::Modified;
@@ -259,7 +262,7 @@ fn structs<'t>(
     let new = new.map_or(&[][..], |object| declared_after.of(message, object));
     zip(old.iter().copied(), new.iter().copied(), |at, pair| {
         let field = &message.fields[at];
-        found.step(|| Element::Field(field.name.clone()), Type::of_field(field), pair, skip);
+        found.step(|| Element::Field(field.name.clone()), OwnershipType::of_field(field), pair, skip);
     });
     if message.unknown == Unknown::Preserve {
         let unknown = |object: Option<&'t Object>| {
@@ -268,13 +271,13 @@ fn structs<'t>(
             members
         };
         zip(unknown(before).into_iter(), unknown(after).into_iter(), |name, pair| {
-            found.step(|| Element::field(name), Type::Deduced, pair, skip);
+            found.step(|| Element::field(name), OwnershipType::Deduced, pair, skip);
         });
     }
 }
 
 fn maps<'t>(
-    value: Type<'_>,
+    value: OwnershipType<'_>,
     old: Option<&'t Object>,
     new: Option<&'t Object>,
     skip: Option<&FieldSet<'_>>,
@@ -341,7 +344,7 @@ fn lists<'t>(
     skip: Option<&FieldSet<'_>>,
     found: &mut Found<'t>,
 ) {
-    let of = Type::of_kind(item);
+    let of = OwnershipType::of_kind(item);
     let (old, new) = (indexed(item, list, old), indexed(item, list, new));
     let (mut old, mut new) = (old.as_slice(), new.as_slice());
     loop {
@@ -379,9 +382,9 @@ fn lists<'t>(
 }
 
 /// Returns all paths below a value that only one side has.
-fn present<'t>(of: Type<'_>, value: &'t Value, skip: Option<&FieldSet<'_>>) -> Vec<Node<'t>> {
+fn present<'t>(of: OwnershipType<'_>, value: &'t Value, skip: Option<&FieldSet<'_>>) -> Vec<Node<'t>> {
     let mut nodes = Vec::new();
-    let mut push = |element: Element<'t>, of: Type<'_>, value: &'t Value| {
+    let mut push = |element: Element<'t>, of: OwnershipType<'_>, value: &'t Value| {
         if let Some(node) = skip.and_then(|skip| skip.get(&element))
             && node.member
         {
@@ -391,33 +394,33 @@ fn present<'t>(of: Type<'_>, value: &'t Value, skip: Option<&FieldSet<'_>>) -> V
         nodes.push(Node { element, member: true, children });
     };
     match (of.for_value(value), value) {
-        (Type::Struct { message, atomic: false }, Value::Object(object)) => {
+        (OwnershipType::Struct { message, atomic: false }, Value::Object(object)) => {
             for &(at, value) in Declared::new().of(message, object) {
                 let field = &message.fields[at];
-                push(Element::Field(field.name.clone()), Type::of_field(field), value);
+                push(Element::Field(field.name.clone()), OwnershipType::of_field(field), value);
             }
             if message.unknown == Unknown::Preserve {
                 for (name, value) in
                     object.iter().filter(|(name, _)| message.position(name.as_bytes()).is_none())
                 {
-                    push(Element::field(name), Type::Deduced, value);
+                    push(Element::field(name), OwnershipType::Deduced, value);
                 }
             }
         }
-        (Type::Map { value: of, atomic: false }, Value::Object(object)) => {
+        (OwnershipType::Map { value: of, atomic: false }, Value::Object(object)) => {
             for (name, value) in object.iter() {
-                push(Element::field(name), Type::of_kind(of), value);
+                push(Element::field(name), OwnershipType::of_kind(of), value);
             }
         }
-        (Type::List { list: ListType::Atomic, .. }, _) => {}
-        (Type::List { item, list }, Value::Array(items)) => {
+        (OwnershipType::List { list: ListType::Atomic, .. }, _) => {}
+        (OwnershipType::List { item, list }, Value::Array(items)) => {
             let items = indexed(item, list, items);
             let mut rest = items.as_slice();
             while let [(element, value), ..] = rest {
                 match take_run(&mut rest) {
-                    [_] => push(element.clone(), Type::of_kind(item), value),
+                    [_] => push(element.clone(), OwnershipType::of_kind(item), value),
                     // A repeated element is owned as a whole.
-                    _ => push(element.clone(), Type::Deduced, &NULL),
+                    _ => push(element.clone(), OwnershipType::Deduced, &NULL),
                 }
             }
         }

@@ -13,13 +13,13 @@
 use super::check::{TypeError, check, check_live, join};
 use super::collect::{field_set, with_named_fields};
 use super::conflict::{Conflict, Conflicts};
-use super::managed::{Entry, Managed, Operation};
+use super::managed::{Entry, Managed, ManagerOperation};
 use super::merge::{merge, remove};
 use super::nulls::Nulls;
 use super::reconcile::reconcile;
 use super::reset::Reset;
-use super::track::{Changes, Writer, created, put_managed_fields, take_back};
-use super::typed::Type;
+use super::track::{TrackedChanges, Writer, created, put_managed_fields, take_back};
+use super::typed::OwnershipType;
 use super::versions::Versions;
 use crate::patch::restore::restore;
 use types::schema::conform::{conform, conforms_in_place};
@@ -132,7 +132,7 @@ pub fn apply(
     let mut merged = merge(message, live, config).map_err(live_error)?;
     super::track::take_managed_fields(&mut merged);
 
-    let manager = writer.manager(Operation::Apply, versions.own.api_version);
+    let manager = writer.manager(ManagerOperation::Apply, versions.own.api_version);
     let last = managed.take(&manager);
     let last_time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
     let owned = reset.owned(field_set(message, config));
@@ -150,7 +150,7 @@ pub fn apply(
         managed.take(&manager);
     }
 
-    let mut changes = Changes::new(*versions, reset, live, &merged);
+    let mut changes = TrackedChanges::new(*versions, reset, live, &merged);
     if !force && let Some(conflicts) = conflicts(&managed, &mut changes) {
         return Err(ApplyError::Conflicts(conflicts));
     }
@@ -176,7 +176,7 @@ fn before_first_apply(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Rese
 }
 
 /// Returns the conflicts: the fields of other managers that the apply changes.
-fn conflicts(others: &Managed<'_>, changes: &mut Changes<'_>) -> Option<Conflicts> {
+fn conflicts(others: &Managed<'_>, changes: &mut TrackedChanges<'_>) -> Option<Conflicts> {
     let conflicts = others.entries().iter().filter_map(|entry| {
         let found = changes.at(&entry.manager.api_version)?;
         if !entry.owns_any(&found.modified) && !entry.owns_any(&found.added) {
@@ -202,7 +202,7 @@ fn prune(versions: &Versions<'_>, merged: Object, managed: &Managed<'_>, last: &
         return merged;
     }
     let Some(converted) = versions.convert(merged.clone(), own, at) else { return merged };
-    let of = Type::of_message(at.message);
+    let of = OwnershipType::of_message(at.message);
     let last_named = with_named_fields(of, last_set.into_owned());
     let mut pruned = remove(at.message, &converted, &last_named);
 
@@ -240,7 +240,7 @@ fn prune(versions: &Versions<'_>, merged: Object, managed: &Managed<'_>, last: &
 
 /// Returns `whole` without the fields that are missing in `pruned` and that no manager owns.
 fn add_back(message: &Message, whole: &Object, pruned: &Object, owned: FieldSet<'_>) -> Object {
-    let of = Type::of_message(message);
+    let of = OwnershipType::of_message(message);
     let kept = with_named_fields(of, field_set(message, pruned)).union(with_named_fields(of, owned));
     let gone = with_named_fields(of, field_set(message, whole)).difference(&kept);
     remove(message, whole, &gone)

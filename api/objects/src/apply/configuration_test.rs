@@ -211,7 +211,7 @@ impl Fixture {
         }
         let mut merged = merge(message, live, config).map_err(|error| ApplyError::Live(error.to_string()))?;
         crate::apply::take_managed_fields(&mut merged);
-        let manager = writer.manager(Operation::Apply, versions.own.api_version);
+        let manager = writer.manager(ManagerOperation::Apply, versions.own.api_version);
         let last = managed.take(&manager);
         let last_time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
         let wanted = reset.applied(field_set(message, config));
@@ -221,7 +221,7 @@ impl Fixture {
         }
         let mut entry = managed.take(&manager).unwrap();
         let value = {
-            let mut changes = Changes::new(versions, &reset, live, &merged);
+            let mut changes = TrackedChanges::new(versions, &reset, live, &merged);
             if !force && let Some(conflicts) = conflicts(&managed, &mut changes) {
                 return Err(ApplyError::Conflicts(conflicts));
             }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::managed::{Manager, Operation};
+use super::managed::{Manager, ManagerOperation};
 use values::field::{FieldSet, display, go_quote};
 use values::status::{Cause, Status};
 
@@ -67,7 +67,7 @@ fn shown(manager: &Manager<'_>) -> String {
     if !manager.subresource.is_empty() {
         let _ = write!(text, " with subresource {}", go_quote(&manager.subresource));
     }
-    if manager.operation == Operation::Update {
+    if manager.operation == ManagerOperation::Update {
         let _ = write!(text, " using {}", manager.api_version);
     }
     text
@@ -89,10 +89,10 @@ mod tests {
                 },
                 fields: FieldSet::parse(fields).unwrap(),
             };
-        let one = conflict("hpa", Operation::Update, "", r#"{"f:spec":{"f:replicas":{}}}"#);
+        let one = conflict("hpa", ManagerOperation::Update, "", r#"{"f:spec":{"f:replicas":{}}}"#);
         let two = conflict(
             "a",
-            Operation::Apply,
+            ManagerOperation::Apply,
             "status",
             r#"{"f:spec":{"f:c":{"k:{\"name\":\"x\"}":{"f:image":{}}},"f:paused":{}}}"#,
         );

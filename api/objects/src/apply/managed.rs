@@ -27,14 +27,14 @@ const FIELDS_TYPE: &str = "FieldsV1";
 
 /// Kind of write by which a manager came to own its fields.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Operation {
+pub enum ManagerOperation {
     /// Server-side apply of a configuration.
     Apply,
     /// Any write that is not an apply.
     Update,
 }
 
-impl Operation {
+impl ManagerOperation {
     /// Returns the name of the operation in managed fields.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -50,8 +50,8 @@ pub struct Manager<'t> {
     /// Name under which the manager writes.
     pub name: Cow<'t, str>,
     /// Kind of write that the entry stands for.
-    pub operation: Operation,
-    /// Version in which the manager writes. Part of the identity only for [`Operation::Update`].
+    pub operation: ManagerOperation,
+    /// Version in which the manager writes. Part of the identity only for [`ManagerOperation::Update`].
     pub api_version: Cow<'t, str>,
     /// Subresource through which the manager writes; empty for the object itself.
     pub subresource: Cow<'t, str>,
@@ -73,7 +73,7 @@ impl Manager<'_> {
         self.operation == other.operation
             && self.name == other.name
             && self.subresource == other.subresource
-            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+            && (self.operation == ManagerOperation::Apply || self.api_version == other.api_version)
     }
 
     /// Returns the identity as text, which is the last criterion when managers are sorted.
@@ -82,7 +82,7 @@ impl Manager<'_> {
         for (name, text) in [
             ("manager", &*self.name),
             ("operation", self.operation.as_str()),
-            ("apiVersion", if self.operation == Operation::Apply { "" } else { &*self.api_version }),
+            ("apiVersion", if self.operation == ManagerOperation::Apply { "" } else { &*self.api_version }),
             ("subresource", &*self.subresource),
         ] {
             if !text.is_empty() {
@@ -192,8 +192,8 @@ impl<'t> Entry<'t> {
         let Value::Object(entry) = value else { return Err(ManagedError::Shape) };
         let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
         let operation = match text("operation") {
-            "Apply" => Operation::Apply,
-            "Update" => Operation::Update,
+            "Apply" => ManagerOperation::Apply,
+            "Update" => ManagerOperation::Update,
             _ => return Err(ManagedError::Operation),
         };
         if text("apiVersion").is_empty() {
@@ -350,8 +350,11 @@ impl<'t> Managed<'t> {
     pub fn cap(&mut self) {
         let mut updaters: Vec<Manager<'t>> = Vec::new();
         {
-            let mut all: Vec<&Entry<'t>> =
-                self.entries.iter().filter(|entry| entry.manager.operation == Operation::Update).collect();
+            let mut all: Vec<&Entry<'t>> = self
+                .entries
+                .iter()
+                .filter(|entry| entry.manager.operation == ManagerOperation::Update)
+                .collect();
             if all.len() <= UPDATERS_MAX {
                 return;
             }
@@ -372,7 +375,7 @@ impl<'t> Managed<'t> {
             };
             let bucket = Manager {
                 name: OLDEST.into(),
-                operation: Operation::Update,
+                operation: ManagerOperation::Update,
                 api_version: manager.api_version.clone(),
                 subresource: "".into(),
             };

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use hashbrown::HashMap;
 
 use super::check::TypeError;
-use super::typed::{Type, item_element, same_item};
+use super::typed::{OwnershipType, item_element, same_item};
 use types::schema::table::{Kind, ListType, Message};
 use values::cancellation;
 use values::field::{Element, FieldSet};
@@ -23,19 +23,19 @@ use values::json::{Key, Object, Value};
 /// checked before.
 pub fn merge(message: &Message, live: &Object, config: &Object) -> Result<Object, TypeError> {
     let mut merged = live.clone();
-    members(Type::of_message(message), &mut merged, config)?;
+    members(OwnershipType::of_message(message), &mut merged, config)?;
     Ok(merged)
 }
 
 /// Merges `config` into one value in place. Unchanged parts are not copied.
-fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> {
+fn lay(of: OwnershipType<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> {
     cancellation::step();
     match of.for_value(config) {
-        Type::Scalar(_)
-        | Type::Struct { atomic: true, .. }
-        | Type::Map { atomic: true, .. }
-        | Type::List { list: ListType::Atomic, .. } => replace(live, config),
-        Type::Struct { .. } | Type::Map { .. } | Type::Deduced => {
+        OwnershipType::Scalar(_)
+        | OwnershipType::Struct { atomic: true, .. }
+        | OwnershipType::Map { atomic: true, .. }
+        | OwnershipType::List { list: ListType::Atomic, .. } => replace(live, config),
+        OwnershipType::Struct { .. } | OwnershipType::Map { .. } | OwnershipType::Deduced => {
             if live.as_object().is_some_and(Object::is_settled) && is_unchanged_by(of, live, config) {
                 return Ok(()); // the value stays shared with the live object
             }
@@ -51,7 +51,7 @@ fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> 
                 members(of, live, config)?;
             }
         }
-        Type::List { item, list } => {
+        OwnershipType::List { item, list } => {
             let config_items = config.as_array().unwrap_or_default();
             if config_items.is_empty() && live.as_array().is_none_or(<[Value]>::is_empty) {
                 replace(live, config);
@@ -69,11 +69,11 @@ fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> 
 }
 
 /// Returns whether merging `config` certainly leaves the live value unchanged. False negatives are possible.
-fn is_unchanged_by(of: Type<'_>, live: &Value, config: &Value) -> bool {
+fn is_unchanged_by(of: OwnershipType<'_>, live: &Value, config: &Value) -> bool {
     cancellation::step();
     match (of.for_value(config), live, config) {
         (
-            Type::Struct { atomic: false, .. } | Type::Map { atomic: false, .. },
+            OwnershipType::Struct { atomic: false, .. } | OwnershipType::Map { atomic: false, .. },
             Value::Object(live),
             Value::Object(config),
         ) => {
@@ -87,10 +87,10 @@ fn is_unchanged_by(of: Type<'_>, live: &Value, config: &Value) -> bool {
                 }
             })
         }
-        (Type::List { item, list }, Value::Array(live), Value::Array(config))
+        (OwnershipType::List { item, list }, Value::Array(live), Value::Array(config))
             if *list != ListType::Atomic =>
         {
-            let of = Type::of_kind(item);
+            let of = OwnershipType::of_kind(item);
             live.len() == config.len()
                 && live.iter().zip(config).all(|(live, config)| {
                     same_item(item, list, live, config) && is_unchanged_by(of, live, config)
@@ -107,7 +107,7 @@ fn replace(live: &mut Value, config: &Value) {
     }
 }
 
-fn members(of: Type<'_>, live: &mut Object, config: &Object) -> Result<(), TypeError> {
+fn members(of: OwnershipType<'_>, live: &mut Object, config: &Object) -> Result<(), TypeError> {
     let mut positions = MemberPositions::of(live);
     for (name, value) in config.members() {
         let Some(at) = positions.find(live, name) else {
@@ -181,7 +181,7 @@ enum Source {
 
 /// Merges the elements of two lists.
 fn items(item: &Kind, list: &ListType, live: &mut Vec<Value>, config: &[Value]) -> Result<(), TypeError> {
-    let of = Type::of_kind(item);
+    let of = OwnershipType::of_kind(item);
     let lay_one = |live: &mut Value, config: &Value| {
         let within = |error: TypeError| match item_element(item, list, config) {
             Ok(element) => error.within(element),
@@ -307,18 +307,19 @@ impl Positions<'_, '_> {
 /// Removes the members of `fields` from `object`. Structs, maps and lists that become empty are set to
 /// `null`.
 pub fn remove(message: &Message, object: &Object, fields: &FieldSet<'_>) -> Object {
-    without_members(Type::of_message(message), object, fields).unwrap_or_default()
+    without_members(OwnershipType::of_message(message), object, fields).unwrap_or_default()
 }
 
-fn without(of: Type<'_>, value: &Value, fields: &FieldSet<'_>) -> Value {
+fn without(of: OwnershipType<'_>, value: &Value, fields: &FieldSet<'_>) -> Value {
     cancellation::step();
     match (of.for_value(value), value) {
-        (Type::Scalar(_), _) => value.clone(),
-        (Type::Struct { atomic: false, .. } | Type::Map { atomic: false, .. }, Value::Object(object)) => {
-            without_members(of, object, fields).map_or(Value::Null, Value::Object)
-        }
-        (Type::List { item, list }, Value::Array(values)) if *list != ListType::Atomic => {
-            let of = Type::of_kind(item);
+        (OwnershipType::Scalar(_), _) => value.clone(),
+        (
+            OwnershipType::Struct { atomic: false, .. } | OwnershipType::Map { atomic: false, .. },
+            Value::Object(object),
+        ) => without_members(of, object, fields).map_or(Value::Null, Value::Object),
+        (OwnershipType::List { item, list }, Value::Array(values)) if *list != ListType::Atomic => {
+            let of = OwnershipType::of_kind(item);
             let mut kept = Vec::with_capacity(values.len());
             for value in values {
                 match item_element(item, list, value).ok().and_then(|element| fields.get(&element)) {
@@ -337,7 +338,7 @@ fn without(of: Type<'_>, value: &Value, fields: &FieldSet<'_>) -> Value {
     }
 }
 
-fn without_members(of: Type<'_>, object: &Object, fields: &FieldSet<'_>) -> Option<Object> {
+fn without_members(of: OwnershipType<'_>, object: &Object, fields: &FieldSet<'_>) -> Option<Object> {
     let mut kept: Vec<(Key, Value)> = Vec::with_capacity(object.len());
     for (name, value) in object.members() {
         let element = Element::Field(Cow::Borrowed(&**name));

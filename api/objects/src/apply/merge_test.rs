@@ -122,11 +122,13 @@ fn fields_are_removed_with_everything_below() {
 }
 
 /// Merges without shortcuts by rebuilding everything.
-fn plainly(of: Type, live: Option<&Value>, config: &Value) -> Result<Value, TypeError> {
+fn plainly(of: OwnershipType, live: Option<&Value>, config: &Value) -> Result<Value, TypeError> {
     let Some(live) = live else { return Ok(config.clone()) };
     let empty = Object::new();
     match of.for_value(config) {
-        Type::Struct { atomic: false, .. } | Type::Map { atomic: false, .. } | Type::Deduced => {
+        OwnershipType::Struct { atomic: false, .. }
+        | OwnershipType::Map { atomic: false, .. }
+        | OwnershipType::Deduced => {
             let (live, over) = (live.as_object().unwrap_or(&empty), config.as_object().unwrap_or(&empty));
             if live.is_empty() && over.is_empty() {
                 return Ok(config.clone());
@@ -149,7 +151,7 @@ fn plainly(of: Type, live: Option<&Value>, config: &Value) -> Result<Value, Type
             }
             Ok(made.into())
         }
-        Type::List { item, list } if *list != ListType::Atomic => {
+        OwnershipType::List { item, list } if *list != ListType::Atomic => {
             let (live, over) = (live.as_array().unwrap_or_default(), config.as_array().unwrap_or_default());
             if live.is_empty() && over.is_empty() {
                 return Ok(config.clone());
@@ -160,7 +162,7 @@ fn plainly(of: Type, live: Option<&Value>, config: &Value) -> Result<Value, Type
                 Source::Config(at) => Ok(over[at].1.clone()),
                 Source::Both { live: at, config } => {
                     let (element, value) = &over[config];
-                    plainly(Type::of_kind(item), Some(live[at].1), value)
+                    plainly(OwnershipType::of_kind(item), Some(live[at].1), value)
                         .map_err(|error| error.within(element.clone()))
                 }
             });
@@ -190,7 +192,11 @@ fn merging_in_place_equals_rebuilding() {
             if !check(message, &config).is_empty() {
                 continue;
             }
-            let want = plainly(Type::of_message(message), Some(&live.clone().into()), &config.clone().into());
+            let want = plainly(
+                OwnershipType::of_message(message),
+                Some(&live.clone().into()),
+                &config.clone().into(),
+            );
             laid += 1;
             failed += usize::from(want.is_err());
             let got = merge(message, &live, &config).map(Value::Object);

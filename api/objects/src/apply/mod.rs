@@ -34,7 +34,7 @@ mod versions;
 
 pub use configuration::{Applied, ApplyError, ConvertError, apply};
 pub use conflict::Conflicts;
-pub use managed::{Managed, Manager, Operation, is_same_but_for_times};
+pub use managed::{Managed, Manager, ManagerOperation, is_same_but_for_times};
 pub use policy_merge::{MergeError, merge_given};
 pub use reset::Reset;
 pub use track::{Writer, created, put_managed_fields, take_managed_fields, updated};

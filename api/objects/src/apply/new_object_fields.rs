@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use smallvec::SmallVec;
 
 use super::compare::{NULL, indexed, is_empty, is_same, take_run};
-use super::typed::Type;
+use super::typed::OwnershipType;
 use types::schema::table::{Field, ListType, Message, Unknown};
 use values::cancellation;
 use values::field::{Element, FieldSet, write_field, write_plain_field, write_step};
@@ -36,7 +36,7 @@ pub(super) fn text(message: &Message, nothing: &Object, new: &Object, skip: &Fie
 /// Appends a step and the steps below it, if the value or something below it is new.
 fn step(
     name: impl Fn(&mut Vec<u8>),
-    of: Type<'_>,
+    of: OwnershipType<'_>,
     (old, new): (Option<&Value>, &Value),
     skip: Option<&FieldSet<'_>>,
     out: &mut Vec<u8>,
@@ -73,21 +73,23 @@ fn step(
 }
 
 /// Returns whether a value differs from the old one as a whole, rather than in parts.
-fn is_modified(of: Type<'_>, old: &Value, new: &Value) -> bool {
+fn is_modified(of: OwnershipType<'_>, old: &Value, new: &Value) -> bool {
     cancellation::step();
     let objects_are_empty = || is_empty(old.as_object()) && is_empty(new.as_object());
     match of.for_value(new) {
-        Type::Scalar(_)
-        | Type::Struct { atomic: true, .. }
-        | Type::Map { atomic: true, .. }
-        | Type::List { list: ListType::Atomic, .. } => true,
-        Type::Struct { .. } => objects_are_empty(),
-        Type::Map { .. } | Type::Deduced => {
-            let was_leaf =
-                matches!((of, of.for_value(old)), (Type::Deduced, Type::Scalar(_) | Type::List { .. }));
+        OwnershipType::Scalar(_)
+        | OwnershipType::Struct { atomic: true, .. }
+        | OwnershipType::Map { atomic: true, .. }
+        | OwnershipType::List { list: ListType::Atomic, .. } => true,
+        OwnershipType::Struct { .. } => objects_are_empty(),
+        OwnershipType::Map { .. } | OwnershipType::Deduced => {
+            let was_leaf = matches!(
+                (of, of.for_value(old)),
+                (OwnershipType::Deduced, OwnershipType::Scalar(_) | OwnershipType::List { .. })
+            );
             was_leaf || objects_are_empty()
         }
-        Type::List { .. } => {
+        OwnershipType::List { .. } => {
             let is_empty = |value: &Value| value.as_array().unwrap_or_default().is_empty();
             is_empty(old) && is_empty(new)
         }
@@ -96,23 +98,23 @@ fn is_modified(of: Type<'_>, old: &Value, new: &Value) -> bool {
 
 /// Appends the steps below a value.
 fn below(
-    of: Type<'_>,
+    of: OwnershipType<'_>,
     old: Option<&Value>,
     new: &Value,
     skip: Option<&FieldSet<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<(), Unclear> {
     match (of.for_value(new), new) {
-        (Type::Struct { message, atomic: false }, Value::Object(new)) => {
+        (OwnershipType::Struct { message, atomic: false }, Value::Object(new)) => {
             structure(message, old.and_then(Value::as_object), new, skip, out)
         }
-        (Type::Map { value: of, atomic: false }, Value::Object(new)) => {
-            let of = Type::of_kind(of);
+        (OwnershipType::Map { value: of, atomic: false }, Value::Object(new)) => {
+            let of = OwnershipType::of_kind(of);
             let mut all: Named<'_> = new.iter().map(|(name, value)| (Name::Given(name), value)).collect();
             members(&mut all, |_| of, old.and_then(Value::as_object), skip, out)
         }
-        (Type::List { list: ListType::Atomic, .. }, _) => Ok(()),
-        (Type::List { item, list }, Value::Array(items)) => {
+        (OwnershipType::List { list: ListType::Atomic, .. }, _) => Ok(()),
+        (OwnershipType::List { item, list }, Value::Array(items)) => {
             if old.and_then(Value::as_array).is_some_and(|old| !old.is_empty()) {
                 return Err(Unclear);
             }
@@ -121,8 +123,8 @@ fn below(
             while let [(element, value), ..] = rest {
                 // A repeated element is owned as a whole.
                 let (of, value) = match take_run(&mut rest) {
-                    [_] => (Type::of_kind(item), *value),
-                    _ => (Type::Deduced, &NULL),
+                    [_] => (OwnershipType::of_kind(item), *value),
+                    _ => (OwnershipType::Deduced, &NULL),
                 };
                 let Some(skip) = left(skip, || element.clone()) else { continue };
                 step(|out| write_step(element, out), of, (None, value), skip, out)?;
@@ -190,8 +192,8 @@ fn structure(
         }
     }
     let of = |name| match name {
-        Name::Field(field, _) => Type::of_field(field),
-        Name::Given(_) => Type::Deduced,
+        Name::Field(field, _) => OwnershipType::of_field(field),
+        Name::Given(_) => OwnershipType::Deduced,
     };
     members(&mut all, of, old, skip, out)
 }
@@ -199,7 +201,7 @@ fn structure(
 /// Appends members, sorted by name.
 fn members<'m>(
     all: &mut Named<'m>,
-    of: impl Fn(Name<'m>) -> Type<'m>,
+    of: impl Fn(Name<'m>) -> OwnershipType<'m>,
     old: Option<&Object>,
     skip: Option<&FieldSet<'_>>,
     out: &mut Vec<u8>,

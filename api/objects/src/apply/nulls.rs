@@ -5,7 +5,7 @@
 //! so this module restores them after decoding. A member with a default gets the default instead. A `null`
 //! for a granular struct, map or list that has parts only gives up these parts.
 
-use super::typed::{Type, item_element};
+use super::typed::{OwnershipType, item_element};
 use types::schema::kind::Kind;
 use types::schema::limits::Limits;
 use types::schema::table::{Empty, ListType, Message};
@@ -103,7 +103,7 @@ fn has_type(kind: &Kind, limits: Option<&Limits>) -> bool {
 /// Returns whether an object has, at a path, a value of a granular type with parts. Elements of lists are not
 /// followed.
 fn has_parts(message: &Message, object: &Object, path: &[Element<'_>]) -> bool {
-    let mut of = Type::of_message(message);
+    let mut of = OwnershipType::of_message(message);
     let mut members = Some(object);
     for (at, element) in path.iter().enumerate() {
         let Element::Field(name) = element else { return false };
@@ -112,10 +112,10 @@ fn has_parts(message: &Message, object: &Object, path: &[Element<'_>]) -> bool {
         (of, members) = (below, value.as_object());
         if at + 1 == path.len() {
             return match of {
-                Type::Struct { atomic: false, .. } | Type::Map { atomic: false, .. } => {
+                OwnershipType::Struct { atomic: false, .. } | OwnershipType::Map { atomic: false, .. } => {
                     members.is_some_and(|members| !members.is_empty())
                 }
-                Type::List { list: ListType::Set | ListType::Map(_), .. } => {
+                OwnershipType::List { list: ListType::Set | ListType::Map(_), .. } => {
                     value.as_array().is_some_and(|items| !items.is_empty())
                 }
                 _ => false,

@@ -5,7 +5,7 @@
 
 use super::check::{check_made, join};
 use super::merge::merge;
-use super::typed::{Primitive, Type};
+use super::typed::{OwnershipType, Primitive};
 use types::schema::table::{ListType, Message};
 use values::cancellation;
 use values::field::Element;
@@ -35,7 +35,7 @@ pub fn merge_given(message: &Message, live: &Object, config: &Object) -> Result<
         return Err(MergeError::Configuration(join(&errors)));
     }
     let mut atomic = Vec::new();
-    members(Type::of_message(message), config, String::new(), &mut atomic);
+    members(OwnershipType::of_message(message), config, String::new(), &mut atomic);
     if !atomic.is_empty() {
         return Err(MergeError::Atomic(atomic));
     }
@@ -43,11 +43,12 @@ pub fn merge_given(message: &Message, live: &Object, config: &Object) -> Result<
 }
 
 /// Collects the paths of atomic values.
-fn value(of: Type<'_>, value: &Value, path: String, atomic: &mut Vec<String>) {
+fn value(of: OwnershipType<'_>, value: &Value, path: String, atomic: &mut Vec<String>) {
     cancellation::step();
     match (of.for_value(value), value) {
         (
-            of @ (Type::Struct { atomic: is_atomic, .. } | Type::Map { atomic: is_atomic, .. }),
+            of @ (OwnershipType::Struct { atomic: is_atomic, .. }
+            | OwnershipType::Map { atomic: is_atomic, .. }),
             Value::Object(object),
         ) => {
             if is_atomic {
@@ -55,22 +56,22 @@ fn value(of: Type<'_>, value: &Value, path: String, atomic: &mut Vec<String>) {
             }
             members(of, object, path, atomic);
         }
-        (Type::List { item, list }, Value::Array(items)) => {
+        (OwnershipType::List { item, list }, Value::Array(items)) => {
             if *list == ListType::Atomic {
                 atomic.push(path.clone());
             }
             for (at, item_value) in items.iter().enumerate() {
-                self::value(Type::of_kind(item), item_value, format!("{path}[{at}]"), atomic);
+                self::value(OwnershipType::of_kind(item), item_value, format!("{path}[{at}]"), atomic);
             }
         }
-        (Type::Scalar(Primitive::Whole), Value::Object(_) | Value::Array(_)) => atomic.push(path),
+        (OwnershipType::Scalar(Primitive::Whole), Value::Object(_) | Value::Array(_)) => atomic.push(path),
         _ => {}
     }
 }
 
 /// Visits the members of structs. Values of maps are leaves.
-fn members(of: Type<'_>, object: &Object, path: String, atomic: &mut Vec<String>) {
-    if !matches!(of, Type::Struct { .. }) {
+fn members(of: OwnershipType<'_>, object: &Object, path: String, atomic: &mut Vec<String>) {
+    if !matches!(of, OwnershipType::Struct { .. }) {
         return;
     }
     for (name, member) in object.iter() {

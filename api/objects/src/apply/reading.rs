@@ -10,7 +10,7 @@
 
 use smallvec::SmallVec;
 
-use super::typed::Type;
+use super::typed::OwnershipType;
 use types::schema::table::Message;
 use values::cancellation;
 use values::json::compact::JsonCursor;
@@ -40,14 +40,14 @@ fn fields(cursor: &mut JsonCursor<'_>, message: &Message) -> Option<Object> {
         }
         seen[word] |= bit;
         let field = &message.fields[at];
-        members.push((field.name.clone(), value(cursor, Type::of_field(field))?));
+        members.push((field.name.clone(), value(cursor, OwnershipType::of_field(field))?));
         more = cursor.more(b'}')?;
     }
     Some(members.into_iter().collect())
 }
 
 /// Parses the members of a map.
-fn members(cursor: &mut JsonCursor<'_>, of: Type<'_>) -> Option<Object> {
+fn members(cursor: &mut JsonCursor<'_>, of: OwnershipType<'_>) -> Option<Object> {
     let mut members: Vec<(Key, Value)> = Vec::new();
     let mut is_ascending = true;
     let mut more = cursor.enter(b'{', b'}')?;
@@ -67,7 +67,7 @@ fn members(cursor: &mut JsonCursor<'_>, of: Type<'_>) -> Option<Object> {
     Some(members.into_iter().collect())
 }
 
-fn items(cursor: &mut JsonCursor<'_>, of: Type<'_>) -> Option<Vec<Value>> {
+fn items(cursor: &mut JsonCursor<'_>, of: OwnershipType<'_>) -> Option<Vec<Value>> {
     let mut items = Vec::new();
     let mut more = cursor.enter(b'[', b']')?;
     while more {
@@ -79,18 +79,18 @@ fn items(cursor: &mut JsonCursor<'_>, of: Type<'_>) -> Option<Vec<Value>> {
 
 /// Parses a value, which need not have the expected type `of`. The function uses `of` only to look up the names
 /// of members inside the value.
-fn value(cursor: &mut JsonCursor<'_>, of: Type<'_>) -> Option<Value> {
+fn value(cursor: &mut JsonCursor<'_>, of: OwnershipType<'_>) -> Option<Value> {
     cancellation::step();
     Some(match cursor.peek() {
         b'"' => Value::String(cursor.string()?.into_owned()),
         b'{' => Value::Object(match of {
-            Type::Struct { message, .. } => fields(cursor, message)?,
-            Type::Map { value, .. } => members(cursor, Type::of_kind(value))?,
-            _ => members(cursor, Type::Deduced)?,
+            OwnershipType::Struct { message, .. } => fields(cursor, message)?,
+            OwnershipType::Map { value, .. } => members(cursor, OwnershipType::of_kind(value))?,
+            _ => members(cursor, OwnershipType::Deduced)?,
         }),
         b'[' => Value::Array(match of {
-            Type::List { item, .. } => items(cursor, Type::of_kind(item))?,
-            _ => items(cursor, Type::Deduced)?,
+            OwnershipType::List { item, .. } => items(cursor, OwnershipType::of_kind(item))?,
+            _ => items(cursor, OwnershipType::Deduced)?,
         }),
         b'n' if cursor.word("null") => Value::Null,
         b't' if cursor.word("true") => Value::Bool(true),

@@ -6,14 +6,14 @@
 //!
 //! Source: structured-merge-diff, typed/reconcile_schema.go.
 
-use super::typed::{Primitive, Type};
+use super::typed::{OwnershipType, Primitive};
 use types::schema::table::{ListType, Message};
 use values::cancellation;
 use values::field::{FieldSet, Node};
 
 /// Adapts `set` to the current schema of `message`.
 pub fn reconcile<'t>(message: &Message, set: FieldSet<'t>) -> FieldSet<'t> {
-    let of = Type::of_message(message);
+    let of = OwnershipType::of_message(message);
     if !set.nodes().iter().any(|node| is_outdated(of.step(&node.element), node)) {
         return set;
     }
@@ -21,25 +21,25 @@ pub fn reconcile<'t>(message: &Message, set: FieldSet<'t>) -> FieldSet<'t> {
 }
 
 /// Returns whether the set owns parts of an atomic value at `node` or below it.
-fn is_outdated(of: Option<Type<'_>>, node: &Node<'_>) -> bool {
+fn is_outdated(of: Option<OwnershipType<'_>>, node: &Node<'_>) -> bool {
     let Some(of) = of else { return false };
     let mut children = node.children.nodes().iter();
     collapses(of, node) || children.any(|child| is_outdated(of.step(&child.element), child))
 }
 
 /// Returns whether the set owns parts of this atomic value.
-fn collapses(of: Type<'_>, node: &Node<'_>) -> bool {
+fn collapses(of: OwnershipType<'_>, node: &Node<'_>) -> bool {
     let is_atomic = matches!(
         of,
-        Type::Scalar(Primitive::Whole)
-            | Type::Struct { atomic: true, .. }
-            | Type::Map { atomic: true, .. }
-            | Type::List { list: ListType::Atomic, .. }
+        OwnershipType::Scalar(Primitive::Whole)
+            | OwnershipType::Struct { atomic: true, .. }
+            | OwnershipType::Map { atomic: true, .. }
+            | OwnershipType::List { list: ListType::Atomic, .. }
     );
     is_atomic && !node.children.is_empty()
 }
 
-fn below<'t>(of: Type<'_>, set: &FieldSet<'t>) -> FieldSet<'t> {
+fn below<'t>(of: OwnershipType<'_>, set: &FieldSet<'t>) -> FieldSet<'t> {
     cancellation::step();
     let nodes = set.nodes().iter().map(|node| {
         let Some(of) = of.step(&node.element) else { return node.clone() };

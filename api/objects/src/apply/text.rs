@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::typed::{Primitive, Type};
+use super::typed::{OwnershipType, Primitive};
 use types::schema::table::{ListType, Message};
 use values::field::{Element, FieldSet, NESTING_MAX, Node};
 use values::json::scan::{Scan, Text};
@@ -100,11 +100,11 @@ fn step_kind(step: Text<'_>) -> Option<u8> {
 /// Returns whether [`reconcile`](super::reconcile::reconcile) would leave the set unchanged, because no part
 /// of a value that is atomic in the schema of `message` is owned.
 pub(super) fn is_current(text: &str, message: &Message) -> Option<bool> {
-    parts_are_granular(&mut Scan::new(text.as_bytes()), Type::of_message(message), 0)
+    parts_are_granular(&mut Scan::new(text.as_bytes()), OwnershipType::of_message(message), 0)
 }
 
 /// Checks the steps below a value of type `of`. If there are any, the value is not owned as a whole.
-fn parts_are_granular(scan: &mut Scan<'_>, of: Type<'_>, depth: usize) -> Option<bool> {
+fn parts_are_granular(scan: &mut Scan<'_>, of: OwnershipType<'_>, depth: usize) -> Option<bool> {
     if depth > NESTING_MAX || !scan.take(b'{') {
         return None;
     }
@@ -137,21 +137,21 @@ fn parts_are_granular(scan: &mut Scan<'_>, of: Type<'_>, depth: usize) -> Option
     scan.take(b'}').then_some(true)
 }
 
-fn is_atomic(of: Type<'_>) -> bool {
+fn is_atomic(of: OwnershipType<'_>) -> bool {
     match of {
-        Type::Struct { atomic, .. } | Type::Map { atomic, .. } => atomic,
-        Type::List { list, .. } => matches!(list, ListType::Atomic),
-        Type::Scalar(primitive) => primitive == Primitive::Whole,
-        Type::Deduced => false,
+        OwnershipType::Struct { atomic, .. } | OwnershipType::Map { atomic, .. } => atomic,
+        OwnershipType::List { list, .. } => matches!(list, ListType::Atomic),
+        OwnershipType::Scalar(primitive) => primitive == Primitive::Whole,
+        OwnershipType::Deduced => false,
     }
 }
 
 /// Returns the type after a step, if the schema declares it.
-fn step_type<'s>(of: Type<'s>, kind: u8, step: Text<'_>) -> Option<Option<Type<'s>>> {
+fn step_type<'s>(of: OwnershipType<'s>, kind: u8, step: Text<'_>) -> Option<Option<OwnershipType<'s>>> {
     let element = match (kind, of) {
-        (b'f', Type::Struct { message, .. }) => {
+        (b'f', OwnershipType::Struct { message, .. }) => {
             let name = Text { raw: &step.raw[2..], ..step }.unescaped()?;
-            return Some(message.position(&name).map(|at| Type::of_field(&message.fields[at])));
+            return Some(message.position(&name).map(|at| OwnershipType::of_field(&message.fields[at])));
         }
         // The name, keys or value do not affect the type.
         (b'f', _) => Element::Field(Cow::Borrowed("")),

@@ -10,12 +10,12 @@
 //! An existing object without managed fields is not tracked. A new object is always tracked.
 
 use super::compare::{Comparison, compare};
-use super::managed::{Entry, Managed, Manager, Operation, Requested};
+use super::managed::{Entry, Managed, Manager, ManagerOperation, Requested};
 use super::new_object_fields;
 use super::reconcile::reconcile;
 use super::reset::Reset;
 use super::text;
-use super::versions::{Version, Versions};
+use super::versions::{KindVersion, Versions};
 use types::schema::decode_form::zero_object;
 use values::json::{Object, Value};
 
@@ -32,7 +32,7 @@ pub struct Writer<'w> {
 
 impl<'w> Writer<'w> {
     /// Returns the manager of this writer.
-    pub fn manager<'t>(&self, operation: Operation, api_version: &'t str) -> Manager<'t>
+    pub fn manager<'t>(&self, operation: ManagerOperation, api_version: &'t str) -> Manager<'t>
     where
         'w: 't,
     {
@@ -68,9 +68,11 @@ pub fn created(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, new:
             None
         };
         match text {
-            Some(text) => {
-                owned_by_one(writer.manager(Operation::Update, versions.own.api_version), writer, &text)
-            }
+            Some(text) => owned_by_one(
+                writer.manager(ManagerOperation::Update, versions.own.api_version),
+                writer,
+                &text,
+            ),
             None => follow(versions, writer, reset, base, &nothing, new),
         }
     };
@@ -125,8 +127,8 @@ fn follow<'t>(
     live: &'t Object,
     new: &'t Object,
 ) -> Option<Value> {
-    let mut changes = Changes::new(*versions, reset, live, new);
-    let manager = writer.manager(Operation::Update, versions.own.api_version);
+    let mut changes = TrackedChanges::new(*versions, reset, live, new);
+    let manager = writer.manager(ManagerOperation::Update, versions.own.api_version);
     if owns_all_of_it(&managed, &manager, &changes) {
         take_back(&mut managed, &mut changes, Some(&manager));
         managed.renew(&manager, writer.now.into());
@@ -148,7 +150,7 @@ fn follow<'t>(
 /// Returns whether the writer changes only fields that it already owns, so that its set stays unchanged:
 /// removing and adding them would result in the same set. Reads only the text, and returns false if the text
 /// is not sufficient.
-fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &Changes<'_>) -> bool {
+fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &TrackedChanges<'_>) -> bool {
     let Comparison { removed, modified, added } = &changes.own;
     if modified.is_empty() && added.is_empty() {
         return false;
@@ -160,22 +162,22 @@ fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &Changes
 }
 
 /// The changes between two versions of an object, computed for each API version on demand.
-pub(super) struct Changes<'t> {
+pub(super) struct TrackedChanges<'t> {
     versions: Versions<'t>,
     reset: &'t Reset,
     live: &'t Object,
     new: &'t Object,
     /// Changes in the version of the request.
     pub(super) own: Comparison<'t>,
-    others: Vec<(Version<'t>, Comparison<'static>)>,
+    others: Vec<(KindVersion<'t>, Comparison<'static>)>,
 }
 
-impl<'t> Changes<'t> {
+impl<'t> TrackedChanges<'t> {
     /// Compares `live` and `new`, both in the version of the request. The changes are limited to those that
     /// the endpoint may make.
     pub(super) fn new(versions: Versions<'t>, reset: &'t Reset, live: &'t Object, new: &'t Object) -> Self {
         let own = reset.filter(compare(versions.message(), live, new, reset.skipped()));
-        Changes { versions, reset, live, new, own, others: Vec::new() }
+        TrackedChanges { versions, reset, live, new, own, others: Vec::new() }
     }
 
     /// Returns the changes in `api_version`; `None` if that version is no longer served.
@@ -203,7 +205,7 @@ impl<'t> Changes<'t> {
 /// managers without fields and managers whose version is no longer served.
 pub(super) fn take_back<'t>(
     managed: &mut Managed<'t>,
-    changes: &mut Changes<'t>,
+    changes: &mut TrackedChanges<'t>,
     writer: Option<&Manager<'_>>,
 ) {
     let own = changes.versions.own;

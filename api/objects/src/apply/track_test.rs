@@ -211,8 +211,8 @@ fn shortcuts_on_texts_agree_with_sets() {
             assert_eq!(seen, plainly);
             {
                 let stored = Managed::stored(&live);
-                let manager = writer.manager(Operation::Update, "v1");
-                let changes = Changes::new(versions, &reset, &live, &new);
+                let manager = writer.manager(ManagerOperation::Update, "v1");
+                let changes = TrackedChanges::new(versions, &reset, &live, &new);
                 renewed += usize::from(owns_all_of_it(&stored, &manager, &changes));
             }
             put_managed_fields(&mut new, seen);

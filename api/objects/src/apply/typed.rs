@@ -1,6 +1,6 @@
 //! The schema as field ownership sees it: types of values, and identities of list elements.
 //!
-//! A [`Type`] is a view of the schema tables: a struct with its fields, a map, a list with its merge
+//! A [`OwnershipType`] is a view of the schema tables: a struct with its fields, a map, a list with its merge
 //! behavior, a scalar, or a value without a schema. The type of a value without a schema is deduced from the
 //! value: maps are granular and lists are atomic. Structs, maps and lists are granular (owned in parts) or
 //! atomic (owned as a whole). A struct without declared fields is a map of values without a schema. Source:
@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use crate::custom::lookup::Members as Lookup;
+use crate::custom::lookup::MemberLookup;
 use types::schema::table::{Field, Kind, ListType, Message, Slice, Text, Unknown};
 use values::cancellation;
 use values::field::{Element, FieldSet, KeyScalar};
@@ -16,7 +16,7 @@ use values::json::{self, Value};
 
 /// The type of a value for field ownership.
 #[derive(Clone, Copy, Debug)]
-pub enum Type<'s> {
+pub enum OwnershipType<'s> {
     /// A scalar, which is owned as a whole.
     Scalar(Primitive),
     /// A struct with named fields.
@@ -62,18 +62,18 @@ pub enum Primitive {
 /// Kind of values without a schema.
 const ANY: &Kind = &Kind::Json;
 
-impl<'s> Type<'s> {
+impl<'s> OwnershipType<'s> {
     /// Returns the type of an object.
     pub fn of_message(message: &'s Message) -> Self {
-        Type::of_struct(message, message.atomic)
+        OwnershipType::of_struct(message, message.atomic)
     }
 
     #[inline]
     fn of_struct(message: &'s Message, atomic: bool) -> Self {
         if message.fields.is_empty() {
-            return Type::Map { value: ANY, atomic };
+            return OwnershipType::Map { value: ANY, atomic };
         }
-        Type::Struct { message, atomic }
+        OwnershipType::Struct { message, atomic }
     }
 
     /// Returns the type of the whole value of a field.
@@ -81,39 +81,41 @@ impl<'s> Type<'s> {
     pub fn of_field(field: &'s Field) -> Self {
         match &field.kind {
             // The declaration of the field takes precedence over that of its struct.
-            Kind::Message(message) => Type::of_struct(message, field.atomic),
-            kind => Type::of_kind(kind),
+            Kind::Message(message) => OwnershipType::of_struct(message, field.atomic),
+            kind => OwnershipType::of_kind(kind),
         }
     }
 
     /// Returns the type of a value of this kind, such as an element of a list or map.
     pub fn of_kind(kind: &'s Kind) -> Self {
         match kind {
-            Kind::Bool => Type::Scalar(Primitive::Boolean),
-            Kind::Int32 | Kind::Int64 | Kind::Double => Type::Scalar(Primitive::Numeric),
-            Kind::String | Kind::Bytes | Kind::Duration => Type::Scalar(Primitive::Text),
-            Kind::Time | Kind::MicroTime | Kind::Quantity => Type::Scalar(Primitive::Any),
-            Kind::RawExtension => Type::Scalar(Primitive::Whole),
-            Kind::Message(message) => Type::of_message(message),
-            Kind::List(list) => Type::List { item: &list.item.kind, list: &list.merge },
-            Kind::Map(map) => Type::Map { value: &map.value.kind, atomic: map.atomic },
+            Kind::Bool => OwnershipType::Scalar(Primitive::Boolean),
+            Kind::Int32 | Kind::Int64 | Kind::Double => OwnershipType::Scalar(Primitive::Numeric),
+            Kind::String | Kind::Bytes | Kind::Duration => OwnershipType::Scalar(Primitive::Text),
+            Kind::Time | Kind::MicroTime | Kind::Quantity => OwnershipType::Scalar(Primitive::Any),
+            Kind::RawExtension => OwnershipType::Scalar(Primitive::Whole),
+            Kind::Message(message) => OwnershipType::of_message(message),
+            Kind::List(list) => OwnershipType::List { item: &list.item.kind, list: &list.merge },
+            Kind::Map(map) => OwnershipType::Map { value: &map.value.kind, atomic: map.atomic },
             // The published schema declares no type for numbers or names.
             Kind::IntOrString
             | Kind::FieldsV1
             | Kind::Json
             | Kind::SchemaOrArray(_)
             | Kind::SchemaOrBool(_)
-            | Kind::SchemaOrStrings(_) => Type::Deduced,
+            | Kind::SchemaOrStrings(_) => OwnershipType::Deduced,
         }
     }
 
     /// Returns the type of the values of a map.
     pub fn for_value(self, value: &Value) -> Self {
         match (self, value) {
-            (Type::Deduced, Value::Object(_)) => Type::Map { value: ANY, atomic: false },
-            (Type::Deduced, Value::Array(_)) => Type::List { item: ANY, list: &ListType::Atomic },
-            (Type::Deduced, Value::Null) => Type::Deduced,
-            (Type::Deduced, _) => Type::Scalar(Primitive::Any),
+            (OwnershipType::Deduced, Value::Object(_)) => OwnershipType::Map { value: ANY, atomic: false },
+            (OwnershipType::Deduced, Value::Array(_)) => {
+                OwnershipType::List { item: ANY, list: &ListType::Atomic }
+            }
+            (OwnershipType::Deduced, Value::Null) => OwnershipType::Deduced,
+            (OwnershipType::Deduced, _) => OwnershipType::Scalar(Primitive::Any),
             (known, _) => known,
         }
     }
@@ -121,21 +123,23 @@ impl<'s> Type<'s> {
     /// Returns the type after one step, as far as the schema tells without a value.
     pub fn step(self, element: &Element<'_>) -> Option<Self> {
         match (self, element) {
-            (Type::Struct { message, .. }, Element::Field(name)) => match message.field(name) {
-                Some(field) => Some(Type::of_field(field)),
+            (OwnershipType::Struct { message, .. }, Element::Field(name)) => match message.field(name) {
+                Some(field) => Some(OwnershipType::of_field(field)),
                 None => matches!(message.unknown, Unknown::Preserve | Unknown::PruneApplied)
-                    .then_some(Type::Deduced),
+                    .then_some(OwnershipType::Deduced),
             },
-            (Type::Map { value, .. }, Element::Field(_)) => Some(Type::of_kind(value)),
-            (Type::List { item, .. }, Element::Key(_) | Element::Value(_)) => Some(Type::of_kind(item)),
-            (Type::Deduced, _) => Some(Type::Deduced),
+            (OwnershipType::Map { value, .. }, Element::Field(_)) => Some(OwnershipType::of_kind(value)),
+            (OwnershipType::List { item, .. }, Element::Key(_) | Element::Value(_)) => {
+                Some(OwnershipType::of_kind(item))
+            }
+            (OwnershipType::Deduced, _) => Some(OwnershipType::Deduced),
             _ => None,
         }
     }
 
     /// Returns whether `element` is a field that the schema declares.
     pub fn declares(self, element: &Element<'_>) -> bool {
-        matches!((self, element), (Type::Struct { message, .. }, Element::Field(name)) if message.field(name).is_some())
+        matches!((self, element), (OwnershipType::Struct { message, .. }, Element::Field(name)) if message.field(name).is_some())
     }
 }
 
@@ -191,7 +195,7 @@ pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Resul
                 _ => return Err(KeyError::NotAMap),
             };
             let mut found = Vec::with_capacity(keys.len());
-            let members = Lookup::of(members, keys.len());
+            let members = MemberLookup::of(members, keys.len());
             for key in &**keys {
                 let value = match members.get(key) {
                     Some(value) => Some(KeyScalar::of(value)),
@@ -224,7 +228,7 @@ pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
         },
         ListType::Map(keys) => {
             let (Value::Object(a), Value::Object(b)) = (a, b) else { return false };
-            let (a, b) = (Lookup::of(a, keys.len()), Lookup::of(b, keys.len()));
+            let (a, b) = (MemberLookup::of(a, keys.len()), MemberLookup::of(b, keys.len()));
             let mut has_key = false;
             keys.iter().all(|key| {
                 let same = match (a.get(key), b.get(key)) {

@@ -14,7 +14,7 @@ use values::naming::Naming;
 
 /// A single version of a kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Version<'r> {
+pub struct KindVersion<'r> {
     /// Group and version, as in the member `apiVersion`.
     pub api_version: &'r str,
     /// Schema of the kind in this version.
@@ -29,7 +29,7 @@ pub struct Versions<'r> {
     registry: &'r Registry,
     naming: &'static Naming,
     /// The version of the request.
-    pub own: Version<'r>,
+    pub own: KindVersion<'r>,
     /// Known conversions by webhooks; `None` without webhooks.
     conversions: Option<&'r Conversions>,
 }
@@ -37,7 +37,7 @@ pub struct Versions<'r> {
 impl<'r> Versions<'r> {
     /// Creates the versions of a resource.
     pub fn of(registry: &'r Registry, resource: &'r Resource) -> Self {
-        let own = Version {
+        let own = KindVersion {
             api_version: &resource.api_version,
             message: &resource.table.message,
             resource: Some(resource),
@@ -53,7 +53,7 @@ impl<'r> Versions<'r> {
 
     /// Creates the single version of a subresource's body.
     pub fn of_body(registry: &'r Registry, api_version: &'r str, message: &'r Message) -> Self {
-        let own = Version { api_version, message, resource: None };
+        let own = KindVersion { api_version, message, resource: None };
         Versions { registry, naming: registry.naming(), own, conversions: None }
     }
 
@@ -63,7 +63,7 @@ impl<'r> Versions<'r> {
     }
 
     /// Returns this kind in `api_version`; `None` if that version is not served.
-    pub fn at(&self, api_version: &str) -> Option<Version<'r>> {
+    pub fn at(&self, api_version: &str) -> Option<KindVersion<'r>> {
         if api_version == self.own.api_version {
             return Some(self.own);
         }
@@ -72,7 +72,7 @@ impl<'r> Versions<'r> {
         let other = self.registry.by_kind(group, version, &resource.table.kind)?;
         let home =
             |resource: &'r Resource| resource.storage.as_ref().map(|storage| storage.key_prefix.as_str());
-        (home(other) == home(resource)).then_some(Version {
+        (home(other) == home(resource)).then_some(KindVersion {
             api_version: &other.api_version,
             message: &other.table.message,
             resource: Some(other),
@@ -83,7 +83,7 @@ impl<'r> Versions<'r> {
     /// if it is invalid.
     ///
     /// Returns `None` if the object does not fit its version or cannot be converted.
-    pub fn convert(&self, object: Object, from: Version<'_>, to: Version<'_>) -> Option<Object> {
+    pub fn convert(&self, object: Object, from: KindVersion<'_>, to: KindVersion<'_>) -> Option<Object> {
         if from.api_version == to.api_version {
             return Some(object);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::is_current;
 use super::pending::Conversions;
 use super::restore;
-use super::review::{Conversion, object};
+use super::review::{ReviewParameters, object};
 use crate::custom::definition::Definition;
 use crate::custom::serving::Makers;
 use crate::store;
@@ -15,11 +15,11 @@ use values::json::{self, Object, Value};
 use values::naming::KUBERNETES;
 use values::testing::{object as tree, object_text};
 
-const V1: Conversion<'_> = Conversion { group: "apiextensions.k8s.io", version: "v1", uid: "u" };
-const BETA: Conversion<'_> = Conversion { version: "v1beta1", ..V1 };
+const V1: ReviewParameters<'_> = ReviewParameters { group: "apiextensions.k8s.io", version: "v1", uid: "u" };
+const BETA: ReviewParameters<'_> = ReviewParameters { version: "v1beta1", ..V1 };
 
 /// Parses `response` in a review of the requested version.
-fn answer(conversion: Conversion<'_>, response: &str) -> Result<usize, String> {
+fn answer(conversion: ReviewParameters<'_>, response: &str) -> Result<usize, String> {
     let (group, version) = (conversion.group, conversion.version);
     let text =
         format!(r#"{{"kind":"ConversionReview","apiVersion":"{group}/{version}","response":{response}}}"#);

@@ -239,7 +239,7 @@ impl Converter {
         let version = webhook.review_version.ok_or("no supported conversion review versions");
         let version = version.map_err(|why| failed("failed: ", why))?;
         let group = self.naming.group("apiextensions", true);
-        let review = review::Conversion { group: &group, version, uid: &values::names::uid() };
+        let review = review::ReviewParameters { group: &group, version, uid: &values::names::uid() };
         let texts = objects.iter().map(|object| text(versions, object));
         let body = review.request(to, texts);
         let answer = self.post(webhook, body).await.map_err(|why| failed("failed: ", &why))?;

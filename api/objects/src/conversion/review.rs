@@ -9,7 +9,7 @@ use wire::outgoing::{Review, ReviewResponse};
 
 /// Parameters of one review.
 #[derive(Clone, Copy)]
-pub(super) struct Conversion<'r> {
+pub(super) struct ReviewParameters<'r> {
     /// Full name of the API group of reviews.
     pub(super) group: &'r str,
     /// Version of the review: `v1` or `v1beta1`.
@@ -17,7 +17,7 @@ pub(super) struct Conversion<'r> {
     pub(super) uid: &'r str,
 }
 
-impl Conversion<'_> {
+impl ReviewParameters<'_> {
     fn review(&self) -> Review<'_> {
         Review { group: self.group, version: self.version, kind: "ConversionReview" }
     }

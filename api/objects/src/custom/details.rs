@@ -16,7 +16,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use super::definition::{Definition, Version};
+use super::definition::{Definition, DefinitionVersion};
 use super::resource;
 use super::rules::Rules;
 use super::schema::Schema;
@@ -51,7 +51,7 @@ impl Details {
     pub fn of(
         definition: &Definition,
         object: &Object,
-        (at, version): (usize, &Version),
+        (at, version): (usize, &DefinitionVersion),
     ) -> Result<Details, MakeError> {
         let kind = &definition.accepted.kind;
         let schema = version.validation.as_ref().and_then(|validation| validation.schema.as_ref());
@@ -75,7 +75,12 @@ impl Details {
 
     /// Returns deferred details of the version at `at`. The first use of any version computes the details of
     /// all versions.
-    pub fn later(definition: &Definition, version: &Version, unread: &Unread, at: usize) -> Details {
+    pub fn later(
+        definition: &Definition,
+        version: &DefinitionVersion,
+        unread: &Unread,
+        at: usize,
+    ) -> Details {
         let Unread(all) = unread;
         let (kind, group, name) =
             (definition.accepted.kind.clone(), definition.group.clone(), version.name.clone());
@@ -151,7 +156,7 @@ fn read(text: &[u8], pool: &Mutex<Pool>) -> Result<Vec<Details>, MakeError> {
     let details = versions.map(|(at, version)| match Details::of(&definition, &object, (at, version)) {
         Err(_) if !version.served && !version.storage => {
             // Objects of a version that is neither served nor stored are read without a schema.
-            let open = Version { validation: None, ..version.clone() };
+            let open = DefinitionVersion { validation: None, ..version.clone() };
             Details::of(&definition, &object, (at, &open))
         }
         details => details,

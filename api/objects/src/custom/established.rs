@@ -78,7 +78,7 @@ impl Prepared {
 
 /// Pending changes of a registry.
 #[derive(Debug, Default)]
-pub struct Changes {
+pub struct RegistryChanges {
     gone: Vec<Arc<Resource>>,
     new: Vec<Arc<Resource>>,
     /// Whether discovery shows types differently.
@@ -93,7 +93,7 @@ impl Established {
     }
 
     /// Serves the types of a prepared definition and replaces its earlier types.
-    pub fn put(&mut self, prepared: Prepared, naming: &Naming, changes: &mut Changes) {
+    pub fn put(&mut self, prepared: Prepared, naming: &Naming, changes: &mut RegistryChanges) {
         let Prepared { name, source, makers } = prepared;
         let resources = makers.served(naming, &mut self.pool.lock());
         changes.new.extend(resources.iter().cloned());
@@ -103,14 +103,14 @@ impl Established {
     }
 
     /// Stops serving the types of a definition.
-    pub fn remove(&mut self, name: &str, changes: &mut Changes) {
+    pub fn remove(&mut self, name: &str, changes: &mut RegistryChanges) {
         if let Some(made) = self.by_name.remove(name) {
             changes.gone.extend(made.resources);
         }
     }
 
     /// Marks the types of a definition as ending, because their objects are being deleted.
-    pub fn end(&self, name: &str, changes: &mut Changes) {
+    pub fn end(&self, name: &str, changes: &mut RegistryChanges) {
         for resource in self.resources(name) {
             changes.is_shown_anew |= !resource.ending.swap(true, Ordering::Relaxed);
         }
@@ -132,7 +132,7 @@ impl Established {
     }
 }
 
-impl Changes {
+impl RegistryChanges {
     /// Returns whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.gone.is_empty() && self.new.is_empty() && !self.is_shown_anew
@@ -150,7 +150,7 @@ impl Changes {
         let builtin = registry.resources().filter(|resource| resource.is_builtin());
         let builtin: HashSet<_> = builtin.map(|resource| name_of(resource)).collect();
         let is_free = |resource: &Arc<Resource>| !builtin.contains(&name_of(resource));
-        let Changes { mut gone, mut new, .. } = self;
+        let RegistryChanges { mut gone, mut new, .. } = self;
         gone.retain(is_free);
         new.retain(is_free);
         registry.changed(&gone, new, Priorities::CUSTOM)
@@ -199,7 +199,7 @@ mod tests {
     }
 
     /// Serves the types of a definition named `a`, unless they are already served.
-    fn serve(established: &mut Established, object: &Object, changes: &mut Changes) {
+    fn serve(established: &mut Established, object: &Object, changes: &mut RegistryChanges) {
         let definition = Definition::read(object);
         if !established.is_current(("a", object), &definition) {
             let prepared = Prepared::of(("a", object), &definition).unwrap();
@@ -212,7 +212,7 @@ mod tests {
         let (mut established, mut registry) = (Established::default(), Registry::new(&KUBERNETES));
         let builtin = registry.resources().count();
         let mut set = |object: &Object, registry: &mut Registry| {
-            let mut changes = Changes::default();
+            let mut changes = RegistryChanges::default();
             serve(&mut established, object, &mut changes);
             *registry = changes.apply(registry);
             registry.resource("g.example", "v1", "things").cloned()
@@ -225,14 +225,14 @@ mod tests {
         let second = set(&definition("g.example", "things", "v1"), &mut registry).unwrap();
         assert!(!Arc::ptr_eq(&first, &second));
         assert!(registry.resource("g.example", "v2", "things").is_none());
-        let mut changes = Changes::default();
+        let mut changes = RegistryChanges::default();
         established.end("a", &mut changes);
         assert!(!changes.is_empty());
         registry = changes.apply(&registry);
         let shown = registry.resource("g.example", "v1", "things").unwrap();
         assert!(Arc::ptr_eq(&second, shown));
         assert_eq!(shown.shown_verbs(), ["delete", "deletecollection", "get", "list", "watch"]);
-        let mut changes = Changes::default();
+        let mut changes = RegistryChanges::default();
         established.end("a", &mut changes);
         assert!(changes.is_empty());
         established.remove("a", &mut changes);
@@ -245,13 +245,13 @@ mod tests {
     fn a_builtin_type_stays_whatever_a_definition_says() {
         let registry = Registry::new(&KUBERNETES);
         let group = KUBERNETES.group("networking", true);
-        let (mut established, mut changes) = (Established::default(), Changes::default());
+        let (mut established, mut changes) = (Established::default(), RegistryChanges::default());
         let object = definition(&group, "ingresses", "v1 v9");
         serve(&mut established, &object, &mut changes);
         let next = changes.apply(&registry);
         assert!(next.resource(&group, "v1", "ingresses").unwrap().is_builtin());
         assert!(!next.resource(&group, "v9", "ingresses").unwrap().is_builtin());
-        let mut changes = Changes::default();
+        let mut changes = RegistryChanges::default();
         established.remove("a", &mut changes);
         let next = changes.apply(&next);
         assert!(next.resource(&group, "v1", "ingresses").is_some());

@@ -13,7 +13,7 @@ use super::schema::{Additional, Schema};
 
 /// A path that was resolved in a schema.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FieldPath<'s> {
+pub struct ResolvedPath<'s> {
     /// Path in the notation of field errors: `spec.ports[http]`.
     pub text: String,
     /// First step of the path.
@@ -26,8 +26,8 @@ pub struct FieldPath<'s> {
 ///
 /// # Errors
 /// Returns the reason why the path is invalid.
-pub fn resolve<'s>(path: &str, schema: &'s Schema, brackets: bool) -> Result<FieldPath<'s>, String> {
-    let mut found = FieldPath { text: String::new(), first: String::new(), schema: Some(schema) };
+pub fn resolve<'s>(path: &str, schema: &'s Schema, brackets: bool) -> Result<ResolvedPath<'s>, String> {
+    let mut found = ResolvedPath { text: String::new(), first: String::new(), schema: Some(schema) };
     let mut tokens = Tokens { rest: path };
     while let Some(token) = tokens.next() {
         match token {
@@ -56,7 +56,7 @@ pub fn resolve<'s>(path: &str, schema: &'s Schema, brackets: bool) -> Result<Fie
 const END: &str = "unexpected end of JSON path";
 const NO_FIELD: &str = "does not refer to a valid field";
 
-impl FieldPath<'_> {
+impl ResolvedPath<'_> {
     fn step(&mut self, name: &str) -> Result<(), String> {
         let schema = self.schema.ok_or(NO_FIELD)?;
         if self.text.is_empty() {

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::definition::Definition;
-use super::established::{Changes, Established, Prepared};
+use super::established::{Established, Prepared, RegistryChanges};
 use super::serving::Makers;
 use crate::apply::{Reset, Versions, Writer, apply};
 use crate::strategy::Endpoint;
@@ -338,7 +338,7 @@ fn work_grows_in_proportion_to_the_versions_of_a_definition() {
             validation::update(&definitions.table, SETTINGS, &decoded, &decoded);
             let read = Definition::read(&decoded);
             let prepared = Prepared::of(("a", &decoded), &read).unwrap();
-            let (mut established, mut changes) = (Established::default(), Changes::default());
+            let (mut established, mut changes) = (Established::default(), RegistryChanges::default());
             established.put(prepared, &KUBERNETES, &mut changes);
             assert_eq!(changes.apply(&registry).group("g.example").unwrap().versions.len(), count);
         });

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::number::is_whole;
-use super::path::Path;
+use super::path::ValuePath;
 use types::schema::limits::Limits;
 use values::field::{FieldError, go_quote};
 use values::json::{self, Value};
@@ -23,7 +23,7 @@ fn type_of(value: &Value) -> (&'static str, &'static str) {
 }
 
 /// Returns the error for a value whose type is not one of `types`, a list separated by commas.
-pub(super) fn type_error(types: &str, format: &str, value: &Value, path: &Path) -> Option<FieldError> {
+pub(super) fn type_error(types: &str, format: &str, value: &Value, path: &ValuePath) -> Option<FieldError> {
     let allows = |name: &str| types.split(',').any(|other| other == name);
     let (found, found_format) = type_of(value);
     let is_number_after_all = match value {
@@ -44,13 +44,13 @@ pub(super) fn type_error(types: &str, format: &str, value: &Value, path: &Path) 
 }
 
 /// Returns the error for a value with another type or format than `wanted`.
-pub(super) fn wrong_type(path: &Path, wanted: &str, found: &str) -> FieldError {
+pub(super) fn wrong_type(path: &ValuePath, wanted: &str, found: &str) -> FieldError {
     let detail = format!("{path} in body must be of type {wanted}: {}", go_quote(found));
     FieldError::type_invalid(path.to_string(), &found.into(), detail)
 }
 
 /// Returns the error for a value that breaks a constraint. The text consists of the path and `sentence`.
-pub(super) fn invalid(path: &Path, value: &Value, sentence: &str) -> FieldError {
+pub(super) fn invalid(path: &ValuePath, value: &Value, sentence: &str) -> FieldError {
     FieldError::invalid(path.to_string(), value, format!("{path} in body {sentence}"))
 }
 
@@ -60,12 +60,12 @@ pub(super) fn unplaced(detail: String) -> FieldError {
 }
 
 /// Returns the error for a list or map with too many elements.
-pub(super) fn too_many(path: &Path, count: usize, max: u64) -> FieldError {
+pub(super) fn too_many(path: &ValuePath, count: usize, max: u64) -> FieldError {
     FieldError::too_many(path.to_string(), count, usize::try_from(max).unwrap_or(usize::MAX))
 }
 
 /// Returns the first error of a string.
-pub(super) fn text_error(limits: &Limits, text: &str, path: &Path) -> Option<FieldError> {
+pub(super) fn text_error(limits: &Limits, text: &str, path: &ValuePath) -> Option<FieldError> {
     let value = || Value::String(text.to_owned());
     if let (min, max) = limits.length
         && (min.is_some() || max.is_some())
@@ -83,7 +83,7 @@ pub(super) fn text_error(limits: &Limits, text: &str, path: &Path) -> Option<Fie
 }
 
 /// Returns the error for a value that is not in `enum`.
-pub(super) fn outside_of_set(limits: &Limits, value: &Value, path: &Path) -> Option<FieldError> {
+pub(super) fn outside_of_set(limits: &Limits, value: &Value, path: &ValuePath) -> Option<FieldError> {
     let set = &limits.enumeration;
     if set.is_empty() || set.iter().any(|member| !value.is_null() && is_equal(member, value)) {
         return None;

@@ -3,19 +3,19 @@
 
 use hashbrown::HashMap;
 
-use super::lookup::Members;
-use super::path::Path;
+use super::lookup::MemberLookup;
+use super::path::ValuePath;
 use super::validate::InnerCheck;
 use types::schema::table::{Kind, ListType, Message, Slice, Text};
 use values::field::{FieldError, is_enough};
 use values::json::{self, Object, Value};
 
 /// Check of one value of a kind.
-type Check<'c> = &'c dyn Fn(&Kind, &Value, &Path, &mut Vec<FieldError>);
+type Check<'c> = &'c dyn Fn(&Kind, &Value, &ValuePath, &mut Vec<FieldError>);
 
 /// Appends errors for repeated elements of sets and repeated keys of keyed lists.
 pub(super) fn repeated(message: &Message, object: &Object, errors: &mut Vec<FieldError>) {
-    walk(&repeated_here, message, object, &Path::Root, errors);
+    walk(&repeated_here, message, object, &ValuePath::Root, errors);
 }
 
 /// Returns whether any set or keyed list has repeated elements.
@@ -27,17 +27,17 @@ pub(super) fn has_repeated(message: &Message, object: &Object) -> bool {
 
 /// Appends the errors that `check` finds in embedded objects.
 pub(super) fn inner(message: &Message, object: &Object, check: InnerCheck, errors: &mut Vec<FieldError>) {
-    let here = |kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>| {
+    let here = |kind: &Kind, value: &Value, path: &ValuePath, errors: &mut Vec<FieldError>| {
         if let (Kind::Message(message), Value::Object(object)) = (kind, value)
             && message.embedded
         {
             check(&format!("{path:#}"), object, errors);
         }
     };
-    walk(&here, message, object, &Path::Root, errors);
+    walk(&here, message, object, &ValuePath::Root, errors);
 }
 
-fn walk(check: Check, message: &Message, object: &Object, path: &Path, errors: &mut Vec<FieldError>) {
+fn walk(check: Check, message: &Message, object: &Object, path: &ValuePath, errors: &mut Vec<FieldError>) {
     for (name, value) in object.iter() {
         if let Some(field) = message.field(name) {
             walk_value(check, &field.kind, value, &path.child(name), errors);
@@ -45,7 +45,7 @@ fn walk(check: Check, message: &Message, object: &Object, path: &Path, errors: &
     }
 }
 
-fn walk_value(check: Check, kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+fn walk_value(check: Check, kind: &Kind, value: &Value, path: &ValuePath, errors: &mut Vec<FieldError>) {
     if is_enough(errors) {
         return;
     }
@@ -72,7 +72,7 @@ fn has_parts(kind: &Kind) -> bool {
     matches!(kind, Kind::Message(_) | Kind::List(_) | Kind::Map(_))
 }
 
-fn repeated_here(kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+fn repeated_here(kind: &Kind, value: &Value, path: &ValuePath, errors: &mut Vec<FieldError>) {
     let (Kind::List(list), Value::Array(items)) = (kind, value) else { return };
     match &list.merge {
         ListType::Atomic => {}
@@ -81,7 +81,7 @@ fn repeated_here(kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<Field
     }
 }
 
-fn repeated_keys(keys: &Slice<Text>, items: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+fn repeated_keys(keys: &Slice<Text>, items: &[Value], path: &ValuePath, errors: &mut Vec<FieldError>) {
     let is_element = |item: &Value| matches!(item, Value::Object(_) | Value::Null);
     if let Some((at, item)) = items.iter().enumerate().find(|(_, item)| !is_element(item)) {
         let detail = "must be an object for an array of list-type map";
@@ -89,7 +89,7 @@ fn repeated_keys(keys: &Slice<Text>, items: &[Value], path: &Path, errors: &mut 
         return;
     }
     let keys_of = |item: &Value| -> Value {
-        let members = item.as_object().map(|members| Members::of(members, keys.len()));
+        let members = item.as_object().map(|members| MemberLookup::of(members, keys.len()));
         let member = |key: &Text| members.as_ref()?.get(key).cloned();
         let given = keys.iter().filter_map(|key| Some((key.clone(), member(key)?)));
         let mut members: Vec<_> = given.collect();
@@ -103,7 +103,7 @@ fn repeated_keys(keys: &Slice<Text>, items: &[Value], path: &Path, errors: &mut 
 /// the error shows.
 fn refuse_repeated(
     items: &[Value],
-    path: &Path,
+    path: &ValuePath,
     errors: &mut Vec<FieldError>,
     part: impl Fn(&Value) -> Value,
 ) {

@@ -13,27 +13,27 @@ const FEW: usize = 16;
 const FEW_LOOKUPS: usize = 4;
 
 /// The members of one object, for look-ups by name.
-pub enum Members<'o> {
+pub enum MemberLookup<'o> {
     /// An object with few members, which is searched linearly.
     Few(&'o Object),
     /// An index of many members.
     Many(HashMap<&'o str, &'o Value>),
 }
 
-impl<'o> Members<'o> {
+impl<'o> MemberLookup<'o> {
     /// Prepares the members of an object for about `lookups` look-ups.
-    pub fn of(object: &'o Object, lookups: usize) -> Members<'o> {
+    pub fn of(object: &'o Object, lookups: usize) -> MemberLookup<'o> {
         if object.len() <= FEW || lookups <= FEW_LOOKUPS {
-            return Members::Few(object);
+            return MemberLookup::Few(object);
         }
-        Members::Many(object.iter().collect())
+        MemberLookup::Many(object.iter().collect())
     }
 
     /// Returns the value of the member called `name`.
     pub fn get(&self, name: &str) -> Option<&'o Value> {
         match self {
-            Members::Few(object) => object.get(name),
-            Members::Many(members) => members.get(name).copied(),
+            MemberLookup::Few(object) => object.get(name),
+            MemberLookup::Many(members) => members.get(name).copied(),
         }
     }
 }
@@ -63,7 +63,7 @@ impl<'l> Keyed<'l> {
 /// Returns the keys of an element as text, separated by commas. An absent key is empty.
 fn identity(keys: &[Text], item: &Value) -> Vec<u8> {
     let mut text = Vec::new();
-    let members = item.as_object().map(|members| Members::of(members, keys.len()));
+    let members = item.as_object().map(|members| MemberLookup::of(members, keys.len()));
     for key in keys {
         if let Some(value) = members.as_ref().and_then(|members| members.get(key)) {
             json::write(value, &mut text);
@@ -82,7 +82,7 @@ mod tests {
         for count in [0, 1, FEW, FEW + 1, 100] {
             let name = |at: usize| format!("n{at}");
             let object: Object = (0..count).map(|at| (name(at).into(), Value::Int(at as i64))).collect();
-            let members = Members::of(&object, 100);
+            let members = MemberLookup::of(&object, 100);
             let keys: Slice<Text> = vec!["a".into(), "b".into()].into();
             let element = |at: usize| -> Value {
                 let members = [("x".into(), Value::Int(0)), ("a".into(), Value::Int(at as i64))];

@@ -10,7 +10,7 @@ use values::json::Value;
 
 /// Fault of a number.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) enum Fault {
+pub(super) enum NumberFault {
     /// The number or one of its bounds is outside of the format. Contains which of them, and the format.
     Format(String),
     /// The number breaks a constraint. Contains a sentence about the number.
@@ -19,7 +19,7 @@ pub(super) enum Fault {
 
 /// Returns the faults of a number, in this order: outside of its format, not a multiple, too small, too
 /// large. A value of type `integer` without a format has the range of `int64`.
-pub(super) fn faults(limits: &Limits, is_integer: bool, value: &Value) -> impl Iterator<Item = Fault> {
+pub(super) fn faults(limits: &Limits, is_integer: bool, value: &Value) -> impl Iterator<Item = NumberFault> {
     let format = match &*limits.format {
         "" if is_integer => DEFAULT,
         format => format,
@@ -41,7 +41,7 @@ pub(super) fn faults(limits: &Limits, is_integer: bool, value: &Value) -> impl I
     let max = bound(limits.max, "Maximum boundary", "less", Compared::above);
     let parts = [multiple, min, max].into_iter().flatten().flat_map(move |((name, bound), fault)| {
         let outside = (!has_format(format, &Value::Float(bound))).then(|| outside(name, format));
-        [outside, fault.map(Fault::Value)]
+        [outside, fault.map(NumberFault::Value)]
     });
     own.into_iter().chain(parts.flatten())
 }
@@ -50,12 +50,12 @@ pub(super) fn faults(limits: &Limits, is_integer: bool, value: &Value) -> impl I
 pub(super) const DEFAULT: &str = "integer";
 
 /// Returns the fault of a number that is outside of its format.
-pub(super) fn fault_of_format(format: &str, value: &Value) -> Option<Fault> {
+pub(super) fn fault_of_format(format: &str, value: &Value) -> Option<NumberFault> {
     (!has_format(format, value)).then(|| outside("Checked", format))
 }
 
-fn outside(what: &str, format: &str) -> Fault {
-    Fault::Format(match format {
+fn outside(what: &str, format: &str) -> NumberFault {
+    NumberFault::Format(match format {
         DEFAULT => format!("{what} value must be of type integer (default format)"),
         "int32" | "int64" => format!("{what} value must be of type integer with format {format}"),
         _ => format!("{what} value must be of type number with format {format}"),
@@ -219,7 +219,7 @@ mod tests {
         ] {
             let limits = Limits { max, ..Limits::default() };
             let said = faults(&limits, true, &value).map(|fault| match fault {
-                Fault::Format(said) | Fault::Value(said) => said,
+                NumberFault::Format(said) | NumberFault::Value(said) => said,
             });
             assert_eq!(said.collect::<Vec<_>>().join("|"), want, "{value:?}");
         }
@@ -227,7 +227,7 @@ mod tests {
 
     fn said(limits: &Limits, value: &Value) -> String {
         let said = faults(limits, false, value).map(|fault| match fault {
-            Fault::Format(said) | Fault::Value(said) => said,
+            NumberFault::Format(said) | NumberFault::Value(said) => said,
         });
         said.collect::<Vec<_>>().join("|")
     }

@@ -6,45 +6,45 @@ use std::fmt;
 /// Displays as `spec.containers[0].env`. Errors of schemas show keys of maps as names; all other errors show
 /// them in brackets (`{:#}`).
 #[derive(Clone, Copy)]
-pub(super) enum Path<'p> {
+pub(super) enum ValuePath<'p> {
     /// The object itself.
     Root,
     /// A member of a struct.
-    Name(&'p Path<'p>, &'p str),
+    Name(&'p ValuePath<'p>, &'p str),
     /// A member of a map.
-    Key(&'p Path<'p>, &'p str),
+    Key(&'p ValuePath<'p>, &'p str),
     /// An element of a list.
-    Index(&'p Path<'p>, usize),
+    Index(&'p ValuePath<'p>, usize),
 }
 
-impl<'p> Path<'p> {
+impl<'p> ValuePath<'p> {
     /// Returns the path of a member of a struct.
-    pub(super) fn child(&'p self, name: &'p str) -> Path<'p> {
-        Path::Name(self, name)
+    pub(super) fn child(&'p self, name: &'p str) -> ValuePath<'p> {
+        ValuePath::Name(self, name)
     }
 
     /// Returns the path of a member of a map.
-    pub(super) fn key(&'p self, key: &'p str) -> Path<'p> {
-        Path::Key(self, key)
+    pub(super) fn key(&'p self, key: &'p str) -> ValuePath<'p> {
+        ValuePath::Key(self, key)
     }
 
     /// Returns the path of an element of a list.
-    pub(super) fn index(&'p self, at: usize) -> Path<'p> {
-        Path::Index(self, at)
+    pub(super) fn index(&'p self, at: usize) -> ValuePath<'p> {
+        ValuePath::Index(self, at)
     }
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for ValuePath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Path::Root => Ok(()),
-            Path::Key(parent, key) if f.alternate() => write!(f, "{parent:#}[{key}]"),
-            Path::Name(Path::Root, name) => f.write_str(name),
-            Path::Name(parent, name) | Path::Key(parent, name) => {
+            ValuePath::Root => Ok(()),
+            ValuePath::Key(parent, key) if f.alternate() => write!(f, "{parent:#}[{key}]"),
+            ValuePath::Name(ValuePath::Root, name) => f.write_str(name),
+            ValuePath::Name(parent, name) | ValuePath::Key(parent, name) => {
                 parent.fmt(f)?;
                 write!(f, ".{name}")
             }
-            Path::Index(parent, at) => {
+            ValuePath::Index(parent, at) => {
                 parent.fmt(f)?;
                 write!(f, "[{at}]")
             }
@@ -58,11 +58,11 @@ mod tests {
 
     #[test]
     fn keys_are_written_in_two_ways() {
-        let spec = Path::Root.child("spec");
+        let spec = ValuePath::Root.child("spec");
         let map = spec.child("map");
         let key = map.key("a.b");
         let item = key.index(2);
         assert_eq!(format!("{item}|{item:#}"), "spec.map.a.b[2]|spec.map[a.b][2]");
-        assert_eq!(Path::Root.to_string(), "");
+        assert_eq!(ValuePath::Root.to_string(), "");
     }
 }

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 
 use super::format;
 use super::rules;
-use super::schema::{Additional, Items, Rule, Schema};
+use super::schema::{Additional, Items, Schema, SchemaRule};
 use super::validate::{self, InnerCheck};
 use types::schema::limits::{self, Limits, Schemas};
 use types::schema::make::{MakeError, Struct, ValueBuilder};
@@ -320,7 +320,7 @@ fn bounds(schema: &Schema) -> Limits {
     }
 }
 
-fn rule(rule: &Rule) -> limits::ValidationRule {
+fn rule(rule: &SchemaRule) -> limits::ValidationRule {
     limits::ValidationRule {
         rule: rule.rule.clone().into(),
         message: rule.message.clone().into(),

@@ -110,7 +110,7 @@ pub struct Schema {
     /// The keyword `x-kubernetes-map-type`: `granular` or `atomic`.
     pub map_type: Option<String>,
     /// The keyword `x-kubernetes-validations`: validation rules of the node.
-    pub validations: Vec<Rule>,
+    pub validations: Vec<SchemaRule>,
 }
 
 /// The keyword `items`: one schema for all elements, or one per position.
@@ -152,7 +152,7 @@ pub struct ExternalDocs {
 
 /// A validation rule of `x-kubernetes-validations`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Rule {
+pub struct SchemaRule {
     /// Source of the rule's expression.
     pub rule: String,
     /// Error message for a value that breaks the rule; if empty, a text with the rule is used.
@@ -291,16 +291,16 @@ impl Schema {
             "list-type" => self.list_type = value.as_str().map(str::to_owned),
             "list-map-keys" => self.list_map_keys = texts(value),
             "map-type" => self.map_type = value.as_str().map(str::to_owned),
-            "validations" => self.validations = elements(value).iter().map(Rule::read).collect(),
+            "validations" => self.validations = elements(value).iter().map(SchemaRule::read).collect(),
             _ => {}
         }
     }
 }
 
-impl Rule {
-    fn read(value: &Value) -> Rule {
+impl SchemaRule {
+    fn read(value: &Value) -> SchemaRule {
         let member = |name| value.str_at(&[name]).to_owned();
-        Rule {
+        SchemaRule {
             rule: member("rule"),
             message: member("message"),
             message_expression: member("messageExpression"),
@@ -432,8 +432,12 @@ mod tests {
                 (s.map_type, s.embedded_resource) = (Some("atomic".to_owned()), true);
             }),
             (r#"{"x-kubernetes-validations":[{"rule":"r","reason":"x","optionalOldSelf":false}]}"#, |s| {
-                let rule = Rule { rule: "r".to_owned(), reason: Some("x".to_owned()), ..Rule::default() };
-                s.validations = vec![Rule { optional_old_self: Some(false), ..rule }];
+                let rule = SchemaRule {
+                    rule: "r".to_owned(),
+                    reason: Some("x".to_owned()),
+                    ..SchemaRule::default()
+                };
+                s.validations = vec![SchemaRule { optional_old_self: Some(false), ..rule }];
             }),
             (
                 r#"{"title":"t","description":"d","format":"f","externalDocs":{"url":"u"},"other":1,"x-other":2}"#,

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::definition::{Definition, Version};
+use super::definition::{Definition, DefinitionVersion};
 use super::details::{Details, Unread};
 use types::schema::make::{MakeError, ResourceMaker};
 use types::schema::registry::Resource;
@@ -139,7 +139,7 @@ fn webhook(definition: &Definition, object: &Object) -> Slot {
 
 fn maker(
     definition: &Definition,
-    version: &Version,
+    version: &DefinitionVersion,
     preferred: Option<&str>,
     details: Details,
 ) -> ResourceMaker {

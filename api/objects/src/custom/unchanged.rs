@@ -10,7 +10,7 @@
 
 use hashbrown::HashMap;
 
-use super::lookup::{Keyed, Members};
+use super::lookup::{Keyed, MemberLookup};
 use types::schema::limits::Limits;
 use types::schema::table::{Kind, ListType, Message};
 use values::cancellation;
@@ -72,7 +72,7 @@ impl Unchanged {
     /// Returns whether all members correspond to equal stored ones.
     fn members<'t>(&mut self, kind: &dyn Fn(&str) -> Option<&'t Kind>, old: &Object, new: &Object) -> bool {
         let mut is_same = old.len() == new.len();
-        let members = Members::of(old, new.len());
+        let members = MemberLookup::of(old, new.len());
         for (name, value) in new.iter() {
             let counterpart = kind(name).zip(members.get(name));
             is_same &= counterpart.is_some_and(|(kind, old)| self.value(kind, old, value));
@@ -110,7 +110,7 @@ fn is_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Array(a), Value::Array(b)) => is_equal_list(a, b),
         (Value::Object(a), Value::Object(b)) => {
-            let members = Members::of(b, a.len());
+            let members = MemberLookup::of(b, a.len());
             a.len() == b.len() && a.iter().all(|(name, a)| members.get(name).is_some_and(|b| is_equal(a, b)))
         }
         (a, b) => a == b,

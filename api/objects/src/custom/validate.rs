@@ -22,9 +22,9 @@ use std::cell::{Cell, OnceCell};
 use super::format;
 use super::keywords::{invalid, outside_of_set, text_error, too_many, type_error, unplaced, wrong_type};
 use super::lists;
-use super::lookup::Members as Lookup;
-use super::number::{self, Fault};
-use super::path::Path;
+use super::lookup::MemberLookup;
+use super::number::{self, NumberFault};
+use super::path::ValuePath;
 use super::rules::Rules;
 use super::scale;
 use super::unchanged::{Unchanged, limits_of};
@@ -105,10 +105,10 @@ fn whole(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldErro
     let checks = Checks::new(message, new, old);
     let mut checked = Outcome::default();
     if let (Some(schemas), Some(value)) = (schemas, &value) {
-        checked.merge(checks.combined(schemas, value, &Path::Root));
+        checked.merge(checks.combined(schemas, value, &ValuePath::Root));
     }
     let shape = Shape { kind: None, members: Members::Struct(message), empty: Empty::Kept };
-    checks.members(shape, limits, new, &Path::Root, &mut checked);
+    checks.members(shape, limits, new, &ValuePath::Root, &mut checked);
     checks.errors(checked)
 }
 
@@ -117,7 +117,7 @@ fn status(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldErr
     let (Some(field), Some(value)) = (message.field("status"), new.get("status")) else { return Vec::new() };
     let limits = limits_of(&field.kind, field.limits.as_deref());
     let checks = Checks::new(message, new, old);
-    let checked = checks.check(Shape::of(&field.kind, field.empty), limits, value, &Path::Root);
+    let checked = checks.check(Shape::of(&field.kind, field.empty), limits, value, &ValuePath::Root);
     checks.errors(checked).into_iter().map(|error| placed("status", ".", error)).collect()
 }
 
@@ -173,7 +173,7 @@ pub fn value(
         }
     }
     let checks = Checks::of_value();
-    let checked = checks.check(Shape::of(kind, empty), limits_of(kind, limits), value, &Path::Root);
+    let checked = checks.check(Shape::of(kind, empty), limits_of(kind, limits), value, &ValuePath::Root);
     checks.errors(checked)
 }
 
@@ -334,7 +334,7 @@ impl<'c> Checks<'c> {
     }
 
     /// Checks a value and drops the errors if it is unchanged.
-    fn check(&self, shape: Shape, limits: Option<&Limits>, value: &Value, path: &Path) -> Outcome {
+    fn check(&self, shape: Shape, limits: Option<&Limits>, value: &Value, path: &ValuePath) -> Outcome {
         let mut checked = self.check_anew(shape, limits, value, path);
         if !checked.is_valid() && self.is_unchanged(value) {
             checked.errors.clear();
@@ -343,7 +343,7 @@ impl<'c> Checks<'c> {
         checked
     }
 
-    fn check_anew(&self, shape: Shape, limits: Option<&Limits>, value: &Value, path: &Path) -> Outcome {
+    fn check_anew(&self, shape: Shape, limits: Option<&Limits>, value: &Value, path: &ValuePath) -> Outcome {
         cancellation::step();
         let mut checked = Outcome::default();
         self.spend(1);
@@ -388,8 +388,8 @@ impl<'c> Checks<'c> {
                 let faults = limits.into_iter().flat_map(|limits| number::faults(limits, is_integer, value));
                 for fault in own.into_iter().chain(faults) {
                     checked.push(match fault {
-                        Fault::Value(sentence) => invalid(path, value, &sentence),
-                        Fault::Format(sentence) => unplaced(format!("{sentence} in {path}")),
+                        NumberFault::Value(sentence) => invalid(path, value, &sentence),
+                        NumberFault::Format(sentence) => unplaced(format!("{sentence} in {path}")),
                     });
                 }
                 checked.passed += 2;
@@ -402,7 +402,7 @@ impl<'c> Checks<'c> {
         checked
     }
 
-    fn outside_of_set(&self, limits: &Limits, value: &Value, path: &Path) -> Option<FieldError> {
+    fn outside_of_set(&self, limits: &Limits, value: &Value, path: &ValuePath) -> Option<FieldError> {
         self.spend(limits.enumeration.len() / COMPARISONS_PER_UNIT);
         outside_of_set(limits, value, path)
     }
@@ -413,7 +413,7 @@ impl<'c> Checks<'c> {
         shape: Shape,
         limits: Option<&Limits>,
         value: &Value,
-        path: &Path,
+        path: &ValuePath,
         checked: &mut Outcome,
     ) {
         if let Value::Array(items) = value {
@@ -435,7 +435,7 @@ impl<'c> Checks<'c> {
         shape: Shape,
         limits: Option<&Limits>,
         items: &[Value],
-        path: &Path,
+        path: &ValuePath,
         checked: &mut Outcome,
     ) {
         let item = match (shape.kind, shape.members) {
@@ -471,7 +471,7 @@ impl<'c> Checks<'c> {
         shape: Shape,
         limits: Option<&Limits>,
         object: &Object,
-        path: &Path,
+        path: &ValuePath,
         checked: &mut Outcome,
     ) {
         let (min, max) = limits.map_or((None, None), |limits| limits.members);
@@ -515,7 +515,7 @@ impl<'c> Checks<'c> {
         let described = limits.schemas.as_deref().map_or(&[][..], |schemas| &schemas.properties);
         let lookups = described.len() + limits.required.len();
         self.spend(lookups / COMPARISONS_PER_UNIT);
-        let lookup = Lookup::of(object, lookups);
+        let lookup = MemberLookup::of(object, lookups);
         for (name, part) in described {
             if checked.is_full() || self.is_exhausted() {
                 return;
@@ -536,7 +536,7 @@ impl<'c> Checks<'c> {
     }
 
     /// Checks a value against the schemas in `allOf`, `anyOf`, `oneOf` and `not`.
-    fn combined(&self, schemas: &Schemas, value: &Value, path: &Path) -> Outcome {
+    fn combined(&self, schemas: &Schemas, value: &Value, path: &ValuePath) -> Outcome {
         let mut checked = Outcome::default();
         let check = |part: &Limits| self.check_anew(Shape::of_restriction(part), Some(part), value, path);
         let failed = |sentence: &str| unplaced(format!("{} {sentence}", go_quote(&path.to_string())));

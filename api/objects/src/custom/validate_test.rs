@@ -432,7 +432,7 @@ fn errors_are_cut_and_work_has_an_end() {
         let checks = Checks { fuel: Cell::new(10_000), ..Checks::new(message, &object, None) };
         let value = object.get("spec").unwrap();
         let limits = limits_of(&spec.kind, spec.limits.as_deref());
-        let checked = checks.check(Shape::of(&spec.kind, spec.empty), limits, value, &Path::Root);
+        let checked = checks.check(Shape::of(&spec.kind, spec.empty), limits, value, &ValuePath::Root);
         assert_eq!(checks.errors(checked), want, "{elements}");
     }
 }

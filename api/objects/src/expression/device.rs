@@ -28,7 +28,7 @@ const COST_MAX: u64 = 1_000_000;
 
 /// Reason why a device selector is refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Fault {
+pub enum DeviceSelectorFault {
     /// The selector does not compile, or its value is not a boolean.
     Invalid(String),
     /// A constant part of the selector fails.
@@ -61,22 +61,25 @@ fn declare(origin: Origin) -> Environment {
 /// # Errors
 /// Returns the first fault: the selector does not compile, its value is not a boolean, its constants fail, or
 /// its cost is too high.
-pub fn check(text: &str, origin: Origin) -> Result<(), Fault> {
+pub fn check(text: &str, origin: Origin) -> Result<(), DeviceSelectorFault> {
     let environment: &Environment = match origin {
         Origin::New => &NEW,
         Origin::Stored => &STORED,
     };
     let compiled = environment.compile(text);
-    let checked = compiled.map_err(|issues| Fault::Invalid(format!("compilation failed: {issues}")))?;
+    let checked =
+        compiled.map_err(|issues| DeviceSelectorFault::Invalid(format!("compilation failed: {issues}")))?;
     let of = checked.result_type();
     if !matches!(of, Type::Bool | Type::Any) {
         let of = of.declared();
-        return Err(Fault::Invalid(format!("must evaluate to bool or the unknown type, not {of}")));
+        return Err(DeviceSelectorFault::Invalid(format!(
+            "must evaluate to bool or the unknown type, not {of}"
+        )));
     }
     Program::new(&checked, environment)
-        .map_err(|error| Fault::Internal(format!("program instantiation failed: {error}")))?;
+        .map_err(|error| DeviceSelectorFault::Internal(format!("program instantiation failed: {error}")))?;
     if estimate(&checked, &Sizes).max > COST_MAX {
-        return Err(Fault::Complex);
+        return Err(DeviceSelectorFault::Complex);
     }
     Ok(())
 }
@@ -108,7 +111,7 @@ mod tests {
 
     #[test]
     fn selectors_are_about_devices_and_yield_truth() {
-        let invalid = |text: &str| Err(Fault::Invalid(text.to_owned()));
+        let invalid = |text: &str| Err(DeviceSelectorFault::Invalid(text.to_owned()));
         for (text, want) in [
             ("true", Ok(())),
             ("device.driver == 'dra.example.com'", Ok(())),
@@ -143,6 +146,6 @@ mod tests {
     fn selectors_that_may_cost_too_much_are_refused() {
         let all = "device.attributes.all(a, device.attributes[a].all(b, device.attributes.all(c, \
                    device.attributes[c].all(d, device.attributes[a][b] == device.attributes[c][d]))))";
-        assert_eq!(check(all, Origin::New), Err(Fault::Complex));
+        assert_eq!(check(all, Origin::New), Err(DeviceSelectorFault::Complex));
     }
 }

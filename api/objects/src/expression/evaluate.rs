@@ -38,18 +38,18 @@ pub struct Budget {
 
 /// Reason why an expression has no value.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Failure {
+pub enum EvaluationFailure {
     /// The expression is refused or its evaluation failed. Other expressions may still be evaluated.
     Evaluation(String),
     /// The budget is spent, so nothing more is evaluated.
     OutOfBudget,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for EvaluationFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Evaluation(why) => f.write_str(why),
-            Failure::OutOfBudget => f.write_str(
+            EvaluationFailure::Evaluation(why) => f.write_str(why),
+            EvaluationFailure::OutOfBudget => f.write_str(
                 "validation failed due to running out of cost budget, no further validation rules will be run",
             ),
         }
@@ -71,8 +71,8 @@ impl Budget {
     ///
     /// # Errors
     /// Fails if less than `cost` is left.
-    pub fn take(&mut self, cost: u64) -> Result<(), Failure> {
-        self.left = self.left.checked_sub(cost).ok_or(Failure::OutOfBudget)?;
+    pub fn take(&mut self, cost: u64) -> Result<(), EvaluationFailure> {
+        self.left = self.left.checked_sub(cost).ok_or(EvaluationFailure::OutOfBudget)?;
         Ok(())
     }
 }
@@ -86,13 +86,14 @@ pub fn evaluate<'v>(
     activation: &dyn Activation<'v>,
     shared: impl FnOnce() -> u64,
     budget: &mut Budget,
-) -> Result<Value<'v>, Failure> {
+) -> Result<Value<'v>, EvaluationFailure> {
     let program = expression.program();
-    let program = program.map_err(|why| Failure::Evaluation(format!("compilation error: {why}")))?;
+    let program =
+        program.map_err(|why| EvaluationFailure::Evaluation(format!("compilation error: {why}")))?;
     let Evaluation { result, cost, .. } = run(program, activation);
     budget.take(shared())?;
     budget.take(cost)?;
     result.map_err(|error| {
-        Failure::Evaluation(format!("expression '{}' resulted in error: {error}", expression.text))
+        EvaluationFailure::Evaluation(format!("expression '{}' resulted in error: {error}", expression.text))
     })
 }

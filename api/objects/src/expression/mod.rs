@@ -18,4 +18,4 @@ pub mod policy;
 pub mod types;
 
 pub use compile::{Expression, Refusal, base};
-pub use evaluate::{Budget, Failure, evaluate, run};
+pub use evaluate::{Budget, EvaluationFailure, evaluate, run};

@@ -37,7 +37,7 @@ const EFFORT_MAX: usize = 100_000_000;
 
 /// An operation as the client sent it. Missing members are detected when it is applied.
 #[derive(Clone, Debug)]
-pub(super) struct Operation {
+pub(super) struct PatchOperation {
     verb: Verb,
     /// The operation's verb as the client wrote it.
     kind: Cow<'static, str>,
@@ -86,7 +86,7 @@ fn too_deep() -> Failure {
 }
 
 /// Returns whether an operation affects the member at `path`, a descendant or an ancestor of it.
-pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
+pub(super) fn touch(operations: &[PatchOperation], path: &[&str]) -> bool {
     let concerns = |pointer: &Option<String>| {
         let steps = pointer.iter().flat_map(|pointer| pointer.split('/').skip(1));
         pointer.is_some()
@@ -96,7 +96,7 @@ pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
 }
 
 /// Returns the paths in which the operations enter objects.
-fn pointers(operations: &[Operation]) -> Vec<String> {
+fn pointers(operations: &[PatchOperation]) -> Vec<String> {
     operations.iter().flat_map(|operation| [&operation.path, &operation.from]).flatten().cloned().collect()
 }
 
@@ -136,7 +136,7 @@ pub(super) fn parse(
     patch: Value,
     strict_reporting: bool,
     reports: &mut Vec<String>,
-) -> Result<Vec<Operation>, Status> {
+) -> Result<Vec<PatchOperation>, Status> {
     let items = match patch {
         Value::Array(items) => items,
         Value::Null => Vec::new(),
@@ -164,7 +164,7 @@ fn read_operation(
     item: Value,
     strict_reporting: bool,
     reports: &mut Vec<String>,
-) -> Result<Operation, Status> {
+) -> Result<PatchOperation, Status> {
     let members = match item {
         Value::Object(members) => members,
         Value::Null => Object::new(),
@@ -174,7 +174,7 @@ fn read_operation(
         }
     };
     let mut operation =
-        Operation { verb: Verb::Unknown, kind: "unknown".into(), path: None, from: None, value: None };
+        PatchOperation { verb: Verb::Unknown, kind: "unknown".into(), path: None, from: None, value: None };
     for (name, value) in members.into_members() {
         let text = match (&*name, value) {
             ("value", value) => {
@@ -211,8 +211,8 @@ fn read_operation(
 }
 
 /// Gives each `test` the words of `text`, from which the operations were parsed.
-pub(super) fn keep_words(operations: &mut [Operation], text: &[u8]) {
-    let is_test = |operation: &Operation| matches!(operation.verb, Verb::Test);
+pub(super) fn keep_words(operations: &mut [PatchOperation], text: &[u8]) {
+    let is_test = |operation: &PatchOperation| matches!(operation.verb, Verb::Test);
     if !operations.iter().any(is_test) {
         return;
     }
@@ -244,7 +244,7 @@ fn wrong_type(why: &str, strict_reporting: bool) -> Status {
 }
 
 /// Applies all operations of a PATCH to a document.
-pub(super) fn apply(operations: Vec<Operation>, original: Value) -> Result<Value, Status> {
+pub(super) fn apply(operations: Vec<PatchOperation>, original: Value) -> Result<Value, Status> {
     let pointers = pointers(&operations);
     let mut result = carry_out(operations, original).map_err(|refused| match refused {
         Refused::Operation(_) | Refused::Test(_) => Status::unprocessable(),
@@ -262,7 +262,7 @@ pub(super) const EFFORT_EXCEEDED: &str =
 ///
 /// # Errors
 /// Fails at the first operation that cannot be applied.
-pub(super) fn carry_out(operations: Vec<Operation>, original: Value) -> Result<Value, Refused> {
+pub(super) fn carry_out(operations: Vec<PatchOperation>, original: Value) -> Result<Value, Refused> {
     let grows = operations.iter().any(|operation| matches!(operation.verb, Verb::Move | Verb::Copy));
     let nesting = if grows { nesting(&original) } else { 0 };
     let mut run = Run { document: original, nesting, effort: 0, copied: Vec::new() };
@@ -295,9 +295,9 @@ struct Run {
 }
 
 impl Run {
-    fn carry_out(&mut self, operation: Operation) -> Result<(), Refused> {
+    fn carry_out(&mut self, operation: PatchOperation) -> Result<(), Refused> {
         cancellation::step();
-        let Operation { verb, kind, path, from, value } = operation;
+        let PatchOperation { verb, kind, path, from, value } = operation;
         let verb_text = &*kind;
         let undecoded = |what: &str| {
             Refused::Operation(format!("{verb_text} operation failed to decode {what}: {MISSING}"))

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use hashbrown::HashMap;
 
 use super::Value;
-use super::strategic::{Failure, Outcome};
+use super::strategic::{MergeFailure, Outcome};
 use values::cancellation;
 use values::json::go_print;
 
@@ -28,7 +28,7 @@ impl Key {
         match (merge_key, class) {
             (Some(name), _) => Ok(Key::Member(name)),
             (None, Some(Class::Object)) => {
-                Err(Failure::Other("cannot merge lists without merge key for struct".to_owned()))
+                Err(MergeFailure::Other("cannot merge lists without merge key for struct".to_owned()))
             }
             (None, _) => Ok(Key::Element),
         }
@@ -37,12 +37,12 @@ impl Key {
     /// Returns the identity of `item`.
     pub fn scalar(self, item: &Value) -> Outcome<Scalar> {
         match self {
-            Key::Element => Scalar::of(item).ok_or(Failure::Unprocessable),
+            Key::Element => Scalar::of(item).ok_or(MergeFailure::Unprocessable),
             Key::Member(name) => {
                 let members = item.as_object().ok_or_else(|| bad_type(go::json::MAP, item))?;
                 members.get(name).and_then(Scalar::of).ok_or_else(|| {
                     let shown = go_print(item);
-                    Failure::Other(format!("map: {shown} does not contain declared merge key: {name}"))
+                    MergeFailure::Other(format!("map: {shown} does not contain declared merge key: {name}"))
                 })
             }
         }
@@ -202,7 +202,7 @@ pub(super) fn element_class(a: &[Value], b: &[Value]) -> Outcome<Option<Class>> 
             Value::String(_) => Class::Text,
             Value::Object(_) => Class::Object,
             // Lists of lists cannot be merged.
-            Value::Array(_) if common.is_none() => return Err(Failure::Unprocessable),
+            Value::Array(_) if common.is_none() => return Err(MergeFailure::Unprocessable),
             Value::Array(_) | Value::Null => return Err(mixed(a, b)),
         };
         if common.is_some_and(|common| common != class) {
@@ -213,13 +213,13 @@ pub(super) fn element_class(a: &[Value], b: &[Value]) -> Outcome<Option<Class>> 
     Ok(common)
 }
 
-fn mixed(a: &[Value], b: &[Value]) -> Failure {
+fn mixed(a: &[Value], b: &[Value]) -> MergeFailure {
     let (a, b) = (go_print(&Value::Array(a.to_vec())), go_print(&Value::Array(b.to_vec())));
-    Failure::Other(format!("list element types are not identical: [{a} {b}]"))
+    MergeFailure::Other(format!("list element types are not identical: [{a} {b}]"))
 }
 
 /// Returns a 500 with the text of the reference server, which contains Go types.
-pub(super) fn bad_type(expected: &str, value: &Value) -> Failure {
+pub(super) fn bad_type(expected: &str, value: &Value) -> MergeFailure {
     let received = if value.is_null() { "%!s(<nil>)" } else { value.go_type() };
-    Failure::Other(format!("expected a {expected}, but received a {received}"))
+    MergeFailure::Other(format!("expected a {expected}, but received a {received}"))
 }

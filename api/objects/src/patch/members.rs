@@ -1,7 +1,7 @@
 //! The members of one object during a patch.
 //!
-//! `Object` → `Members` → changes by name → `Object`. Order is kept: a changed member keeps its position, a
-//! new one is appended, and a removed one leaves no gap. Small objects are searched linearly. If an object
+//! `Object` → `OpenMembers` → changes by name → `Object`. Order is kept: a changed member keeps its position,
+//! a new one is appended, and a removed one leaves no gap. Small objects are searched linearly. If an object
 //! and its patch are both large, a hash index reduces the cost of merging from the product to the sum of
 //! their sizes.
 
@@ -17,7 +17,7 @@ const SCAN_MAX: usize = 32;
 const LOOKUPS_MIN: usize = 8;
 
 /// An object that is opened for many changes by name.
-pub(super) struct Members {
+pub(super) struct OpenMembers {
     /// Members in order; `None` for a removed member.
     slots: Vec<Option<(Key, Value)>>,
     /// Positions in `slots`, by hash of the name. Entries of removed members stay and match nothing.
@@ -26,11 +26,11 @@ pub(super) struct Members {
     lookups: usize,
 }
 
-impl Members {
+impl OpenMembers {
     /// Opens `object` for about `lookups` look-ups.
     pub fn open(object: Object, lookups: usize) -> Self {
         let slots: Vec<_> = object.into_members().into_iter().map(Some).collect();
-        let mut members = Members { slots, index: None, hasher: DefaultHashBuilder::default(), lookups };
+        let mut members = OpenMembers { slots, index: None, hasher: DefaultHashBuilder::default(), lookups };
         members.index_if_large();
         members
     }
@@ -122,7 +122,7 @@ mod tests {
     fn order_is_kept_whether_the_members_are_scanned_or_indexed() {
         for (count, lookups) in [(3, 1), (100, 1), (100, 100), (3, 1000)] {
             let object: Object = (0..count).map(|n| (format!("k{n}").into(), Value::Int(n))).collect();
-            let mut members = Members::open(object, lookups);
+            let mut members = OpenMembers::open(object, lookups);
             assert_eq!(members.take("k1"), Some(Value::Int(1)));
             assert_eq!(members.take("k1"), None);
             members.set("k0".into(), Value::Int(-1));

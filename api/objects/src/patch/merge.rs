@@ -8,7 +8,7 @@
 //! The cost is the sum of both sizes. The result is never deeper than the deeper document, so the parser's
 //! limit of depth also limits the recursion here.
 
-use super::members::Members;
+use super::members::OpenMembers;
 use super::{Status, Value};
 use values::cancellation;
 use values::json::Object;
@@ -56,7 +56,7 @@ fn merged(current: Value, change: Value) -> Value {
 }
 
 fn merge_members(original: Object, patch: Object) -> Object {
-    let mut members = Members::open(original, patch.len());
+    let mut members = OpenMembers::open(original, patch.len());
     for (name, mut change) in patch.into_members() {
         if change.is_null() {
             members.take(&name);

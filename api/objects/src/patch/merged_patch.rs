@@ -10,7 +10,9 @@ use hashbrown::{HashMap, HashSet};
 
 use super::Value;
 use super::lists::Key;
-use super::strategic::{DELETE_PREFIX, DIRECTIVE, ORDER_PREFIX, RETAIN_KEYS, Type, discard_nulls, target};
+use super::strategic::{
+    DELETE_PREFIX, DIRECTIVE, MergeType, ORDER_PREFIX, RETAIN_KEYS, discard_nulls, target,
+};
 use types::schema::table::Message;
 use values::cancellation;
 use values::json::Object;
@@ -18,12 +20,12 @@ use values::json::Object;
 /// Returns the patch as merging it into `original` leaves it.
 pub(super) fn of(message: &Message, original: &Value, mut patch: Value) -> Value {
     if let (Value::Object(original), Value::Object(patch)) = (original, &mut patch) {
-        object(original, patch, Type::Struct(message));
+        object(original, patch, MergeType::Struct(message));
     }
     patch
 }
 
-fn object(original: &Object, patch: &mut Object, kind: Type<'_>) {
+fn object(original: &Object, patch: &mut Object, kind: MergeType<'_>) {
     cancellation::step();
     if let Some(directive) = patch.get(DIRECTIVE) {
         if directive.as_str() == Some("replace") {
@@ -62,7 +64,7 @@ fn object(original: &Object, patch: &mut Object, kind: Type<'_>) {
 
 /// Visits the elements of a list that were merged into existing ones: the object has them, and the patch does
 /// not delete them. After `$patch: replace` there are no such elements.
-fn elements(current: &[Value], patch: &mut [Value], kind: Type<'_>, key: Key) {
+fn elements(current: &[Value], patch: &mut [Value], kind: MergeType<'_>, key: Key) {
     let is_replacing = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str) == Some("replace");
     if patch.iter().any(is_replacing) {
         return;

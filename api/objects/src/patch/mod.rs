@@ -138,7 +138,7 @@ pub struct Patch {
 
 #[derive(Clone, Debug)]
 enum Body {
-    Json(Vec<json::Operation>),
+    Json(Vec<json::PatchOperation>),
     Merge(Value),
     Strategic(Value),
 }

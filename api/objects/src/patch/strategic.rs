@@ -16,7 +16,7 @@
 use hashbrown::HashSet;
 
 use super::lists::{Class, Key, Scalar, bad_type, element_class};
-use super::members::Members;
+use super::members::OpenMembers;
 use super::{Status, Value, plain_error};
 use types::schema::table::{Field, Kind, Message, PatchStrategy, Shape};
 use values::cancellation;
@@ -29,7 +29,7 @@ pub(super) const ORDER_PREFIX: &str = "$setElementOrder";
 
 /// Reason why a patch cannot be merged, by status code.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum MergeFailure {
     /// 400 with this text.
     Malformed(&'static str),
     /// 422 without a text.
@@ -38,14 +38,14 @@ pub(super) enum Failure {
     Other(String),
 }
 
-pub(super) type Outcome<T> = Result<T, Failure>;
+pub(super) type Outcome<T> = Result<T, MergeFailure>;
 
-impl From<Failure> for Status {
-    fn from(failure: Failure) -> Self {
+impl From<MergeFailure> for Status {
+    fn from(failure: MergeFailure) -> Self {
         match failure {
-            Failure::Malformed(text) => Status::bad_request(text),
-            Failure::Unprocessable => Status::unprocessable(),
-            Failure::Other(text) => plain_error(text),
+            MergeFailure::Malformed(text) => Status::bad_request(text),
+            MergeFailure::Unprocessable => Status::unprocessable(),
+            MergeFailure::Other(text) => plain_error(text),
         }
     }
 }
@@ -66,7 +66,7 @@ pub(super) fn apply(message: Option<&Message>, original: Value, patch: Value) ->
     match (original, patch) {
         (original, Value::Null) => Ok(original),
         (Value::Object(original), Value::Object(patch)) => {
-            Ok(merge_object(original, patch, Type::Struct(message))?.into())
+            Ok(merge_object(original, patch, MergeType::Struct(message))?.into())
         }
         _ => Err(Status::bad_request("invalid JSON document")),
     }
@@ -74,7 +74,7 @@ pub(super) fn apply(message: Option<&Message>, original: Value, patch: Value) ->
 
 /// The schema of a value.
 #[derive(Clone, Copy)]
-pub(super) enum Type<'s> {
+pub(super) enum MergeType<'s> {
     /// A struct with the declared fields.
     Struct(&'s Message),
     /// A map from strings to values of this kind.
@@ -83,49 +83,51 @@ pub(super) enum Type<'s> {
     Unknown,
 }
 
-impl<'s> Type<'s> {
+impl<'s> MergeType<'s> {
     fn of(kind: &'s Kind) -> Self {
         match kind {
             Kind::Message(message)
             | Kind::SchemaOrArray(message)
             | Kind::SchemaOrBool(message)
-            | Kind::SchemaOrStrings(message) => Type::Struct(message),
-            _ => Type::Unknown,
+            | Kind::SchemaOrStrings(message) => MergeType::Struct(message),
+            _ => MergeType::Unknown,
         }
     }
 
     /// Returns the type of member `name` (for a list, the type of its elements) and its merge strategy.
     pub(super) fn member(self, name: &str) -> (Self, PatchStrategy) {
         match self {
-            Type::Struct(message) => match message.field(name) {
-                Some(field) => (Type::of_field(field), field.patch),
-                None => (Type::Unknown, PatchStrategy::default()),
+            MergeType::Struct(message) => match message.field(name) {
+                Some(field) => (MergeType::of_field(field), field.patch),
+                None => (MergeType::Unknown, PatchStrategy::default()),
             },
-            Type::MapOf(kind) => (Type::of(kind), PatchStrategy::default()),
-            Type::Unknown => (Type::Unknown, PatchStrategy::default()),
+            MergeType::MapOf(kind) => (MergeType::of(kind), PatchStrategy::default()),
+            MergeType::Unknown => (MergeType::Unknown, PatchStrategy::default()),
         }
     }
 
     fn of_field(field: &'s Field) -> Self {
         match field.shape() {
-            Shape::Single | Shape::List => Type::of(field.element()),
-            Shape::Map => Type::MapOf(field.element()),
-            Shape::WrappedList | Shape::MapOfLists => Type::Unknown,
+            Shape::Single | Shape::List => MergeType::of(field.element()),
+            Shape::Map => MergeType::MapOf(field.element()),
+            Shape::WrappedList | Shape::MapOfLists => MergeType::Unknown,
         }
     }
 
-    /// Like [`Type::member`], for a list that the patch orders and that the schema must declare.
+    /// Like [`MergeType::member`], for a list that the patch orders and that the schema must declare.
     fn ordered_member(self, name: &str) -> Outcome<(Self, PatchStrategy)> {
-        if let Type::Struct(message) = self {
+        if let MergeType::Struct(message) = self {
             match message.field(name) {
                 None => {
-                    return Err(Failure::Other(format!(
+                    return Err(MergeFailure::Other(format!(
                         "unable to find api field in struct {} for the json field \"{name}\"",
                         message.name
                     )));
                 }
                 Some(field) if field.shape() != Shape::List => {
-                    return Err(Failure::Other("expected slice or array type, but got: struct".to_owned()));
+                    return Err(MergeFailure::Other(
+                        "expected slice or array type, but got: struct".to_owned(),
+                    ));
                 }
                 Some(_) => {}
             }
@@ -134,7 +136,7 @@ impl<'s> Type<'s> {
     }
 }
 
-fn merge_object(original: Object, mut patch: Object, kind: Type<'_>) -> Outcome<Object> {
+fn merge_object(original: Object, mut patch: Object, kind: MergeType<'_>) -> Outcome<Object> {
     cancellation::step();
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match directive.as_str() {
@@ -147,8 +149,8 @@ fn merge_object(original: Object, mut patch: Object, kind: Type<'_>) -> Outcome<
         };
     }
     let (original_len, patch_len) = (original.len(), patch.len());
-    let mut members = Members::open(original, patch_len);
-    let mut patch = Members::open(patch, original_len.max(patch_len));
+    let mut members = OpenMembers::open(original, patch_len);
+    let mut patch = OpenMembers::open(patch, original_len.max(patch_len));
     retain_keys(&mut members, &mut patch)?;
     order_lists(&mut members, &mut patch, kind)?;
     for (name, change) in patch.into_members() {
@@ -236,8 +238,8 @@ fn without_directives(value: Value) -> Option<Value> {
 
 /// Carries out `$retainKeys`: removes the members that it does not list. The members that the patch sets must
 /// be listed.
-fn retain_keys(members: &mut Members, patch: &mut Members) -> Outcome<()> {
-    const MALFORMED: Failure = Failure::Malformed("invalid patch format of retainKeys");
+fn retain_keys(members: &mut OpenMembers, patch: &mut OpenMembers) -> Outcome<()> {
+    const MALFORMED: MergeFailure = MergeFailure::Malformed("invalid patch format of retainKeys");
     let Some(listed) = patch.take(RETAIN_KEYS) else { return Ok(()) };
     let listed: HashSet<&str> =
         listed.as_array().ok_or(MALFORMED)?.iter().filter_map(Value::as_str).collect();
@@ -253,8 +255,13 @@ fn retain_keys(members: &mut Members, patch: &mut Members) -> Outcome<()> {
 
 /// Carries out `$deleteFromPrimitiveList/<name>`: removes these scalars from the list; `null` removes the
 /// list. A value of another type has no effect.
-fn delete_from_set(members: &mut Members, directive: &str, gone: Value, kind: Type<'_>) -> Outcome<()> {
-    const MALFORMED: Failure = Failure::Malformed("invalid patch format of primitive list");
+fn delete_from_set(
+    members: &mut OpenMembers,
+    directive: &str,
+    gone: Value,
+    kind: MergeType<'_>,
+) -> Outcome<()> {
+    const MALFORMED: MergeFailure = MergeFailure::Malformed("invalid patch format of primitive list");
     let name = target(directive, DELETE_PREFIX).ok_or(MALFORMED)?;
     if gone.is_null() {
         members.take(name);
@@ -281,13 +288,13 @@ pub(super) fn target<'d>(directive: &'d str, prefix: &str) -> Option<&'d str> {
 }
 
 /// Carries out every `$setElementOrder/<name>`: merges and orders the list, and removes both from the patch.
-fn order_lists(members: &mut Members, patch: &mut Members, kind: Type<'_>) -> Outcome<()> {
+fn order_lists(members: &mut OpenMembers, patch: &mut OpenMembers, kind: MergeType<'_>) -> Outcome<()> {
     let directives = patch.iter().map(|(name, _)| name).filter(|name| name.starts_with(ORDER_PREFIX));
     let directives: Vec<String> = directives.map(str::to_owned).collect();
     for directive in &directives {
         let order = list(patch.take(directive))?.unwrap_or_default();
         let name = target(directive, ORDER_PREFIX)
-            .ok_or(Failure::Malformed("invalid patch format of setElementOrder list"))?;
+            .ok_or(MergeFailure::Malformed("invalid patch format of setElementOrder list"))?;
         let current = list(members.get_mut(name).map(std::mem::take))?;
         let change = list(patch.take(name))?;
         let (kind, strategy) = kind.ordered_member(name)?;
@@ -304,7 +311,7 @@ fn order_lists(members: &mut Members, patch: &mut Members, kind: Type<'_>) -> Ou
             (Some(_), Some(change)) => change,
         };
         if class.is_none() {
-            return Err(Failure::Other("no elements in any of the given slices".to_owned()));
+            return Err(MergeFailure::Other("no elements in any of the given slices".to_owned()));
         }
         let ordered = key.order(merged, &key.positions(&order)?, &before)?;
         members.set(name.to_owned().into(), Value::Array(ordered));
@@ -355,7 +362,7 @@ fn check_order(change: &[Value], order: &[Value], merge_key: Option<&'static str
 fn merge_list(
     mut current: Vec<Value>,
     change: Vec<Value>,
-    kind: Type<'_>,
+    kind: MergeType<'_>,
     strategy: PatchStrategy,
 ) -> Outcome<Vec<Value>> {
     let class = element_class(&current, &change)?;
@@ -400,9 +407,11 @@ fn carry_out_directives(
             }
             Some(Some("replace")) => replace = true,
             Some(Some("merge")) => {
-                return Err(Failure::Other("merging lists cannot yet be specified in the patch".to_owned()));
+                return Err(MergeFailure::Other(
+                    "merging lists cannot yet be specified in the patch".to_owned(),
+                ));
             }
-            Some(_) => return Err(item.as_object().map_or(Failure::Unprocessable, unknown_directive)),
+            Some(_) => return Err(item.as_object().map_or(MergeFailure::Unprocessable, unknown_directive)),
         }
     }
     if replace {
@@ -418,7 +427,7 @@ fn carry_out_directives(
 fn merge_elements(
     mut merged: Vec<Value>,
     change: Vec<Value>,
-    kind: Type<'_>,
+    kind: MergeType<'_>,
     key: Key,
 ) -> Outcome<Vec<Value>> {
     let mut at_key = key.positions(&merged)?;
@@ -440,14 +449,14 @@ fn merge_elements(
     Ok(merged)
 }
 
-fn out_of_order(change: &[Value], order: &[Value]) -> Failure {
+fn out_of_order(change: &[Value], order: &[Value]) -> MergeFailure {
     let (change, order) = (go_print(&Value::Array(change.to_vec())), go_print(&Value::Array(order.to_vec())));
-    Failure::Other(format!(
+    MergeFailure::Other(format!(
         "The order in patch list:\n{change}\n doesn't match {ORDER_PREFIX} list:\n{order}\n"
     ))
 }
 
-fn unknown_directive(patch: &Object) -> Failure {
+fn unknown_directive(patch: &Object) -> MergeFailure {
     let directive = match patch.get(DIRECTIVE) {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Int(n)) => format!("%!s(int64={n})"),
@@ -457,7 +466,7 @@ fn unknown_directive(patch: &Object) -> Failure {
         Some(other) => go_print(other),
     };
     let shown = go_print(&Value::Object(patch.clone()));
-    Failure::Other(format!("unknown patch type: {directive} in map: {shown}"))
+    MergeFailure::Other(format!("unknown patch type: {directive} in map: {shown}"))
 }
 
 #[cfg(test)]

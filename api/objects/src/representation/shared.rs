@@ -1,7 +1,7 @@
 //! Encodes a watch event once for all watchers with the same representation.
 //!
 //! ```text
-//! event.memo:  slot 0 new object · slot 1 previous object · slot 2… one per representation, each with a cell per `Seen`
+//! event.memo:  slot 0 new object · slot 1 previous object · slot 2… one per representation with a cell per `WatchedChange`
 //! ```
 //!
 //! The bytes for a watcher depend on the event, the representation, and the meaning of the event for the
@@ -35,7 +35,7 @@ pub const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// The meaning of a change for a watcher (docs/api/watches.md#watch-events).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Seen {
+pub enum WatchedChange {
     /// The object was created, or begins to match the selector.
     Entered,
     /// The object matched before and still matches.
@@ -46,22 +46,22 @@ pub enum Seen {
     Left,
 }
 
-impl Seen {
+impl WatchedChange {
     const COUNT: usize = 4;
 
     /// Returns the type of the watch event for this meaning.
     pub fn event_type(self) -> EventType {
         match self {
-            Seen::Entered => EventType::Added,
-            Seen::Changed => EventType::Modified,
-            Seen::Deleted | Seen::Left => EventType::Deleted,
+            WatchedChange::Entered => EventType::Added,
+            WatchedChange::Changed => EventType::Modified,
+            WatchedChange::Deleted | WatchedChange::Left => EventType::Deleted,
         }
     }
 }
 
-/// Encoded events of one representation, by `Seen` value; `None` if encoding failed.
+/// Encoded events of one representation, by `WatchedChange` value; `None` if encoding failed.
 #[derive(Default)]
-struct Form([OnceLock<Option<Bytes>>; Seen::COUNT]);
+struct Form([OnceLock<Option<Bytes>>; WatchedChange::COUNT]);
 
 /// Returns the object after the change. It is read and checked once for all watchers.
 pub fn current(event: &Event) -> Result<Record, Status> {
@@ -81,7 +81,7 @@ fn read(found: &Result<Record, ReadError>) -> Result<Record, Status> {
 
 impl Renderer {
     /// Appends the watch event of a change with the given meaning.
-    pub fn change(&mut self, event: &Event, seen: Seen, out: &mut Vec<u8>) -> Result<(), Status> {
+    pub fn change(&mut self, event: &Event, seen: WatchedChange, out: &mut Vec<u8>) -> Result<(), Status> {
         let kept = event.entry.stored_len() <= KEPT_BYTES_MAX;
         let Some(slot) = self.shared_slot().filter(|_| kept) else { return self.render(event, seen, out) };
         let form = event.memo.get_or_make(slot, Form::default);
@@ -99,12 +99,12 @@ impl Renderer {
         }
     }
 
-    fn render(&mut self, event: &Event, seen: Seen, out: &mut Vec<u8>) -> Result<(), Status> {
+    fn render(&mut self, event: &Event, seen: WatchedChange, out: &mut Vec<u8>) -> Result<(), Status> {
         let value = match seen {
-            Seen::Entered | Seen::Changed => current(event)?.value,
+            WatchedChange::Entered | WatchedChange::Changed => current(event)?.value,
             // The last version is already stored with the revision of the deletion.
-            Seen::Deleted => current(event)?.value,
-            Seen::Left => {
+            WatchedChange::Deleted => current(event)?.value,
+            WatchedChange::Left => {
                 let last = previous(event)?.map(|record| record.value).unwrap_or_default();
                 with_revision(&last, event.revision)
             }

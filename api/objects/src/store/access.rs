@@ -141,7 +141,7 @@ impl<'r> Store<'r> {
     }
 
     /// Returns a view of the newest state of everything within reach.
-    pub fn view(&self) -> View {
+    pub fn view(&self) -> StoreView {
         self.as_view(self.backend.engine().snapshot())
     }
 
@@ -149,7 +149,7 @@ impl<'r> Store<'r> {
     ///
     /// # Errors
     /// Fails if the revision is compacted or in the future.
-    pub fn view_at(&self, revision: Revision) -> Result<View, SnapshotError> {
+    pub fn view_at(&self, revision: Revision) -> Result<StoreView, SnapshotError> {
         Ok(self.as_view(self.backend.engine().snapshot_at(revision)?))
     }
 
@@ -209,8 +209,8 @@ impl<'r> Store<'r> {
         }
     }
 
-    fn as_view(&self, snapshot: Snapshot) -> View {
-        View { snapshot, within: self.whole() }
+    fn as_view(&self, snapshot: Snapshot) -> StoreView {
+        StoreView { snapshot, within: self.whole() }
     }
 
     /// Returns the common prefix of all keys within reach. For a list or watch, the permitted name is a
@@ -271,12 +271,12 @@ impl Reach<'_> {
 
 /// The state at one revision, limited to the part that the permission covers. A view outlives the stack frame
 /// of the request, so a response can stream from it.
-pub struct View {
+pub struct StoreView {
     snapshot: Snapshot,
     within: Bytes,
 }
 
-impl View {
+impl StoreView {
     /// Returns the revision of this view.
     pub fn revision(&self) -> Revision {
         self.snapshot.revision()

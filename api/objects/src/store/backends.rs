@@ -159,7 +159,7 @@ impl Backends {
     ///
     /// # Errors
     /// Fails if an engine is closed.
-    pub fn changes(&self, after: &Snapshots, gathered: Duration) -> Result<Changes, TailError> {
+    pub fn changes(&self, after: &Snapshots, gathered: Duration) -> Result<BackendChanges, TailError> {
         let tail = |backend: &Backend, after: &Snapshot, prefix: &str| {
             let tail = backend.engine.tail(after.revision(), prefix.to_owned().into())?;
             Ok::<_, TailError>((prefix.to_owned(), tail.gathering(gathered)))
@@ -170,7 +170,10 @@ impl Backends {
                 tails.push(tail(backend, after, prefix)?);
             }
         }
-        Ok(Changes { tails, apart: self.apart.iter().flat_map(|apart| apart.prefixes.clone()).collect() })
+        Ok(BackendChanges {
+            tails,
+            apart: self.apart.iter().flat_map(|apart| apart.prefixes.clone()).collect(),
+        })
     }
 }
 
@@ -196,13 +199,13 @@ impl Snapshots {
 }
 
 /// The changes of all backends. Changes in the main backend to resources of separate backends are ignored.
-pub struct Changes {
+pub struct BackendChanges {
     /// Tails with their key prefixes. The first one is polled first, and moves behind the others afterwards.
     tails: Vec<(String, Tail)>,
     apart: Vec<String>,
 }
 
-impl Changes {
+impl BackendChanges {
     /// Returns the next changes of one backend, in order. The result is empty if all of them are ignored.
     /// This function is cancel safe.
     ///

@@ -6,14 +6,14 @@
 
 use super::metadata::{refuse, validate_new};
 use super::names;
-use super::path::Path;
+use super::path::FieldPath;
 use types::schema::table::NameRule;
 use values::field::FieldError;
 use values::json::{Object, Value};
 
 /// Appends the errors of the embedded object at `place`.
 pub fn check(place: &str, object: &Object, errors: &mut Vec<FieldError>) {
-    let path = if place.is_empty() { Path::ROOT } else { Path::ROOT.child(place) };
+    let path = if place.is_empty() { FieldPath::ROOT } else { FieldPath::ROOT.child(place) };
     for name in ["apiVersion", "kind"] {
         let path = path.child(name);
         let Some(value) = object.get(name) else {
@@ -45,7 +45,7 @@ fn fault(name: &str, text: &str) -> Option<String> {
 }
 
 /// Checks the metadata, in which nothing is required. The name must be a path segment.
-fn metadata(path: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
+fn metadata(path: &FieldPath, metadata: &Object, errors: &mut Vec<FieldError>) {
     let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
     let (base, name, namespace) = (text("generateName"), text("name"), text("namespace"));
     refuse(errors, &path.child("generateName"), base, names::generate_base(NameRule::PathSegment, base));

@@ -9,7 +9,7 @@ use quantity::Quantity;
 
 use super::metadata;
 use super::names::{self, Faults};
-use super::path::Path;
+use super::path::FieldPath;
 use types::schema::table::ValueFormat;
 use values::field::FieldError;
 use values::json::Value;
@@ -29,7 +29,7 @@ const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclu
 pub const DRIVER_MAX: usize = 63;
 
 /// Checks a value against a format.
-pub(super) fn value(form: ValueFormat, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn value(form: ValueFormat, path: &FieldPath, value: &Value, errors: &mut Vec<FieldError>) {
     match (form, value) {
         (ValueFormat::Labels, value) => metadata::labels(path, Some(value), errors),
         (ValueFormat::PortOrName, Value::String(name)) => {
@@ -69,7 +69,7 @@ pub(super) fn is_percent(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn quantity(form: ValueFormat, path: &Path, text: &str, value: &Value, errors: &mut Vec<FieldError>) {
+fn quantity(form: ValueFormat, path: &FieldPath, text: &str, value: &Value, errors: &mut Vec<FieldError>) {
     let Ok(quantity) = Quantity::parse(text) else { return };
     if quantity.is_negative() && form == ValueFormat::NotNegative {
         errors.push(FieldError::invalid(path, value, NOT_NEGATIVE));
@@ -79,7 +79,7 @@ fn quantity(form: ValueFormat, path: &Path, text: &str, value: &Value, errors: &
 }
 
 /// Checks an element of a list, which counts as given even if it is empty.
-pub(super) fn element(form: ValueFormat, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn element(form: ValueFormat, path: &FieldPath, value: &Value, errors: &mut Vec<FieldError>) {
     match value {
         Value::String(text) if text.is_empty() => given(form, path, text, errors),
         value => self::value(form, path, value, errors),
@@ -87,14 +87,14 @@ pub(super) fn element(form: ValueFormat, path: &Path, value: &Value, errors: &mu
 }
 
 /// Checks a string. An empty one is only checked if its format requires that.
-pub(super) fn text(form: ValueFormat, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn text(form: ValueFormat, path: &FieldPath, text: &str, errors: &mut Vec<FieldError>) {
     if !text.is_empty() || matches!(form, ValueFormat::SubdomainGiven | ValueFormat::QualifiedGiven) {
         given(form, path, text, errors);
     }
 }
 
 /// Checks a string, even if it is empty.
-pub(super) fn given(form: ValueFormat, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn given(form: ValueFormat, path: &FieldPath, text: &str, errors: &mut Vec<FieldError>) {
     let faults = match form {
         ValueFormat::Label => names::label(text),
         ValueFormat::Subdomain | ValueFormat::SubdomainGiven => names::subdomain(text),
@@ -163,7 +163,7 @@ fn descending(text: &str) -> Faults {
     faults
 }
 
-fn domain_path(path: &Path, text: &str, errors: &mut Vec<FieldError>) {
+fn domain_path(path: &FieldPath, text: &str, errors: &mut Vec<FieldError>) {
     let Some((domain, rest)) =
         text.split_once('/').filter(|(domain, rest)| !domain.is_empty() && !rest.is_empty())
     else {
@@ -275,7 +275,7 @@ mod tests {
             Ok(number) => Value::Int(number),
             Err(_) => text.into(),
         };
-        value(form, &Path::ROOT.child("a"), &text, &mut errors);
+        value(form, &FieldPath::ROOT.child("a"), &text, &mut errors);
         errors.iter().map(|error| error.to_string()).collect()
     }
 
@@ -351,8 +351,8 @@ mod tests {
             (ValueFormat::LabelValue, 0),
         ] {
             let (mut alone, mut listed) = (Vec::new(), Vec::new());
-            value(form, &Path::ROOT, &"".into(), &mut alone);
-            element(form, &Path::ROOT.index(0), &"".into(), &mut listed);
+            value(form, &FieldPath::ROOT, &"".into(), &mut alone);
+            element(form, &FieldPath::ROOT.index(0), &"".into(), &mut listed);
             assert_eq!((alone.len(), listed.len()), (0, faults), "{form:?}");
         }
     }

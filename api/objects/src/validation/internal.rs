@@ -12,7 +12,7 @@
 //! printed as they are stored. Values that already have the internal form, and values that do not have the
 //! kind of their path, stay as they are.
 
-use super::View;
+use super::StructView;
 use types::schema::handle::Ref;
 use types::schema::table::{Field, Kind, Message};
 use values::json::{Object, Value};
@@ -243,7 +243,7 @@ pub(super) fn at(message: &Message, path: &str, value: Value) -> Value {
 }
 
 /// Returns a member of an object in its internal form. An absent member is its zero value.
-pub(super) fn member(message: &Message, object: View, name: &str) -> Value {
+pub(super) fn member(message: &Message, object: StructView, name: &str) -> Value {
     message.field(name).map_or(Value::Null, |field| of_kind(&field.kind, object.get(name), field.pointer))
 }
 

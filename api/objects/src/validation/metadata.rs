@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use hashbrown::HashSet;
 
 use super::names;
-use super::path::Path;
+use super::path::FieldPath;
 use crate::custom::definition::conditions;
 use types::schema::table::{NameRule, Scope};
 use values::field::{FieldError, go_quote, is_enough};
@@ -22,7 +22,7 @@ const SUBRESOURCE_MAX: usize = 256;
 const CONTROLLERS_SAID_MAX: usize = 4;
 
 /// Appends an `Invalid value` error for each fault.
-pub(super) fn refuse(errors: &mut Vec<FieldError>, path: &Path, value: &str, faults: names::Faults) {
+pub(super) fn refuse(errors: &mut Vec<FieldError>, path: &FieldPath, value: &str, faults: names::Faults) {
     errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, &value.into(), fault)));
 }
 
@@ -33,7 +33,7 @@ pub fn validate_metadata_create(
     metadata: &Object,
     errors: &mut Vec<FieldError>,
 ) {
-    let root = Path::ROOT.child("metadata");
+    let root = FieldPath::ROOT.child("metadata");
     let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
     let base = text("generateName");
     if !base.is_empty() {
@@ -56,7 +56,7 @@ pub fn validate_metadata_create(
 
 /// Checks the changes that an update makes to metadata.
 pub fn validate_metadata_update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
-    let root = Path::ROOT.child("metadata");
+    let root = FieldPath::ROOT.child("metadata");
     refuse_new_finalizers(&root, new, old, errors);
     let generation = |metadata: &Object| metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
     if generation(new) < generation(old) {
@@ -79,13 +79,13 @@ pub fn validate_metadata_update(new: &Object, old: &Object, errors: &mut Vec<Fie
 }
 
 /// Checks that a name is set.
-pub(super) fn require_name(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
+pub(super) fn require_name(root: &FieldPath, metadata: &Object, errors: &mut Vec<FieldError>) {
     if metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty() {
         errors.push(FieldError::required(root.child("name"), "name or generateName is required"));
     }
 }
 
-fn refuse_new_finalizers(root: &Path, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+fn refuse_new_finalizers(root: &FieldPath, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     if old.get("deletionTimestamp").is_none_or(Value::is_null) {
         return;
     }
@@ -108,18 +108,18 @@ fn refuse_new_finalizers(root: &Path, new: &Object, old: &Object, errors: &mut V
 }
 
 /// Checks the metadata of a new object except for its name and namespace.
-pub(super) fn validate_new(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_new(root: &FieldPath, metadata: &Object, errors: &mut Vec<FieldError>) {
     validate_common(root, metadata, errors);
     validate_finalizers(root, metadata, errors);
 }
 
 /// Checks that finalizers are qualified names and do not contradict each other.
-pub(super) fn validate_finalizers(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_finalizers(root: &FieldPath, metadata: &Object, errors: &mut Vec<FieldError>) {
     finalizers(&root.child("finalizers"), metadata.get("finalizers"), errors);
 }
 
 /// Runs the checks that are common to new objects and updates.
-fn validate_common(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
+fn validate_common(root: &FieldPath, metadata: &Object, errors: &mut Vec<FieldError>) {
     if let Some(Value::Int(n @ ..=-1)) = metadata.get("generation") {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid(root.child("generation"), &Value::Int(*n), detail));
@@ -133,7 +133,7 @@ fn validate_common(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>)
 /// Checks the labels and annotations that a conversion of an object changed. The path of annotations is the
 /// one in errors of the reference server.
 pub fn validate_converted(labels: Option<&Value>, annotations: Option<&Value>) -> Vec<FieldError> {
-    let root = Path::ROOT.child("metadata");
+    let root = FieldPath::ROOT.child("metadata");
     let mut errors = Vec::new();
     self::labels(&root.child("labels"), labels, &mut errors);
     if errors.is_empty() {
@@ -143,7 +143,7 @@ pub fn validate_converted(labels: Option<&Value>, annotations: Option<&Value>) -
 }
 
 /// Checks keys and values of a map of labels; also used for selectors and node selectors.
-pub(super) fn labels(path: &Path, labels: Option<&Value>, errors: &mut Vec<FieldError>) {
+pub(super) fn labels(path: &FieldPath, labels: Option<&Value>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.and_then(Value::as_object).into_iter().flat_map(Object::iter) {
         if is_enough(errors) {
             break;
@@ -155,7 +155,7 @@ pub(super) fn labels(path: &Path, labels: Option<&Value>, errors: &mut Vec<Field
 }
 
 /// Checks keys and total size of annotations. Keys are converted to lower case before the check.
-pub(super) fn annotations(path: &Path, annotations: Option<&Value>, errors: &mut Vec<FieldError>) {
+pub(super) fn annotations(path: &FieldPath, annotations: Option<&Value>, errors: &mut Vec<FieldError>) {
     let mut bytes = 0;
     for (key, value) in annotations.and_then(Value::as_object).into_iter().flat_map(Object::iter) {
         if is_enough(errors) {
@@ -178,7 +178,7 @@ fn version_of(api_version: &str) -> &str {
     }
 }
 
-fn owner_references(path: &Path, references: Option<&Value>, errors: &mut Vec<FieldError>) {
+fn owner_references(path: &FieldPath, references: Option<&Value>, errors: &mut Vec<FieldError>) {
     let references_list = references.and_then(Value::as_array).unwrap_or_default();
     let mut controller: Option<[&str; 2]> = None;
     let mut said = 0;
@@ -218,7 +218,7 @@ fn owner_references(path: &Path, references: Option<&Value>, errors: &mut Vec<Fi
 /// Checks that finalizers are standard ones or have a domain. This does not apply to custom objects and some
 /// kinds.
 pub fn validate_finalizer_names(naming: &Naming, metadata: &Object, errors: &mut Vec<FieldError>) {
-    let root = Path::ROOT.child("metadata");
+    let root = FieldPath::ROOT.child("metadata");
     let path = root.child("finalizers");
     let list = metadata.get("finalizers").and_then(Value::as_array).unwrap_or_default();
     for (at, finalizer) in list.iter().enumerate() {
@@ -230,7 +230,7 @@ pub fn validate_finalizer_names(naming: &Naming, metadata: &Object, errors: &mut
 }
 
 /// Checks that a finalizer is a standard one or has a domain.
-pub(super) fn finalizer_name(naming: &Naming, path: &Path, name: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn finalizer_name(naming: &Naming, path: &FieldPath, name: &str, errors: &mut Vec<FieldError>) {
     let is_standard = ["orphan", "foregroundDeletion", naming.word].contains(&name)
         || (!name.contains('/') && name == conditions::finalizer(naming));
     if !name.contains('/') && !is_standard {
@@ -260,7 +260,7 @@ pub fn finalizer_warnings(naming: &Naming, new: &Object, old: Option<&Object>) -
     warnings
 }
 
-fn finalizers(path: &Path, finalizers: Option<&Value>, errors: &mut Vec<FieldError>) {
+fn finalizers(path: &FieldPath, finalizers: Option<&Value>, errors: &mut Vec<FieldError>) {
     let list = finalizers.and_then(Value::as_array).unwrap_or_default();
     let named = |name: &str| list.iter().any(|item| item.as_str() == Some(name));
     for finalizer in list {
@@ -279,7 +279,7 @@ fn finalizers(path: &Path, finalizers: Option<&Value>, errors: &mut Vec<FieldErr
     }
 }
 
-fn managed_fields(path: &Path, entries: Option<&Value>, errors: &mut Vec<FieldError>) {
+fn managed_fields(path: &FieldPath, entries: Option<&Value>, errors: &mut Vec<FieldError>) {
     for (at, entry) in entries.and_then(Value::as_array).unwrap_or_default().iter().enumerate() {
         if is_enough(errors) {
             break;
@@ -382,7 +382,7 @@ mod tests {
                 {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"3","controller":true}]}"#,
         );
         let mut errors = Vec::new();
-        validate_new(&Path::ROOT.child("metadata"), &owners, &mut errors);
+        validate_new(&FieldPath::ROOT.child("metadata"), &owners, &mut errors);
         let said: Vec<_> = errors.iter().map(|error| (&*error.path, &*error.detail)).collect();
         let detail = |other: &str| {
             format!(

@@ -24,8 +24,8 @@ mod rules;
 mod walk;
 
 pub use forms::{ADDRESS, DRIVER_MAX, address, address_fault, network};
-pub use path::Path;
-pub use rules::view::View;
+pub use path::FieldPath;
+pub use rules::view::StructView;
 
 use crate::custom;
 use crate::custom::definition::Definition;
@@ -62,9 +62,9 @@ pub(crate) struct Validator<'v> {
     kind: &'v str,
     /// API group of the request; empty if it is unknown.
     group: &'v str,
-    object: View<'v>,
+    object: StructView<'v>,
     /// Stored object on an update; `None` on create.
-    old: Option<View<'v>>,
+    old: Option<StructView<'v>>,
     /// Whether only the status is checked, by the rules for statuses.
     is_status: bool,
     errors: Vec<FieldError>,
@@ -82,8 +82,8 @@ impl Validator<'_> {
     }
 
     /// Returns the struct at a path of the stored object.
-    fn before(&self, path: &Path) -> View<'_> {
-        View::from(self.old.and_then(|old| path.value(old)))
+    fn before(&self, path: &FieldPath) -> StructView<'_> {
+        StructView::from(self.old.and_then(|old| path.value(old)))
     }
 
     fn required(&mut self, path: impl Into<String>, detail: &str) {
@@ -124,14 +124,14 @@ impl Validator<'_> {
     }
 
     /// Adds a `Forbidden` failure with the difference between two versions of the struct at `place`.
-    fn forbidden_change(&mut self, path: &str, detail: &str, place: &str, [old, new]: [View; 2]) {
-        let form = |version: View| internal::at(self.message, place, version.to_value());
+    fn forbidden_change(&mut self, path: &str, detail: &str, place: &str, [old, new]: [StructView; 2]) {
+        let form = |version: StructView| internal::at(self.message, place, version.to_value());
         let detail = format!("{detail}\n{}", diff::unified(&form(old), &form(new)));
         self.forbidden(path, detail);
     }
 
     /// Adds a `Forbidden` failure with the difference between two versions of a list.
-    fn forbidden_list_change(&mut self, path: &Path, detail: &str, place: &str, lists: [Value; 2]) {
+    fn forbidden_list_change(&mut self, path: &FieldPath, detail: &str, place: &str, lists: [Value; 2]) {
         let [old, new] = lists.map(|list| internal::at(self.message, place, list));
         self.forbidden(path, format!("{detail}\n{}", diff::unified(&old, &new)));
     }
@@ -152,13 +152,13 @@ impl Validator<'_> {
     }
 
     /// Returns whether there are failures at a path or below it.
-    fn has_errors_in(&self, path: &Path) -> bool {
+    fn has_errors_in(&self, path: &FieldPath) -> bool {
         let place = path.to_string();
         self.errors.iter().any(|error| is_within(&error.path, &place))
     }
 
     /// Adds the failures at and below a path again, because the reference server checks it twice.
-    fn repeat(&mut self, path: &Path) {
+    fn repeat(&mut self, path: &FieldPath) {
         if self.has_enough() {
             return;
         }
@@ -169,13 +169,13 @@ impl Validator<'_> {
     }
 
     /// Removes the failures at and below a path, because the reference server does not check it.
-    fn forget(&mut self, path: &Path) {
+    fn forget(&mut self, path: &FieldPath) {
         let place = path.to_string();
         self.errors.retain(|error| !is_within(&error.path, &place));
     }
 
     /// Adds an `Invalid value` failure for each fault.
-    fn refuse(&mut self, path: &Path, value: &str, faults: names::Faults) {
+    fn refuse(&mut self, path: &FieldPath, value: &str, faults: names::Faults) {
         metadata::refuse(&mut self.errors, path, value, faults);
     }
 }
@@ -259,7 +259,7 @@ fn validator<'v>(
     object: &'v Object,
     old: Option<&'v Object>,
 ) -> Validator<'v> {
-    let (object, old) = (View::of(object), old.map(View::of));
+    let (object, old) = (StructView::of(object), old.map(StructView::of));
     let Settings { naming, allows_privileged } = settings;
     Validator {
         naming,
@@ -333,7 +333,7 @@ pub fn update_in(
         immutable(&mut validator, resource, new, old);
     }
     if let Some(rule) = rules::on_update(resource, subresource) {
-        rule(&mut validator, View::of(new), View::of(old));
+        rule(&mut validator, StructView::of(new), StructView::of(old));
     }
     Judgement { errors: validator.errors, ..Judgement::default() }
 }
@@ -348,7 +348,7 @@ fn update_of_metadata(
     new: &Object,
     old: &Object,
 ) {
-    let root = Path::ROOT.child("metadata");
+    let root = FieldPath::ROOT.child("metadata");
     metadata::validate_metadata_update(new, old, &mut validator.errors);
     validator.errors.extend_from_within(..);
     let is_sound = validator.errors.is_empty();
@@ -406,8 +406,9 @@ fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
 }
 
 /// Returns whether two structs have the same members, in any order.
-fn is_same_struct(a: View, b: View) -> bool {
-    let holds = |a: View, b: View| a.members().all(|(name, value)| is_same(Some(value), b.get(name)));
+fn is_same_struct(a: StructView, b: StructView) -> bool {
+    let holds =
+        |a: StructView, b: StructView| a.members().all(|(name, value)| is_same(Some(value), b.get(name)));
     holds(a, b) && holds(b, a)
 }
 

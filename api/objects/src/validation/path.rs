@@ -2,13 +2,13 @@
 
 use std::fmt::{self, Display, Write};
 
-use super::rules::view::View;
+use super::rules::view::StructView;
 use values::json::Value;
 
 /// Path of a field, such as `spec.containers[0].env` or `metadata.labels[app]`.
 #[derive(Clone, Copy)]
-pub struct Path<'p> {
-    parent: Option<&'p Path<'p>>,
+pub struct FieldPath<'p> {
+    parent: Option<&'p FieldPath<'p>>,
     step: Step<'p>,
 }
 
@@ -19,17 +19,17 @@ enum Step<'p> {
     Key(&'p str),
 }
 
-impl<'p> Path<'p> {
+impl<'p> FieldPath<'p> {
     /// Path of the object itself, which has no name.
-    pub const ROOT: Path<'static> = Path { parent: None, step: Step::Name("") };
+    pub const ROOT: FieldPath<'static> = FieldPath { parent: None, step: Step::Name("") };
 
     /// Returns the path of the containing value.
-    pub fn parent(&self) -> &Path<'p> {
-        self.parent.unwrap_or(&Path::ROOT)
+    pub fn parent(&self) -> &FieldPath<'p> {
+        self.parent.unwrap_or(&FieldPath::ROOT)
     }
 
     /// Returns the value at this path of an object.
-    pub(super) fn value<'v>(&self, object: View<'v>) -> Option<&'v Value> {
+    pub(super) fn value<'v>(&self, object: StructView<'v>) -> Option<&'v Value> {
         let parent = self.parent?;
         match self.step {
             Step::Index(at) => parent.value(object)?.as_array()?.get(at),
@@ -39,22 +39,22 @@ impl<'p> Path<'p> {
     }
 
     /// Returns the path of a member of an object.
-    pub const fn child(&'p self, name: &'p str) -> Path<'p> {
-        Path { parent: Some(self), step: Step::Name(name) }
+    pub const fn child(&'p self, name: &'p str) -> FieldPath<'p> {
+        FieldPath { parent: Some(self), step: Step::Name(name) }
     }
 
     /// Returns the path of an element of a list.
-    pub const fn index(&'p self, at: usize) -> Path<'p> {
-        Path { parent: Some(self), step: Step::Index(at) }
+    pub const fn index(&'p self, at: usize) -> FieldPath<'p> {
+        FieldPath { parent: Some(self), step: Step::Index(at) }
     }
 
     /// Returns the path of a member of a map.
-    pub const fn key(&'p self, key: &'p str) -> Path<'p> {
-        Path { parent: Some(self), step: Step::Key(key) }
+    pub const fn key(&'p self, key: &'p str) -> FieldPath<'p> {
+        FieldPath { parent: Some(self), step: Step::Key(key) }
     }
 }
 
-impl Display for Path<'_> {
+impl Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let is_first = match self.parent {
             Some(parent) => {
@@ -75,14 +75,14 @@ impl Display for Path<'_> {
     }
 }
 
-impl From<Path<'_>> for String {
-    fn from(path: Path) -> String {
+impl From<FieldPath<'_>> for String {
+    fn from(path: FieldPath) -> String {
         path.to_string()
     }
 }
 
-impl From<&Path<'_>> for String {
-    fn from(path: &Path) -> String {
+impl From<&FieldPath<'_>> for String {
+    fn from(path: &FieldPath) -> String {
         path.to_string()
     }
 }
@@ -93,12 +93,12 @@ mod tests {
 
     #[test]
     fn paths_print_members_and_elements() {
-        let spec = Path::ROOT.child("spec");
+        let spec = FieldPath::ROOT.child("spec");
         let containers = spec.child("containers");
         let first = containers.index(0);
         assert_eq!(first.child("name").to_string(), "spec.containers[0].name");
-        let data = Path::ROOT.child("data");
+        let data = FieldPath::ROOT.child("data");
         assert_eq!(data.key("a.b").to_string(), "data[a.b]");
-        assert_eq!(Path::ROOT.to_string(), "");
+        assert_eq!(FieldPath::ROOT.to_string(), "");
     }
 }

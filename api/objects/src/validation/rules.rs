@@ -40,18 +40,18 @@ pub(super) mod view;
 mod volume;
 mod workload;
 
-use view::View;
+use view::StructView;
 
-use super::path::Path;
+use super::path::FieldPath;
 use super::{Validator, forms};
 use types::schema::table::{Message, ResourceTable};
 use values::json::Object;
 
 /// Check of a struct at a path. The members of the struct were checked before.
-pub(super) type Rule = fn(&mut Validator, &Path, View);
+pub(super) type StructCheck = fn(&mut Validator, &FieldPath, StructView);
 
 /// Check of the new version of an object against the stored one.
-pub(super) type UpdateRule = fn(&mut Validator, View, View);
+pub(super) type UpdateRule = fn(&mut Validator, StructView, StructView);
 
 include!(concat!(env!("SCHEMA_TABLES"), "/rules.rs"));
 
@@ -60,7 +60,7 @@ include!(concat!(env!("SCHEMA_TABLES"), "/rules.rs"));
 pub(super) type Normalization = fn(&mut Object, Option<&Object>);
 
 /// Returns the rule that a type names, if any.
-pub(super) fn of(message: &Message) -> Option<Rule> {
+pub(super) fn of(message: &Message) -> Option<StructCheck> {
     named(RULES, message.rule)
 }
 

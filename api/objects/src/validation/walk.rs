@@ -13,9 +13,9 @@ use hashbrown::HashSet;
 
 use super::Validator;
 use super::forms;
-use super::path::Path;
+use super::path::FieldPath;
 use super::rules;
-use super::rules::view::View;
+use super::rules::view::StructView;
 use types::schema::declared::{Declared, visit};
 use types::schema::table::{Check, Field, Kind, Message, Presence, Union, ValueFormat};
 use values::cancellation;
@@ -24,19 +24,19 @@ use values::json::{Object, Value};
 
 /// Checks an object of type `message` except for its metadata and status.
 pub(super) fn object(validator: &mut Validator, message: &Message, object: &Object) {
-    structure(validator, message, object, &Path::ROOT, true);
+    structure(validator, message, object, &FieldPath::ROOT, true);
 }
 
 /// Checks the status of an object, as `/status` writes it.
 pub(super) fn status(validator: &mut Validator, message: &Message, object: &Object) {
     let kind = message.field("status").map(|field| &field.kind);
     if let (Some(Kind::Message(message)), Some(Value::Object(status))) = (kind, object.get("status")) {
-        structure(validator, message, status, &Path::ROOT.child("status"), false);
+        structure(validator, message, status, &FieldPath::ROOT.child("status"), false);
     }
 }
 
 /// Checks a struct below an object.
-fn structure(validator: &mut Validator, message: &Message, object: &Object, path: &Path, is_top: bool) {
+fn structure(validator: &mut Validator, message: &Message, object: &Object, path: &FieldPath, is_top: bool) {
     if validator.has_enough() {
         return;
     }
@@ -58,7 +58,7 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
         one_of(validator, message, union, object, (path, &surplus));
     }
     if let Some(rule) = rules::of(message) {
-        rule(validator, path, View::of(object));
+        rule(validator, path, StructView::of(object));
     }
 }
 
@@ -87,7 +87,7 @@ fn zero_is_absent(field: &Field) -> bool {
     field.presence() == Presence::NotZero
 }
 
-fn refuse_absent(validator: &mut Validator, field: &Field, path: &Path) {
+fn refuse_absent(validator: &mut Validator, field: &Field, path: &FieldPath) {
     let is_scalar = matches!(field.kind, Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double);
     let by_value = matches!(field.kind, Kind::Message(_)) || (is_scalar && !zero_is_absent(field));
     // A struct that is not a pointer is always present, with zero values.
@@ -96,7 +96,7 @@ fn refuse_absent(validator: &mut Validator, field: &Field, path: &Path) {
     }
 }
 
-fn refuse_missing(validator: &mut Validator, field: &Field, path: &Path) {
+fn refuse_missing(validator: &mut Validator, field: &Field, path: &FieldPath) {
     let detail = field.check.map_or("", |check| check.required_detail);
     match field.check.and_then(|check| check.form) {
         Some(form) if field.presence() == Presence::AsEmpty => {
@@ -107,7 +107,7 @@ fn refuse_missing(validator: &mut Validator, field: &Field, path: &Path) {
 }
 
 /// Checks a member that is present.
-fn member(validator: &mut Validator, field: &Field, value: &Value, path: &Path) {
+fn member(validator: &mut Validator, field: &Field, value: &Value, path: &FieldPath) {
     cancellation::step();
     let is_empty = match value {
         Value::String(text) => text.is_empty(),
@@ -131,7 +131,7 @@ fn member(validator: &mut Validator, field: &Field, value: &Value, path: &Path) 
 }
 
 /// Checks the parts of a value.
-fn below(validator: &mut Validator, kind: &Kind, value: &Value, path: &Path) {
+fn below(validator: &mut Validator, kind: &Kind, value: &Value, path: &FieldPath) {
     cancellation::step();
     match (kind, value) {
         (Kind::Message(inner), Value::Object(object)) if !inner.checked_apart => {
@@ -163,14 +163,14 @@ fn has_parts(kind: &Kind) -> bool {
 }
 
 /// Calls `visit` for each element of a list, or for the value itself.
-fn each(value: &Value, path: &Path, mut visit: impl FnMut(&Value, &Path)) {
+fn each(value: &Value, path: &FieldPath, mut visit: impl FnMut(&Value, &FieldPath)) {
     match value {
         Value::Array(items) => items.iter().enumerate().for_each(|(at, item)| visit(item, &path.index(at))),
         one => visit(one, path),
     }
 }
 
-fn closed_set(validator: &mut Validator, field: &Field, value: &Value, path: &Path) {
+fn closed_set(validator: &mut Validator, field: &Field, value: &Value, path: &FieldPath) {
     if field.check.is_some_and(|check| check.set_in_code) {
         return;
     }
@@ -195,7 +195,7 @@ fn closed_set(validator: &mut Validator, field: &Field, value: &Value, path: &Pa
     });
 }
 
-fn demands(validator: &mut Validator, check: &'static Check, value: &Value, path: &Path) {
+fn demands(validator: &mut Validator, check: &'static Check, value: &Value, path: &FieldPath) {
     let errors = &mut validator.errors;
     if let Value::Array(items) = value {
         let most = check.items_max as usize;
@@ -248,7 +248,7 @@ fn demands(validator: &mut Validator, check: &'static Check, value: &Value, path
     }
 }
 
-fn in_range(check: &Check, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+fn in_range(check: &Check, value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let Value::Int(number) = value else { return };
     let is_above = check.min.is_none_or(|min| *number >= min);
     let is_below = check.max.is_none_or(|max| *number <= max);
@@ -267,7 +267,7 @@ fn in_range(check: &Check, value: &Value, path: &Path, errors: &mut Vec<FieldErr
 /// Maximum length of a list of strings that is searched without a set.
 const FEW: usize = 16;
 
-fn refuse_repeated(items: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+fn refuse_repeated(items: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
     let texts = || items.iter().enumerate().filter_map(|(at, item)| Some((at, item.as_str()?)));
     if items.len() <= FEW {
         for (at, text) in texts() {
@@ -293,7 +293,7 @@ fn one_of(
     message: &Message,
     union: &Union,
     object: &Object,
-    (path, surplus): (&Path, &[&str]),
+    (path, surplus): (&FieldPath, &[&str]),
 ) {
     let is_given =
         |&at: &u16| object.get(&message.fields[usize::from(at)].name).is_some_and(|v| !v.is_null());

@@ -24,7 +24,7 @@ use crate::writes::accesses::{self, Asked};
 use objects::conversion::Converter;
 use objects::negotiate::Transform;
 use objects::representation::{self, ListMeta, ListSize, Renderer, SizeNeeded};
-use objects::store::{self, Stored, View};
+use objects::store::{self, StoreView, Stored};
 use types::attributes::Selection;
 use types::bloom;
 use types::options::{ListOptions, VersionMatch, list_version_number};
@@ -79,7 +79,7 @@ pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
 
 /// A page of a collection: a range of one snapshot, and the metadata for its head.
 pub struct Page {
-    view: View,
+    view: StoreView,
     range: KeyRange,
     /// Selectors that are still to be evaluated in the range.
     selection: Selection,
@@ -305,7 +305,7 @@ async fn pick_view(
     options: &ListOptions,
     token: Option<&ContinueToken>,
     meta_version: &str,
-) -> Result<View, Status> {
+) -> Result<StoreView, Status> {
     let store = call.store();
     // A revision that another server has returned to a client may not have reached this server yet.
     let follow = async |revision| match call.api.ledger() {

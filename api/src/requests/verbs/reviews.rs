@@ -21,7 +21,7 @@ use objects::representation::{Renderer, refuse_object_transform};
 use objects::request::Verb;
 use objects::strategy::Endpoint;
 use objects::user_info;
-use objects::validation::View;
+use objects::validation::StructView;
 use types::options::ListOptions;
 use types::schema::encode::encode;
 use values::clock;
@@ -192,7 +192,7 @@ fn check_attributes(resource: Option<&Value>, non_resource: Option<&Value>, erro
 /// Refuses metadata; a local review has a namespace.
 fn check_metadata(call: &Call<'_>, object: &Object, errors: &mut Vec<FieldError>) {
     let is_local = &*call.resource.table.kind == "LocalSubjectAccessReview";
-    let metadata = View::of(object).child("metadata");
+    let metadata = StructView::of(object).child("metadata");
     if metadata.members().any(|(name, value)| !(is_local && name == "namespace" || is_empty(value))) {
         let why = if is_local { "must be empty except for namespace" } else { "must be empty" };
         errors.push(FieldError::invalid("metadata", &shown_metadata(call, object), why));

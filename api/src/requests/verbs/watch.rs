@@ -31,7 +31,7 @@ use super::selected::{Found, Need, Selected};
 use crate::writes::accesses;
 use objects::conversion::{Converter, is_current};
 use objects::negotiate::Encoding;
-use objects::representation::shared::{self, Seen};
+use objects::representation::shared::{self, WatchedChange};
 use objects::representation::{self, EventType, Renderer, with_revision};
 use objects::store;
 use types::attributes::Selection;
@@ -655,7 +655,7 @@ impl State {
         };
         let Some(seen) = meaning(was_in, is_in, is_put) else { return Ok(()) };
         let value = match (seen, &*records) {
-            (Seen::Left, [_, previous]) => with_revision(&previous.value, event.revision),
+            (WatchedChange::Left, [_, previous]) => with_revision(&previous.value, event.revision),
             (_, [current, ..]) => current.value.clone(),
             (_, []) => return Ok(()),
         };
@@ -676,12 +676,12 @@ impl State {
 
 /// Returns the meaning of a change for a watcher whose selection contained the object before and contains it
 /// now; `None` if there is nothing to send.
-fn meaning(was_in: bool, is_in: bool, is_put: bool) -> Option<Seen> {
+fn meaning(was_in: bool, is_in: bool, is_put: bool) -> Option<WatchedChange> {
     match (was_in, is_in) {
-        (false, true) => Some(Seen::Entered),
-        (true, true) => Some(Seen::Changed),
-        (true, false) if is_put => Some(Seen::Left),
-        (true, false) => Some(Seen::Deleted),
+        (false, true) => Some(WatchedChange::Entered),
+        (true, true) => Some(WatchedChange::Changed),
+        (true, false) if is_put => Some(WatchedChange::Left),
+        (true, false) => Some(WatchedChange::Deleted),
         (false, false) => None,
     }
 }

@@ -5,7 +5,7 @@ use auth::authn::certificate_request::subject;
 use auth::identity::MASTERS;
 
 use super::{Lookup, Plugin, Record, Review, Step, Target};
-use objects::validation::View;
+use objects::validation::StructView;
 use values::base64_text;
 use values::json::Object;
 use values::status::Status;
@@ -26,7 +26,7 @@ impl CertificateSubjectRestriction {
 
     fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
         let Some(new) = record.new else { return Ok(()) };
-        let spec = View::of(new).child("spec");
+        let spec = StructView::of(new).child("spec");
         if spec.text("signerName") != self.signer {
             return Ok(());
         }

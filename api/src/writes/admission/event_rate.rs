@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::plugin::Make;
 use super::{Operation, Plugin, Record, Review, Step, Target};
-use objects::validation::View;
+use objects::validation::StructView;
 use values::field::FieldError;
 use values::json::{Object, Value};
 use values::status::{Status, StatusReason};
@@ -59,7 +59,7 @@ struct Bucket {
 /// # Errors
 /// Describes what is wrong with the configuration.
 pub fn configure(config: Option<&Value>) -> Result<Make, String> {
-    let limits = View::from(config).structs("limits");
+    let limits = StructView::from(config).structs("limits");
     let mut faults = Vec::new();
     if limits.len() == 0 {
         let given = config.and_then(|config| config.get("limits")).cloned().unwrap_or_default();
@@ -86,7 +86,7 @@ struct Parsed {
 
 impl Parsed {
     /// Reads a limit. Adds to `faults` and returns `None` if the limit is invalid.
-    fn read(at: usize, limit: View<'_>, faults: &mut Vec<String>) -> Option<Parsed> {
+    fn read(at: usize, limit: StructView<'_>, faults: &mut Vec<String>) -> Option<Parsed> {
         let path = |name: &str| format!("limits[{at}].{name}");
         let before = faults.len();
         let kind = Kind::of(limit.text("type"));
@@ -182,7 +182,7 @@ impl Kind {
             Kind::Namespace => record.namespace.to_owned(),
             Kind::User => record.user.name.clone(),
             Kind::SourceAndObject => {
-                let event = record.new.map_or(View::from(None), View::of);
+                let event = record.new.map_or(StructView::from(None), StructView::of);
                 let (source, about) = (event.child("source"), event.child("involvedObject"));
                 let of_object =
                     ["kind", "namespace", "name", "uid", "apiVersion"].map(|name| about.text(name));

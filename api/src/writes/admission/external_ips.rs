@@ -2,7 +2,7 @@
 //! could use them to take over traffic.
 
 use super::{Operation, Plugin, Record, Review, Step, Target};
-use objects::validation::View;
+use objects::validation::StructView;
 use values::json::Object;
 
 /// The admission plugin DenyServiceExternalIPs.
@@ -15,7 +15,7 @@ impl Plugin for DenyServiceExternalIps {
 
     fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         let addresses = |object: Option<&'p Object>| {
-            let spec = object.map(|object| View::of(object).child("spec"));
+            let spec = object.map(|object| StructView::of(object).child("spec"));
             spec.into_iter().flat_map(|spec| spec.texts("externalIPs"))
         };
         // Addresses that a service already has may stay or be removed.

@@ -5,7 +5,7 @@
 use auth::Attributes;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use objects::validation::View;
+use objects::validation::StructView;
 use values::json::Object;
 use values::status::Status;
 
@@ -50,7 +50,11 @@ impl OwnerReferencesPermissionEnforcement {
 
     /// Checks that the user may block the deletion of an owner, which requires the same permission as setting
     /// a finalizer on it.
-    async fn check_blocking(&self, record: &Record<'_, &Object>, owner: View<'_>) -> Result<(), Status> {
+    async fn check_blocking(
+        &self,
+        record: &Record<'_, &Object>,
+        owner: StructView<'_>,
+    ) -> Result<(), Status> {
         let (api_version, kind) = (owner.text("apiVersion"), owner.text("kind"));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let served = self.lookup.served();
@@ -99,13 +103,13 @@ impl Plugin for OwnerReferencesPermissionEnforcement {
 }
 
 fn owners(object: Option<&Object>) -> &[values::json::Value] {
-    object.map_or(&[], |object| View::of(object).child("metadata").items("ownerReferences"))
+    object.map_or(&[], |object| StructView::of(object).child("metadata").items("ownerReferences"))
 }
 
 /// Returns the owners whose deletion the new object blocks and the old one did not.
-fn newly_blocking<'r>(record: &Record<'r, &'r Object>) -> Vec<View<'r>> {
+fn newly_blocking<'r>(record: &Record<'r, &'r Object>) -> Vec<StructView<'r>> {
     let blocking = |object: Option<&'r Object>| {
-        let owners = owners(object).iter().map(|owner| View::from(Some(owner)));
+        let owners = owners(object).iter().map(|owner| StructView::from(Some(owner)));
         owners.filter(|owner| owner.is_true("blockOwnerDeletion"))
     };
     let was = |uid: &str| blocking(record.old).any(|owner| owner.text("uid") == uid);

@@ -157,7 +157,7 @@ pub fn own_namespace<'o>(
 mod tests {
     use super::*;
     use objects::custom::definition::Definition;
-    use objects::custom::established::{Changes, Established, Prepared};
+    use objects::custom::established::{Established, Prepared, RegistryChanges};
     use values::naming::KUBERNETES;
     use values::testing::object;
 
@@ -178,7 +178,7 @@ mod tests {
         let definition = object(&format!(
             r#"{{"spec":{{"group":"g.example","scope":"Cluster","names":{names},"versions":[{versions}]}},"status":{{"acceptedNames":{names}}}}}"#
         ));
-        let (mut established, mut changes) = (Established::default(), Changes::default());
+        let (mut established, mut changes) = (Established::default(), RegistryChanges::default());
         let read = Definition::read(&definition);
         let prepared = Prepared::of(("a", &definition), &read).unwrap();
         established.put(prepared, &KUBERNETES, &mut changes);

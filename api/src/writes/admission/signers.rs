@@ -9,7 +9,7 @@ use std::sync::Arc;
 use auth::{Attributes, User};
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use objects::validation::View;
+use objects::validation::StructView;
 use values::json::Object;
 use values::object::same_but_for_collection;
 use values::status::Status;
@@ -60,7 +60,7 @@ impl Signers {
 
     async fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
         let signer_of = |object: Option<&Object>| match object {
-            Some(object) => View::of(object).child("spec").text("signerName").to_owned(),
+            Some(object) => StructView::of(object).child("spec").text("signerName").to_owned(),
             None => String::new(),
         };
         let signer = match self.act {
@@ -94,8 +94,9 @@ impl Act {
 /// Returns whether an update changes what a signer reports about a request.
 fn is_signed_anew(record: &Record<'_, &Object>) -> bool {
     let (Some(new), Some(old)) = (record.new, record.old) else { return false };
-    let changed =
-        |name: &str| View::of(new).child("status").get(name) != View::of(old).child("status").get(name);
+    let changed = |name: &str| {
+        StructView::of(new).child("status").get(name) != StructView::of(old).child("status").get(name)
+    };
     changed("certificate") || changed("conditions")
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
 use objects::strategy::sort_members;
-use objects::validation::View;
+use objects::validation::StructView;
 use types::schema::registry::Resource;
 use values::json::Object;
 use values::object::metadata_mut;
@@ -34,7 +34,7 @@ impl PodTopologyLabels {
     fn label(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
         let is_binding = record.subresource == "binding";
         let Some(new) = &mut record.new else { return Ok(()) };
-        let view = View::of(new);
+        let view = StructView::of(new);
         let node = if is_binding {
             let target = view.child("target");
             if target.text("kind") == "Node" { target.text("name") } else { "" }
@@ -46,7 +46,7 @@ impl PodTopologyLabels {
         }
         // A node may register after its first pods.
         let Some(node) = self.lookup.get(&self.nodes, "", node)? else { return Ok(()) };
-        let of_node = View::of(&node).child("metadata").child("labels");
+        let of_node = StructView::of(&node).child("metadata").child("labels");
         let copied: Vec<_> =
             self.labels.iter().filter_map(|name| Some((name.clone(), of_node.get(name)?.clone()))).collect();
         if copied.is_empty() {

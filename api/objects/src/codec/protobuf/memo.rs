@@ -53,7 +53,7 @@ pub struct Memo {
 }
 
 /// Result of a lookup.
-pub(super) enum Known<'m> {
+pub(super) enum MemoLookup<'m> {
     /// A hit: the text begins with this many bytes, whose encoded form follows.
     Part(usize, &'m [u8]),
     /// A miss: the encoded form should be kept in this slot.
@@ -65,7 +65,7 @@ pub(super) enum Known<'m> {
 impl Memo {
     /// Looks up the text `rest`, which begins with a value of `field` at the location with hash `place`.
     #[inline]
-    pub(super) fn look(&mut self, field: &Field, place: u32, depth: usize, rest: &[u8]) -> Known<'_> {
+    pub(super) fn look(&mut self, field: &Field, place: u32, depth: usize, rest: &[u8]) -> MemoLookup<'_> {
         if self.slots.is_empty() {
             self.slots.resize_with(SLOTS, Slot::default);
         }
@@ -74,17 +74,17 @@ impl Memo {
         if slot.misses >= MISSES {
             slot.turn = (slot.turn + 1) % RARELY;
             if slot.turn > 1 {
-                return Known::Nothing;
+                return MemoLookup::Nothing;
             }
         }
         let is_same = slot.field == std::ptr::from_ref(field) as usize && slot.depth == depth;
         if is_same && !slot.text.is_empty() && rest.starts_with(&slot.text) {
             slot.misses = 0;
             let slot = &self.slots[at];
-            return Known::Part(slot.text.len(), &slot.bytes);
+            return MemoLookup::Part(slot.text.len(), &slot.bytes);
         }
         slot.misses = slot.misses.saturating_add(1);
-        Known::New(at)
+        MemoLookup::New(at)
     }
 
     /// Stores the encoded form of a text.

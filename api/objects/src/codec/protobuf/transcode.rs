@@ -19,7 +19,7 @@ use std::str::from_utf8;
 use smallvec::SmallVec;
 
 use super::encode::{EncodeError, encode, write_zero};
-use super::memo::{Known, Memo};
+use super::memo::{Memo, MemoLookup};
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
 use types::schema::compiled::{Wire, WireMember};
 use types::schema::scalars::time;
@@ -317,13 +317,13 @@ impl Writer<'_> {
         let outer = self.place;
         let place = (outer.rotate_left(5) ^ (field.number << 8 | index & 0xff)).wrapping_mul(0x9e37_79b1);
         let slot = match memo.look(field, place, self.depth, self.scan.rest()) {
-            Known::Part(text_len, bytes) => {
+            MemoLookup::Part(text_len, bytes) => {
                 out.extend_from_slice(bytes);
                 self.scan.skip(text_len);
                 return Ok(());
             }
-            Known::New(slot) => Some(slot),
-            Known::Nothing => None,
+            MemoLookup::New(slot) => Some(slot),
+            MemoLookup::Nothing => None,
         };
         let (before, start) = (self.scan, out.len());
         self.place = place;

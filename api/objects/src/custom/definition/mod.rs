@@ -32,9 +32,9 @@ pub struct Definition {
     /// Names that the definition requests.
     pub names: Names,
     /// Versions in the order of the definition.
-    pub versions: Vec<Version>,
+    pub versions: Vec<DefinitionVersion>,
     /// Conversion of objects between versions.
-    pub conversion: Option<Conversion>,
+    pub conversion: Option<CustomConversion>,
     /// Deprecated flag that all versions keep unknown fields.
     pub preserve_unknown_fields: bool,
     /// Names that the definition was granted.
@@ -64,7 +64,7 @@ pub struct Names {
 
 /// A version of a custom type.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Version {
+pub struct DefinitionVersion {
     /// Name of the version, such as `v1`.
     pub name: String,
     /// Whether clients can use the version.
@@ -131,7 +131,7 @@ pub struct PrinterColumn {
 
 /// Conversion of objects between versions.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Conversion {
+pub struct CustomConversion {
     /// Strategy of conversion: `None` or `Webhook`.
     pub strategy: String,
     /// Address of the webhook, if there is one.
@@ -204,8 +204,8 @@ impl Definition {
             group: text(spec, "group"),
             scope: text(spec, "scope"),
             names: Names::read(spec.get("names")),
-            versions: items(spec, "versions").iter().map(Version::read).collect(),
-            conversion: object_at(spec, "conversion").map(Conversion::read),
+            versions: items(spec, "versions").iter().map(DefinitionVersion::read).collect(),
+            conversion: object_at(spec, "conversion").map(CustomConversion::read),
             preserve_unknown_fields: flag(spec, "preserveUnknownFields"),
             accepted: Names::read(status.get("acceptedNames")),
             conditions: items(status, "conditions").iter().map(Condition::read).collect(),
@@ -227,11 +227,11 @@ impl Definition {
 
     /// Returns the schemas of all versions that have one.
     pub fn schemas(&self) -> impl Iterator<Item = &Schema> {
-        self.versions.iter().filter_map(Version::schema)
+        self.versions.iter().filter_map(DefinitionVersion::schema)
     }
 
     /// Returns the storage version.
-    pub fn storage_version(&self) -> Option<&Version> {
+    pub fn storage_version(&self) -> Option<&DefinitionVersion> {
         self.versions.iter().find(|version| version.storage)
     }
 
@@ -246,7 +246,7 @@ impl Definition {
     }
 }
 
-impl Version {
+impl DefinitionVersion {
     /// Returns the schema, if there is one.
     pub fn schema(&self) -> Option<&Schema> {
         self.validation.as_ref().and_then(|validation| validation.schema.as_ref())
@@ -257,8 +257,8 @@ impl Version {
         self.subresources.as_ref().is_some_and(|subresources| subresources.status)
     }
 
-    fn read(value: &Value) -> Version {
-        Version {
+    fn read(value: &Value) -> DefinitionVersion {
+        DefinitionVersion {
             name: text(value, "name"),
             served: flag(value, "served"),
             storage: flag(value, "storage"),
@@ -335,8 +335,8 @@ impl PrinterColumn {
     }
 }
 
-impl Conversion {
-    fn read(value: &Value) -> Conversion {
+impl CustomConversion {
+    fn read(value: &Value) -> CustomConversion {
         let webhook = value.get("webhook").unwrap_or(&Value::Null);
         let client = object_at(webhook, "clientConfig").map(|client| WebhookClient {
             url: given_text(client, "url"),
@@ -349,7 +349,7 @@ impl Conversion {
             ca_bundle: text(client, "caBundle"),
         });
         let review_versions = texts(webhook, "conversionReviewVersions");
-        Conversion { strategy: text(value, "strategy"), client, review_versions }
+        CustomConversion { strategy: text(value, "strategy"), client, review_versions }
     }
 }
 

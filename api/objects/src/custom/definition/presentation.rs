@@ -6,7 +6,7 @@
 //!
 //! The schema determines the structure of the objects.
 
-use super::{Definition, Names, Version};
+use super::{Definition, DefinitionVersion, Names};
 use types::schema::make::ResourceMaker;
 use types::schema::table::{Column, Scope};
 use types::schema::versions::compare_versions;
@@ -19,7 +19,7 @@ impl Definition {
 
     /// Returns the warning for requests of a deprecated version: its own text, or a sentence that recommends
     /// `preferred` if that is a better version.
-    fn deprecation(&self, version: &Version, preferred: Option<&str>) -> Option<String> {
+    fn deprecation(&self, version: &DefinitionVersion, preferred: Option<&str>) -> Option<String> {
         if !version.deprecated {
             return None;
         }
@@ -43,7 +43,12 @@ impl Definition {
 
     /// Completes the maker of a version with everything that the version and the accepted names declare,
     /// except for the schema. `preferred` is the [preferred version](Definition::preferred_version).
-    pub fn present(&self, version: &Version, preferred: Option<&str>, maker: ResourceMaker) -> ResourceMaker {
+    pub fn present(
+        &self,
+        version: &DefinitionVersion,
+        preferred: Option<&str>,
+        maker: ResourceMaker,
+    ) -> ResourceMaker {
         let Names { singular, list_kind, short_names, categories, .. } = &self.accepted;
         let (short_names, categories) = (texts(short_names), texts(categories));
         let mut maker = maker.names(singular.clone(), list_kind.clone(), &short_names, &categories);
@@ -67,7 +72,7 @@ fn texts(list: &[String]) -> Vec<&str> {
     list.iter().map(String::as_str).collect()
 }
 
-impl Version {
+impl DefinitionVersion {
     /// Returns the declared columns of tables, without the name, which tables show first, and without the
     /// age, which they show if no columns are declared.
     pub fn table_columns(&self) -> impl Iterator<Item = Column> {

@@ -7,7 +7,7 @@
 use hashbrown::HashSet;
 
 use super::{Definition, walk};
-use crate::custom::schema::{Rule, Schema};
+use crate::custom::schema::{Schema, SchemaRule};
 
 /// Compiler of the rules (`x-kubernetes-validations`) of single nodes.
 pub trait RuleCompiler: Sync {
@@ -20,7 +20,7 @@ pub trait RuleCompiler: Sync {
     /// Returns the reason if the language has no type for the node.
     fn compile(
         &self,
-        rules: &[Rule],
+        rules: &[SchemaRule],
         declared: &Schema,
         is_object: bool,
         stored: &StoredExpressions,

@@ -13,7 +13,7 @@ use super::run::Ready;
 use crate::custom::definition::rules::{
     CompiledRule, MessageExpression, RuleCompiler, RuleError, StoredExpressions,
 };
-use crate::custom::schema::{Rule, Schema};
+use crate::custom::schema::{Schema, SchemaRule};
 use crate::expression::base;
 
 /// Rule compiler for the validation of definitions.
@@ -23,7 +23,7 @@ pub struct Compiler;
 impl RuleCompiler for Compiler {
     fn compile(
         &self,
-        rules: &[Rule],
+        rules: &[SchemaRule],
         declared: &Schema,
         is_object: bool,
         stored: &StoredExpressions,
@@ -78,11 +78,11 @@ impl Scope {
     }
 
     /// Returns the environment of a rule, either of a stored definition or of a new one.
-    pub fn environment(&self, is_stored: bool, rule: &Rule) -> &Environment {
+    pub fn environment(&self, is_stored: bool, rule: &SchemaRule) -> &Environment {
         &self.environments[usize::from(is_stored)][usize::from(rule.optional_old_self == Some(true))]
     }
 
-    fn compile(&self, rule: &Rule, stored: &StoredExpressions) -> CompiledRule {
+    fn compile(&self, rule: &SchemaRule, stored: &StoredExpressions) -> CompiledRule {
         let mut compiled = CompiledRule::default();
         if rule.rule.trim().is_empty() {
             return compiled;
@@ -122,7 +122,7 @@ impl Scope {
     ///
     /// # Errors
     /// Returns the reason if the rule is refused.
-    pub(super) fn programs(&self, rule: &Rule) -> Result<Ready, String> {
+    pub(super) fn programs(&self, rule: &SchemaRule) -> Result<Ready, String> {
         let environment = self.environment(true, rule);
         let program = |text: &str, wanted: &Type| {
             let failed = |error: &dyn std::fmt::Display| format!("compilation failed: {error}");

@@ -19,9 +19,9 @@ use super::compile::Scope;
 use super::declaration::Declaration;
 use super::value::{self, Place};
 use crate::custom::field_path;
-use crate::custom::lookup::{Keyed, Members};
-use crate::custom::path::Path;
-use crate::custom::schema::{Additional, Items, Rule, Schema};
+use crate::custom::lookup::{Keyed, MemberLookup};
+use crate::custom::path::ValuePath;
+use crate::custom::schema::{Additional, Items, Schema, SchemaRule};
 use crate::custom::unchanged::Unchanged;
 use crate::expression::json::of as json_value;
 use crate::expression::run;
@@ -48,7 +48,7 @@ pub struct Rules(Node);
 struct Node {
     /// JSON type of the node, for errors that do not show the value.
     kind: String,
-    rules: Vec<Rule>,
+    rules: Vec<SchemaRule>,
     /// Paths below the node that the errors of each rule refer to.
     paths: Vec<String>,
     scope: Option<Declaration>,
@@ -113,7 +113,7 @@ pub fn judge_value(
     let node = Node::of(schema, schema, schema, is_object)?;
     let terms = Terms { budget, ratchets: false };
     let mut run = Run::new(terms);
-    let is_exhausted = run.node(&node, Place::of(kind, limits), new, old, (&Path::Root, None)).is_err();
+    let is_exhausted = run.node(&node, Place::of(kind, limits), new, old, (&ValuePath::Root, None)).is_err();
     let cost = (!is_exhausted).then_some(budget - run.left);
     Some(Verdict { errors: run.errors, warnings: run.warnings, cost })
 }
@@ -187,7 +187,7 @@ impl Node {
         if is_empty {
             return None;
         }
-        let path = |rule: &Rule| match &*rule.field_path {
+        let path = |rule: &SchemaRule| match &*rule.field_path {
             "" => String::new(),
             path => {
                 field_path::resolve(path, schema, true).map_or_else(|_| String::new(), |found| found.text)
@@ -258,7 +258,7 @@ struct Around<'v> {
 }
 
 /// Location of a value: its path, and the values that contain it.
-type Position<'p> = (&'p Path<'p>, Option<&'p Around<'p>>);
+type Position<'p> = (&'p ValuePath<'p>, Option<&'p Around<'p>>);
 
 /// Signal that nothing more may be evaluated.
 struct Exhausted;
@@ -326,11 +326,11 @@ impl Run<'_> {
             shown: None,
             around: None,
         };
-        self.rules(node, &judged, &Path::Root)?;
+        self.rules(node, &judged, &ValuePath::Root)?;
         for part in &node.all_of {
             self.root(part, message, new, old)?;
         }
-        self.members(node, message, (new, old), (&Path::Root, None))
+        self.members(node, message, (new, old), (&ValuePath::Root, None))
     }
 
     /// Evaluates the rules of a node and of the nodes below.
@@ -376,7 +376,7 @@ impl Run<'_> {
                 match (kind, &node.values) {
                     (Kind::Map(map), Some(below)) => {
                         let place = Place::of(&map.value.kind, map.value.limits.as_deref());
-                        let old = old.map(|old| Members::of(old, members.len()));
+                        let old = old.map(|old| MemberLookup::of(old, members.len()));
                         for (key, value) in members.iter() {
                             let old = old.as_ref().and_then(|old| old.get(key));
                             self.node(below, place, value, old, (&path.key(key), Some(around)))?;
@@ -401,8 +401,8 @@ impl Run<'_> {
         (new, old): (&Object, Option<&Object>),
         (path, above): Position<'_>,
     ) -> Result<(), Exhausted> {
-        let new = Members::of(new, node.properties.len());
-        let old = old.map(|old| Members::of(old, node.properties.len()));
+        let new = MemberLookup::of(new, node.properties.len());
+        let old = old.map(|old| MemberLookup::of(old, node.properties.len()));
         for (name, below) in &node.properties {
             let (Some(value), Some(field)) = (new.get(name), message.field(name)) else { continue };
             let place = Place::of(&field.kind, field.limits.as_deref());
@@ -413,7 +413,7 @@ impl Run<'_> {
     }
 
     /// Evaluates the rules of a node.
-    fn rules(&mut self, node: &Node, judged: &Judged<'_>, path: &Path<'_>) -> Result<(), Exhausted> {
+    fn rules(&mut self, node: &Node, judged: &Judged<'_>, path: &ValuePath<'_>) -> Result<(), Exhausted> {
         let Judged { own, before, shown, around } = judged;
         if node.rules.is_empty() || node.scope.is_none() {
             return Ok(());
@@ -515,7 +515,7 @@ impl Run<'_> {
     fn message(
         &mut self,
         program: &Program,
-        rule: &Rule,
+        rule: &SchemaRule,
         variables: &Variables<'_>,
     ) -> Result<Option<String>, String> {
         let evaluated = run(program, variables);
@@ -550,7 +550,7 @@ const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// Returns the error of a broken rule. Objects and lists are not shown.
-fn broken(rule: &Rule, path: String, value: Option<&json::Value>, detail: String) -> FieldError {
+fn broken(rule: &SchemaRule, path: String, value: Option<&json::Value>, detail: String) -> FieldError {
     let shown = |error: FieldError| if value.is_some() { error } else { FieldError { value: None, ..error } };
     let value = value.unwrap_or(&json::Value::Null);
     match rule.reason.as_deref() {

@@ -4,8 +4,8 @@
 use cel::environment::{Environment, Origin};
 use cel::types::Type;
 
-use super::environment::{Declarations, Extent, Known};
-use super::form::{self, Form};
+use super::environment::{Declarations, Extent, KnownTypes};
+use super::form::{self, PatchType};
 use crate::expression::Expression;
 
 /// The expressions of one policy or webhook, which are checked in order.
@@ -17,7 +17,7 @@ pub struct Expressions {
 impl Expressions {
     /// Creates the checks for a policy with or without parameters.
     pub fn new(params: bool) -> Expressions {
-        let declarations = Declarations::new(Origin::New, Known::default());
+        let declarations = Declarations::new(Origin::New, KnownTypes::default());
         Expressions { declarations, extent: Extent { params, authorizer: true } }
     }
 
@@ -48,7 +48,7 @@ impl Expressions {
     }
 
     /// Checks the expression of a mutation and returns its fault.
-    pub fn mutation(&self, form: Form, text: &str) -> Option<String> {
+    pub fn mutation(&self, form: PatchType, text: &str) -> Option<String> {
         let environment = form::environment(&self.declarations, self.extent);
         fault(&Expression::new(text, &environment, &[form.result()]))
     }

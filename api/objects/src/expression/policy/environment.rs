@@ -28,7 +28,7 @@ pub struct Extent {
 
 /// Types of an object and its parameters that are known before evaluation.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct KnownTypes {
     /// Type of `object` and `oldObject`.
     pub object: Type,
     /// Type of the variable `params`.
@@ -38,9 +38,9 @@ pub struct Known {
 }
 
 /// The default has no known types.
-impl Default for Known {
+impl Default for KnownTypes {
     fn default() -> Self {
-        Known { object: Type::Dyn, params: Type::Dyn, types: Types::default() }
+        KnownTypes { object: Type::Dyn, params: Type::Dyn, types: Types::default() }
     }
 }
 
@@ -66,7 +66,7 @@ pub struct Declarations {
 
 impl Declarations {
     /// Creates declarations without variables. `origin` distinguishes new expressions from stored ones.
-    pub fn new(origin: Origin, known: Known) -> Declarations {
+    pub fn new(origin: Origin, known: KnownTypes) -> Declarations {
         let mut types = known.types;
         let request = declare_request(&mut types);
         let namespace = declare_namespace(&mut types);

@@ -17,35 +17,35 @@ const JSON_PATCH: &str = "JSONPatch";
 
 /// Kind of change that the expression of a mutation returns.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Form {
+pub enum PatchType {
     /// A configuration that is merged into the object by apply.
     ApplyConfiguration,
     /// The operations of a JSON patch.
     JsonPatch,
 }
 
-impl Form {
+impl PatchType {
     /// Returns the kind of change for a patch type.
-    pub fn named(patch_type: &str) -> Form {
+    pub fn named(patch_type: &str) -> PatchType {
         match patch_type {
-            "JSONPatch" => Form::JsonPatch,
-            _ => Form::ApplyConfiguration,
+            "JSONPatch" => PatchType::JsonPatch,
+            _ => PatchType::ApplyConfiguration,
         }
     }
 
     /// Returns the name of the member of a mutation that contains the expression.
     pub fn member(self) -> &'static str {
         match self {
-            Form::ApplyConfiguration => "applyConfiguration",
-            Form::JsonPatch => "jsonPatch",
+            PatchType::ApplyConfiguration => "applyConfiguration",
+            PatchType::JsonPatch => "jsonPatch",
         }
     }
 
     /// Returns the required type of the expression.
     pub fn result(self) -> Type {
         match self {
-            Form::ApplyConfiguration => Type::object(OBJECT),
-            Form::JsonPatch => Type::list(Type::object(JSON_PATCH)),
+            PatchType::ApplyConfiguration => Type::object(OBJECT),
+            PatchType::JsonPatch => Type::list(Type::object(JSON_PATCH)),
         }
     }
 }

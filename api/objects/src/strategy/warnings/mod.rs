@@ -13,7 +13,7 @@ use quantity::Quantity;
 
 use super::dropped::{self, Dropped};
 use super::{NONE, Strategy};
-use crate::validation::{Path, View, names};
+use crate::validation::{FieldPath, StructView, names};
 use values::field::go_quote;
 use values::json::Object;
 use values::naming::Naming;
@@ -28,8 +28,8 @@ pub(super) struct Written<'w> {
 }
 
 impl<'w> Written<'w> {
-    fn view(self) -> View<'w> {
-        View::of(self.new)
+    fn view(self) -> StructView<'w> {
+        StructView::of(self.new)
     }
 
     fn annotation(self, name: &str) -> bool {
@@ -64,7 +64,7 @@ impl Texts {
     }
 
     /// Warns about a fractional number of bytes.
-    fn fraction(&mut self, path: &Path, amounts: View, name: &str) {
+    fn fraction(&mut self, path: &FieldPath, amounts: StructView, name: &str) {
         if let Some(amount) = amounts.quantity(name).filter(|amount| !is_whole_after_rounding(*amount)) {
             let path = path.key(name);
             let text = amount.to_text();
@@ -81,7 +81,13 @@ impl Texts {
 
     /// Warns about the expressions of one term of a node selector. `judges_values` is true if validation does
     /// not check the values.
-    fn node_selector_term(&mut self, path: &Path, term: View, judges_values: bool, naming: &Naming) {
+    fn node_selector_term(
+        &mut self,
+        path: &FieldPath,
+        term: StructView,
+        judges_values: bool,
+        naming: &Naming,
+    ) {
         let list = path.child("matchExpressions");
         for (at, expression) in term.structs("matchExpressions").enumerate() {
             let place = list.index(at);
@@ -139,7 +145,7 @@ const fn dropping(advice: Advice, dropped: &'static [Dropped]) -> Strategy {
 }
 
 const POD_NAMES: &str = "Pod names and hostnames";
-const SPEC: Path<'static> = Path::ROOT.child("spec");
+const SPEC: FieldPath<'static> = FieldPath::ROOT.child("spec");
 
 pub(super) const DEPLOYMENT: Strategy = dropping(
     |texts, written| {
@@ -156,7 +162,12 @@ pub(super) const STATEFUL_SET: Strategy = dropping(stateful_set, dropped::STATEF
 pub(super) const CRON_JOB: Strategy = dropping(cron_job, dropped::JOB_TEMPLATE);
 pub(super) const POD_TEMPLATE: Strategy = dropping(
     |texts, written| {
-        pod::template(texts, &Path::ROOT.child("template"), written.view().child("template"), written.naming)
+        pod::template(
+            texts,
+            &FieldPath::ROOT.child("template"),
+            written.view().child("template"),
+            written.naming,
+        )
     },
     dropped::BARE_TEMPLATE,
 );
@@ -217,7 +228,7 @@ pub(super) fn job(texts: &mut Texts, written: Written) {
     }
 }
 
-fn job_spec(texts: &mut Texts, path: &Path, spec: View, naming: &Naming) {
+fn job_spec(texts: &mut Texts, path: &FieldPath, spec: StructView, naming: &Naming) {
     let is_over = |name: &str, most: i64| spec.int(name).is_some_and(|number| number > most);
     if spec.text("completionMode") == "Indexed"
         && is_over("completions", COMPLETIONS_MAX)
@@ -265,9 +276,9 @@ pub(super) fn node(texts: &mut Texts, written: Written) {
 
 pub(super) fn service_account(texts: &mut Texts, written: Written) {
     let annotation = written.naming.label("enforce-mountable-secrets");
-    let had = written
-        .old
-        .is_some_and(|old| View::of(old).child("metadata").child("annotations").text(&annotation) == "true");
+    let had = written.old.is_some_and(|old| {
+        StructView::of(old).child("metadata").child("annotations").text(&annotation) == "true"
+    });
     if !had && written.view().child("metadata").child("annotations").text(&annotation) == "true" {
         texts.at(
             format_args!("metadata.annotations[{annotation}]"),

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::{SPEC, Texts, Written};
-use crate::validation::{self, Path, View};
+use crate::validation::{self, FieldPath, StructView};
 use values::field::go_quote;
 
 /// Type of services that only refer to a host name and have no addresses of their own.
@@ -61,7 +61,7 @@ pub(super) fn service(texts: &mut Texts, written: Written) {
 /// Warns about load balancer addresses of services and ingresses. The path in the warning is that of the
 /// whole entry.
 pub(super) fn balancer_status(texts: &mut Texts, written: Written) {
-    let status = Path::ROOT.child("status");
+    let status = FieldPath::ROOT.child("status");
     let balancer = status.child("loadBalancer");
     let list = balancer.child("ingress");
     let entries = written.view().child("status").child("loadBalancer");
@@ -77,7 +77,7 @@ pub(super) fn endpoints(texts: &mut Texts, written: Written) {
     if labels.text(&label) == "endpoint-controller" {
         return;
     }
-    let list = Path::ROOT.child("subsets");
+    let list = FieldPath::ROOT.child("subsets");
     for (at, subset) in written.view().structs("subsets").enumerate() {
         let place = list.index(at);
         for name in ["addresses", "notReadyAddresses"] {
@@ -89,7 +89,7 @@ pub(super) fn endpoints(texts: &mut Texts, written: Written) {
     }
 }
 
-fn addresses<'v>(texts: &mut Texts, list: &Path, addresses: impl Iterator<Item = &'v str>) {
+fn addresses<'v>(texts: &mut Texts, list: &FieldPath, addresses: impl Iterator<Item = &'v str>) {
     for (at, given) in addresses.enumerate() {
         address(texts, list.index(at), given);
     }
@@ -186,7 +186,7 @@ pub(super) fn network_policy(texts: &mut Texts, written: Written) {
             let rule_path = list.index(at);
             let peers_path = rule_path.child(peers);
             for (at, peer) in rule.structs(peers).enumerate() {
-                let block: View = peer.child("ipBlock");
+                let block: StructView = peer.child("ipBlock");
                 let peer_path = peers_path.index(at);
                 let place = peer_path.child("ipBlock");
                 if block.is_there() {
@@ -217,7 +217,7 @@ pub(in crate::strategy) fn endpoint_slice(texts: &mut Texts, written: Written) {
     if ["endpointslice-controller", "endpointslicemirroring-controller"].into_iter().any(writes_well) {
         return;
     }
-    let list = Path::ROOT.child("endpoints");
+    let list = FieldPath::ROOT.child("endpoints");
     for (at, endpoint) in slice.structs("endpoints").enumerate() {
         let place = list.index(at);
         addresses(texts, &place.child("addresses"), endpoint.texts("addresses"));

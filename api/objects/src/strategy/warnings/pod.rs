@@ -4,7 +4,7 @@ use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use super::{Texts, Written, network, node_label_deprecation, storage};
-use crate::validation::{Path, View};
+use crate::validation::{FieldPath, StructView};
 use values::field::go_quote;
 use values::naming::Naming;
 
@@ -15,12 +15,12 @@ pub(in crate::strategy) fn pod(texts: &mut Texts, written: Written) {
         return;
     }
     texts.host_name(written, "the Pod's hostname");
-    PodSpec { texts, naming: written.naming, is_template: false }.check(&Path::ROOT, written.view());
+    PodSpec { texts, naming: written.naming, is_template: false }.check(&FieldPath::ROOT, written.view());
 }
 
 /// Warns about the addresses in the status of a pod.
 pub(in crate::strategy) fn pod_status(texts: &mut Texts, written: Written) {
-    let (status, root) = (written.view().child("status"), Path::ROOT.child("status"));
+    let (status, root) = (written.view().child("status"), FieldPath::ROOT.child("status"));
     for name in ["podIPs", "hostIPs"] {
         let list = root.child(name);
         for (at, given) in status.structs(name).enumerate() {
@@ -30,7 +30,7 @@ pub(in crate::strategy) fn pod_status(texts: &mut Texts, written: Written) {
 }
 
 /// Warns about the pod template at a path.
-pub(super) fn template(texts: &mut Texts, path: &Path, template: View, naming: &Naming) {
+pub(super) fn template(texts: &mut Texts, path: &FieldPath, template: StructView, naming: &Naming) {
     PodSpec { texts, naming, is_template: true }.check(path, template);
 }
 
@@ -53,7 +53,7 @@ struct Place(&'static str, usize, usize);
 
 impl Place {
     /// Returns the path of the port below `root`, the path of the specification.
-    fn path(self, root: &Path) -> String {
+    fn path(self, root: &FieldPath) -> String {
         let Place(list, container, port) = self;
         root.child(list).index(container).child("ports").index(port).to_string()
     }
@@ -79,7 +79,7 @@ const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContain
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 
 impl PodSpec<'_> {
-    fn check(&mut self, path: &Path, pod: View) {
+    fn check(&mut self, path: &FieldPath, pod: StructView) {
         let root = path.child("spec");
         let (spec, metadata) = (pod.child("spec"), pod.child("metadata"));
         let annotations = metadata.child("annotations");
@@ -93,7 +93,7 @@ impl PodSpec<'_> {
             self.texts.fraction(&root.child("overhead"), spec.child("overhead"), name);
         }
         let seccomp = "seccomp.security.alpha.kubernetes.io/pod";
-        let is_set = |context: View| context.child("securityContext").has("seccompProfile");
+        let is_set = |context: StructView| context.child("securityContext").has("seccompProfile");
         if annotations.has(seccomp) && !is_set(spec) {
             self.texts.at(annotated.key(seccomp), SECCOMP);
         }
@@ -120,7 +120,7 @@ impl PodSpec<'_> {
         }
     }
 
-    fn node_labels(&mut self, root: &Path, spec: View) {
+    fn node_labels(&mut self, root: &FieldPath, spec: StructView) {
         let selector = root.child("nodeSelector");
         for (label, _) in spec.map("nodeSelector") {
             if let Some(why) = node_label_deprecation(label, self.naming) {
@@ -156,7 +156,7 @@ impl PodSpec<'_> {
         }
     }
 
-    fn annotations(&mut self, path: &Path, annotations: View) {
+    fn annotations(&mut self, path: &FieldPath, annotations: StructView) {
         for (name, why) in [
             (
                 "scheduler.alpha.kubernetes.io/critical-pod",
@@ -177,7 +177,7 @@ impl PodSpec<'_> {
         }
     }
 
-    fn volumes(&mut self, root: &Path, spec: View) {
+    fn volumes(&mut self, root: &FieldPath, spec: StructView) {
         let list = root.child("volumes");
         for (at, volume) in spec.structs("volumes").enumerate() {
             let place = list.index(at);
@@ -202,7 +202,7 @@ impl PodSpec<'_> {
     }
 
     /// Warns about list elements that repeat an earlier one.
-    fn duplicates(&mut self, root: &Path, spec: View) {
+    fn duplicates(&mut self, root: &FieldPath, spec: StructView) {
         for (list, name) in [("hostAliases", "ip"), ("imagePullSecrets", "name")] {
             let path = root.child(list);
             let mut seen = Vec::new();
@@ -224,7 +224,14 @@ impl PodSpec<'_> {
         }
     }
 
-    fn container(&mut self, path: &Path, container: View, annotated: &Path, annotations: View, spec: View) {
+    fn container(
+        &mut self,
+        path: &FieldPath,
+        container: StructView,
+        annotated: &FieldPath,
+        annotations: StructView,
+        spec: StructView,
+    ) {
         let name = container.text("name");
         let context = container.child("securityContext");
         let of_container = |prefix: &str| {
@@ -269,7 +276,7 @@ impl PodSpec<'_> {
 
     /// Warns first about ports that are defined more than once, and then about port names that several
     /// containers use.
-    fn ports(&mut self, root: &Path, spec: View) {
+    fn ports(&mut self, root: &FieldPath, spec: StructView) {
         let places = CONTAINERS.into_iter().flat_map(move |list| {
             spec.structs(list).zip(0..).flat_map(move |(container, at)| {
                 container.structs("ports").zip(0..).map(move |(port, index)| (Place(list, at, index), port))
@@ -299,9 +306,9 @@ impl PodSpec<'_> {
     fn port<'v>(
         &mut self,
         seen: &mut HashMap<(i64, &'v str), SmallVec<[Port<'v>; 1]>>,
-        root: &Path,
+        root: &FieldPath,
         place: Place,
-        port: View<'v>,
+        port: StructView<'v>,
     ) {
         let (address, on_host) = (port.text("hostIP"), port.int("hostPort").unwrap_or(0));
         let (number, protocol) = (port.int("containerPort").unwrap_or(0), port.text("protocol"));
@@ -332,7 +339,7 @@ impl PodSpec<'_> {
         }
     }
 
-    fn affinity(&mut self, root: &Path, spec: View) {
+    fn affinity(&mut self, root: &FieldPath, spec: StructView) {
         let place = root.child("affinity");
         for kind in ["podAffinity", "podAntiAffinity"] {
             let (place, terms) = (place.child(kind), spec.child("affinity").child(kind));

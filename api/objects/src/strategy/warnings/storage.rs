@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use super::{SPEC, Texts, Written, node_label_deprecation};
-use crate::validation::{Path, View};
+use crate::validation::{FieldPath, StructView};
 use values::field::go_quote;
 
 /// Warns about annotations that were replaced by fields.
@@ -59,7 +59,7 @@ pub(in crate::strategy) fn volume_claim(texts: &mut Texts, written: Written) {
 }
 
 /// Warns about the specification of a claim.
-pub(super) fn claim(texts: &mut Texts, path: &Path, spec: View) {
+pub(super) fn claim(texts: &mut Texts, path: &FieldPath, spec: StructView) {
     let resources = path.child("resources");
     for list in ["requests", "limits"] {
         texts.fraction(&resources.child(list), spec.child("resources").child(list), "storage");
@@ -67,7 +67,7 @@ pub(super) fn claim(texts: &mut Texts, path: &Path, spec: View) {
 }
 
 pub(super) fn storage_class(texts: &mut Texts, written: Written) {
-    let list = Path::ROOT.child("allowedTopologies");
+    let list = FieldPath::ROOT.child("allowedTopologies");
     for (at, term) in written.view().structs("allowedTopologies").enumerate() {
         let place = list.index(at);
         let expressions = place.child("matchLabelExpressions");
@@ -81,7 +81,7 @@ pub(super) fn storage_class(texts: &mut Texts, written: Written) {
 
 pub(super) fn storage_capacity(texts: &mut Texts, written: Written) {
     let topology = written.view().child("nodeTopology");
-    let root = Path::ROOT.child("nodeTopology");
+    let root = FieldPath::ROOT.child("nodeTopology");
     let labels = root.child("matchLabels");
     for (label, _) in topology.map("matchLabels") {
         if let Some(why) = node_label_deprecation(label, written.naming) {
@@ -125,7 +125,7 @@ impl Display for Source<'_> {
 const FILES_MAX: usize = 256;
 
 /// Warns about files of one volume whose paths are equal or contain each other.
-pub(super) fn overlaps(texts: &mut Texts, volume: View) {
+pub(super) fn overlaps(texts: &mut Texts, volume: StructView) {
     let mut all = Vec::new();
     let what = if volume.has("configMap") {
         let source = volume.child("configMap");
@@ -167,7 +167,7 @@ pub(super) fn overlaps(texts: &mut Texts, volume: View) {
 }
 
 /// Collects the files that the items of a source name.
-fn files<'v>(of: View<'v>, source: Option<Source<'v>>, all: &mut Vec<File<'v>>) {
+fn files<'v>(of: StructView<'v>, source: Option<Source<'v>>, all: &mut Vec<File<'v>>) {
     all.extend(of.structs("items").map(|item| File { path: item.text("path"), source }));
 }
 
@@ -177,7 +177,7 @@ const PROJECTIONS: [&str; 6] =
     ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 
 /// Collects the files of one source of a projected volume.
-fn projected<'v>(source: View<'v>, all: &mut Vec<File<'v>>) {
+fn projected<'v>(source: StructView<'v>, all: &mut Vec<File<'v>>) {
     for (member, kind) in [("configMap", "ConfigMap"), ("secret", "Secret")] {
         if source.has(member) {
             let of = source.child(member);

@@ -2,12 +2,12 @@
 
 use go::url::Url;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::View;
-use super::common::Seen;
+use super::StructView;
+use super::common::SeenStrings;
 use crate::expression::policy::declared::Expressions;
-use crate::expression::policy::form::Form;
+use crate::expression::policy::form::PatchType;
 use values::field::FieldError;
 use values::json::Value;
 
@@ -15,9 +15,9 @@ const CONDITIONS_MAX: usize = 64;
 const URL_FORM: &str = "desired format: https://host[/path]";
 
 /// Checks that the webhooks of a configuration have different names.
-pub(super) fn configuration(validator: &mut Validator, path: &Path, configuration: View) {
+pub(super) fn configuration(validator: &mut Validator, path: &FieldPath, configuration: StructView) {
     let list = path.child("webhooks");
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, webhook) in configuration.structs("webhooks").enumerate() {
         if validator.has_enough() {
             return;
@@ -40,7 +40,7 @@ pub(super) fn configuration(validator: &mut Validator, path: &Path, configuratio
     }
 }
 
-pub(super) fn webhook(validator: &mut Validator, path: &Path, webhook: View) {
+pub(super) fn webhook(validator: &mut Validator, path: &FieldPath, webhook: StructView) {
     let place = path.child("sideEffects");
     match webhook.get("sideEffects").and_then(Value::as_str) {
         Some("None" | "NoneOnDryRun") => {}
@@ -52,12 +52,12 @@ pub(super) fn webhook(validator: &mut Validator, path: &Path, webhook: View) {
 }
 
 /// Checks the review versions of a webhook, of which this server must support at least one.
-pub(super) fn review_versions(validator: &mut Validator, path: &Path, owner: View, list: &str) {
+pub(super) fn review_versions(validator: &mut Validator, path: &FieldPath, owner: StructView, list: &str) {
     let versions = owner.texts(list);
     if versions.len() == 0 {
         return validator.required(path, "must specify one of v1, v1beta1");
     }
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, version) in versions.clone().enumerate() {
         if validator.has_enough() {
             return;
@@ -75,12 +75,12 @@ pub(super) fn review_versions(validator: &mut Validator, path: &Path, owner: Vie
     }
 }
 
-fn conditions(validator: &mut Validator, path: &Path, owner: View, expressions: &Expressions) {
+fn conditions(validator: &mut Validator, path: &FieldPath, owner: StructView, expressions: &Expressions) {
     let conditions = owner.structs("matchConditions");
     if conditions.len() > CONDITIONS_MAX {
         validator.errors.push(FieldError::too_many(path, conditions.len(), CONDITIONS_MAX));
     }
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, condition) in conditions.enumerate() {
         if validator.has_enough() {
             return;
@@ -100,7 +100,7 @@ fn conditions(validator: &mut Validator, path: &Path, owner: View, expressions: 
 }
 
 /// Refuses a blank expression. The schema already refuses an absent one.
-fn blank(validator: &mut Validator, path: &Path, text: &str, detail: &str) {
+fn blank(validator: &mut Validator, path: &FieldPath, text: &str, detail: &str) {
     if !text.is_empty() && text.trim().is_empty() {
         validator.required(path, detail);
     }
@@ -109,7 +109,7 @@ fn blank(validator: &mut Validator, path: &Path, text: &str, detail: &str) {
 /// Returns the fault of an expression. An absent expression is refused by other checks.
 fn expression(
     validator: &mut Validator,
-    path: &Path,
+    path: &FieldPath,
     text: &str,
     check: impl FnOnce(&str) -> Option<String>,
 ) {
@@ -121,7 +121,7 @@ fn expression(
 }
 
 /// Checks the location of a webhook, which is a URL or a service.
-pub(super) fn client(validator: &mut Validator, path: &Path, client: View) {
+pub(super) fn client(validator: &mut Validator, path: &FieldPath, client: StructView) {
     match (client.get("url").and_then(Value::as_str), client.has("service")) {
         (Some(_), true) | (None, false) => {
             validator.required(path, "exactly one of url or service is required");
@@ -132,7 +132,7 @@ pub(super) fn client(validator: &mut Validator, path: &Path, client: View) {
 }
 
 /// Checks the URL of a webhook.
-pub(super) fn url(validator: &mut Validator, path: &Path, url: &str) {
+pub(super) fn url(validator: &mut Validator, path: &FieldPath, url: &str) {
     let url = match Url::parse(url) {
         Ok(url) => url,
         Err(why) => {
@@ -161,7 +161,7 @@ pub(super) fn url(validator: &mut Validator, path: &Path, url: &str) {
 
 /// Checks the reference to a service. For a missing name the reference server reports the namespace, and vice
 /// versa. This is a bug of the reference server that clients rely on.
-pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
+pub(super) fn service(validator: &mut Validator, path: &FieldPath, service: StructView) {
     for (name, told) in [("namespace", "name"), ("name", "namespace")] {
         if service.text(name).is_empty() {
             validator.required(path.child(told), "");
@@ -202,7 +202,7 @@ pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
 }
 
 /// Checks a validating admission policy.
-pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
+pub(super) fn policy(validator: &mut Validator, path: &FieldPath, policy: StructView) {
     let spec = policy.child("spec");
     let path = path.child("spec");
     let expressions = matched(validator, &path, spec);
@@ -226,7 +226,7 @@ pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
         validator.invalid(path.child("auditAnnotations"), value, detail);
     }
     let owner = policy.child("metadata").text("name");
-    let mut keys = Seen::new();
+    let mut keys = SeenStrings::new();
     for (at, annotation) in annotations.enumerate() {
         if validator.has_enough() {
             return;
@@ -263,7 +263,7 @@ const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
 
 /// Checks the parts that both kinds of policies have: matched requests, match conditions and variables. Match
 /// conditions cannot read variables; all later expressions can.
-fn matched(validator: &mut Validator, path: &Path, spec: View) -> Expressions {
+fn matched(validator: &mut Validator, path: &FieldPath, spec: StructView) -> Expressions {
     if !spec.has("matchConstraints") {
         validator.required(path.child("matchConstraints"), "");
     } else if spec.child("matchConstraints").items("resourceRules").is_empty() {
@@ -328,7 +328,12 @@ const RESERVED: [&str; 21] = [
 ];
 
 /// Checks a validation, whose expression must be true.
-fn validation(validator: &mut Validator, path: &Path, validation: View, expressions: &Expressions) {
+fn validation(
+    validator: &mut Validator,
+    path: &FieldPath,
+    validation: StructView,
+    expressions: &Expressions,
+) {
     let text = validation.text("expression");
     blank(validator, &path.child("expression"), text, "expression is not specified");
     expression(validator, &path.child("expression"), text, |text| expressions.condition(text));
@@ -352,7 +357,7 @@ fn validation(validator: &mut Validator, path: &Path, validation: View, expressi
 }
 
 /// Checks that no deletion is among the matched requests, because a deletion has no object to change.
-fn mutable_requests(validator: &mut Validator, path: &Path, requests: View) {
+fn mutable_requests(validator: &mut Validator, path: &FieldPath, requests: StructView) {
     const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
     // The path of this error has no indexes for rules and lists.
     let place = path.child("resourceRules");
@@ -368,12 +373,12 @@ fn mutable_requests(validator: &mut Validator, path: &Path, requests: View) {
 }
 
 /// Checks the spec of a binding of a mutating admission policy.
-pub(super) fn mutating_binding(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn mutating_binding(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     mutable_requests(validator, &path.child("matchResources"), spec.child("matchResources"));
 }
 
 /// Checks the spec of a mutating admission policy.
-pub(super) fn mutating_policy(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn mutating_policy(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     mutable_requests(validator, &path.child("matchConstraints"), spec.child("matchConstraints"));
     let expressions = matched(validator, path, spec);
     let list = path.child("mutations");
@@ -387,8 +392,8 @@ pub(super) fn mutating_policy(validator: &mut Validator, path: &Path, spec: View
         }
         let place = list.index(at);
         let patch_type = mutation.text("patchType");
-        const FORMS: [(Form, &str); 2] =
-            [(Form::ApplyConfiguration, "ApplyConfiguration"), (Form::JsonPatch, "JSONPatch")];
+        const FORMS: [(PatchType, &str); 2] =
+            [(PatchType::ApplyConfiguration, "ApplyConfiguration"), (PatchType::JsonPatch, "JSONPatch")];
         if !FORMS.iter().any(|(_, name)| *name == patch_type) {
             // A patch of an unknown type has no member to check.
             continue;
@@ -419,7 +424,7 @@ pub(super) fn mutating_policy(validator: &mut Validator, path: &Path, spec: View
 }
 
 /// Checks the kind of a policy's parameters.
-pub(super) fn parameters(validator: &mut Validator, path: &Path, kind: View) {
+pub(super) fn parameters(validator: &mut Validator, path: &FieldPath, kind: StructView) {
     let whole = kind.text("apiVersion");
     let place = path.child("apiVersion");
     if whole.is_empty() {
@@ -452,9 +457,9 @@ pub(super) fn parameters(validator: &mut Validator, path: &Path, kind: View) {
 }
 
 /// Checks the actions of a binding on a failed validation.
-pub(super) fn binding(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn binding(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let place = path.child("validationActions");
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, action) in spec.texts("validationActions").enumerate() {
         if !seen.insert(action) && !validator.has_enough() {
             validator.duplicate(place.index(at), action);
@@ -469,7 +474,7 @@ pub(super) fn binding(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks the reference to a policy's parameters: one object by name, or several by selector.
-pub(super) fn parameter_reference(validator: &mut Validator, path: &Path, reference: View) {
+pub(super) fn parameter_reference(validator: &mut Validator, path: &FieldPath, reference: StructView) {
     let name = reference.text("name");
     match (name.is_empty(), reference.has("selector")) {
         (true, false) => validator.required(path, "one of name or selector must be specified"),

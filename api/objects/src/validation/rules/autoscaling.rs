@@ -1,8 +1,8 @@
 //! Rules for horizontal pod autoscalers: bounds, metrics, targets and scaling behavior.
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::View;
+use super::StructView;
 use super::forms::POSITIVE;
 use super::resources;
 use types::convert::autoscaling::drop_annotations;
@@ -27,7 +27,7 @@ pub(super) fn drop_kept_members(autoscaler: &mut Object, _: Option<&Object>) {
     }
 }
 
-pub(super) fn autoscaler(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn autoscaler(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let (min, max) = (spec.int("minReplicas"), spec.int("maxReplicas").unwrap_or(0));
     // A stored 0 remains valid.
     let old_min = validator.old.and_then(|old| old.child("spec").int("minReplicas"));
@@ -57,7 +57,7 @@ pub(super) fn autoscaler(validator: &mut Validator, path: &Path, spec: View) {
 
 /// Checks the reference to the scaled workload. Its API version must have a group, except for the single
 /// scalable kind of the core group. An update checks this only if the kind or the version changes.
-fn workload(validator: &mut Validator, path: &Path, target: View) {
+fn workload(validator: &mut Validator, path: &FieldPath, target: StructView) {
     let (version, kind) = (target.text("apiVersion"), target.text("kind"));
     let old = validator.old.map(|old| old.child("spec").child("scaleTargetRef"));
     if old.is_some_and(|old| (old.text("apiVersion"), old.text("kind")) == (version, kind)) {
@@ -73,7 +73,7 @@ fn workload(validator: &mut Validator, path: &Path, target: View) {
 }
 
 /// Checks a metric, which must have the source of its type and no other source.
-pub(super) fn metric(validator: &mut Validator, path: &Path, metric: View) {
+pub(super) fn metric(validator: &mut Validator, path: &FieldPath, metric: StructView) {
     let types = SOURCES.map(|(kind, _)| kind);
     let kind = metric.text("type");
     let expected = SOURCES.into_iter().find(|(name, _)| *name == kind).map(|(_, source)| source);
@@ -97,7 +97,7 @@ pub(super) fn metric(validator: &mut Validator, path: &Path, metric: View) {
     }
 }
 
-pub(super) fn object_metric(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn object_metric(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let target = source.child("target");
     if !target.has("value") && !target.has("averageValue") {
         let place = path.child("target");
@@ -115,19 +115,19 @@ pub(super) fn object_metric(validator: &mut Validator, path: &Path, source: View
 
 /// Returns the fault of the API version of the object that a metric describes. The version need not have a
 /// group.
-fn version_fault(source: View) -> Option<String> {
+fn version_fault(source: StructView) -> Option<String> {
     names::group_version_fault(source.child("describedObject").text("apiVersion"))
 }
 
 /// Returns whether a stored autoscaler has a metric with such a fault. Its update then accepts the fault in
 /// any metric.
-fn has_unreadable_version(stored: View) -> bool {
+fn has_unreadable_version(stored: StructView) -> bool {
     let mut metrics =
         stored.child("spec").structs("metrics").filter(|metric| metric.text("type") == "Object");
     metrics.any(|metric| version_fault(metric.child("object")).is_some())
 }
 
-pub(super) fn external_metric(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn external_metric(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let target = source.child("target");
     let place = path.child("target");
     match (target.has("value"), target.has("averageValue")) {
@@ -143,18 +143,18 @@ pub(super) fn external_metric(validator: &mut Validator, path: &Path, source: Vi
     }
 }
 
-pub(super) fn pods_metric(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn pods_metric(validator: &mut Validator, path: &FieldPath, source: StructView) {
     if !source.child("target").has("averageValue") {
         let place = path.child("target");
         validator.required(place.child("averageValue"), "must specify a positive target averageValue");
     }
 }
 
-pub(super) fn resource_metric(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn resource_metric(validator: &mut Validator, path: &FieldPath, source: StructView) {
     utilization(validator, &path.child("target"), source.child("target"));
 }
 
-pub(super) fn container_metric(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn container_metric(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let name = source.text("name");
     if !name.is_empty() {
         resources::container_name(validator, &path.child("name"), name);
@@ -162,7 +162,7 @@ pub(super) fn container_metric(validator: &mut Validator, path: &Path, source: V
     utilization(validator, &path.child("target"), source.child("target"));
 }
 
-fn utilization(validator: &mut Validator, path: &Path, target: View) {
+fn utilization(validator: &mut Validator, path: &FieldPath, target: StructView) {
     match (target.has("averageUtilization"), target.has("averageValue")) {
         (false, false) => {
             let detail = "must set either a target raw value or a target utilization";
@@ -177,7 +177,7 @@ fn utilization(validator: &mut Validator, path: &Path, target: View) {
 }
 
 /// Checks the target of a metric.
-pub(super) fn target(validator: &mut Validator, path: &Path, target: View) {
+pub(super) fn target(validator: &mut Validator, path: &FieldPath, target: StructView) {
     const TYPES: [&str; 3] = ["AverageValue", "Utilization", "Value"];
     let kind = target.text("type");
     if !TYPES.contains(&kind) {
@@ -196,7 +196,7 @@ pub(super) fn target(validator: &mut Validator, path: &Path, target: View) {
 }
 
 /// Checks the name of a metric, which must be a valid path segment of a URL.
-pub(super) fn identifier(validator: &mut Validator, path: &Path, metric: View) {
+pub(super) fn identifier(validator: &mut Validator, path: &FieldPath, metric: StructView) {
     let name = metric.text("name");
     if !name.is_empty() {
         validator.refuse(&path.child("name"), name, names::path_segment(name));
@@ -204,7 +204,7 @@ pub(super) fn identifier(validator: &mut Validator, path: &Path, metric: View) {
 }
 
 /// Checks the scaling rules for one direction.
-pub(super) fn rules(validator: &mut Validator, path: &Path, rules: View) {
+pub(super) fn rules(validator: &mut Validator, path: &FieldPath, rules: StructView) {
     if let Some(seconds) = rules.int("stabilizationWindowSeconds") {
         let place = path.child("stabilizationWindowSeconds");
         if seconds < 0 {
@@ -229,7 +229,7 @@ pub(super) fn rules(validator: &mut Validator, path: &Path, rules: View) {
 }
 
 /// Checks a scaling policy, which limits the change in a period to a number or percentage of pods.
-pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
+pub(super) fn policy(validator: &mut Validator, path: &FieldPath, policy: StructView) {
     let kind = policy.text("type");
     if !matches!(kind, "Pods" | "Percent") {
         validator.not_supported(path.child("type"), kind, &["Percent", "Pods"]);
@@ -248,7 +248,7 @@ pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
 }
 
 /// Checks a disruption budget, which limits either the available or the unavailable pods.
-pub(super) fn disruption_budget(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn disruption_budget(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     if spec.has("minAvailable") && spec.has("maxUnavailable") {
         let detail = "minAvailable and maxUnavailable cannot be both set";
         validator.invalid(path, spec.to_value(), detail);

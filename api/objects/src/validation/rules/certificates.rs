@@ -4,10 +4,10 @@
 use auth::authn::certificate_request::Request;
 use auth::authn::trust_anchors;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::View;
-use super::common::{Seen, each_condition, signer};
+use super::StructView;
+use super::common::{SeenStrings, each_condition, signer};
 use values::base64_text;
 use values::field::FieldError;
 use values::json::Value;
@@ -16,7 +16,7 @@ const SECONDS_MIN: i64 = 600;
 /// Maximum size of a trust bundle in bytes.
 const TRUST_BUNDLE_BYTES_MAX: usize = 1024 * 1024;
 
-pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn request(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let text = spec.text("request");
     let content = base64_text::decode(text).unwrap_or_default();
     // The spec is immutable, and stored requests of older releases remain valid.
@@ -38,7 +38,7 @@ pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
         validator.invalid(path.child("expirationSeconds"), seconds, detail);
     }
     let place = path.child("usages");
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, usage) in spec.texts("usages").enumerate() {
         if !seen.insert(usage) && !validator.has_enough() {
             validator.duplicate(place.index(at), usage);
@@ -47,7 +47,7 @@ pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks a trust bundle, whose name must begin with its signer, if it has one.
-pub(super) fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View) {
+pub(super) fn trust_bundle(validator: &mut Validator, path: &FieldPath, bundle: StructView) {
     let name = bundle.child("metadata").text("name");
     let metadata = path.child("metadata");
     let place = metadata.child("name");
@@ -91,13 +91,13 @@ pub(super) fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View)
 const VERDICTS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
 /// Checks an update through `/approval`, which approves or denies the request once.
-pub(super) fn approval(validator: &mut Validator, new: View, _old: View) {
+pub(super) fn approval(validator: &mut Validator, new: StructView, _old: StructView) {
     conditions(validator, new.child("status"), true);
 }
 
 /// Checks an update through `/status`, which sets the certificate once, or the failure to issue one.
-pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
-    let before = validator.old.map_or(View::from(None), |old| old.child("status"));
+pub(super) fn status(validator: &mut Validator, path: &FieldPath, status: StructView) {
+    let before = validator.old.map_or(StructView::from(None), |old| old.child("status"));
     let certificate = status.text("certificate");
     let content = base64_text::decode(certificate).unwrap_or_default();
     // A stored certificate of an older release remains valid.
@@ -114,11 +114,11 @@ pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-fn conditions(validator: &mut Validator, status: View, is_approval: bool) {
-    let before = validator.old.map_or(View::from(None), |old| old.child("status"));
-    let root = Path::ROOT.child("status");
+fn conditions(validator: &mut Validator, status: StructView, is_approval: bool) {
+    let before = validator.old.map_or(StructView::from(None), |old| old.child("status"));
+    let root = FieldPath::ROOT.child("status");
     let list = root.child("conditions");
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     each_condition(validator, &list, status, |validator, place, condition, is_again| {
         let kind = condition.text("type");
         if kind.is_empty() {
@@ -148,7 +148,7 @@ fn conditions(validator: &mut Validator, status: View, is_approval: bool) {
         }
     });
     for kind in VERDICTS {
-        let of = |status: View| -> Vec<_> {
+        let of = |status: StructView| -> Vec<_> {
             let conditions = status.structs("conditions").filter(|condition| condition.text("type") == kind);
             conditions.map(|condition| condition.to_value()).collect()
         };

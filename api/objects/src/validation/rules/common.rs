@@ -2,9 +2,9 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::View;
+use super::StructView;
 use values::field::FieldError;
 use values::json::{self, Value};
 
@@ -12,7 +12,7 @@ use values::json::{self, Value};
 const FEW: usize = 16;
 
 /// Checks that a reference has a name.
-pub(super) fn named(validator: &mut Validator, path: &Path, reference: View) {
+pub(super) fn named(validator: &mut Validator, path: &FieldPath, reference: StructView) {
     if reference.text("name").is_empty() {
         validator.required(path.child("name"), "");
     }
@@ -20,54 +20,54 @@ pub(super) fn named(validator: &mut Validator, path: &Path, reference: View) {
 
 /// Strings seen so far: few are compared, many are hashed.
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and lives on the stack")]
-pub(super) enum Seen<'s> {
+pub(super) enum SeenStrings<'s> {
     Few(smallvec::SmallVec<[&'s str; FEW]>),
     Many(HashSet<&'s str>),
 }
 
-impl<'s> Seen<'s> {
+impl<'s> SeenStrings<'s> {
     pub(super) fn new() -> Self {
-        Seen::Few(smallvec::SmallVec::new())
+        SeenStrings::Few(smallvec::SmallVec::new())
     }
 
     /// Adds a string and returns whether it is new.
     pub(super) fn insert(&mut self, text: &'s str) -> bool {
-        if let Seen::Few(list) = self
+        if let SeenStrings::Few(list) = self
             && list.len() == FEW
         {
-            *self = Seen::Many(list.iter().copied().collect());
+            *self = SeenStrings::Many(list.iter().copied().collect());
         }
         match self {
-            Seen::Few(list) => {
+            SeenStrings::Few(list) => {
                 let is_new = !list.contains(&text);
                 if is_new {
                     list.push(text);
                 }
                 is_new
             }
-            Seen::Many(set) => set.insert(text),
+            SeenStrings::Many(set) => set.insert(text),
         }
     }
 
     pub(super) fn contains(&self, text: &str) -> bool {
         match self {
-            Seen::Few(list) => list.contains(&text),
-            Seen::Many(set) => set.contains(text),
+            SeenStrings::Few(list) => list.contains(&text),
+            SeenStrings::Many(set) => set.contains(text),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         match self {
-            Seen::Few(list) => list.is_empty(),
-            Seen::Many(set) => set.is_empty(),
+            SeenStrings::Few(list) => list.is_empty(),
+            SeenStrings::Many(set) => set.is_empty(),
         }
     }
 
     /// Returns all strings, sorted.
     pub(super) fn sorted(&self) -> Vec<&'s str> {
         let mut all: Vec<&str> = match self {
-            Seen::Few(list) => list.to_vec(),
-            Seen::Many(set) => set.iter().copied().collect(),
+            SeenStrings::Few(list) => list.to_vec(),
+            SeenStrings::Many(set) => set.iter().copied().collect(),
         };
         all.sort_unstable();
         all
@@ -78,11 +78,11 @@ impl<'s> Seen<'s> {
 /// before.
 pub(super) fn each_condition<'v>(
     validator: &mut Validator,
-    list: &Path,
-    status: View<'v>,
-    mut judge: impl FnMut(&mut Validator, &Path, View<'v>, bool),
+    list: &FieldPath,
+    status: StructView<'v>,
+    mut judge: impl FnMut(&mut Validator, &FieldPath, StructView<'v>, bool),
 ) {
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, condition) in status.structs("conditions").enumerate() {
         if validator.has_enough() {
             return;
@@ -93,12 +93,12 @@ pub(super) fn each_condition<'v>(
 }
 
 /// Returns the members of a map for look-up by name.
-pub(super) fn by_name(map: View<'_>) -> HashMap<&str, &Value> {
+pub(super) fn by_name(map: StructView<'_>) -> HashMap<&str, &Value> {
     map.members().collect()
 }
 
 /// Creates an `Invalid value` error that shows no value.
-pub(super) fn invalid_without_value(path: &Path, detail: impl Into<String>) -> FieldError {
+pub(super) fn invalid_without_value(path: &FieldPath, detail: impl Into<String>) -> FieldError {
     FieldError { value: None, ..FieldError::invalid(path, &Value::Null, detail) }
 }
 
@@ -107,7 +107,7 @@ const SIGNER_DOMAIN_MAX: usize = 253;
 const SIGNER_PATH_MAX: usize = 317;
 
 /// Checks the name of a signer: `example.com/what-it-signs`.
-pub(super) fn signer(validator: &mut Validator, path: &Path, name: &str) {
+pub(super) fn signer(validator: &mut Validator, path: &FieldPath, name: &str) {
     let Some((domain, rest)) = name.split_once('/').filter(|(_, rest)| !rest.contains('/')) else {
         let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
         return validator.invalid(path, name, detail);
@@ -140,8 +140,8 @@ pub(super) fn signer(validator: &mut Validator, path: &Path, name: &str) {
 /// decodes it. If the annotation is invalid, an error is reported at `path`.
 pub(super) fn annotated(
     validator: &mut Validator,
-    path: &Path,
-    annotations: View,
+    path: &FieldPath,
+    annotations: StructView,
     of: (&str, &str),
 ) -> Option<Value> {
     let (key, kind) = of;

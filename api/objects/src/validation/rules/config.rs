@@ -2,9 +2,9 @@
 
 use hashbrown::HashSet;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, is_same, names};
-use super::View;
+use super::StructView;
 use values::base64_text;
 use values::field::FieldError;
 use values::json::{self, Key, Object, Value};
@@ -12,7 +12,7 @@ use values::json::{self, Key, Object, Value};
 /// Maximum total size in bytes of the values of a config map or secret.
 const BYTES_MAX: usize = 1024 * 1024;
 
-pub(super) fn config_map(validator: &mut Validator, path: &Path, map: View) {
+pub(super) fn config_map(validator: &mut Validator, path: &FieldPath, map: StructView) {
     let (data_path, binary_path) = (path.child("data"), path.child("binaryData"));
     let binary_keys: HashSet<&str> = map.map("binaryData").map(|(key, _)| key).collect();
     let mut total = 0;
@@ -38,12 +38,12 @@ pub(super) fn config_map(validator: &mut Validator, path: &Path, map: View) {
     }
 }
 
-pub(super) fn config_map_update(validator: &mut Validator, new: View, old: View) {
+pub(super) fn config_map_update(validator: &mut Validator, new: StructView, old: StructView) {
     frozen(validator, new, old, &["data", "binaryData"]);
 }
 
 /// Checks the fields that `immutable: true` protects, including itself.
-fn frozen(validator: &mut Validator, new: View, old: View, fields: &[&str]) {
+fn frozen(validator: &mut Validator, new: StructView, old: StructView, fields: &[&str]) {
     const DETAIL: &str = "field is immutable when `immutable` is set";
     if !old.is_true("immutable") {
         return;
@@ -83,7 +83,7 @@ pub(super) fn merge_string_data(secret: &mut Object, _: Option<&Object>) {
     members.insert(at, (Key::Borrowed("data"), Value::Object(data)));
 }
 
-pub(super) fn secret(validator: &mut Validator, path: &Path, secret: View) {
+pub(super) fn secret(validator: &mut Validator, path: &FieldPath, secret: StructView) {
     let place = path.child("data");
     let data = secret.child("data");
     let mut total = 0;
@@ -124,7 +124,7 @@ pub(super) fn secret(validator: &mut Validator, path: &Path, secret: View) {
 }
 
 /// Checks that the Docker configuration is a JSON object. Errors never show its text.
-fn docker_config(validator: &mut Validator, path: &Path, data: View, key: &str) {
+fn docker_config(validator: &mut Validator, path: &FieldPath, data: StructView, key: &str) {
     let place = path.key(key);
     let Some(text) = data.get(key) else { return validator.required(place, "") };
     let content = base64_text::decode(text.as_str().unwrap_or_default()).unwrap_or_default();
@@ -137,6 +137,6 @@ fn docker_config(validator: &mut Validator, path: &Path, data: View, key: &str) 
     }
 }
 
-pub(super) fn secret_update(validator: &mut Validator, new: View, old: View) {
+pub(super) fn secret_update(validator: &mut Validator, new: StructView, old: StructView) {
     frozen(validator, new, old, &["data"]);
 }

@@ -2,11 +2,11 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms, names};
-use super::common::Seen;
+use super::common::SeenStrings;
 use super::resources::{self, Owner};
-use super::{View, security};
+use super::{StructView, security};
 use types::schema::table::ValueFormat;
 use values::json::Value;
 
@@ -33,21 +33,21 @@ const EXIT_CODES_MAX: usize = 255;
 /// Parts of a pod to which its containers refer.
 pub(super) struct Surroundings<'v> {
     /// Volumes of the pod by name.
-    pub(super) volumes: HashMap<&'v str, View<'v>>,
+    pub(super) volumes: HashMap<&'v str, StructView<'v>>,
     /// Names of device claims.
-    pub(super) claims: Seen<'v>,
+    pub(super) claims: SeenStrings<'v>,
     /// Specification of the pod.
-    pub(super) spec: View<'v>,
+    pub(super) spec: StructView<'v>,
 }
 
 /// Checks a container on its own.
-pub(super) fn container(validator: &mut Validator, path: &Path, container: View) {
+pub(super) fn container(validator: &mut Validator, path: &FieldPath, container: StructView) {
     ports(validator, &path.child("ports"), container);
     resize_policies(validator, &path.child("resizePolicy"), container);
 }
 
-fn ports(validator: &mut Validator, path: &Path, container: View) {
-    let mut seen = Seen::new();
+fn ports(validator: &mut Validator, path: &FieldPath, container: StructView) {
+    let mut seen = SeenStrings::new();
     for (at, port) in container.structs("ports").enumerate() {
         if validator.has_enough() {
             break;
@@ -64,8 +64,8 @@ fn ports(validator: &mut Validator, path: &Path, container: View) {
     }
 }
 
-fn resize_policies(validator: &mut Validator, path: &Path, container: View) {
-    let mut seen = Seen::new();
+fn resize_policies(validator: &mut Validator, path: &FieldPath, container: StructView) {
+    let mut seen = SeenStrings::new();
     for (at, policy) in container.structs("resizePolicy").enumerate() {
         if validator.has_enough() {
             break;
@@ -88,7 +88,7 @@ fn resize_policies(validator: &mut Validator, path: &Path, container: View) {
 }
 
 /// Checks header names. The reference server reports them at the path of the list.
-pub(super) fn http_get(validator: &mut Validator, path: &Path, action: View) {
+pub(super) fn http_get(validator: &mut Validator, path: &FieldPath, action: StructView) {
     for header in action.structs("httpHeaders") {
         if validator.has_enough() {
             break;
@@ -99,7 +99,7 @@ pub(super) fn http_get(validator: &mut Validator, path: &Path, action: View) {
 }
 
 /// Checks all containers of a pod.
-pub(super) fn all(validator: &mut Validator, path: &Path, around: &Surroundings) {
+pub(super) fn all(validator: &mut Validator, path: &FieldPath, around: &Surroundings) {
     let spec = around.spec;
     let mut taken = HashSet::new();
     for list in LISTS {
@@ -138,7 +138,7 @@ pub(super) fn all(validator: &mut Validator, path: &Path, around: &Surroundings)
 }
 
 /// Checks that the target of an ephemeral container is another container of the pod.
-fn targets(validator: &mut Validator, path: &Path, spec: View) {
+fn targets(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let ephemeral = spec.structs("ephemeralContainers");
     if ephemeral.len() == 0 {
         return;
@@ -154,7 +154,13 @@ fn targets(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-fn in_pod(validator: &mut Validator, path: &Path, container: View, list: &str, around: &Surroundings) {
+fn in_pod(
+    validator: &mut Validator,
+    path: &FieldPath,
+    container: StructView,
+    list: &str,
+    around: &Surroundings,
+) {
     let spec = around.spec;
     mounts(validator, &path.child("volumeMounts"), container, around);
     devices(validator, &path.child("volumeDevices"), container, around);
@@ -225,7 +231,7 @@ fn in_pod(validator: &mut Validator, path: &Path, container: View, list: &str, a
 }
 
 /// Checks that files with variables are on `emptyDir` volumes.
-fn files(validator: &mut Validator, path: &Path, container: View, around: &Surroundings) {
+fn files(validator: &mut Validator, path: &FieldPath, container: StructView, around: &Surroundings) {
     for (at, variable) in container.structs("env").enumerate() {
         let file = variable.child("valueFrom").child("fileKeyRef");
         if !file.is_there() || validator.has_enough() {
@@ -247,7 +253,7 @@ fn files(validator: &mut Validator, path: &Path, container: View, around: &Surro
 
 /// Checks an init container that ends before the other containers start. The content of forbidden fields is
 /// not checked.
-fn starting(validator: &mut Validator, path: &Path, container: View) {
+fn starting(validator: &mut Validator, path: &FieldPath, container: StructView) {
     for name in FOR_RUNNING.into_iter().filter(|name| container.has(name)) {
         let detail = "may not be set for init containers without restartPolicy=Always";
         validator.forget(&path.child(name));
@@ -264,7 +270,7 @@ fn starting(validator: &mut Validator, path: &Path, container: View) {
     }
 }
 
-fn ephemeral(validator: &mut Validator, path: &Path, container: View) {
+fn ephemeral(validator: &mut Validator, path: &FieldPath, container: StructView) {
     const DETAIL: &str = "cannot be set for an Ephemeral Container";
     for name in FOR_RUNNING {
         validator.forget(&path.child(name));
@@ -289,7 +295,7 @@ fn ephemeral(validator: &mut Validator, path: &Path, container: View) {
 }
 
 /// Checks the restart policy of a container that differs from that of its pod.
-fn restarting(validator: &mut Validator, path: &Path, container: View) {
+fn restarting(validator: &mut Validator, path: &FieldPath, container: StructView) {
     let place = path.child("restartPolicy");
     let rules = container.structs("restartPolicyRules");
     match container.get("restartPolicy").and_then(Value::as_str) {
@@ -338,8 +344,8 @@ fn restarting(validator: &mut Validator, path: &Path, container: View) {
 /// Checks that containers that run at the same time do not use the same port of the node.
 fn unique_host_ports<'v>(
     validator: &mut Validator,
-    path: &Path,
-    container: View<'v>,
+    path: &FieldPath,
+    container: StructView<'v>,
     taken: &mut HashSet<(&'v str, &'v str, i64)>,
 ) {
     for (at, port) in container.structs("ports").enumerate() {
@@ -352,8 +358,8 @@ fn unique_host_ports<'v>(
     }
 }
 
-fn mounts(validator: &mut Validator, path: &Path, container: View, around: &Surroundings) {
-    let mut targets = Seen::new();
+fn mounts(validator: &mut Validator, path: &FieldPath, container: StructView, around: &Surroundings) {
+    let mut targets = SeenStrings::new();
     let devices: HashMap<&str, &str> = container
         .structs("volumeDevices")
         .map(|device| (device.text("name"), device.text("devicePath")))
@@ -392,7 +398,7 @@ fn mounts(validator: &mut Validator, path: &Path, container: View, around: &Surr
     }
 }
 
-fn propagation(validator: &mut Validator, path: &Path, mount: View, is_privileged: bool) {
+fn propagation(validator: &mut Validator, path: &FieldPath, mount: StructView, is_privileged: bool) {
     let propagation = mount.text("mountPropagation");
     const PROPAGATIONS: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
     if mount.has("mountPropagation") && !PROPAGATIONS.contains(&propagation) {
@@ -418,7 +424,7 @@ fn propagation(validator: &mut Validator, path: &Path, mount: View, is_privilege
     }
 }
 
-fn devices(validator: &mut Validator, path: &Path, container: View, around: &Surroundings) {
+fn devices(validator: &mut Validator, path: &FieldPath, container: StructView, around: &Surroundings) {
     if container.items("volumeDevices").is_empty() {
         return;
     }
@@ -427,7 +433,7 @@ fn devices(validator: &mut Validator, path: &Path, container: View, around: &Sur
         .map(|mount| (mount.text("name"), mount.text("mountPath")))
         .collect();
     let mount_paths: HashSet<&str> = mounts.values().copied().collect();
-    let (mut seen_names, mut seen_paths) = (Seen::new(), Seen::new());
+    let (mut seen_names, mut seen_paths) = (SeenStrings::new(), SeenStrings::new());
     for (at, device) in container.structs("volumeDevices").enumerate() {
         if validator.has_enough() {
             break;

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use hashbrown::HashSet;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms, metadata, names};
-use super::View;
-use super::common::Seen;
+use super::StructView;
+use super::common::SeenStrings;
 use super::service::usable_address;
 use values::field::FieldError;
 
@@ -18,7 +18,7 @@ const TOPOLOGY_MAX: usize = 16;
 const HINTS_MAX: usize = 8;
 
 /// Checks addresses and the ports that they share.
-pub(super) fn subset(validator: &mut Validator, path: &Path, subset: View) {
+pub(super) fn subset(validator: &mut Validator, path: &FieldPath, subset: StructView) {
     if subset.items("addresses").is_empty() && subset.items("notReadyAddresses").is_empty() {
         validator.required(path, "must specify `addresses` or `notReadyAddresses`");
     }
@@ -48,7 +48,7 @@ pub(super) fn subset(validator: &mut Validator, path: &Path, subset: View) {
     }
 }
 
-pub(super) fn slice(validator: &mut Validator, path: &Path, slice: View) {
+pub(super) fn slice(validator: &mut Validator, path: &FieldPath, slice: StructView) {
     let kind = slice.text("addressType");
     let list = path.child("endpoints");
     let endpoints = slice.structs("endpoints");
@@ -67,7 +67,7 @@ pub(super) fn slice(validator: &mut Validator, path: &Path, slice: View) {
     if ports.len() > PORTS_MAX {
         return validator.errors.push(FieldError::too_many(list, ports.len(), PORTS_MAX));
     }
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, port) in ports.enumerate() {
         if validator.has_enough() {
             return;
@@ -87,7 +87,12 @@ fn stored_addresses(validator: &Validator) -> HashSet<String> {
     addresses.filter(|text| forms::canonical_address_fault(text).is_some()).map(str::to_owned).collect()
 }
 
-fn one(validator: &mut Validator, path: &Path, endpoint: View, (kind, stored): (&str, &HashSet<String>)) {
+fn one(
+    validator: &mut Validator,
+    path: &FieldPath,
+    endpoint: StructView,
+    (kind, stored): (&str, &HashSet<String>),
+) {
     let list = path.child("addresses");
     let addresses = endpoint.texts("addresses");
     if addresses.len() == 0 {
@@ -137,7 +142,7 @@ fn one(validator: &mut Validator, path: &Path, endpoint: View, (kind, stored): (
             validator.errors.push(FieldError::too_many(place, names.len(), HINTS_MAX));
             continue;
         }
-        let mut seen = Seen::new();
+        let mut seen = SeenStrings::new();
         for (at, name) in names.enumerate() {
             let name = name.text("name");
             if !seen.insert(name) && !validator.has_enough() {
@@ -149,7 +154,7 @@ fn one(validator: &mut Validator, path: &Path, endpoint: View, (kind, stored): (
 }
 
 /// Checks a domain of at least two labels.
-fn domain(validator: &mut Validator, path: &Path, text: &str) {
+fn domain(validator: &mut Validator, path: &FieldPath, text: &str) {
     let name = text.strip_suffix('.').unwrap_or(text);
     let faults = names::subdomain(name);
     if text.is_empty() {

@@ -1,8 +1,8 @@
 //! Rules for environment variables, `envFrom` sources and downward API files.
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms, names};
-use super::View;
+use super::StructView;
 use types::schema::table::{NameRule, ValueFormat};
 
 const FIELDS_OF_VARIABLES: [&str; 9] = [
@@ -29,7 +29,7 @@ const RESOURCES: [&str; 6] = [
 const BYTES: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
 /// Checks a variable, which has a value or a single source.
-pub(super) fn variable(validator: &mut Validator, path: &Path, variable: View) {
+pub(super) fn variable(validator: &mut Validator, path: &FieldPath, variable: StructView) {
     let source = variable.child("valueFrom");
     if !source.is_there() {
         return;
@@ -59,7 +59,7 @@ pub(super) fn variable(validator: &mut Validator, path: &Path, variable: View) {
 }
 
 /// Checks a source whose entries all become variables. Errors have the path of the list.
-pub(super) fn source(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn source(validator: &mut Validator, path: &FieldPath, source: StructView) {
     for kind in ["configMapRef", "secretRef"] {
         let name = source.child(kind).text("name");
         if !name.is_empty() {
@@ -76,7 +76,7 @@ pub(super) fn source(validator: &mut Validator, path: &Path, source: View) {
 }
 
 /// Checks a downward API file. Errors of its source have the path of the volume.
-pub(super) fn file(validator: &mut Validator, path: &Path, file: View) {
+pub(super) fn file(validator: &mut Validator, path: &FieldPath, file: StructView) {
     let volume = path.parent().parent();
     let target = file.text("path");
     if target.is_empty() {
@@ -102,7 +102,7 @@ pub(super) fn file(validator: &mut Validator, path: &Path, file: View) {
 }
 
 /// Checks a reference to a field of the pod.
-fn field(validator: &mut Validator, path: &Path, reference: View, known: &[&str]) {
+fn field(validator: &mut Validator, path: &FieldPath, reference: StructView, known: &[&str]) {
     if !reference.is_there() {
         return;
     }
@@ -150,7 +150,7 @@ fn field(validator: &mut Validator, path: &Path, reference: View, known: &[&str]
 }
 
 /// Checks a reference to a resource of a container. In files, the reference must name the container.
-fn resource(validator: &mut Validator, path: &Path, reference: View, names_container: bool) {
+fn resource(validator: &mut Validator, path: &FieldPath, reference: StructView, names_container: bool) {
     if !reference.is_there() {
         return;
     }

@@ -1,9 +1,9 @@
 //! Rules for events (docs/api/validation.md#events). Events are stored in the form of the core group. The
 //! newer group has more requirements, and its updates may change only the series.
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, internal, is_same, names};
-use super::View;
+use super::StructView;
 use values::field::FieldError;
 
 /// Maximum length in bytes of the action, the reason and the name of the reporting instance.
@@ -40,7 +40,7 @@ fn is_newer(validator: &Validator) -> bool {
 
 /// Checks that an event is in the namespace of its involved object, or in `default` for cluster-scoped
 /// objects.
-pub(super) fn event(validator: &mut Validator, path: &Path, event: View) {
+pub(super) fn event(validator: &mut Validator, path: &FieldPath, event: StructView) {
     let namespace = event.child("involvedObject").text("namespace");
     let own = event.child("metadata").text("namespace");
     let fits = match (event.has("eventTime"), namespace) {
@@ -64,12 +64,12 @@ pub(super) fn event(validator: &mut Validator, path: &Path, event: View) {
 }
 
 /// Checks that an update through the newer group changes only the series.
-pub(super) fn update(validator: &mut Validator, new: View, old: View) {
+pub(super) fn update(validator: &mut Validator, new: StructView, old: StructView) {
     if !is_newer(validator) {
         return;
     }
     if !is_same(new.get("series"), old.get("series")) {
-        series(validator, &Path::ROOT, new);
+        series(validator, &FieldPath::ROOT, new);
     }
     for name in IMMUTABLE {
         let [now, before] = [new, old].map(|event| internal::member(validator.message, event, name));
@@ -81,7 +81,7 @@ pub(super) fn update(validator: &mut Validator, new: View, old: View) {
 }
 
 /// Checks the reporter, the action and the reason, which are required for events with a precise time.
-fn reported(validator: &mut Validator, path: &Path, event: View) {
+fn reported(validator: &mut Validator, path: &FieldPath, event: StructView) {
     let controller = event.text(CONTROLLER);
     let place = path.child(if is_newer(validator) { NEWER_CONTROLLER } else { CONTROLLER });
     if controller.is_empty() {
@@ -104,7 +104,7 @@ fn reported(validator: &mut Validator, path: &Path, event: View) {
 }
 
 /// Checks fields that the newer group requires or no longer has.
-fn newer_event(validator: &mut Validator, path: &Path, event: View) {
+fn newer_event(validator: &mut Validator, path: &FieldPath, event: StructView) {
     series(validator, path, event);
     if !event.has("eventTime") {
         validator.required(path.child("eventTime"), "");
@@ -127,7 +127,7 @@ fn newer_event(validator: &mut Validator, path: &Path, event: View) {
 }
 
 /// Checks that a series consists of at least two occurrences.
-fn series(validator: &mut Validator, path: &Path, event: View) {
+fn series(validator: &mut Validator, path: &FieldPath, event: StructView) {
     let series = event.child("series");
     if !series.is_there() {
         return;

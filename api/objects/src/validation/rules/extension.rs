@@ -1,8 +1,8 @@
 //! Rules for API services (docs/api/validation.md#api-services).
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::View;
+use super::StructView;
 use values::base64_text;
 
 const GROUP_PRIORITY_MAX: i64 = 20_000;
@@ -10,7 +10,7 @@ const VERSION_PRIORITY_MAX: i64 = 1000;
 
 /// Checks the name, which must match the group and version, and the base of a generated name. The rules for
 /// metadata refuse names that are absent or are not path segments.
-fn named(validator: &mut Validator, path: &Path, service: View) {
+fn named(validator: &mut Validator, path: &FieldPath, service: StructView) {
     let spec = service.child("spec");
     let wanted = format!("{}.{}", spec.text("version"), spec.text("group"));
     for member in ["generateName", "name"] {
@@ -24,7 +24,7 @@ fn named(validator: &mut Validator, path: &Path, service: View) {
 }
 
 /// Checks that the status of each condition is one of the three values.
-pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn status(validator: &mut Validator, path: &FieldPath, status: StructView) {
     const STATES: [&str; 3] = ["True", "False", "Unknown"];
     let list = path.child("conditions");
     for (at, condition) in status.structs("conditions").enumerate() {
@@ -40,7 +40,7 @@ pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
 }
 
 /// Checks an API service, which is an extension server, or a group version of this server.
-pub(super) fn api_service(validator: &mut Validator, path: &Path, service: View) {
+pub(super) fn api_service(validator: &mut Validator, path: &FieldPath, service: StructView) {
     let spec = service.child("spec");
     let root = path.child("spec");
     named(validator, &path.child("metadata"), service);

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::View;
+use super::StructView;
 use values::json::{Object, Value, parse};
 
 const QUEUES_MAX: i64 = 10_000_000;
@@ -35,9 +35,9 @@ fn mandatory(file: &str) -> Vec<Value> {
 }
 
 /// Returns the spec of the mandatory object with this name.
-fn fixed<'e>(entries: &'e [Value], name: &str) -> Option<View<'e>> {
+fn fixed<'e>(entries: &'e [Value], name: &str) -> Option<StructView<'e>> {
     let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name)?;
-    Some(View::from(entry.get("spec")))
+    Some(StructView::from(entry.get("spec")))
 }
 
 /// Returns whether two values are equal, regardless of the order of members.
@@ -53,7 +53,7 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 /// Checks the spec of a flow schema.
-pub(super) fn schema(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn schema(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let name = validator.object.child("metadata").text("name");
     let precedence = spec.int("matchingPrecedence").unwrap_or_default();
     let place = path.child("matchingPrecedence");
@@ -74,7 +74,7 @@ pub(super) fn schema(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks that a rule of a flow schema matches any requests.
-pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
+pub(super) fn rule(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     if rule.items("resourceRules").is_empty() && rule.items("nonResourceRules").is_empty() {
         let detail = "at least one of resourceRules and nonResourceRules has to be non-empty";
         validator.required(path, detail);
@@ -83,7 +83,7 @@ pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
 
 /// Checks a subject of a rule by its kind. Members of other kinds are forbidden, and their content is not
 /// checked.
-pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
+pub(super) fn subject(validator: &mut Validator, path: &FieldPath, subject: StructView) {
     let members = [("User", "user"), ("Group", "group"), ("ServiceAccount", "serviceAccount")];
     let kind = subject.text("kind");
     let Some((_, own)) = members.into_iter().find(|(name, _)| *name == kind) else {
@@ -103,7 +103,7 @@ pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
 }
 
 /// Checks the member that names a subject.
-fn named(validator: &mut Validator, path: &Path, member: View, is_account: bool) {
+fn named(validator: &mut Validator, path: &FieldPath, member: StructView, is_account: bool) {
     let (name, namespace) = (member.text("name"), member.text("namespace"));
     if name.is_empty() {
         validator.required(path.child("name"), "");
@@ -122,7 +122,7 @@ fn named(validator: &mut Validator, path: &Path, member: View, is_account: bool)
 }
 
 /// Checks the resource part of a rule.
-pub(super) fn resources(validator: &mut Validator, path: &Path, rule: View) {
+pub(super) fn resources(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     verbs(validator, path, rule);
     for (list, what) in [("apiGroups", "api groups"), ("resources", "resources")] {
         wildcard_alone(validator, &path.child(list), rule, list, what);
@@ -147,7 +147,7 @@ pub(super) fn resources(validator: &mut Validator, path: &Path, rule: View) {
 }
 
 /// Checks the non-resource part of a rule.
-pub(super) fn paths(validator: &mut Validator, path: &Path, rule: View) {
+pub(super) fn paths(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     verbs(validator, path, rule);
     let place = path.child("nonResourceURLs");
     if wildcard_alone(validator, &place, rule, "nonResourceURLs", "non-resource URLs") {
@@ -176,7 +176,7 @@ pub(super) fn paths(validator: &mut Validator, path: &Path, rule: View) {
 }
 
 /// Checks that the verbs are known ones, or a single wildcard.
-fn verbs(validator: &mut Validator, path: &Path, rule: View) {
+fn verbs(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     const VERBS: [&str; 9] =
         ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
     let place = path.child("verbs");
@@ -188,7 +188,13 @@ fn verbs(validator: &mut Validator, path: &Path, rule: View) {
 }
 
 /// Returns whether a list contains the wildcard, which must then be its only element.
-fn wildcard_alone(validator: &mut Validator, path: &Path, rule: View, list: &str, what: &str) -> bool {
+fn wildcard_alone(
+    validator: &mut Validator,
+    path: &FieldPath,
+    rule: StructView,
+    list: &str,
+    what: &str,
+) -> bool {
     let items = rule.texts(list);
     let is_all = items.clone().any(|item| item == "*");
     if is_all && items.len() > 1 {
@@ -200,7 +206,7 @@ fn wildcard_alone(validator: &mut Validator, path: &Path, rule: View, list: &str
 }
 
 /// Checks the spec of a priority level.
-pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn level(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let metadata = validator.object.child("metadata");
     let annotation = format!("{}/{PRESERVES_ZERO}", validator.naming.group("flowcontrol", true));
     if metadata.child("annotations").has(&annotation) {
@@ -233,7 +239,7 @@ pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
     }
     let Some(fixed) = fixed(&LEVELS, name) else { return };
     // The seats of the exempt level may be changed.
-    let compared = |spec: View| {
+    let compared = |spec: StructView| {
         let mut spec = spec.object().cloned().unwrap_or_default();
         if name == EXEMPT {
             spec.remove("exempt");
@@ -252,11 +258,11 @@ fn shown<const N: usize>(members: [(&str, Value); N]) -> Value {
     Object::from_iter(members.map(|(name, value)| (name.to_owned().into(), value))).into()
 }
 
-fn shown_level(spec: View) -> Value {
-    let value = |view: View, name| view.get(name).cloned().unwrap_or_default();
-    let limited = |limited: View| {
+fn shown_level(spec: StructView) -> Value {
+    let value = |view: StructView, name| view.get(name).cloned().unwrap_or_default();
+    let limited = |limited: StructView| {
         let response = limited.child("limitResponse");
-        let queuing = |queuing: View| {
+        let queuing = |queuing: StructView| {
             shown([
                 ("Queues", value(queuing, "queues")),
                 ("HandSize", value(queuing, "handSize")),
@@ -276,7 +282,7 @@ fn shown_level(spec: View) -> Value {
             ("BorrowingLimitPercent", value(limited, "borrowingLimitPercent")),
         ])
     };
-    let exempt = |exempt: View| {
+    let exempt = |exempt: StructView| {
         shown([
             ("NominalConcurrencyShares", value(exempt, "nominalConcurrencyShares")),
             ("LendablePercent", value(exempt, "lendablePercent")),
@@ -289,11 +295,11 @@ fn shown_level(spec: View) -> Value {
     ])
 }
 
-fn shown_schema(spec: View) -> Value {
-    let name = |view: View| shown([("Name", view.text("name").into())]);
-    let list = |view: View, name| view.get(name).cloned().unwrap_or_default();
-    let subject = |subject: View| {
-        let account = |account: View| {
+fn shown_schema(spec: StructView) -> Value {
+    let name = |view: StructView| shown([("Name", view.text("name").into())]);
+    let list = |view: StructView, name| view.get(name).cloned().unwrap_or_default();
+    let subject = |subject: StructView| {
+        let account = |account: StructView| {
             shown([("Namespace", account.text("namespace").into()), ("Name", account.text("name").into())])
         };
         shown([
@@ -303,7 +309,7 @@ fn shown_schema(spec: View) -> Value {
             ("ServiceAccount", there(subject.child("serviceAccount"), account)),
         ])
     };
-    let resources = |rule: View| {
+    let resources = |rule: StructView| {
         shown([
             ("Verbs", list(rule, "verbs")),
             ("APIGroups", list(rule, "apiGroups")),
@@ -312,17 +318,17 @@ fn shown_schema(spec: View) -> Value {
             ("Namespaces", list(rule, "namespaces")),
         ])
     };
-    let paths = |rule: View| {
+    let paths = |rule: StructView| {
         shown([("Verbs", list(rule, "verbs")), ("NonResourceURLs", list(rule, "nonResourceURLs"))])
     };
-    let rule = |rule: View| {
+    let rule = |rule: StructView| {
         shown([
             ("Subjects", each(rule, "subjects", subject)),
             ("ResourceRules", each(rule, "resourceRules", resources)),
             ("NonResourceRules", each(rule, "nonResourceRules", paths)),
         ])
     };
-    let method = |method: View| shown([("Type", method.text("type").into())]);
+    let method = |method: StructView| shown([("Type", method.text("type").into())]);
     shown([
         ("PriorityLevelConfiguration", name(spec.child("priorityLevelConfiguration"))),
         ("MatchingPrecedence", spec.int("matchingPrecedence").map_or(Value::Int(0), Value::Int)),
@@ -331,16 +337,16 @@ fn shown_schema(spec: View) -> Value {
     ])
 }
 
-fn there<'v>(view: View<'v>, shown: impl Fn(View<'v>) -> Value) -> Value {
+fn there<'v>(view: StructView<'v>, shown: impl Fn(StructView<'v>) -> Value) -> Value {
     if view.is_there() { shown(view) } else { Value::Null }
 }
 
-fn each<'v>(view: View<'v>, list: &str, shown: impl Fn(View<'v>) -> Value) -> Value {
+fn each<'v>(view: StructView<'v>, list: &str, shown: impl Fn(StructView<'v>) -> Value) -> Value {
     if view.has(list) { Value::Array(view.structs(list).map(shown).collect()) } else { Value::Null }
 }
 
 /// Checks the response to requests above the limit.
-pub(super) fn response(validator: &mut Validator, path: &Path, response: View) {
+pub(super) fn response(validator: &mut Validator, path: &FieldPath, response: StructView) {
     let place = path.child("queuing");
     match response.text("type") {
         "Reject" if response.has("queuing") => {
@@ -356,12 +362,12 @@ pub(super) fn response(validator: &mut Validator, path: &Path, response: View) {
     }
 }
 
-fn response_type(validator: &mut Validator, path: &Path, given: &str) {
+fn response_type(validator: &mut Validator, path: &FieldPath, given: &str) {
     validator.not_supported(path.child("type"), given, &["Queue", "Reject"]);
 }
 
 /// Checks the queues and the number of queues per flow.
-pub(super) fn queues(validator: &mut Validator, path: &Path, queuing: View) {
+pub(super) fn queues(validator: &mut Validator, path: &FieldPath, queuing: StructView) {
     for name in ["queueLengthLimit", "queues"] {
         let number = queuing.int(name).unwrap_or(0);
         if number <= 0 {
@@ -386,7 +392,7 @@ pub(super) fn queues(validator: &mut Validator, path: &Path, queuing: View) {
     }
 }
 
-pub(super) fn distinguisher(validator: &mut Validator, path: &Path, method: View) {
+pub(super) fn distinguisher(validator: &mut Validator, path: &FieldPath, method: StructView) {
     let kind = method.text("type");
     if !matches!(kind, "ByNamespace" | "ByUser") {
         // The error shows the whole method, as in the reference server.

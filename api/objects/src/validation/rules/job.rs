@@ -2,11 +2,11 @@
 
 use hashbrown::HashSet;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms, is_same, names};
 use super::cron::Schedule;
 use super::workload::{matching, refuse_labels};
-use super::{View, common, selector, time_zone};
+use super::{StructView, common, selector, time_zone};
 use types::schema::table::ValueFormat;
 use values::field::FieldError;
 use values::json::{Object, Value};
@@ -29,7 +29,7 @@ const INDEXES_BYTES_MAX: usize = 64 * 1024;
 const MANAGER_MAX: usize = 63;
 
 /// Checks a job as a whole.
-pub(super) fn job(validator: &mut Validator, path: &Path, job: View) {
+pub(super) fn job(validator: &mut Validator, path: &FieldPath, job: StructView) {
     let spec = job.child("spec");
     let root = path.child("spec");
     let wanted = spec.child("selector");
@@ -62,7 +62,7 @@ pub(super) fn job(validator: &mut Validator, path: &Path, job: View) {
 
 /// Removes errors of labels that a new job has only because they were generated for its template. The
 /// reference server copies such labels only when it reads the stored job.
-fn generated_labels_unchecked(validator: &mut Validator, path: &Path, job: View) {
+fn generated_labels_unchecked(validator: &mut Validator, path: &FieldPath, job: StructView) {
     let metadata = path.child("metadata");
     let labels = job.child("metadata").child("labels");
     let batch = format!("batch.{}/", validator.naming.domain);
@@ -74,7 +74,7 @@ fn generated_labels_unchecked(validator: &mut Validator, path: &Path, job: View)
 }
 
 /// Checks that the generated selector matches the generated labels.
-fn generated_selector(validator: &mut Validator, path: &Path, job: View) {
+fn generated_selector(validator: &mut Validator, path: &FieldPath, job: StructView) {
     let spec = job.child("spec");
     if spec.is_true("manualSelector") || !spec.child("selector").is_there() {
         return;
@@ -110,13 +110,13 @@ fn generated_selector(validator: &mut Validator, path: &Path, job: View) {
     }
     let set: Object = expected.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
     let wanted = spec.child("selector");
-    if selector::is_readable(wanted) && !selector::selects(wanted, View::of(&set)) {
+    if selector::is_readable(wanted) && !selector::selects(wanted, StructView::of(&set)) {
         validator.invalid(path.child("selector"), wanted.to_value(), "`selector` not auto-generated");
     }
 }
 
 /// Checks a job specification, in jobs and in job templates.
-pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn specification(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let refuse = |validator: &mut Validator, name: &str, detail: String| {
         validator.invalid(path.child(name), spec.int(name).unwrap_or(0), detail);
     };
@@ -185,7 +185,7 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
     restart_policy(validator, &path.child("template"), spec);
 }
 
-fn restart_policy(validator: &mut Validator, path: &Path, spec: View) {
+fn restart_policy(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let policy = spec.child("template").child("spec").text("restartPolicy");
     let pod = path.child("spec");
     let place = pod.child("restartPolicy");
@@ -200,7 +200,7 @@ fn restart_policy(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-fn replacement(validator: &mut Validator, path: &Path, spec: View) {
+fn replacement(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let Some(policy) = spec.get("podReplacementPolicy").and_then(Value::as_str) else { return };
     let supported: &[&str] =
         if spec.has("podFailurePolicy") { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
@@ -209,7 +209,7 @@ fn replacement(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-fn failure_policy(validator: &mut Validator, path: &Path, spec: View) {
+fn failure_policy(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let policy = spec.child("podFailurePolicy");
     if !policy.is_there() {
         return;
@@ -233,7 +233,13 @@ fn failure_policy(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-fn failure_rule(validator: &mut Validator, path: &Path, rule: View, spec: View, containers: &HashSet<&str>) {
+fn failure_rule(
+    validator: &mut Validator,
+    path: &FieldPath,
+    rule: StructView,
+    spec: StructView,
+    containers: &HashSet<&str>,
+) {
     const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
     let place = path.child("action");
     match rule.text("action") {
@@ -277,7 +283,7 @@ fn failure_rule(validator: &mut Validator, path: &Path, rule: View, spec: View, 
     validator.errors.push(common::invalid_without_value(path, detail));
 }
 
-fn exit_codes(validator: &mut Validator, path: &Path, codes: View, containers: &HashSet<&str>) {
+fn exit_codes(validator: &mut Validator, path: &FieldPath, codes: StructView, containers: &HashSet<&str>) {
     let operator = codes.text("operator");
     match operator {
         "In" | "NotIn" => {}
@@ -319,7 +325,7 @@ fn exit_codes(validator: &mut Validator, path: &Path, codes: View, containers: &
     }
 }
 
-fn success_policy(validator: &mut Validator, path: &Path, spec: View) {
+fn success_policy(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let policy = spec.child("successPolicy");
     if !policy.is_there() {
         return;
@@ -344,7 +350,7 @@ fn success_policy(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-fn success_rule(validator: &mut Validator, path: &Path, rule: View, completions: i64) {
+fn success_rule(validator: &mut Validator, path: &FieldPath, rule: StructView, completions: i64) {
     let (count, indexes) = (rule.int("succeededCount"), rule.get("succeededIndexes").and_then(Value::as_str));
     if count.is_none() && indexes.is_none() {
         let detail = "at least one of succeededCount or succeededIndexes must be specified";
@@ -455,9 +461,9 @@ pub(super) fn first_common_index(a: &str, b: &str, completions: i64) -> Option<i
 
 /// Checks that the template and the completions do not change, except for suspended jobs (template) and
 /// indexed jobs (completions).
-pub(super) fn job_update(validator: &mut Validator, new: View, old: View) {
+pub(super) fn job_update(validator: &mut Validator, new: StructView, old: StructView) {
     // The specification is checked twice, except for the generated parts.
-    generated_selector(validator, &Path::ROOT.child("spec"), new);
+    generated_selector(validator, &FieldPath::ROOT.child("spec"), new);
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     if !is_same(spec.get("completions"), old_spec.get("completions")) {
         let value = spec.get("completions").cloned().unwrap_or_default();
@@ -483,17 +489,17 @@ pub(super) fn job_update(validator: &mut Validator, new: View, old: View) {
 }
 
 /// Returns whether a suspended job has no pods and either never had any or has the condition `Suspended`.
-fn is_at_rest(status: View) -> bool {
+fn is_at_rest(status: StructView) -> bool {
     let is_mark =
-        |condition: View| condition.text("type") == "Suspended" && condition.text("status") == "True";
+        |condition: StructView| condition.text("type") == "Suspended" && condition.text("status") == "True";
     status.int("active").unwrap_or(0) == 0
         && (!status.has("startTime") || status.structs("conditions").any(is_mark))
 }
 
 /// Returns whether pods are equal except for scheduling and resources, which stay mutable while a job is
 /// suspended.
-fn same_but_directives(new: View, old: View) -> bool {
-    let strip = |pods: View| {
+fn same_but_directives(new: StructView, old: StructView) -> bool {
+    let strip = |pods: StructView| {
         let mut pods = pods.object().cloned().unwrap_or_default();
         pods.retain(|name, _| {
             !matches!(name, "nodeSelector" | "tolerations" | "schedulingGates" | "affinity")
@@ -506,7 +512,7 @@ fn same_but_directives(new: View, old: View) -> bool {
         }
         Value::Object(pods)
     };
-    let others = |pods: View| {
+    let others = |pods: StructView| {
         let mut affinity = pods.get("affinity").cloned();
         if let Some(affinity) = affinity.as_mut().and_then(Value::as_object_mut) {
             affinity.remove("nodeAffinity");
@@ -516,7 +522,7 @@ fn same_but_directives(new: View, old: View) -> bool {
     is_same(Some(&strip(new)), Some(&strip(old))) && is_same(others(new).as_ref(), others(old).as_ref())
 }
 
-pub(super) fn cron_job(validator: &mut Validator, path: &Path, job: View) {
+pub(super) fn cron_job(validator: &mut Validator, path: &FieldPath, job: StructView) {
     let spec = job.child("spec");
     let root = path.child("spec");
     let name = job.child("metadata").text("name");
@@ -545,7 +551,7 @@ pub(super) fn cron_job(validator: &mut Validator, path: &Path, job: View) {
     }
 }
 
-fn schedule(validator: &mut Validator, path: &Path, spec: View, old: Option<View>) {
+fn schedule(validator: &mut Validator, path: &FieldPath, spec: StructView, old: Option<StructView>) {
     let schedule = spec.text("schedule");
     if schedule.is_empty() {
         return; // refused by schema
@@ -567,7 +573,7 @@ fn schedule(validator: &mut Validator, path: &Path, spec: View, old: Option<View
     }
 }
 
-fn zone_name(validator: &mut Validator, path: &Path, zone: &str) {
+fn zone_name(validator: &mut Validator, path: &FieldPath, zone: &str) {
     if zone.is_empty() {
         return validator.invalid(path, zone, "timeZone must be nil or non-empty string");
     }

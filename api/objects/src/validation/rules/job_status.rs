@@ -4,9 +4,9 @@
 //! have made other members invalid, and the controller must be able to correct them one at a time.
 
 use super::super::Validator;
-use super::super::path::Path;
-use super::View;
-use super::common::{Seen, invalid_without_value};
+use super::super::path::FieldPath;
+use super::StructView;
+use super::common::{SeenStrings, invalid_without_value};
 use super::job::{count_indexes, first_common_index};
 use super::status::is_kept;
 
@@ -20,7 +20,7 @@ struct State {
 }
 
 impl State {
-    fn of(status: View) -> Self {
+    fn of(status: StructView) -> Self {
         let is_true = |kind: &str| {
             status
                 .structs("conditions")
@@ -39,9 +39,9 @@ impl State {
     }
 }
 
-pub(super) fn job(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn job(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let spec = validator.object.child("spec");
-    let old = validator.old.map_or(View::from(None), |old| old.child("status"));
+    let old = validator.old.map_or(StructView::from(None), |old| old.child("status"));
     let (now, before) = (State::of(status), State::of(old));
     uncounted(validator, path, status);
     states(validator, path, (now, before), spec);
@@ -52,10 +52,10 @@ pub(super) fn job(validator: &mut Validator, path: &Path, status: View) {
 }
 
 /// Checks that the uncounted pods are listed once each.
-fn uncounted(validator: &mut Validator, path: &Path, status: View) {
+fn uncounted(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let place = path.child("uncountedTerminatedPods");
     let lists = status.child("uncountedTerminatedPods");
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for list in ["succeeded", "failed"] {
         let place = place.child(list);
         for (at, uid) in lists.texts(list).enumerate() {
@@ -72,7 +72,7 @@ fn uncounted(validator: &mut Validator, path: &Path, status: View) {
 }
 
 /// Checks conditions that exclude or require each other.
-fn states(validator: &mut Validator, path: &Path, (now, before): (State, State), spec: View) {
+fn states(validator: &mut Validator, path: &FieldPath, (now, before): (State, State), spec: StructView) {
     let place = path.child("conditions");
     let completes = now.complete != before.complete;
     let fails = now.failed != before.failed;
@@ -124,10 +124,10 @@ fn states(validator: &mut Validator, path: &Path, (now, before): (State, State),
 /// the times.
 fn times(
     validator: &mut Validator,
-    path: &Path,
-    (status, old): (View, View),
+    path: &FieldPath,
+    (status, old): (StructView, StructView),
     (now, before): (State, State),
-    spec: View,
+    spec: StructView,
 ) {
     let (start, end) = (status.text("startTime"), status.text("completionTime"));
     let start_changes = !is_kept(validator, status, "startTime");
@@ -155,7 +155,7 @@ fn times(
 }
 
 /// Checks that a finished job has no active, terminating or uncounted pods, and has a start time.
-fn ends(validator: &mut Validator, path: &Path, status: View, (now, before): (State, State)) {
+fn ends(validator: &mut Validator, path: &FieldPath, status: StructView, (now, before): (State, State)) {
     let finishes = now.is_finished() != before.is_finished();
     let concerns = |validator: &Validator, name: &str| {
         now.is_finished() && (finishes || !is_kept(validator, status, name))
@@ -180,7 +180,7 @@ fn ends(validator: &mut Validator, path: &Path, status: View, (now, before): (St
 
 /// Checks completed and failed indexes: their syntax, that the job is indexed, and that no index is in both
 /// lists.
-fn indexes(validator: &mut Validator, path: &Path, status: View, spec: View) {
+fn indexes(validator: &mut Validator, path: &FieldPath, status: StructView, spec: StructView) {
     let completed_changes = !is_kept(validator, status, "completedIndexes");
     let failed_changes = !is_kept(validator, status, "failedIndexes");
     let completed = status.text("completedIndexes");
@@ -220,7 +220,12 @@ fn indexes(validator: &mut Validator, path: &Path, status: View, spec: View) {
 }
 
 /// Checks that counters do not decrease, and that ready pods are not more than active ones.
-fn progress(validator: &mut Validator, path: &Path, (status, old): (View, View), spec: View) {
+fn progress(
+    validator: &mut Validator,
+    path: &FieldPath,
+    (status, old): (StructView, StructView),
+    spec: StructView,
+) {
     let active = status.int("active").unwrap_or(0);
     let ready_changes = !is_kept(validator, status, "ready") || !is_kept(validator, status, "active");
     if let Some(ready) = status.int("ready").filter(|ready| ready_changes && *ready > active) {

@@ -2,14 +2,14 @@
 
 use hashbrown::HashSet;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::View;
-use super::common::Seen;
+use super::StructView;
+use super::common::SeenStrings;
 use values::json::Value;
 
 /// Checks the requests that a webhook or policy matches.
-pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
+pub(super) fn rule(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     for (list, what) in
         [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")]
     {
@@ -30,7 +30,7 @@ pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
         }
     }
     let names_path = path.child("resourceNames");
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, name) in rule.texts("resourceNames").enumerate() {
         if validator.has_enough() {
             return;
@@ -59,12 +59,12 @@ pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
     self::resources(validator, &path.child("resources"), rule);
 }
 
-fn shown(rule: View) -> Value {
+fn shown(rule: StructView) -> Value {
     rule.get("resources").cloned().unwrap_or_default()
 }
 
 /// Checks each resource on its own, and against the wildcards before it.
-fn resources(validator: &mut Validator, path: &Path, rule: View) {
+fn resources(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     let (mut with_all_subresources, mut of_all_resources) = (HashSet::new(), HashSet::new());
     for (at, resource) in rule.texts("resources").enumerate() {
         if validator.has_enough() {

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms, names};
-use super::View;
+use super::StructView;
 use types::schema::table::ValueFormat;
 use values::json::{Key, Object, Value};
 
@@ -13,7 +13,7 @@ const ENDS: [&str; 2] = ["/..", "/."];
 /// Maximum number of networks: one for each IP family.
 const NETWORKS_MAX: usize = 2;
 
-pub(super) fn ingress(validator: &mut Validator, path: &Path, ingress: View) {
+pub(super) fn ingress(validator: &mut Validator, path: &FieldPath, ingress: StructView) {
     let spec = ingress.child("spec");
     let root = path.child("spec");
     let rules = spec.structs("rules");
@@ -50,7 +50,7 @@ pub(super) fn ingress(validator: &mut Validator, path: &Path, ingress: View) {
     }
 }
 
-fn host(validator: &mut Validator, path: &Path, name: &str, may_be_empty: bool) {
+fn host(validator: &mut Validator, path: &FieldPath, name: &str, may_be_empty: bool) {
     if name.is_empty() && may_be_empty {
         return;
     }
@@ -62,7 +62,7 @@ fn host(validator: &mut Validator, path: &Path, name: &str, may_be_empty: bool) 
 }
 
 /// Checks a path of a host.
-pub(super) fn ingress_path(validator: &mut Validator, path: &Path, rule: View) {
+pub(super) fn ingress_path(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     let target = rule.text("path");
     let place = path.child("path");
     if !rule.has("pathType") {
@@ -88,7 +88,7 @@ pub(super) fn ingress_path(validator: &mut Validator, path: &Path, rule: View) {
 }
 
 /// Checks a backend: a service's port, or a resource.
-pub(super) fn ingress_backend(validator: &mut Validator, path: &Path, backend: View) {
+pub(super) fn ingress_backend(validator: &mut Validator, path: &FieldPath, backend: StructView) {
     let service = backend.child("service");
     match (backend.has("resource"), service.is_there()) {
         (true, true) => return validator.invalid(path, "", "cannot set both resource and service backends"),
@@ -133,7 +133,7 @@ pub(super) fn ingress_backend(validator: &mut Validator, path: &Path, backend: V
 }
 
 /// Checks the parameters of an ingress class, which are cluster-scoped or namespaced.
-pub(super) fn class_parameters(validator: &mut Validator, path: &Path, parameters: View) {
+pub(super) fn class_parameters(validator: &mut Validator, path: &FieldPath, parameters: StructView) {
     let place = path.child("namespace");
     let namespace = parameters.get("namespace").and_then(Value::as_str);
     match (parameters.text("scope"), namespace) {
@@ -150,7 +150,7 @@ pub(super) fn class_parameters(validator: &mut Validator, path: &Path, parameter
 }
 
 /// Checks a port or a range of ports.
-pub(super) fn policy_port(validator: &mut Validator, path: &Path, port: View) {
+pub(super) fn policy_port(validator: &mut Validator, path: &FieldPath, port: StructView) {
     let Some(end) = port.int("endPort") else { return };
     let place = path.child("endPort");
     match port.get("port") {
@@ -166,7 +166,7 @@ pub(super) fn policy_port(validator: &mut Validator, path: &Path, port: View) {
 }
 
 /// Checks a peer: pods, or a block of addresses.
-pub(super) fn policy_peer(validator: &mut Validator, path: &Path, peer: View) {
+pub(super) fn policy_peer(validator: &mut Validator, path: &FieldPath, peer: StructView) {
     let count = ["podSelector", "namespaceSelector", "ipBlock"].iter().filter(|name| peer.has(name)).count();
     if count == 0 {
         validator.required(path, "must specify a peer");
@@ -176,7 +176,7 @@ pub(super) fn policy_peer(validator: &mut Validator, path: &Path, peer: View) {
 }
 
 /// Checks a block of addresses with exceptions, which must be inside it.
-pub(super) fn ip_block(validator: &mut Validator, path: &Path, block: View) {
+pub(super) fn ip_block(validator: &mut Validator, path: &FieldPath, block: StructView) {
     let Some((network, length)) = forms::network(block.text("cidr")) else { return };
     let list = path.child("except");
     for (at, text) in block.texts("except").enumerate() {
@@ -201,7 +201,7 @@ fn contains(network: IpAddr, length: u8, address: IpAddr) -> bool {
 }
 
 /// Checks the policy types of a network policy. If there are more than exist, only their number is reported.
-pub(super) fn network_policy(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn network_policy(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let list = path.child("policyTypes");
     if spec.items("policyTypes").len() > 2 {
         let value = spec.get("policyTypes").cloned().unwrap_or_default();
@@ -211,14 +211,14 @@ pub(super) fn network_policy(validator: &mut Validator, path: &Path, spec: View)
 }
 
 /// Checks the networks from which services get addresses. Updates have their own rule.
-pub(super) fn service_networks(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn service_networks(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     if validator.is_create() {
         networks(validator, &path.child("cidrs"), spec);
     }
 }
 
 /// Checks that there is one network, or one of each family.
-fn networks(validator: &mut Validator, list: &Path, spec: View) {
+fn networks(validator: &mut Validator, list: &FieldPath, spec: StructView) {
     let networks = spec.texts("cidrs");
     if networks.len() == 0 {
         return validator.required(list, "at least one CIDR required");
@@ -253,7 +253,7 @@ fn networks(validator: &mut Validator, list: &Path, spec: View) {
 }
 
 /// Checks that an update keeps the networks. A network of the other family may be added.
-pub(super) fn service_networks_update(validator: &mut Validator, new: View, old: View) {
+pub(super) fn service_networks_update(validator: &mut Validator, new: StructView, old: StructView) {
     const DETAIL: &str = "field is immutable";
     let (new, old) = (new.child("spec"), old.child("spec"));
     let (now, before) = (new.texts("cidrs"), old.texts("cidrs"));
@@ -268,12 +268,12 @@ pub(super) fn service_networks_update(validator: &mut Validator, new: View, old:
         }
     }
     if is_added {
-        networks(validator, &Path::ROOT.child("spec").child("cidrs"), new);
+        networks(validator, &FieldPath::ROOT.child("spec").child("cidrs"), new);
     }
 }
 
 /// Checks an object whose name is an IP address.
-pub(super) fn ip_address(validator: &mut Validator, path: &Path, address: View) {
+pub(super) fn ip_address(validator: &mut Validator, path: &FieldPath, address: StructView) {
     let name = address.child("metadata").text("name");
     if validator.is_create()
         && let Some(fault) = forms::canonical_address_fault(name)

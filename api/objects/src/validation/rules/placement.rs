@@ -2,14 +2,14 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::View;
+use super::StructView;
 
 const OPERATOR: &str = "not a valid selector operator";
 
 /// Checks a node selector. A node must match one of its terms.
-pub(super) fn node_selector(validator: &mut Validator, path: &Path, selector: View) {
+pub(super) fn node_selector(validator: &mut Validator, path: &FieldPath, selector: StructView) {
     let terms = path.child("nodeSelectorTerms");
     for (at, one) in selector.structs("nodeSelectorTerms").enumerate() {
         term(validator, &terms.index(at), one, true);
@@ -17,11 +17,11 @@ pub(super) fn node_selector(validator: &mut Validator, path: &Path, selector: Vi
 }
 
 /// Checks a preferred node selector term. Invalid label values are accepted in it.
-pub(super) fn preferred_term(validator: &mut Validator, path: &Path, preferred: View) {
+pub(super) fn preferred_term(validator: &mut Validator, path: &FieldPath, preferred: StructView) {
     term(validator, &path.child("preference"), preferred.child("preference"), false);
 }
 
-fn term(validator: &mut Validator, path: &Path, term: View, judges_values: bool) {
+fn term(validator: &mut Validator, path: &FieldPath, term: StructView, judges_values: bool) {
     let expressions = path.child("matchExpressions");
     for (at, requirement) in term.structs("matchExpressions").enumerate() {
         if validator.has_enough() {
@@ -92,7 +92,7 @@ fn term(validator: &mut Validator, path: &Path, term: View, judges_values: bool)
 }
 
 /// Checks an affinity term, which selects pods to be near to or far from.
-pub(super) fn affinity_term(validator: &mut Validator, path: &Path, term: View) {
+pub(super) fn affinity_term(validator: &mut Validator, path: &FieldPath, term: StructView) {
     if term.text("topologyKey").is_empty() {
         // An empty key is reported as missing and as an invalid name.
         validator.refuse(&path.child("topologyKey"), "", names::qualified(""));
@@ -108,7 +108,7 @@ pub(super) fn affinity_term(validator: &mut Validator, path: &Path, term: View) 
 
 /// Checks the keys of the pod's own labels. Each became a requirement of the selector, which must have no
 /// other requirement for that key.
-fn keys_of_labels(validator: &mut Validator, path: &Path, term: View) {
+fn keys_of_labels(validator: &mut Validator, path: &FieldPath, term: StructView) {
     let selector = term.child("labelSelector");
     for list in ["matchLabelKeys", "mismatchLabelKeys"] {
         if term.items(list).is_empty() {
@@ -146,7 +146,7 @@ fn keys_of_labels(validator: &mut Validator, path: &Path, term: View) {
     }
 }
 
-fn label_keys<'v>(validator: &mut Validator, path: &Path, keys: impl Iterator<Item = &'v str>) {
+fn label_keys<'v>(validator: &mut Validator, path: &FieldPath, keys: impl Iterator<Item = &'v str>) {
     for (at, key) in keys.enumerate() {
         if validator.has_enough() {
             return;
@@ -156,7 +156,7 @@ fn label_keys<'v>(validator: &mut Validator, path: &Path, keys: impl Iterator<It
 }
 
 /// Checks a toleration of a taint.
-pub(super) fn toleration(validator: &mut Validator, path: &Path, toleration: View) {
+pub(super) fn toleration(validator: &mut Validator, path: &FieldPath, toleration: StructView) {
     let (key, operator) = (toleration.text("key"), toleration.text("operator"));
     let value = toleration.text("value");
     let place = path.child("operator");
@@ -188,7 +188,7 @@ pub(super) fn toleration(validator: &mut Validator, path: &Path, toleration: Vie
 }
 
 /// Checks a topology spread constraint.
-pub(super) fn spread(validator: &mut Validator, path: &Path, constraint: View) {
+pub(super) fn spread(validator: &mut Validator, path: &FieldPath, constraint: StructView) {
     let action = constraint.text("whenUnsatisfiable");
     if let Some(least) = constraint.int("minDomains")
         && action != "DoNotSchedule"
@@ -200,8 +200,8 @@ pub(super) fn spread(validator: &mut Validator, path: &Path, constraint: View) {
 }
 
 /// Checks that constraints are unique. The earlier one of two equal constraints is refused.
-pub(super) fn not_repeated(validator: &mut Validator, path: &Path, spec: View) {
-    let pair = |constraint: View<'_>| -> (String, String) {
+pub(super) fn not_repeated(validator: &mut Validator, path: &FieldPath, spec: StructView) {
+    let pair = |constraint: StructView<'_>| -> (String, String) {
         (constraint.text("topologyKey").to_owned(), constraint.text("whenUnsatisfiable").to_owned())
     };
     let constraints = spec.structs("topologySpreadConstraints");

@@ -5,13 +5,13 @@ use hashbrown::{HashMap, HashSet};
 use quantity::Quantity;
 
 use super::super::metadata;
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::common::{Seen, annotated};
+use super::common::{SeenStrings, annotated};
 use super::container::{self, Surroundings};
 use super::resources::{self, Owner};
 use super::view::quantity;
-use super::{View, placement, pod_profiles, pod_subresource, security};
+use super::{StructView, placement, pod_profiles, pod_subresource, security};
 use values::json::Value;
 use values::naming::Naming;
 
@@ -21,7 +21,7 @@ const SEARCHES_MAX: usize = 32;
 const SEARCH_BYTES_MAX: usize = 2048;
 
 /// Checks rules for pods that do not apply to pod templates.
-pub(super) fn pod(validator: &mut Validator, path: &Path, pod: View) {
+pub(super) fn pod(validator: &mut Validator, path: &FieldPath, pod: StructView) {
     let spec = pod.child("spec");
     let root = path.child("spec");
     if validator.is_create() {
@@ -60,7 +60,7 @@ pub(super) fn pod(validator: &mut Validator, path: &Path, pod: View) {
     claims_of_volumes(validator, &root.child("volumes"), pod.child("metadata").text("name"), spec);
 }
 
-fn refuse_tokens(validator: &mut Validator, path: &Path, spec: View) {
+fn refuse_tokens(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     for (at, volume) in spec.structs("volumes").enumerate() {
         let volume_path = path.index(at);
         let projected = volume_path.child("projected");
@@ -76,7 +76,7 @@ fn refuse_tokens(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks that no volume refers to a claim that is created for an ephemeral volume of the pod.
-fn claims_of_volumes(validator: &mut Validator, path: &Path, pod: &str, spec: View) {
+fn claims_of_volumes(validator: &mut Validator, path: &FieldPath, pod: &str, spec: StructView) {
     let mut made = HashSet::new();
     for (at, volume) in spec.structs("volumes").enumerate() {
         let name = volume.text("name");
@@ -102,7 +102,7 @@ fn claims_of_volumes(validator: &mut Validator, path: &Path, pod: &str, spec: Vi
 }
 
 /// Checks the annotations of pods that have a meaning.
-fn annotations(validator: &mut Validator, path: &Path, metadata: View, spec: View) {
+fn annotations(validator: &mut Validator, path: &FieldPath, metadata: StructView, spec: StructView) {
     let annotations = metadata.child("annotations");
     if !annotations.is_there() {
         return;
@@ -137,13 +137,13 @@ pub(super) fn tolerations_key(naming: &Naming) -> String {
 }
 
 /// Checks tolerations from an annotation, to which no schema was applied.
-fn tolerations(validator: &mut Validator, path: &Path, list: &[Value]) {
+fn tolerations(validator: &mut Validator, path: &FieldPath, list: &[Value]) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     for (at, toleration) in list.iter().enumerate() {
         if validator.has_enough() {
             return;
         }
-        let (place, toleration) = (path.index(at), View::from(Some(toleration)));
+        let (place, toleration) = (path.index(at), StructView::from(Some(toleration)));
         let (key, effect) = (toleration.text("key"), toleration.text("effect"));
         if !key.is_empty() {
             validator.refuse(&place.child("key"), key, names::qualified(key));
@@ -156,7 +156,7 @@ fn tolerations(validator: &mut Validator, path: &Path, list: &[Value]) {
 }
 
 /// Checks labels and annotations of a template. The rule of pod specifications checks its `spec`.
-pub(super) fn template(validator: &mut Validator, path: &Path, template: View) {
+pub(super) fn template(validator: &mut Validator, path: &FieldPath, template: StructView) {
     let metadata = template.child("metadata");
     metadata::labels(&path.child("labels"), metadata.get("labels"), &mut validator.errors);
     metadata::annotations(&path.child("annotations"), metadata.get("annotations"), &mut validator.errors);
@@ -171,7 +171,7 @@ pub(super) fn template(validator: &mut Validator, path: &Path, template: View) {
 }
 
 /// Checks a pod's specification: containers against volumes and claims, and pod-level fields.
-pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn specification(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let mut volumes = HashMap::with_capacity(spec.items("volumes").len());
     let volumes_path = path.child("volumes");
     for (at, volume) in spec.structs("volumes").enumerate() {
@@ -220,13 +220,13 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
 
 /// Returns the specification of the stateful set that contains the pod specification. Its claims become
 /// volumes of its pods.
-fn extra_volumes<'v>(validator: &Validator<'v>) -> Option<View<'v>> {
+fn extra_volumes<'v>(validator: &Validator<'v>) -> Option<StructView<'v>> {
     (validator.kind == "StatefulSet").then(|| validator.object.child("spec"))
 }
 
-fn resource_claims<'v>(validator: &mut Validator, path: &Path, spec: View<'v>) -> Seen<'v> {
+fn resource_claims<'v>(validator: &mut Validator, path: &FieldPath, spec: StructView<'v>) -> SeenStrings<'v> {
     let is_static = is_static(validator);
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, claim) in spec.structs("resourceClaims").enumerate() {
         let name = claim.text("name");
         if !name.is_empty() && !seen.insert(name) && !is_static && !validator.has_enough() {
@@ -244,7 +244,7 @@ fn is_static(validator: &Validator) -> bool {
 
 /// Checks a resource claim of a pod. Static pods must not have any, and no other error is reported for such a
 /// claim.
-pub(super) fn resource_claim(validator: &mut Validator, path: &Path, claim: View) {
+pub(super) fn resource_claim(validator: &mut Validator, path: &FieldPath, claim: StructView) {
     if is_static(validator) {
         validator.forget(path);
         return validator.forbidden("[]", "static pods do not support resource claims");
@@ -258,7 +258,7 @@ pub(super) fn resource_claim(validator: &mut Validator, path: &Path, claim: View
 }
 
 /// Checks pod-level resources, which Windows pods cannot have.
-fn pod_resources(validator: &mut Validator, path: &Path, spec: View, claims: &Seen) {
+fn pod_resources(validator: &mut Validator, path: &FieldPath, spec: StructView, claims: &SeenStrings) {
     if spec.child("os").text("name") == "windows" {
         return validator.forbidden(path, "may not be set for a windows pod");
     }
@@ -274,7 +274,7 @@ fn pod_resources(validator: &mut Validator, path: &Path, spec: View, claims: &Se
 
 /// Checks that pod-level amounts are at least the sums of the containers' amounts. For limits, only huge
 /// pages are summed.
-fn fits_containers(validator: &mut Validator, path: &Path, spec: View, list: &str) {
+fn fits_containers(validator: &mut Validator, path: &FieldPath, spec: StructView, list: &str) {
     let amounts = spec.child("resources").child(list);
     let path = path.child(list);
     for (name, sum) in aggregate(spec, list) {
@@ -292,7 +292,7 @@ fn fits_containers(validator: &mut Validator, path: &Path, spec: View, list: &st
 }
 
 /// Checks that each container's limits do not exceed the pod's limits.
-fn within_pod_limits(validator: &mut Validator, path: &Path, spec: View) {
+fn within_pod_limits(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let limits = spec.child("resources").child("limits");
     let containers = path.child("containers");
     for (at, container) in spec.structs("containers").enumerate() {
@@ -312,7 +312,7 @@ fn within_pod_limits(validator: &mut Validator, path: &Path, spec: View) {
 
 /// Returns the sum of the requests or limits of running containers or, if that is larger, the maximum during
 /// startup, by resource name. Defaulting uses the same computation.
-fn aggregate<'v>(spec: View<'v>, list: &str) -> Vec<(&'v str, Quantity)> {
+fn aggregate<'v>(spec: StructView<'v>, list: &str) -> Vec<(&'v str, Quantity)> {
     let mut running: std::collections::BTreeMap<&str, Quantity> = Default::default();
     let mut peak = running.clone();
     let mut sidecars = running.clone();
@@ -351,7 +351,7 @@ fn aggregate<'v>(spec: View<'v>, list: &str) -> Vec<(&'v str, Quantity)> {
 /// Checks the overhead of the container runtime.
 pub(super) fn overhead<'v>(
     validator: &mut Validator,
-    path: &Path,
+    path: &FieldPath,
     amounts: impl Iterator<Item = (&'v str, &'v Value)>,
 ) {
     let limits = path.child("limits"); // the reference server reports overhead as limits
@@ -366,7 +366,7 @@ pub(super) fn overhead<'v>(
 
 /// Checks ports of pods in the node's network, where the container port is the port of the node. Templates
 /// may leave the node's port unset.
-fn host_ports(validator: &mut Validator, path: &Path, spec: View) {
+fn host_ports(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     if !spec.is_true("hostNetwork") {
         return;
     }
@@ -388,8 +388,8 @@ fn host_ports(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-fn scheduling_gates(validator: &mut Validator, path: &Path, spec: View) {
-    let mut seen = Seen::new();
+fn scheduling_gates(validator: &mut Validator, path: &FieldPath, spec: StructView) {
+    let mut seen = SeenStrings::new();
     for (at, gate) in spec.structs("schedulingGates").enumerate() {
         if validator.has_enough() {
             break;
@@ -402,7 +402,7 @@ fn scheduling_gates(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-fn names_resolution(validator: &mut Validator, path: &Path, spec: View) {
+fn names_resolution(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let config = spec.child("dnsConfig");
     let servers = config.items("nameservers");
     if spec.text("dnsPolicy") == "None" {

@@ -1,9 +1,9 @@
 //! Annotations of pods that contain seccomp and AppArmor profiles, and the fields that replaced them. Both
 //! may exist and must then agree (docs/api/validation.md#pods).
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms};
-use super::View;
+use super::StructView;
 use types::schema::table::ValueFormat;
 use values::field::go_quote;
 use values::json::Value;
@@ -35,7 +35,12 @@ fn is_of_profile(key: &str) -> bool {
 }
 
 /// Checks the annotations on their own.
-pub(super) fn annotations(validator: &mut Validator, path: &Path, annotations: View, spec: View) {
+pub(super) fn annotations(
+    validator: &mut Validator,
+    path: &FieldPath,
+    annotations: StructView,
+    spec: StructView,
+) {
     if !annotations.members().any(|(key, _)| is_of_profile(key)) {
         return;
     }
@@ -60,7 +65,7 @@ pub(super) fn annotations(validator: &mut Validator, path: &Path, annotations: V
     }
 }
 
-fn seccomp(validator: &mut Validator, path: &Path, profile: &str) {
+fn seccomp(validator: &mut Validator, path: &FieldPath, profile: &str) {
     match profile.strip_prefix("localhost/") {
         Some(file) => forms::text(ValueFormat::Descending, path, file, &mut validator.errors),
         None if matches!(profile, "runtime/default" | "docker/default" | "unconfined") => {}
@@ -69,7 +74,12 @@ fn seccomp(validator: &mut Validator, path: &Path, profile: &str) {
 }
 
 /// Checks the annotations against the fields.
-pub(super) fn matching(validator: &mut Validator, path: &Path, annotations: View, spec: View) {
+pub(super) fn matching(
+    validator: &mut Validator,
+    path: &FieldPath,
+    annotations: StructView,
+    spec: StructView,
+) {
     if !annotations.members().any(|(key, _)| is_of_profile(key)) {
         return;
     }
@@ -98,7 +108,7 @@ pub(super) fn matching(validator: &mut Validator, path: &Path, annotations: View
 }
 
 /// Checks that a field and an annotation have the same profile.
-fn agree(validator: &mut Validator, path: &Path, field: View, said: Option<&Value>, what: &str) {
+fn agree(validator: &mut Validator, path: &FieldPath, field: StructView, said: Option<&Value>, what: &str) {
     let Some(said) = said.and_then(Value::as_str).filter(|_| field.is_there()) else { return };
     let is_type = match field.text("type") {
         "Unconfined" => said == "unconfined",

@@ -2,10 +2,10 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms, names};
-use super::View;
-use super::common::Seen;
+use super::StructView;
+use super::common::SeenStrings;
 use values::field::FieldError;
 use values::json::Value;
 
@@ -20,9 +20,9 @@ const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 /// Maximum id of a user or group.
 const ID_MAX: i64 = i32::MAX as i64;
 
-pub(super) fn pod(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn pod(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let spec = validator.object.child("spec");
-    let old = validator.old.map_or(View::from(None), |old| old.child("status"));
+    let old = validator.old.map_or(StructView::from(None), |old| old.child("status"));
     conditions(validator, &path.child("conditions"), status);
     nominated(validator, &path.child("nominatedNodeName"), (status, old), spec);
     generation(validator, path, status);
@@ -67,7 +67,12 @@ pub(super) fn pod(validator: &mut Validator, path: &Path, status: View) {
 }
 
 /// Checks the nominated node. A pod that is bound to a node must not be nominated for another.
-fn nominated(validator: &mut Validator, path: &Path, (status, old): (View, View), spec: View) {
+fn nominated(
+    validator: &mut Validator,
+    path: &FieldPath,
+    (status, old): (StructView, StructView),
+    spec: StructView,
+) {
     let name = status.text("nominatedNodeName");
     if name.is_empty() || name == old.text("nominatedNodeName") {
         return;
@@ -78,7 +83,7 @@ fn nominated(validator: &mut Validator, path: &Path, (status, old): (View, View)
     }
 }
 
-fn generation(validator: &mut Validator, path: &Path, of: View) {
+fn generation(validator: &mut Validator, path: &FieldPath, of: StructView) {
     if let Some(generation) = of.int("observedGeneration").filter(|count| *count < 0) {
         let detail = "must be a non-negative integer";
         validator.invalid(path.child("observedGeneration"), generation, detail);
@@ -91,12 +96,12 @@ const HEALTH: &str = "allocatedResourcesStatus";
 /// Checks the health of the resources of containers: each resource must be requested, and ids must be unique.
 fn health<'v>(
     validator: &mut Validator,
-    path: &Path,
-    statuses: impl Iterator<Item = View<'v>>,
-    containers: impl Iterator<Item = View<'v>>,
+    path: &FieldPath,
+    statuses: impl Iterator<Item = StructView<'v>>,
+    containers: impl Iterator<Item = StructView<'v>>,
 ) {
     const STATES: [&str; 3] = ["Healthy", "Unhealthy", "Unknown"];
-    let containers: HashMap<&str, View> =
+    let containers: HashMap<&str, StructView> =
         containers.map(|container| (container.text("name"), container)).collect();
     for (at, container) in statuses.enumerate() {
         let element = path.index(at);
@@ -110,7 +115,7 @@ fn health<'v>(
                 validator.invalid(place.child("name"), name, detail);
             }
             let resources = place.child("resources");
-            let mut seen = Seen::new();
+            let mut seen = SeenStrings::new();
             for (at, one) in resource.structs("resources").enumerate() {
                 if validator.has_enough() {
                     return;
@@ -129,7 +134,7 @@ fn health<'v>(
 }
 
 /// Returns the reason if a container does not request the resource.
-fn unasked(container: View, name: &str) -> Option<&'static str> {
+fn unasked(container: StructView, name: &str) -> Option<&'static str> {
     let resources = container.child("resources");
     let (is_asked, detail) = match name.strip_prefix("claim:") {
         Some(name) => {
@@ -147,7 +152,7 @@ fn unasked(container: View, name: &str) -> Option<&'static str> {
     (!is_asked).then_some(detail)
 }
 
-fn conditions(validator: &mut Validator, path: &Path, status: View) {
+fn conditions(validator: &mut Validator, path: &FieldPath, status: StructView) {
     for (at, condition) in status.structs("conditions").enumerate() {
         if validator.has_enough() {
             return;
@@ -161,7 +166,7 @@ fn conditions(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-fn exit_code(status: View) -> Option<i64> {
+fn exit_code(status: StructView) -> Option<i64> {
     let ended = status.child("state").child("terminated");
     ended.is_there().then(|| ended.int("exitCode").unwrap_or(0))
 }
@@ -169,10 +174,10 @@ fn exit_code(status: View) -> Option<i64> {
 /// Checks that a terminated container only runs again if the restart policy permits it.
 fn transitions(
     validator: &mut Validator,
-    path: &Path,
-    (new, old): (View, View),
+    path: &FieldPath,
+    (new, old): (StructView, StructView),
     list: &str,
-    (spec, containers): (View, Option<&str>),
+    (spec, containers): (StructView, Option<&str>),
 ) {
     if containers.is_some() && restarts_all(spec) {
         return;
@@ -180,7 +185,7 @@ fn transitions(
     let open = new.structs(list).filter(|status| exit_code(*status).is_none());
     let open: HashSet<&str> = open.map(|status| status.text("name")).collect();
     let containers = containers.into_iter().flat_map(|containers| spec.structs(containers));
-    let containers: HashMap<&str, View> =
+    let containers: HashMap<&str, StructView> =
         containers.map(|container| (container.text("name"), container)).collect();
     for (at, before) in old.structs(list).enumerate() {
         if validator.has_enough() {
@@ -197,7 +202,7 @@ fn transitions(
 }
 
 /// Returns whether a container has a rule that restarts all containers.
-fn restarts_all(spec: View) -> bool {
+fn restarts_all(spec: StructView) -> bool {
     let mut containers = ["initContainers", "containers"].into_iter().flat_map(|list| spec.structs(list));
     containers.any(|container| {
         let mut rules = container.structs("restartPolicyRules");
@@ -207,7 +212,7 @@ fn restarts_all(spec: View) -> bool {
 
 /// Returns whether a container that ended with this exit code is restarted. Its own rules take precedence
 /// over its own policy, which takes precedence over the pod's policy.
-fn is_restarted(container: View, spec: View, exit_code: i64) -> bool {
+fn is_restarted(container: StructView, spec: StructView, exit_code: i64) -> bool {
     let by_policy = |policy: &str| match policy {
         "OnFailure" => exit_code != 0,
         policy => policy != "Never",
@@ -228,9 +233,9 @@ fn is_restarted(container: View, spec: View, exit_code: i64) -> bool {
     matching.is_some_and(|rule| rule.text("action") == "Restart") || by_policy(own)
 }
 
-fn claims(validator: &mut Validator, path: &Path, status: View, spec: View) {
+fn claims(validator: &mut Validator, path: &FieldPath, status: StructView, spec: StructView) {
     let known: HashSet<&str> = spec.structs("resourceClaims").map(|claim| claim.text("name")).collect();
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, claim) in status.structs("resourceClaimStatuses").enumerate() {
         if validator.has_enough() {
             return;
@@ -251,13 +256,13 @@ fn claims(validator: &mut Validator, path: &Path, status: View, spec: View) {
 }
 
 /// Checks the claim for extended resources: the mappings from containers and resources to its requests.
-fn extended_claim(validator: &mut Validator, path: &Path, claim: View, spec: View) {
+fn extended_claim(validator: &mut Validator, path: &FieldPath, claim: StructView, spec: StructView) {
     let list = path.child("requestMappings");
     if claim.items("requestMappings").is_empty() {
         validator.required(list, "at least one request mapping is required");
     }
     let containers = ["initContainers", "containers"].into_iter().flat_map(|list| spec.structs(list));
-    let containers: HashMap<&str, View> =
+    let containers: HashMap<&str, StructView> =
         containers.map(|container| (container.text("name"), container)).collect();
     let mut seen = HashSet::new();
     for (at, mapping) in claim.structs("requestMappings").enumerate() {
@@ -291,7 +296,7 @@ fn extended_claim(validator: &mut Validator, path: &Path, claim: View, spec: Vie
 }
 
 /// Checks that there is at most one address of each family.
-fn addresses(validator: &mut Validator, path: &Path, status: View, list: &str) {
+fn addresses(validator: &mut Validator, path: &FieldPath, status: StructView, list: &str) {
     for (at, address) in status.structs(list).enumerate() {
         if validator.has_enough() {
             return;
@@ -308,7 +313,7 @@ fn addresses(validator: &mut Validator, path: &Path, status: View, list: &str) {
             .take(3)
             .map(|address| forms::address(address.text("ip")).map(|address| address.is_ipv4()))
             .collect();
-        let is_unreadable = |address: &View<'_>| forms::address(address.text("ip")).is_none();
+        let is_unreadable = |address: &StructView<'_>| forms::address(address.text("ip")).is_none();
         if let Some((at, address)) =
             status.structs(list).enumerate().find(|(_, address)| is_unreadable(address))
         {
@@ -324,7 +329,7 @@ fn addresses(validator: &mut Validator, path: &Path, status: View, list: &str) {
 }
 
 /// Checks the users as which the first processes of containers run.
-fn users(validator: &mut Validator, path: &Path, status: View, list: &str, spec: View) {
+fn users(validator: &mut Validator, path: &FieldPath, status: StructView, list: &str, spec: StructView) {
     let system = match spec.child("os").text("name") {
         "" => "linux",
         name => name,
@@ -356,7 +361,7 @@ fn users(validator: &mut Validator, path: &Path, status: View, list: &str, spec:
     }
 }
 
-fn id(validator: &mut Validator, path: &Path, id: i64) {
+fn id(validator: &mut Validator, path: &FieldPath, id: i64) {
     if !(0..=ID_MAX).contains(&id) && !validator.has_enough() {
         validator.invalid(path, id, format!("must be between 0 and {ID_MAX}, inclusive"));
     }

@@ -3,9 +3,9 @@
 
 use hashbrown::HashMap;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, is_same, is_same_struct};
-use super::View;
+use super::StructView;
 use values::qos::qos_class;
 
 /// Resources that can be resized.
@@ -13,7 +13,7 @@ const RESIZED: [&str; 2] = ["cpu", "memory"];
 const ONLY: &str = "only cpu and memory resources are mutable";
 
 /// Returns whether the pod is a static pod.
-pub(super) fn is_static(validator: &Validator, pod: View) -> bool {
+pub(super) fn is_static(validator: &Validator, pod: StructView) -> bool {
     let mirror = validator.naming.label("config.mirror");
     pod.child("metadata").child("annotations").has(&mirror)
 }
@@ -25,13 +25,14 @@ fn only(validator: &mut Validator, detail: &str) {
 }
 
 /// Checks that ephemeral containers are only added and never changed.
-pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: View) {
+pub(super) fn ephemeral_containers(validator: &mut Validator, new: StructView, old: StructView) {
     if is_static(validator, old) {
         return only(validator, "static pods do not support ephemeral containers");
     }
     const LIST: &str = "ephemeralContainers";
     let wanted = new.child("spec").structs(LIST);
-    let wanted: HashMap<&str, View> = wanted.map(|container| (container.text("name"), container)).collect();
+    let wanted: HashMap<&str, StructView> =
+        wanted.map(|container| (container.text("name"), container)).collect();
     let path = "spec.ephemeralContainers";
     for before in old.child("spec").structs(LIST) {
         if validator.has_enough() {
@@ -54,7 +55,7 @@ pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: Vi
 }
 
 /// Checks that a resize changes only amounts of resources.
-pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
+pub(super) fn resize(validator: &mut Validator, new: StructView, old: StructView) {
     if is_static(validator, old) {
         return only(validator, "static pods cannot be resized");
     }
@@ -73,7 +74,7 @@ pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
         validator.forbidden("spec", "Pod running on node without support for resize");
     }
     let (new, old) = (new.child("spec"), old.child("spec"));
-    let spec = Path::ROOT.child("spec");
+    let spec = FieldPath::ROOT.child("spec");
     let has_whole = [new, old].into_iter().any(has_amounts);
     if has_whole {
         resize_whole(validator, &spec, new, old);
@@ -122,13 +123,13 @@ pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
 }
 
 /// Returns whether a pod has pod-level resources.
-fn has_amounts(spec: View) -> bool {
+fn has_amounts(spec: StructView) -> bool {
     let resources = spec.child("resources");
     ["requests", "limits"].iter().any(|list| resources.child(list).members().next().is_some())
 }
 
 /// Checks that pod-level resources are not added or removed, and that only resizable amounts change.
-fn resize_whole(validator: &mut Validator, path: &Path, new: View, old: View) {
+fn resize_whole(validator: &mut Validator, path: &FieldPath, new: StructView, old: StructView) {
     if old.has("resources") && !new.has("resources") {
         return validator.forbidden(path.child("resources"), "pod-level resources cannot be removed");
     }
@@ -139,8 +140,8 @@ fn resize_whole(validator: &mut Validator, path: &Path, new: View, old: View) {
 }
 
 /// Checks that the containers are the same in the same order.
-fn same_containers(validator: &mut Validator, list: &str, new: View, old: View) {
-    let spec = Path::ROOT.child("spec");
+fn same_containers(validator: &mut Validator, list: &str, new: StructView, old: StructView) {
+    let spec = FieldPath::ROOT.child("spec");
     let path = spec.child(list);
     if new.items(list).len() != old.items(list).len() {
         return validator.forbidden(path, format!("{list} may not be added or removed on resize"));
@@ -154,7 +155,13 @@ fn same_containers(validator: &mut Validator, list: &str, new: View, old: View) 
 }
 
 /// Checks that no amount is removed. `what` says whether the amounts are those of a container or of the pod.
-fn nothing_removed(validator: &mut Validator, path: &Path, what: &str, now: View, before: View) {
+fn nothing_removed(
+    validator: &mut Validator,
+    path: &FieldPath,
+    what: &str,
+    now: StructView,
+    before: StructView,
+) {
     let path = path.child("resources");
     for amounts in ["requests", "limits"] {
         let (now, before) = (now.child("resources").child(amounts), before.child("resources").child(amounts));
@@ -165,27 +172,27 @@ fn nothing_removed(validator: &mut Validator, path: &Path, what: &str, now: View
 }
 
 /// Returns whether two versions of a container differ only in resizable resources.
-fn is_resize(now: View, before: View) -> bool {
-    let but_resources = |container: View| {
+fn is_resize(now: StructView, before: StructView) -> bool {
+    let but_resources = |container: StructView| {
         let mut container = container.object().cloned().unwrap_or_default();
         container.remove("resources");
         container
     };
     let (rest, former) = (but_resources(now), but_resources(before));
-    is_same_struct(View::of(&rest), View::of(&former)) && is_same_but_for_amounts(now, before)
+    is_same_struct(StructView::of(&rest), StructView::of(&former)) && is_same_but_for_amounts(now, before)
 }
 
 /// Returns whether two resource requirements differ only in amounts of resizable resources.
-fn is_same_but_for_amounts(now: View, before: View) -> bool {
+fn is_same_but_for_amounts(now: StructView, before: StructView) -> bool {
     let (now, before) = (now.child("resources"), before.child("resources"));
-    let rest = |resources: View, member: &str| {
+    let rest = |resources: StructView, member: &str| {
         let mut amounts = resources.child(member).object().cloned().unwrap_or_default();
         amounts.retain(|name, _| !RESIZED.contains(&name));
         amounts
     };
     let is_kept = |member: &&str| {
         let (rest, former) = (rest(now, member), rest(before, member));
-        is_same_struct(View::of(&rest), View::of(&former))
+        is_same_struct(StructView::of(&rest), StructView::of(&former))
     };
     ["requests", "limits"].iter().all(is_kept) && is_same(now.get("claims"), before.get("claims"))
 }

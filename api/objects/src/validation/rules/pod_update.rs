@@ -4,9 +4,9 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, is_same_struct};
-use super::{View, pod};
+use super::{StructView, pod};
 use values::field::FieldError;
 use values::json::{Object, Value};
 
@@ -14,7 +14,7 @@ const DETAIL: &str = "pod updates may not change fields other than `spec.contain
      `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \
      tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-pub(super) fn pod(validator: &mut Validator, new_pod: View, old_pod: View) {
+pub(super) fn pod(validator: &mut Validator, new_pod: StructView, old_pod: StructView) {
     annotations(validator, new_pod.child("metadata"), old_pod.child("metadata"));
     let (new, old) = (new_pod.child("spec"), old_pod.child("spec"));
     let (Some(new_spec), Some(old_spec)) = (new.object(), old.object()) else { return };
@@ -26,7 +26,7 @@ pub(super) fn pod(validator: &mut Validator, new_pod: View, old_pod: View) {
             let detail = "pod updates may not add or remove containers";
             return validator.forbidden(format!("spec.{list}"), detail);
         }
-        let spec = Path::ROOT.child("spec");
+        let spec = FieldPath::ROOT.child("spec");
         let path = spec.child(list);
         for at in 0..new.items(list).len() {
             if validator.errors.is_empty() || validator.has_enough() {
@@ -47,15 +47,15 @@ pub(super) fn pod(validator: &mut Validator, new_pod: View, old_pod: View) {
     }
     let mut masked = new_spec.clone();
     take_back(&mut masked, old, was_gated);
-    let masked = View::of(&masked);
+    let masked = StructView::of(&masked);
     if !is_same_struct(masked, old) {
         validator.forbidden_change("spec", DETAIL, "spec", [old, masked]);
     }
 }
 
 /// Checks that the mirror pod and AppArmor annotations do not change.
-fn annotations(validator: &mut Validator, new: View, old: View) {
-    let metadata = Path::ROOT.child("metadata");
+fn annotations(validator: &mut Validator, new: StructView, old: StructView) {
+    let metadata = FieldPath::ROOT.child("metadata");
     let path = metadata.child("annotations");
     let tolerated = pod::tolerations_key(validator.naming);
     let is_of_pods = |error: &&FieldError| match error.path.strip_prefix("metadata.annotations") {
@@ -83,7 +83,7 @@ fn annotations(validator: &mut Validator, new: View, old: View) {
 }
 
 /// Checks the active deadline, which can be set and lowered. Returns whether the checks go on.
-fn deadline(validator: &mut Validator, new: View, old: View) -> bool {
+fn deadline(validator: &mut Validator, new: StructView, old: StructView) -> bool {
     const PATH: &str = "spec.activeDeadlineSeconds";
     match (new.int("activeDeadlineSeconds"), old.int("activeDeadlineSeconds")) {
         (Some(now), _) if !(0..=i64::from(i32::MAX)).contains(&now) => {
@@ -103,8 +103,8 @@ fn deadline(validator: &mut Validator, new: View, old: View) -> bool {
 }
 
 /// Checks that tolerations are only added. The seconds of existing ones may change.
-fn tolerations(validator: &mut Validator, new: View, old: View) {
-    let but_duration = |toleration: View<'_>| {
+fn tolerations(validator: &mut Validator, new: StructView, old: StructView) {
+    let but_duration = |toleration: StructView<'_>| {
         ["key", "operator", "value", "effect"].map(|name| toleration.text(name).to_owned())
     };
     let kept: HashSet<_> = new.structs("tolerations").map(but_duration).collect();
@@ -113,12 +113,12 @@ fn tolerations(validator: &mut Validator, new: View, old: View) {
         return validator.forbidden("spec.tolerations", detail);
     }
     if !validator.errors.is_empty() {
-        validator.repeat(&Path::ROOT.child("spec").child("tolerations"));
+        validator.repeat(&FieldPath::ROOT.child("spec").child("tolerations"));
     }
 }
 
 /// Checks that scheduling gates are only removed. A new gate is reported at its last occurrence.
-fn gates(validator: &mut Validator, new: View, old: View) {
+fn gates(validator: &mut Validator, new: StructView, old: StructView) {
     let former: HashSet<&str> = old.structs("schedulingGates").map(|gate| gate.text("name")).collect();
     let last: HashMap<&str, usize> =
         new.structs("schedulingGates").enumerate().map(|(at, gate)| (gate.text("name"), at)).collect();
@@ -132,7 +132,7 @@ fn gates(validator: &mut Validator, new: View, old: View) {
 }
 
 /// Checks that the node selector of a gated pod is only extended.
-fn node_selector(validator: &mut Validator, new: View, old: View) {
+fn node_selector(validator: &mut Validator, new: StructView, old: StructView) {
     let now: HashMap<&str, &Value> = new.map("nodeSelector").collect();
     if !old.map("nodeSelector").all(|(name, value)| now.get(name) == Some(&value)) {
         let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
@@ -141,7 +141,7 @@ fn node_selector(validator: &mut Validator, new: View, old: View) {
 }
 
 /// Checks that the required node affinity of a gated pod is only narrowed, by adding to each term.
-fn node_affinity(validator: &mut Validator, new: View, old: View) {
+fn node_affinity(validator: &mut Validator, new: StructView, old: StructView) {
     const PATH: &str =
         "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
     let (now, before) = (required_nodes(new), required_nodes(old));
@@ -155,7 +155,7 @@ fn node_affinity(validator: &mut Validator, new: View, old: View) {
         return validator.invalid(PATH, value, detail);
     }
     for (at, (now, before)) in terms.iter().zip(former).enumerate() {
-        let (term, former) = (View::from(Some(now)), View::from(Some(before)));
+        let (term, former) = (StructView::from(Some(now)), StructView::from(Some(before)));
         let starts_with = |list: &str| term.items(list).starts_with(former.items(list));
         let was_empty = former.members().next().is_none() && term.members().next().is_some();
         if was_empty || !starts_with("matchExpressions") || !starts_with("matchFields") {
@@ -165,13 +165,13 @@ fn node_affinity(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-fn required_nodes(spec: View) -> View {
+fn required_nodes(spec: StructView) -> StructView {
     let affinity = spec.child("affinity").child("nodeAffinity");
     affinity.child("requiredDuringSchedulingIgnoredDuringExecution")
 }
 
 /// Reverts every change in `spec` that is permitted or was already checked.
-fn take_back(spec: &mut Object, old: View, was_gated: bool) {
+fn take_back(spec: &mut Object, old: StructView, was_gated: bool) {
     for list in ["containers", "initContainers"] {
         let Some(containers) = spec.get_mut(list).and_then(Value::as_array_mut) else { continue };
         for (container, former) in containers.iter_mut().zip(old.structs(list)) {
@@ -212,7 +212,7 @@ fn take_back(spec: &mut Object, old: View, was_gated: bool) {
     }
 }
 
-fn restore(object: &mut Object, old: View, name: &str) {
+fn restore(object: &mut Object, old: StructView, name: &str) {
     match old.get(name) {
         Some(value) => {
             object.insert(name.to_owned(), value.clone());

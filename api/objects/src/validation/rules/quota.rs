@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use hashbrown::{HashMap, HashSet};
 use quantity::Quantity;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::View;
+use super::StructView;
 use super::resources;
 use values::json::Value;
 
 /// Checks the limits of a namespace, which are unique by type.
-pub(super) fn limit_range(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn limit_range(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let limits = path.child("limits");
     let mut seen = HashSet::new();
     for (at, limit) in spec.structs("limits").enumerate() {
@@ -35,7 +35,7 @@ pub(super) fn limit_range(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-fn limit_item(validator: &mut Validator, path: &Path, limit: View) {
+fn limit_item(validator: &mut Validator, path: &FieldPath, limit: StructView) {
     let kind = limit.text("type");
     let mut keys = BTreeSet::new();
     for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
@@ -72,7 +72,7 @@ fn limit_item(validator: &mut Validator, path: &Path, limit: View) {
 }
 
 /// Checks that minimum, default and maximum of a resource are in ascending order.
-fn in_order(validator: &mut Validator, path: &Path, limit: View, name: &str) {
+fn in_order(validator: &mut Validator, path: &FieldPath, limit: StructView, name: &str) {
     let of = |list: &str| limit.child(list).quantity(name);
     let pod = limit.text("type") == "Pod";
     let (min, max) = (of("min"), of("max"));
@@ -135,7 +135,7 @@ fn in_order(validator: &mut Validator, path: &Path, limit: View, name: &str) {
 const CONFLICTS: [(&str, &str); 2] = [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")];
 
 /// Checks a resource quota.
-pub(super) fn resource_quota(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn resource_quota(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let hard = path.child("hard");
     for (name, amount) in spec.map("hard") {
         if validator.has_enough() {
@@ -166,7 +166,12 @@ pub(super) fn resource_quota(validator: &mut Validator, path: &Path, spec: View)
     scope_selector(validator, path, spec, unfit);
 }
 
-fn refuse_conflicts(validator: &mut Validator, path: &Path, scopes: &HashSet<&str>, all: impl Fn() -> Value) {
+fn refuse_conflicts(
+    validator: &mut Validator,
+    path: &FieldPath,
+    scopes: &HashSet<&str>,
+    all: impl Fn() -> Value,
+) {
     for (one, other) in CONFLICTS {
         if scopes.contains(one) && scopes.contains(other) {
             validator.invalid(path, all(), "conflicting scopes");
@@ -190,12 +195,12 @@ fn is_scope(scope: &str) -> bool {
 /// Number of counted resources to which a scope does not apply, by scope. Lists may repeat scopes, so the
 /// numbers are cached.
 struct Unfit<'v> {
-    spec: View<'v>,
+    spec: StructView<'v>,
     by_scope: HashMap<&'v str, usize>,
 }
 
 impl<'v> Unfit<'v> {
-    fn of(spec: View<'v>) -> Self {
+    fn of(spec: StructView<'v>) -> Self {
         Unfit { spec, by_scope: HashMap::new() }
     }
 
@@ -208,7 +213,7 @@ impl<'v> Unfit<'v> {
 }
 
 /// Returns the counted resources to which a scope does not apply.
-fn unfit<'v>(spec: View<'v>, scope: &str) -> impl Iterator<Item = &'v str> + use<'v> {
+fn unfit<'v>(spec: StructView<'v>, scope: &str) -> impl Iterator<Item = &'v str> + use<'v> {
     let fits: fn(&str) -> bool = match scope {
         "BestEffort" => |name| name == "pods",
         "VolumeAttributesClass" => |name| matches!(name, "persistentvolumeclaims" | "requests.storage"),
@@ -228,7 +233,12 @@ fn is_of_pods(name: &str) -> bool {
     name == "pods" || matches!(bare, "cpu" | "memory")
 }
 
-fn scope_selector<'v>(validator: &mut Validator, path: &Path, spec: View<'v>, mut unfit: Unfit<'v>) {
+fn scope_selector<'v>(
+    validator: &mut Validator,
+    path: &FieldPath,
+    spec: StructView<'v>,
+    mut unfit: Unfit<'v>,
+) {
     let selector = spec.child("scopeSelector");
     let selector_path = path.child("scopeSelector");
     let list = selector_path.child("matchExpressions");

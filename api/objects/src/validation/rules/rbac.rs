@@ -1,13 +1,13 @@
 //! Rules for roles and bindings (docs/api/authorization.md#rbac).
 
 use super::super::is_same;
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::View;
+use super::StructView;
 use values::json::{Object, Value};
 
 /// Checks a rule of a role. Only cluster roles may have non-resource URLs.
-pub(super) fn policy_rule(validator: &mut Validator, path: &Path, rule: View) {
+pub(super) fn policy_rule(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     let is_empty = |name: &str| rule.items(name).is_empty();
     let require = |validator: &mut Validator, name: &str, detail: &str| {
         if is_empty(name) {
@@ -34,7 +34,7 @@ pub(super) fn policy_rule(validator: &mut Validator, path: &Path, rule: View) {
     }
 }
 
-pub(super) fn aggregation(validator: &mut Validator, path: &Path, aggregation: View) {
+pub(super) fn aggregation(validator: &mut Validator, path: &FieldPath, aggregation: StructView) {
     if aggregation.items("clusterRoleSelectors").is_empty() {
         let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
         validator.required(path.child("clusterRoleSelectors"), detail);
@@ -52,7 +52,7 @@ pub(super) fn aggregation(validator: &mut Validator, path: &Path, aggregation: V
 }
 
 /// Checks the reference to a role in a binding.
-pub(super) fn reference(validator: &mut Validator, path: &Path, reference: View) {
+pub(super) fn reference(validator: &mut Validator, path: &FieldPath, reference: StructView) {
     let group = validator.naming.group("rbac.authorization", true);
     if reference.text("apiGroup") != group {
         validator.not_supported(path.child("apiGroup"), reference.text("apiGroup"), &[&group]);
@@ -66,7 +66,7 @@ pub(super) fn reference(validator: &mut Validator, path: &Path, reference: View)
 }
 
 /// Checks a subject of a binding.
-pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
+pub(super) fn subject(validator: &mut Validator, path: &FieldPath, subject: StructView) {
     let group = validator.naming.group("rbac.authorization", true);
     let (kind, name, own_group) = (subject.text("kind"), subject.text("name"), subject.text("apiGroup"));
     match kind {
@@ -93,13 +93,13 @@ pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
 }
 
 /// Checks that the role reference of a binding does not change.
-pub(super) fn binding_update(validator: &mut Validator, new: View, old: View) {
+pub(super) fn binding_update(validator: &mut Validator, new: StructView, old: StructView) {
     let (new, old) = (new.get("roleRef"), old.get("roleRef"));
     if is_same(new, old) {
         return;
     }
     let names = [("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name")];
-    let new = View::from(new);
+    let new = StructView::from(new);
     let printed: Object =
         names.iter().map(|(shown, name)| ((*shown).into(), Value::from(new.text(name)))).collect();
     validator.invalid("roleRef", printed, "cannot change roleRef");

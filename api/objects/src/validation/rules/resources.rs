@@ -2,10 +2,10 @@
 
 use quantity::Quantity;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::View;
-use super::common::Seen;
+use super::StructView;
+use super::common::SeenStrings;
 use super::forms::NOT_NEGATIVE;
 use super::view::quantity;
 use values::json::Value;
@@ -67,7 +67,7 @@ pub(super) fn allows_overcommit(naming: &Naming, name: &str) -> bool {
 }
 
 /// Checks the name of a compute resource and returns whether it is valid.
-pub(super) fn name(validator: &mut Validator, path: &Path, name: &str) -> bool {
+pub(super) fn name(validator: &mut Validator, path: &FieldPath, name: &str) -> bool {
     let faults = names::qualified(name);
     if !faults.is_empty() {
         validator.refuse(path, name, faults);
@@ -86,7 +86,7 @@ pub(super) fn name(validator: &mut Validator, path: &Path, name: &str) -> bool {
 }
 
 /// Checks the name of a resource that containers can have.
-pub(super) fn container_name(validator: &mut Validator, path: &Path, name: &str) {
+pub(super) fn container_name(validator: &mut Validator, path: &FieldPath, name: &str) {
     if matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge_page(name) {
         return;
     }
@@ -99,7 +99,7 @@ pub(super) fn container_name(validator: &mut Validator, path: &Path, name: &str)
 }
 
 /// Checks the name of a resource that quotas count.
-pub(super) fn quota_name(validator: &mut Validator, path: &Path, name: &str) {
+pub(super) fn quota_name(validator: &mut Validator, path: &FieldPath, name: &str) {
     self::name(validator, path, name);
     if !name.contains('/') && !is_quota(name) {
         validator.invalid(path, name, "must be a standard resource for quota");
@@ -114,14 +114,14 @@ pub(super) fn is_quota(name: &str) -> bool {
         || name.starts_with("requests.hugepages-")
 }
 
-fn pod_name(validator: &mut Validator, path: &Path, name: &str) {
+fn pod_name(validator: &mut Validator, path: &FieldPath, name: &str) {
     if self::name(validator, path, name) && !(matches!(name, "cpu" | "memory") || is_huge_page(name)) {
         validator.not_supported(path, name, &["cpu", "hugepages-", "memory"]);
     }
 }
 
 /// Checks an amount against the rules of its resource.
-pub(super) fn amount(validator: &mut Validator, path: &Path, name: &str, value: &Value) {
+pub(super) fn amount(validator: &mut Validator, path: &FieldPath, name: &str, value: &Value) {
     let Some(quantity) = quantity(value) else { return };
     if quantity.is_negative() {
         validator.invalid(path, value.clone(), NOT_NEGATIVE);
@@ -132,7 +132,7 @@ pub(super) fn amount(validator: &mut Validator, path: &Path, name: &str, value: 
     }
 }
 
-fn pages(validator: &mut Validator, path: &Path, name: &str, value: &Value) {
+fn pages(validator: &mut Validator, path: &FieldPath, name: &str, value: &Value) {
     let (Some(quantity), Some(page)) = (quantity(value), name.strip_prefix("hugepages-")) else { return };
     let is_multiple =
         Quantity::parse(page).is_ok_and(|page| page.is_whole() && quantity.is_multiple_of(page));
@@ -145,10 +145,10 @@ fn pages(validator: &mut Validator, path: &Path, name: &str, value: &Value) {
 /// Checks requests and limits of a container or pod. `claims` are the names of the pod's claims.
 pub(super) fn requirements(
     validator: &mut Validator,
-    path: &Path,
-    requirements: View,
+    path: &FieldPath,
+    requirements: StructView,
     owner: Owner,
-    claims: &Seen,
+    claims: &SeenStrings,
 ) {
     if !requirements.is_there() {
         return;
@@ -187,11 +187,11 @@ pub(super) fn requirements(
 
 fn within_limit(
     validator: &mut Validator,
-    path: &Path,
-    limits_path: &Path,
+    path: &FieldPath,
+    limits_path: &FieldPath,
     name: &str,
     value: &Value,
-    limits: View,
+    limits: StructView,
 ) {
     let can_exceed = allows_overcommit(validator.naming, name);
     let Some(limit_value) = limits.get(name) else {
@@ -213,10 +213,10 @@ fn within_limit(
     }
 }
 
-fn claim_names(validator: &mut Validator, path: &Path, requirements: View, claims: &Seen) {
-    let mut whole = Seen::new();
+fn claim_names(validator: &mut Validator, path: &FieldPath, requirements: StructView, claims: &SeenStrings) {
+    let mut whole = SeenStrings::new();
     let mut parts: hashbrown::HashSet<(&str, &str)> = hashbrown::HashSet::new();
-    let mut with_parts = Seen::new();
+    let mut with_parts = SeenStrings::new();
     for (at, claim) in requirements.structs("claims").enumerate() {
         if validator.has_enough() {
             break;

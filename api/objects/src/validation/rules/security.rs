@@ -1,9 +1,9 @@
 //! Rules for the security contexts of pods and containers.
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms};
-use super::View;
-use super::common::Seen;
+use super::StructView;
+use super::common::SeenStrings;
 use types::schema::table::ValueFormat;
 use values::field::FieldError;
 use values::json::Value;
@@ -16,7 +16,7 @@ const USER_DOMAIN_MAX: usize = 256;
 const USER_MAX: usize = 104;
 
 /// Checks the security context of a container.
-pub(super) fn container(validator: &mut Validator, path: &Path, context: View) {
+pub(super) fn container(validator: &mut Validator, path: &FieldPath, context: StructView) {
     if context.is_true("privileged") && !validator.allows_privileged {
         validator.forbidden(path.child("privileged"), "disallowed by cluster policy");
     }
@@ -34,9 +34,9 @@ pub(super) fn container(validator: &mut Validator, path: &Path, context: View) {
 }
 
 /// Checks the security context of a pod.
-pub(super) fn pod(validator: &mut Validator, path: &Path, context: View) {
+pub(super) fn pod(validator: &mut Validator, path: &FieldPath, context: StructView) {
     let sysctls = path.child("sysctls");
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, sysctl) in context.structs("sysctls").enumerate() {
         if validator.has_enough() {
             break;
@@ -78,7 +78,7 @@ fn is_sysctl(name: &str) -> bool {
 }
 
 /// Checks a seccomp profile. Its path on the node is required for one type and forbidden for others.
-pub(super) fn seccomp(validator: &mut Validator, path: &Path, profile: View) {
+pub(super) fn seccomp(validator: &mut Validator, path: &FieldPath, profile: StructView) {
     let place = path.child("localhostProfile");
     match (profile.text("type"), profile.get("localhostProfile")) {
         ("Localhost", None) => validator.required(place, "must be set when seccomp type is Localhost"),
@@ -94,7 +94,7 @@ pub(super) fn seccomp(validator: &mut Validator, path: &Path, profile: View) {
 }
 
 /// Checks an AppArmor profile, like a seccomp profile but with other messages.
-pub(super) fn app_armor(validator: &mut Validator, path: &Path, profile: View) {
+pub(super) fn app_armor(validator: &mut Validator, path: &FieldPath, profile: StructView) {
     const MISSING: &str = "must be set when AppArmor type is Localhost";
     let place = path.child("localhostProfile");
     let given = profile.get("localhostProfile").and_then(Value::as_str);
@@ -118,7 +118,7 @@ pub(super) fn app_armor(validator: &mut Validator, path: &Path, profile: View) {
 }
 
 /// Checks the Windows options of a container.
-pub(super) fn windows(validator: &mut Validator, path: &Path, options: View) {
+pub(super) fn windows(validator: &mut Validator, path: &FieldPath, options: StructView) {
     if let Some(credential) = options.get("gmsaCredentialSpec").and_then(Value::as_str) {
         let place = path.child("gmsaCredentialSpec");
         if credential.is_empty() {
@@ -190,7 +190,12 @@ fn is_windows_domain(domain: &str) -> bool {
 }
 
 /// Checks that the stop signal of a container exists on the pod's operating system.
-pub(super) fn stop_signal(validator: &mut Validator, path: &Path, lifecycle: View, spec: View) {
+pub(super) fn stop_signal(
+    validator: &mut Validator,
+    path: &FieldPath,
+    lifecycle: StructView,
+    spec: StructView,
+) {
     let signal = lifecycle.text("stopSignal");
     match spec.child("os").text("name") {
         "" => validator.forbidden(path, "may not be set for containers with empty `spec.os.name`"),
@@ -203,14 +208,14 @@ pub(super) fn stop_signal(validator: &mut Validator, path: &Path, lifecycle: Vie
 
 /// Checks pods with a user namespace, which must not use other namespaces of the node or block devices. Block
 /// devices of a stored pod are accepted, because earlier releases accepted them.
-fn own_users(validator: &mut Validator, path: &Path, spec: View) {
+fn own_users(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     const DETAIL: &str = "when `hostUsers` is false";
     for (name, place) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
         if spec.is_true(name) {
             validator.forbidden(path.child(place), DETAIL);
         }
     }
-    let has_devices = |container: View| !container.items("volumeDevices").is_empty();
+    let has_devices = |container: StructView| !container.items("volumeDevices").is_empty();
     let before = validator.before(path);
     let mut is_kept = false;
     if before.flag("hostUsers") == Some(false) {
@@ -224,7 +229,7 @@ fn own_users(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks fields that must agree between a pod and its containers.
-pub(super) fn whole_pod(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn whole_pod(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let context = spec.child("securityContext");
     let context_path = path.child("securityContext");
     if spec.is_true("hostPID") && spec.is_true("shareProcessNamespace") {
@@ -257,13 +262,23 @@ pub(super) fn whole_pod(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-fn refuse_members(validator: &mut Validator, path: &Path, context: View, names: &[&str], detail: &str) {
+fn refuse_members(
+    validator: &mut Validator,
+    path: &FieldPath,
+    context: StructView,
+    names: &[&str],
+    detail: &str,
+) {
     for name in names.iter().filter(|name| context.has(name)) {
         validator.forbidden(path.child(name), detail);
     }
 }
 
-fn each_container<'v>(spec: View<'v>, path: &Path, mut visit: impl FnMut(&Path, View<'v>)) {
+fn each_container<'v>(
+    spec: StructView<'v>,
+    path: &FieldPath,
+    mut visit: impl FnMut(&FieldPath, StructView<'v>),
+) {
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         let list_path = path.child(list);
         for (at, container) in spec.structs(list).enumerate() {
@@ -272,7 +287,7 @@ fn each_container<'v>(spec: View<'v>, path: &Path, mut visit: impl FnMut(&Path, 
     }
 }
 
-fn refuse_linux_settings(validator: &mut Validator, path: &Path, spec: View) {
+fn refuse_linux_settings(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     const DETAIL: &str = "cannot be set for a windows pod";
     const OF_PODS: [&str; 11] = [
         "appArmorProfile",
@@ -314,7 +329,7 @@ fn refuse_linux_settings(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Refuses kernel settings of namespaces that the pod shares with its node.
-fn host_sysctls(validator: &mut Validator, path: &Path, spec: View) {
+fn host_sysctls(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let shares_network = spec.is_true("hostNetwork");
     let shares_ipc = spec.is_true("hostIPC");
     if !shares_network && !shares_ipc {
@@ -339,8 +354,9 @@ fn host_sysctls(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks containers that are Windows host processes: either all containers of a pod are, or none.
-fn host_processes(validator: &mut Validator, path: &Path, spec: View) {
-    let flag = |context: View| context.child("securityContext").child("windowsOptions").flag("hostProcess");
+fn host_processes(validator: &mut Validator, path: &FieldPath, spec: StructView) {
+    let flag =
+        |context: StructView| context.child("securityContext").child("windowsOptions").flag("hostProcess");
     let of_pod = flag(spec);
     let (mut all, mut processes) = (0, 0);
     each_container(spec, path, |place, container| {

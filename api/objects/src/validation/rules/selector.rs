@@ -2,12 +2,12 @@
 
 use hashbrown::HashMap;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, names};
-use super::View;
+use super::StructView;
 
 /// Checks a label selector. The schema checks its `matchLabels`.
-pub(super) fn selector(validator: &mut Validator, path: &Path, selector: View) {
+pub(super) fn selector(validator: &mut Validator, path: &FieldPath, selector: StructView) {
     let list = path.child("matchExpressions");
     for (at, expression) in selector.structs("matchExpressions").enumerate() {
         if validator.has_enough() {
@@ -40,7 +40,7 @@ pub(super) fn selector(validator: &mut Validator, path: &Path, selector: View) {
 
 /// Returns whether a selector is valid: keys and values have the syntax of labels, and operators have the
 /// values that they need.
-pub(super) fn is_readable(selector: View) -> bool {
+pub(super) fn is_readable(selector: StructView) -> bool {
     let is_key = |key: &str| names::qualified(key).is_empty();
     let is_value = |value: &str| names::label_value(value).is_empty();
     selector
@@ -58,12 +58,12 @@ pub(super) fn is_readable(selector: View) -> bool {
 }
 
 /// Returns whether a selector selects everything.
-pub(super) fn is_empty(selector: View) -> bool {
+pub(super) fn is_empty(selector: StructView) -> bool {
     selector.map("matchLabels").next().is_none() && selector.items("matchExpressions").is_empty()
 }
 
 /// Returns whether a selector matches an object with these labels.
-pub(super) fn selects(selector: View, labels: View) -> bool {
+pub(super) fn selects(selector: StructView, labels: StructView) -> bool {
     // Uses a hash map, because both may be as large as a request.
     let found: HashMap<&str, &str> =
         labels.members().filter_map(|(key, value)| Some((key, value.as_str()?))).collect();

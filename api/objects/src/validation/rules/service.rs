@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use hashbrown::HashSet;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms, names};
-use super::View;
-use super::common::Seen;
+use super::StructView;
+use super::common::SeenStrings;
 use types::schema::table::ValueFormat;
 use values::json::{Object, Value};
 
@@ -19,14 +19,14 @@ const NODE_AGENT_PORT: i64 = 10_250;
 /// Maximum number of addresses: one for each IP family.
 const ADDRESSES_MAX: usize = 2;
 
-fn is_headless(spec: View) -> bool {
+fn is_headless(spec: StructView) -> bool {
     let addresses = spec.texts("clusterIPs");
     // Before allocation, the list may be empty and only the single field set.
     (addresses.len() == 1 && addresses.clone().next() == Some("None"))
         || (addresses.len() == 0 && spec.text("clusterIP") == "None")
 }
 
-pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
+pub(super) fn service(validator: &mut Validator, path: &FieldPath, service: StructView) {
     let spec = service.child("spec");
     let root = path.child("spec");
     let kind = spec.text("type");
@@ -73,7 +73,7 @@ pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
 }
 
 /// Refuses the port of the node agent for services with a load balancer.
-fn node_agent_unexposed(validator: &mut Validator, path: &Path, spec: View) {
+fn node_agent_unexposed(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     for (at, port) in spec.structs("ports").enumerate() {
         if port.int("port") == Some(NODE_AGENT_PORT) && !validator.has_enough() {
             let detail =
@@ -83,7 +83,7 @@ fn node_agent_unexposed(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-fn external_name(validator: &mut Validator, path: &Path, spec: View) {
+fn external_name(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     const DETAIL: &str = "may not be set for ExternalName services";
     let has_address = !spec.items("clusterIPs").is_empty() || !matches!(spec.text("clusterIP"), "" | "None");
     for (name, is_set) in [
@@ -103,9 +103,10 @@ fn external_name(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-fn ports(validator: &mut Validator, path: &Path, spec: View) {
+fn ports(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let ports = spec.structs("ports");
-    let (mut seen_names, mut seen_ports, mut seen_node_ports) = (Seen::new(), HashSet::new(), HashSet::new());
+    let (mut seen_names, mut seen_ports, mut seen_node_ports) =
+        (SeenStrings::new(), HashSet::new(), HashSet::new());
     let has_node_ports = spec.text("type") != "ClusterIP";
     let are_many = ports.len() > 1;
     for (at, port) in ports.enumerate() {
@@ -149,7 +150,7 @@ fn shown(protocol: &str, port: i64) -> Object {
     .collect()
 }
 
-fn affinity(validator: &mut Validator, path: &Path, spec: View) {
+fn affinity(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let config = spec.child("sessionAffinityConfig");
     let place = path.child("sessionAffinityConfig");
     match spec.text("sessionAffinity") {
@@ -177,7 +178,7 @@ fn affinity(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks the cluster addresses and their families.
-fn addresses(validator: &mut Validator, path: &Path, spec: View) {
+fn addresses(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let place = path.child("clusterIPs");
     let first = spec.text("clusterIP");
     let list = spec.texts("clusterIPs");
@@ -193,7 +194,7 @@ fn addresses(validator: &mut Validator, path: &Path, spec: View) {
         Some(_) => {}
     }
     let families = path.child("ipFamilies");
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, family) in spec.texts("ipFamilies").enumerate() {
         if validator.has_enough() {
             return;
@@ -245,7 +246,7 @@ fn addresses(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks that traffic can be sent to an address: it must not be of a special kind.
-pub(super) fn usable_address(validator: &mut Validator, path: &Path, text: &str) {
+pub(super) fn usable_address(validator: &mut Validator, path: &FieldPath, text: &str) {
     if let Some(fault) = forms::address_fault(text) {
         return validator.invalid(path, text, fault);
     }
@@ -270,7 +271,7 @@ pub(super) fn usable_address(validator: &mut Validator, path: &Path, text: &str)
 }
 
 /// Checks fields that only services of type LoadBalancer may set.
-fn balancing(validator: &mut Validator, path: &Path, spec: View) {
+fn balancing(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     const DETAIL: &str = LOAD_BALANCER;
     let is_balanced = spec.text("type") == "LoadBalancer";
     let ranges = spec.texts("loadBalancerSourceRanges");
@@ -289,7 +290,7 @@ fn balancing(validator: &mut Validator, path: &Path, spec: View) {
         let name = format!("service.beta.{}/load-balancer-source-ranges", validator.naming.domain);
         let annotations = validator.object.child("metadata").child("annotations");
         if annotations.has(&name) {
-            let metadata = Path::ROOT.child("metadata");
+            let metadata = FieldPath::ROOT.child("metadata");
             let list = metadata.child("annotations");
             let place = list.key(&name);
             if !is_balanced {
@@ -310,7 +311,7 @@ fn balancing(validator: &mut Validator, path: &Path, spec: View) {
     balancer_class(validator, &path.child("loadBalancerClass"), spec);
 }
 
-fn balancer_class(validator: &mut Validator, path: &Path, spec: View) {
+fn balancer_class(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let Some(class) = spec.get("loadBalancerClass").and_then(Value::as_str) else { return };
     if spec.text("type") == "LoadBalancer" {
         validator.refuse(path, class, names::qualified(class));
@@ -320,7 +321,7 @@ fn balancer_class(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Returns whether traffic can come from outside the cluster.
-fn is_external(spec: View) -> bool {
+fn is_external(spec: StructView) -> bool {
     match spec.text("type") {
         "LoadBalancer" | "NodePort" => true,
         "ClusterIP" => !spec.items("externalIPs").is_empty(),
@@ -328,11 +329,11 @@ fn is_external(spec: View) -> bool {
     }
 }
 
-fn needs_health_check(spec: View) -> bool {
+fn needs_health_check(spec: StructView) -> bool {
     spec.text("type") == "LoadBalancer" && spec.text("externalTrafficPolicy") == "Local"
 }
 
-fn traffic(validator: &mut Validator, path: &Path, spec: View) {
+fn traffic(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let policy = spec.text("externalTrafficPolicy");
     let place = path.child("externalTrafficPolicy");
     match (is_external(spec), policy) {
@@ -369,7 +370,7 @@ fn traffic(validator: &mut Validator, path: &Path, spec: View) {
 
 /// Checks that addresses and families do not change, unless the type changes from or to `ExternalName`. The
 /// second ones may be added and removed.
-pub(super) fn service_update(validator: &mut Validator, new: View, old: View) {
+pub(super) fn service_update(validator: &mut Validator, new: StructView, old: StructView) {
     let (new, old) = (new.child("spec"), old.child("spec"));
     if ![new, old].iter().any(|spec| spec.text("type") == "ExternalName") {
         let (was, is) = (is_headless(old), is_headless(new));
@@ -380,9 +381,9 @@ pub(super) fn service_update(validator: &mut Validator, new: View, old: View) {
             kept(validator, new, old, "ipFamilies", "ipFamily");
         }
     }
-    let is_balanced = |spec: View| spec.text("type") == "LoadBalancer";
+    let is_balanced = |spec: StructView| spec.text("type") == "LoadBalancer";
     // The class is checked once more than on creation.
-    balancer_class(validator, &Path::ROOT.child("spec").child("loadBalancerClass"), new);
+    balancer_class(validator, &FieldPath::ROOT.child("spec").child("loadBalancerClass"), new);
     let balanced = is_balanced(new) && is_balanced(old);
     if balanced && !super::super::is_same(new.get("loadBalancerClass"), old.get("loadBalancerClass")) {
         let value = new.get("loadBalancerClass").cloned().unwrap_or_default();
@@ -396,7 +397,7 @@ pub(super) fn service_update(validator: &mut Validator, new: View, old: View) {
 
 /// Checks a list of one or two values. The first is immutable, and the second may only be removed if the IP
 /// family policy permits it.
-fn kept(validator: &mut Validator, new: View, old: View, name: &str, one: &str) {
+fn kept(validator: &mut Validator, new: StructView, old: StructView, name: &str, one: &str) {
     let (now, before) = (new.texts(name), old.texts(name));
     let value = || new.get(name).cloned().unwrap_or(Value::Array(Vec::new()));
     let path = format!("spec.{name}");

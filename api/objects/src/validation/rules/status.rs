@@ -5,10 +5,10 @@
 
 use hashbrown::HashSet;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms, is_same, names};
 use super::common::each_condition;
-use super::{View, resources, storage};
+use super::{StructView, resources, storage};
 use values::field::{FieldError, go_quote};
 use values::json::Value;
 
@@ -16,7 +16,14 @@ const ABOVE_REPLICAS: &str = "cannot be greater than status.replicas";
 const ABOVE_READY: &str = "cannot be greater than readyReplicas";
 
 /// Checks that no part is larger than the whole.
-fn at_most(validator: &mut Validator, path: &Path, status: View, parts: &[&str], whole: &str, detail: &str) {
+fn at_most(
+    validator: &mut Validator,
+    path: &FieldPath,
+    status: StructView,
+    parts: &[&str],
+    whole: &str,
+    detail: &str,
+) {
     let most = status.int(whole).unwrap_or(0);
     for part in parts {
         let count = status.int(part).unwrap_or(0);
@@ -27,7 +34,7 @@ fn at_most(validator: &mut Validator, path: &Path, status: View, parts: &[&str],
 }
 
 /// Checks that the collision count does not decrease.
-fn collisions(validator: &mut Validator, path: &Path, status: View) {
+fn collisions(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let before = validator.old.and_then(|old| old.child("status").int("collisionCount"));
     let now = status.int("collisionCount");
     if before.is_some_and(|before| now.is_none_or(|now| now < before)) {
@@ -35,7 +42,7 @@ fn collisions(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-pub(super) fn deployment(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn deployment(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
     at_most(validator, path, status, &parts, "replicas", ABOVE_REPLICAS);
     at_most(validator, path, status, &["availableReplicas"], "readyReplicas", ABOVE_READY);
@@ -43,13 +50,13 @@ pub(super) fn deployment(validator: &mut Validator, path: &Path, status: View) {
 }
 
 /// Checks the status of a replica set or a replication controller.
-pub(super) fn replica_set(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn replica_set(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
     at_most(validator, path, status, &parts, "replicas", ABOVE_REPLICAS);
     at_most(validator, path, status, &["availableReplicas"], "readyReplicas", ABOVE_READY);
 }
 
-pub(super) fn stateful_set(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn stateful_set(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
     at_most(validator, path, status, &parts, "replicas", ABOVE_REPLICAS);
     let detail = "cannot be greater than status.readyReplicas";
@@ -57,12 +64,12 @@ pub(super) fn stateful_set(validator: &mut Validator, path: &Path, status: View)
     collisions(validator, path, status);
 }
 
-pub(super) fn daemon_set(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn daemon_set(validator: &mut Validator, path: &FieldPath, status: StructView) {
     collisions(validator, path, status);
 }
 
 /// Checks that the phase matches whether the namespace is being deleted.
-pub(super) fn namespace(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn namespace(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let phase = status.text("phase");
     let is_ending = validator.object.child("metadata").has("deletionTimestamp");
     if !is_ending && phase != "Active" {
@@ -74,7 +81,7 @@ pub(super) fn namespace(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-pub(super) fn node(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn node(validator: &mut Validator, path: &FieldPath, status: StructView) {
     node_amounts(validator, path, status);
     declared_features(validator, &path.child("declaredFeatures"), status);
     let list = path.child("addresses");
@@ -90,14 +97,14 @@ pub(super) fn node(validator: &mut Validator, path: &Path, status: View) {
 }
 
 /// Checks the capacity of a node and the part that pods may use.
-pub(super) fn node_amounts(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn node_amounts(validator: &mut Validator, path: &FieldPath, status: StructView) {
     for list in ["capacity", "allocatable"] {
         amounts(validator, &path.child(list), status, list);
     }
 }
 
 /// Checks that the declared features of a node are valid, sorted and unique.
-pub(super) fn declared_features(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn declared_features(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let mut features = status.texts("declaredFeatures").enumerate().peekable();
     while let Some((at, feature)) = features.next() {
         if validator.has_enough() {
@@ -136,7 +143,7 @@ fn feature_fault(name: &str) -> Option<&'static str> {
     )
 }
 
-pub(super) fn amounts(validator: &mut Validator, path: &Path, status: View, list: &str) {
+pub(super) fn amounts(validator: &mut Validator, path: &FieldPath, status: StructView, list: &str) {
     for (name, amount) in status.map(list) {
         if validator.has_enough() {
             return;
@@ -145,7 +152,7 @@ pub(super) fn amounts(validator: &mut Validator, path: &Path, status: View, list
     }
 }
 
-pub(super) fn resource_quota(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn resource_quota(validator: &mut Validator, path: &FieldPath, status: StructView) {
     for list in ["hard", "used"] {
         let place = path.child(list);
         for (name, amount) in status.map(list) {
@@ -158,7 +165,7 @@ pub(super) fn resource_quota(validator: &mut Validator, path: &Path, status: Vie
     }
 }
 
-pub(super) fn claim(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn claim(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let capacity = path.child("capacity");
     for (name, amount) in status.map("capacity") {
         if validator.has_enough() {
@@ -198,7 +205,7 @@ const RESIZING: [&str; 5] = [
 ];
 
 /// Checks that storage is the only native resource that can be resized.
-fn resized(validator: &mut Validator, path: &Path, name: &str) {
+fn resized(validator: &mut Validator, path: &FieldPath, name: &str) {
     let faults = names::qualified(name);
     if !faults.is_empty() {
         validator.refuse(path, name, faults);
@@ -211,7 +218,7 @@ fn resized(validator: &mut Validator, path: &Path, name: &str) {
 const ERROR_MAX: usize = 1024;
 const ATTACHMENT_MAX: usize = 256 * 1024;
 
-pub(super) fn attachment(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn attachment(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let size: usize = status
         .map("attachmentMetadata")
         .map(|(name, value)| name.len() + value.as_str().map_or(0, str::len))
@@ -232,7 +239,7 @@ pub(super) fn attachment(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-pub(super) fn disruption_budget(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn disruption_budget(validator: &mut Validator, path: &FieldPath, status: StructView) {
     conditions(validator, &path.child("conditions"), status);
 }
 
@@ -241,7 +248,7 @@ const REASON_MAX: usize = 1024;
 const MESSAGE_MAX: usize = 32768;
 
 /// Checks conditions in the common form.
-pub(super) fn conditions(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn conditions(validator: &mut Validator, path: &FieldPath, status: StructView) {
     const STATES: [&str; 3] = ["False", "True", "Unknown"];
     each_condition(validator, path, status, |validator, place, condition, is_again| {
         let kind = condition.text("type");
@@ -276,7 +283,7 @@ pub(super) fn conditions(validator: &mut Validator, path: &Path, status: View) {
 }
 
 /// Checks the conditions of flow schemas and priority levels, whose types are unique.
-pub(super) fn flow(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn flow(validator: &mut Validator, path: &FieldPath, status: StructView) {
     each_condition(validator, &path.child("conditions"), status, |validator, place, condition, is_again| {
         let kind = condition.text("type");
         if is_again {
@@ -288,7 +295,7 @@ pub(super) fn flow(validator: &mut Validator, path: &Path, status: View) {
     });
 }
 
-pub(super) fn service(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn service(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let balancer = path.child("loadBalancer");
     let place = balancer.child("ingress");
     let points = status.child("loadBalancer");
@@ -316,7 +323,7 @@ pub(super) fn service(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-pub(super) fn ingress(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn ingress(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let balancer = path.child("loadBalancer");
     let list = balancer.child("ingress");
     for (at, point) in status.child("loadBalancer").structs("ingress").enumerate() {
@@ -328,7 +335,7 @@ pub(super) fn ingress(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-fn address(validator: &mut Validator, path: &Path, point: View) {
+fn address(validator: &mut Validator, path: &FieldPath, point: StructView) {
     let address = point.text("ip");
     if !address.is_empty()
         && let Some(fault) = forms::address_fault(address)
@@ -338,7 +345,7 @@ fn address(validator: &mut Validator, path: &Path, point: View) {
 }
 
 /// Checks that the host name of a load balancer is a valid name.
-fn balancer_name(validator: &mut Validator, path: &Path, point: View) {
+fn balancer_name(validator: &mut Validator, path: &FieldPath, point: StructView) {
     let name = point.text("hostname");
     if name.is_empty() {
         return;
@@ -349,7 +356,7 @@ fn balancer_name(validator: &mut Validator, path: &Path, point: View) {
     }
 }
 
-pub(super) fn admission_policy(validator: &mut Validator, path: &Path, status: View) {
+pub(super) fn admission_policy(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let checking = path.child("typeChecking");
     let list = checking.child("expressionWarnings");
     for (at, warning) in status.child("typeChecking").structs("expressionWarnings").enumerate() {
@@ -366,7 +373,7 @@ pub(super) fn admission_policy(validator: &mut Validator, path: &Path, status: V
 }
 
 /// Returns whether a member is equal in the new and the stored status.
-pub(super) fn is_kept(validator: &Validator, status: View, name: &str) -> bool {
+pub(super) fn is_kept(validator: &Validator, status: StructView, name: &str) -> bool {
     let before = validator.old.and_then(|old| old.child("status").get(name));
     is_same(status.get(name), before)
 }

@@ -1,8 +1,8 @@
 //! Rules for persistent volumes and persistent volume claims.
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, is_same, is_same_struct, names};
-use super::View;
+use super::StructView;
 use super::forms::POSITIVE;
 use super::view::quantity;
 use values::field::FieldError;
@@ -24,7 +24,7 @@ const NO_SOURCE: [&str; 9] = [
 /// Access modes of volumes. The mode for a single pod excludes the others.
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-fn access_modes(validator: &mut Validator, path: &Path, spec: View) {
+fn access_modes(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let is_single = |mode: &str| mode == "ReadWriteOncePod";
     let modes = spec.texts("accessModes");
     for mode in modes.clone().filter(|mode| !ACCESS_MODES.contains(mode)) {
@@ -59,7 +59,7 @@ const MOUNTED_WITH_OPTIONS: [&str; 13] = [
 ];
 
 /// Checks mount options in an annotation, which was used before there was a field.
-pub(super) fn mounting(validator: &mut Validator, path: &Path, volume: View) {
+pub(super) fn mounting(validator: &mut Validator, path: &FieldPath, volume: StructView) {
     let key = format!("volume.beta.{}/mount-options", validator.naming.domain);
     let (metadata, spec) = (volume.child("metadata"), volume.child("spec"));
     if metadata.child("annotations").has(&key) && !MOUNTED_WITH_OPTIONS.iter().any(|name| spec.has(name)) {
@@ -69,7 +69,7 @@ pub(super) fn mounting(validator: &mut Validator, path: &Path, volume: View) {
     }
 }
 
-pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn volume(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     access_modes(validator, path, spec);
     if validator.kind == "VolumeAttachment" {
         return inline_volume(validator, path, spec);
@@ -128,7 +128,7 @@ fn is_root(path: &str) -> bool {
 }
 
 /// Refuses a negative amount. The error shows it as an integer.
-pub(super) fn not_below_zero(validator: &mut Validator, path: &Path, amount: &Value) {
+pub(super) fn not_below_zero(validator: &mut Validator, path: &FieldPath, amount: &Value) {
     let Some(number) = quantity(amount).filter(|amount| amount.is_negative()) else { return };
     let whole = number.to_f64().floor() as i64;
     validator.invalid(path, Value::Int(whole), "must be a valid resource quantity");
@@ -136,7 +136,7 @@ pub(super) fn not_below_zero(validator: &mut Validator, path: &Path, amount: &Va
 
 /// Checks the inline volume of an attachment, which must have a CSI source and nothing that depends on a
 /// claim.
-fn inline_volume(validator: &mut Validator, path: &Path, spec: View) {
+fn inline_volume(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     const DETAIL: &str = "may not be specified in the context of inline volumes";
     for name in ["claimRef", "capacity", "nodeAffinity"] {
         if spec.has(name) {
@@ -161,7 +161,7 @@ fn inline_volume(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks the secret references of a CSI driver, which need a name and a namespace.
-pub(super) fn driver(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn driver(validator: &mut Validator, path: &FieldPath, source: StructView) {
     for name in [
         "controllerPublishSecretRef",
         "controllerExpandSecretRef",
@@ -185,11 +185,11 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, source: View) {
 }
 
 /// Checks that the source of a volume does not change.
-pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
+pub(super) fn volume_update(validator: &mut Validator, new: StructView, old: StructView) {
     const EXPAND: &str = "controllerExpandSecretRef";
-    validator.repeat(&Path::ROOT.child("spec")); // checked once as new and once as changed
+    validator.repeat(&FieldPath::ROOT.child("spec")); // checked once as new and once as changed
     let (new, old) = (new.child("spec"), old.child("spec"));
-    let source = |spec: View| -> Object {
+    let source = |spec: StructView| -> Object {
         let members = spec.members().filter(|(name, _)| !NO_SOURCE.contains(name));
         members.map(|(name, value)| (name.to_owned().into(), value.clone())).collect()
     };
@@ -201,7 +201,7 @@ pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
     {
         csi.remove(EXPAND);
     }
-    if !is_same_struct(View::of(&now), View::of(&before)) {
+    if !is_same_struct(StructView::of(&now), StructView::of(&before)) {
         let detail = "spec.persistentvolumesource is immutable after creation";
         validator.forbidden_source_change("spec.persistentvolumesource", detail, &before, &now);
     }
@@ -218,7 +218,7 @@ pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
 }
 
 /// Returns whether the node affinity is unchanged. A beta label may change to its stable name.
-fn is_same_place(validator: &Validator, new: View, old: View) -> bool {
+fn is_same_place(validator: &Validator, new: StructView, old: StructView) -> bool {
     let naming = validator.naming;
     let is_renamed =
         |before: &str, now: &str| naming.stable_node_label(before).is_some_and(|(_, stable)| stable == now);
@@ -253,14 +253,14 @@ fn elements<'v>(owner: Option<&'v mut Value>, list: &str) -> &'v mut [Value] {
 }
 
 /// Checks that the volume mode does not change. The error has no parent path, as in the reference server.
-fn mode_kept(validator: &mut Validator, new: View, old: View) {
+fn mode_kept(validator: &mut Validator, new: StructView, old: StructView) {
     if !is_same(new.get("volumeMode"), old.get("volumeMode")) {
         let value = new.get("volumeMode").cloned().unwrap_or_default();
         validator.invalid("volumeMode", value, "field is immutable");
     }
 }
 
-pub(super) fn claim(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn claim(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     access_modes(validator, path, spec);
     let resources_path = path.child("resources");
     let place = resources_path.key("storage");
@@ -290,7 +290,7 @@ pub(super) fn claim(validator: &mut Validator, path: &Path, spec: View) {
     validator.errors.push(FieldError::invalid(path, &Object::new().into(), detail));
 }
 
-fn data_source(validator: &mut Validator, path: &Path, source: View) {
+fn data_source(validator: &mut Validator, path: &FieldPath, source: StructView) {
     if !source.is_there() {
         return;
     }
@@ -305,7 +305,7 @@ fn data_source(validator: &mut Validator, path: &Path, source: View) {
 }
 
 /// Checks that a claim does not change, except that a bound claim may request more storage.
-pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim: View) {
+pub(super) fn claim_update(validator: &mut Validator, new_claim: StructView, old_claim: StructView) {
     let status = old_claim.child("status");
     let bound = status.text("phase") == "Bound";
     let (new, old) = (new_claim.child("spec"), old_claim.child("spec"));
@@ -316,13 +316,14 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
     if is_named && !old.has("storageClassName") {
         now.remove("storageClassName");
     }
-    if !is_same_struct(View::of(&now), View::of(&before)) {
+    if !is_same_struct(StructView::of(&now), StructView::of(&before)) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
                       bound claims";
-        validator.forbidden_change("spec", detail, "spec", [View::of(&before), View::of(&now)]);
+        validator.forbidden_change("spec", detail, "spec", [StructView::of(&before), StructView::of(&now)]);
     }
-    let annotation =
-        |claim: View<'_>| -> String { claim.child("metadata").child("annotations").text(&class).to_owned() };
+    let annotation = |claim: StructView<'_>| -> String {
+        claim.child("metadata").child("annotations").text(&class).to_owned()
+    };
     let (named, before) = (annotation(new_claim), annotation(old_claim));
     let is_moved = !before.is_empty()
         && !old.has("storageClassName")
@@ -331,7 +332,7 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
     if named != before && !is_moved {
         validator.invalid(format!("metadata.annotations.{class}"), named, "field is immutable");
     }
-    let storage = |spec: View| spec.child("resources").child("requests").quantity("storage");
+    let storage = |spec: StructView| spec.child("resources").child("requests").quantity("storage");
     if let (Some(now), Some(before)) = (storage(new), storage(old))
         && now < before
         && match status.child("capacity").quantity("storage") {
@@ -356,8 +357,8 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
 }
 
 /// Returns both specifications of a claim, with the mutable parts made equal.
-fn compared(new: View, old: View, bound: bool) -> [Object; 2] {
-    let spec = |spec: View| -> Object {
+fn compared(new: StructView, old: StructView, bound: bool) -> [Object; 2] {
+    let spec = |spec: StructView| -> Object {
         spec.members().map(|(name, value)| (name.to_owned().into(), value.clone())).collect()
     };
     let (mut now, mut before) = (spec(new), spec(old));
@@ -380,7 +381,7 @@ fn compared(new: View, old: View, bound: bool) -> [Object; 2] {
     [now, before]
 }
 
-fn keep(spec: &mut Object, old: View, name: &str) {
+fn keep(spec: &mut Object, old: StructView, name: &str) {
     match old.get(name) {
         Some(value) => spec.insert(name.to_owned(), value.clone()),
         None => spec.remove(name),

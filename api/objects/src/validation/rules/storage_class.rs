@@ -2,10 +2,10 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms, names};
-use super::View;
-use super::common::Seen;
+use super::StructView;
+use super::common::SeenStrings;
 use types::schema::table::ValueFormat;
 use values::field::FieldError;
 use values::json::{Object, Value};
@@ -17,7 +17,7 @@ const PERIOD_MIN: i64 = 10;
 const NODE_ID_MAX: usize = 192;
 const TOKEN_SECONDS: std::ops::RangeInclusive<i64> = 600..=1 << 32;
 
-fn provisioner(validator: &mut Validator, path: &Path, name: &str) {
+fn provisioner(validator: &mut Validator, path: &FieldPath, name: &str) {
     // Names are compared and shown in lower case.
     let name = name.to_lowercase();
     if !name.is_empty() {
@@ -25,7 +25,7 @@ fn provisioner(validator: &mut Validator, path: &Path, name: &str) {
     }
 }
 
-fn parameters(validator: &mut Validator, path: &Path, class: View, needs_some: bool) {
+fn parameters(validator: &mut Validator, path: &FieldPath, class: StructView, needs_some: bool) {
     let (mut count, mut bytes) = (0, 0);
     if class.map("parameters").count() > PARAMETERS_MAX {
         validator.errors.push(FieldError::too_long(path, PARAMETERS_MAX));
@@ -46,7 +46,7 @@ fn parameters(validator: &mut Validator, path: &Path, class: View, needs_some: b
     }
 }
 
-pub(super) fn storage_class(validator: &mut Validator, path: &Path, class: View) {
+pub(super) fn storage_class(validator: &mut Validator, path: &FieldPath, class: StructView) {
     provisioner(validator, &path.child("provisioner"), class.text("provisioner"));
     parameters(validator, &path.child("parameters"), class, false);
     let policy = class.text("reclaimPolicy");
@@ -72,7 +72,7 @@ pub(super) fn storage_class(validator: &mut Validator, path: &Path, class: View)
 }
 
 /// Returns the content of a term regardless of order: its labels with their unique values.
-fn places(term: View<'_>) -> Vec<(&str, Vec<&str>)> {
+fn places(term: StructView<'_>) -> Vec<(&str, Vec<&str>)> {
     let mut places: Vec<(&str, Vec<&str>)> = Vec::new();
     for expression in term.structs("matchLabelExpressions") {
         let mut values: Vec<&str> = expression.texts("values").collect();
@@ -87,15 +87,15 @@ fn places(term: View<'_>) -> Vec<(&str, Vec<&str>)> {
     places
 }
 
-pub(super) fn attributes_class(validator: &mut Validator, path: &Path, class: View) {
+pub(super) fn attributes_class(validator: &mut Validator, path: &FieldPath, class: StructView) {
     provisioner(validator, &path.child("driverName"), class.text("driverName"));
     parameters(validator, &path.child("parameters"), class, true);
 }
 
 /// Checks a topology term of a storage class: labels are unique, and so are the values of each.
-pub(super) fn topology(validator: &mut Validator, path: &Path, term: View) {
+pub(super) fn topology(validator: &mut Validator, path: &FieldPath, term: StructView) {
     let list = path.child("matchLabelExpressions");
-    let mut keys = Seen::new();
+    let mut keys = SeenStrings::new();
     for (at, expression) in term.structs("matchLabelExpressions").enumerate() {
         if validator.has_enough() {
             break;
@@ -110,7 +110,7 @@ pub(super) fn topology(validator: &mut Validator, path: &Path, term: View) {
 }
 
 /// Checks the driver and node of an attachment. Its source has its own rule.
-pub(super) fn attachment(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn attachment(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let node = spec.text("nodeName");
     validator.refuse(&path.child("nodeName"), node, names::subdomain(node));
     if validator.old.is_some() {
@@ -128,7 +128,7 @@ pub(super) fn attachment(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks the source of a volume attachment: either an inline volume or the name of a persistent volume.
-pub(super) fn attachment_source(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn attachment_source(validator: &mut Validator, path: &FieldPath, source: StructView) {
     const DETAIL: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     match (source.has("inlineVolumeSpec"), source.has("persistentVolumeName")) {
         (false, false) => validator.required(path, DETAIL),
@@ -144,7 +144,7 @@ pub(super) fn attachment_source(validator: &mut Validator, path: &Path, source: 
     }
 }
 
-pub(super) fn driver(validator: &mut Validator, path: &Path, driver: View) {
+pub(super) fn driver(validator: &mut Validator, path: &FieldPath, driver: StructView) {
     let spec = driver.child("spec");
     let root = path.child("spec");
     let policy = spec.text("fsGroupPolicy");
@@ -159,7 +159,7 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, driver: View) {
         }
     }
     let tokens = root.child("tokenRequests");
-    let mut audiences = Seen::new();
+    let mut audiences = SeenStrings::new();
     for (at, token) in spec.structs("tokenRequests").enumerate() {
         if validator.has_enough() {
             break;
@@ -196,8 +196,8 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, driver: View) {
 
 /// Checks that `attachRequired` of a driver does not change. The error calls the field `attachedRequired`, as
 /// in the reference server.
-pub(super) fn driver_update(validator: &mut Validator, new: View, old: View) {
-    let said = |driver: View| driver.child("spec").flag("attachRequired");
+pub(super) fn driver_update(validator: &mut Validator, new: StructView, old: StructView) {
+    let said = |driver: StructView| driver.child("spec").flag("attachRequired");
     if said(new) != said(old) {
         let value = said(new).map_or(Value::Null, Value::Bool);
         validator.invalid("spec.attachedRequired", value, "field is immutable");
@@ -205,7 +205,7 @@ pub(super) fn driver_update(validator: &mut Validator, new: View, old: View) {
 }
 
 /// Checks that the drivers of a node are unique.
-pub(super) fn node_drivers(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn node_drivers(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let list = path.child("drivers");
     let mut seen = HashSet::new();
     for (at, driver) in spec.structs("drivers").enumerate() {
@@ -223,7 +223,7 @@ pub(super) fn node_drivers(validator: &mut Validator, path: &Path, spec: View) {
             validator.invalid(place.child("nodeID"), id, detail);
         }
         // The error has the path of the driver, as in the reference server.
-        let mut seen_keys = Seen::new();
+        let mut seen_keys = SeenStrings::new();
         for key in driver.texts("topologyKeys") {
             if validator.has_enough() {
                 break;
@@ -241,8 +241,8 @@ pub(super) fn node_drivers(validator: &mut Validator, path: &Path, spec: View) {
 
 /// Checks that entries of a node's drivers do not change, except for the number of volumes that a driver can
 /// take.
-pub(super) fn node_drivers_update(validator: &mut Validator, new: View, old: View) {
-    let entry = |driver: View| {
+pub(super) fn node_drivers_update(validator: &mut Validator, new: StructView, old: StructView) {
+    let entry = |driver: StructView| {
         let mut entry = driver.object().cloned().unwrap_or_default();
         entry.remove("allocatable");
         entry

@@ -2,10 +2,10 @@
 
 use hashbrown::HashSet;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms, metadata, names};
 use super::common::annotated;
-use super::{View, pod, status};
+use super::{StructView, pod, status};
 use values::field::FieldError;
 use values::json::Value;
 
@@ -14,7 +14,7 @@ const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 
 /// Checks the finalizers of a namespace. On create, errors have the path of the list instead of the element,
 /// as in the reference server.
-pub(super) fn namespace(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn namespace(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let list = path.child("finalizers");
     for (at, name) in spec.texts("finalizers").enumerate() {
         if validator.has_enough() {
@@ -27,7 +27,7 @@ pub(super) fn namespace(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
+pub(super) fn node(validator: &mut Validator, path: &FieldPath, node: StructView) {
     let metadata = path.child("metadata");
     node_annotations(validator, &metadata.child("annotations"), node);
     // Errors about taints have a path in the metadata instead of the spec, as in the reference server.
@@ -46,21 +46,21 @@ pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
 }
 
 /// Checks the swap space of a node. The reference server checks it only if a write contains the whole object.
-fn swap(validator: &mut Validator, path: &Path, swap: View) {
+fn swap(validator: &mut Validator, path: &FieldPath, swap: StructView) {
     if let Some(capacity) = swap.int("capacity").filter(|capacity| *capacity <= 0) {
         validator.invalid(path.child("capacity"), capacity, "must be greater than zero");
     }
 }
 
 /// Checks that taints have a key and a valid effect, and are unique by both.
-fn taints(validator: &mut Validator, path: &Path, list: &[Value]) {
+fn taints(validator: &mut Validator, path: &FieldPath, list: &[Value]) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     let mut seen = HashSet::new();
     for (at, taint) in list.iter().enumerate() {
         if validator.has_enough() {
             break;
         }
-        let (place, taint) = (path.index(at), View::from(Some(taint)));
+        let (place, taint) = (path.index(at), StructView::from(Some(taint)));
         let (key, value) = (taint.text("key"), taint.text("value"));
         validator.refuse(&place.child("key"), key, names::qualified(key));
         let faults = names::label_value(value);
@@ -85,7 +85,7 @@ fn taints(validator: &mut Validator, path: &Path, list: &[Value]) {
 
 /// Checks the annotations in which a node once declared its taints, and those about controllers whose pods it
 /// avoids.
-fn node_annotations(validator: &mut Validator, path: &Path, node: View) {
+fn node_annotations(validator: &mut Validator, path: &FieldPath, node: StructView) {
     let annotations = node.child("metadata").child("annotations");
     let key = |name: &str| format!("scheduler.alpha.{}/{name}", validator.naming.domain);
     let (tainted, avoided) = (key("taints"), key("preferAvoidPods"));
@@ -95,7 +95,7 @@ fn node_annotations(validator: &mut Validator, path: &Path, node: View) {
     let place = path.child("AvoidPods");
     let Some(value) = annotated(validator, &place, annotations, (&avoided, "v1.AvoidPods")) else { return };
     let list = path.child(&avoided);
-    for (at, entry) in View::from(Some(&value)).structs("preferAvoidPods").enumerate() {
+    for (at, entry) in StructView::from(Some(&value)).structs("preferAvoidPods").enumerate() {
         if validator.has_enough() {
             return;
         }
@@ -111,7 +111,7 @@ fn node_annotations(validator: &mut Validator, path: &Path, node: View) {
 }
 
 /// Checks that the pod networks of a node are at most one for each family.
-fn pod_networks(validator: &mut Validator, path: &Path, spec: View) {
+fn pod_networks(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let networks = spec.texts("podCIDRs");
     let count = networks.clone().count();
     if count < 2 {
@@ -135,8 +135,8 @@ fn pod_networks(validator: &mut Validator, path: &Path, spec: View) {
 
 /// Checks that the pod networks and the provider id of a node are set only once. Taints and annotations are
 /// checked twice.
-pub(super) fn node_update(validator: &mut Validator, new: View, old: View) {
-    let metadata = Path::ROOT.child("metadata");
+pub(super) fn node_update(validator: &mut Validator, new: StructView, old: StructView) {
+    let metadata = FieldPath::ROOT.child("metadata");
     node_annotations(validator, &metadata.child("annotations"), new);
     validator.repeat(&metadata.child("taints"));
     let (new, old) = (new.child("spec"), old.child("spec"));
@@ -159,7 +159,7 @@ pub(super) fn node_update(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-pub(super) fn priority_class(validator: &mut Validator, path: &Path, class: View) {
+pub(super) fn priority_class(validator: &mut Validator, path: &FieldPath, class: StructView) {
     // Name, value and policy are immutable.
     if validator.old.is_some() {
         return;
@@ -194,7 +194,7 @@ pub(super) fn priority_class(validator: &mut Validator, path: &Path, class: View
 }
 
 /// Checks the overhead and the scheduling of a runtime class.
-pub(super) fn runtime_class(validator: &mut Validator, path: &Path, class: View) {
+pub(super) fn runtime_class(validator: &mut Validator, path: &FieldPath, class: StructView) {
     pod::overhead(validator, &path.child("overhead"), class.child("overhead").map("podFixed"));
     let scheduling = path.child("scheduling");
     let list = scheduling.child("tolerations");

@@ -6,17 +6,17 @@ use values::json::{Object, Value};
 
 /// A struct that may be absent. Members that are absent, `null` or of another type read as zero values.
 #[derive(Clone, Copy)]
-pub struct View<'v>(Option<&'v Object>);
+pub struct StructView<'v>(Option<&'v Object>);
 
-impl<'v> View<'v> {
+impl<'v> StructView<'v> {
     /// Returns the view of a struct that is present.
     pub fn of(object: &'v Object) -> Self {
-        View(Some(object))
+        StructView(Some(object))
     }
 
     /// Returns the view of a value, which is absent if the value is not a struct.
     pub fn from(value: Option<&'v Value>) -> Self {
-        View(value.and_then(Value::as_object))
+        StructView(value.and_then(Value::as_object))
     }
 
     /// Returns whether the struct is present.
@@ -35,8 +35,8 @@ impl<'v> View<'v> {
     }
 
     /// Returns the struct in a member.
-    pub fn child(self, name: &str) -> View<'v> {
-        View::from(self.get(name))
+    pub fn child(self, name: &str) -> StructView<'v> {
+        StructView::from(self.get(name))
     }
 
     /// Returns the string in a member.
@@ -65,8 +65,8 @@ impl<'v> View<'v> {
     }
 
     /// Returns the elements of a list of structs.
-    pub fn structs(self, name: &str) -> impl ExactSizeIterator<Item = View<'v>> + Clone + use<'v> {
-        self.items(name).iter().map(|item| View::from(Some(item)))
+    pub fn structs(self, name: &str) -> impl ExactSizeIterator<Item = StructView<'v>> + Clone + use<'v> {
+        self.items(name).iter().map(|item| StructView::from(Some(item)))
     }
 
     /// Returns the elements of a list of strings.

@@ -2,9 +2,9 @@
 
 use hashbrown::HashSet;
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms, metadata, names};
-use super::{View, common};
+use super::{StructView, common};
 use types::schema::table::ValueFormat;
 use values::json::Value;
 
@@ -17,7 +17,7 @@ const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 const CERTIFICATE_SECONDS: std::ops::RangeInclusive<i64> = 3600..=7_862_400;
 
 /// Checks a volume with the rules that depend on its name.
-pub(super) fn volume(validator: &mut Validator, path: &Path, volume: View) {
+pub(super) fn volume(validator: &mut Validator, path: &FieldPath, volume: StructView) {
     let name = volume.text("name");
     let iscsi = volume.child("iscsi");
     if iscsi.has("initiatorName") && name.len() + 1 + iscsi.text("targetPortal").len() > PORTAL_MAX {
@@ -29,14 +29,14 @@ const PORTAL: &str = "Total length of <volume name>:<iscsi.targetPortal> must be
                       iscsi.initiatorName is specified.";
 
 /// Checks an image volume. Templates may leave the reference unset.
-pub(super) fn image(validator: &mut Validator, path: &Path, image: View) {
+pub(super) fn image(validator: &mut Validator, path: &FieldPath, image: StructView) {
     if image.text("reference").is_empty() && validator.kind == "Pod" {
         validator.required(path.child("reference"), "");
     }
 }
 
 /// Checks that a CSI driver's secret has a name.
-pub(super) fn csi(validator: &mut Validator, path: &Path, csi: View) {
+pub(super) fn csi(validator: &mut Validator, path: &FieldPath, csi: StructView) {
     if !csi.has("nodePublishSecretRef") {
         return;
     }
@@ -49,21 +49,21 @@ pub(super) fn csi(validator: &mut Validator, path: &Path, csi: View) {
 }
 
 /// Checks a host path. Its type is not checked if the path is missing.
-pub(super) fn host_path(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn host_path(validator: &mut Validator, path: &FieldPath, source: StructView) {
     if source.text("path").is_empty() {
         validator.forget(&path.child("type"));
     }
 }
 
 /// Checks that the size limit of an empty directory is not negative.
-pub(super) fn empty_directory(validator: &mut Validator, path: &Path, directory: View) {
+pub(super) fn empty_directory(validator: &mut Validator, path: &FieldPath, directory: StructView) {
     if directory.quantity("sizeLimit").is_some_and(|limit| limit.is_negative()) {
         validator.forbidden(path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
     }
 }
 
 /// Checks that the files of all sources of a projected volume have different paths.
-pub(super) fn projections(validator: &mut Validator, path: &Path, projected: View) {
+pub(super) fn projections(validator: &mut Validator, path: &FieldPath, projected: StructView) {
     let mut taken = HashSet::new();
     for source in projected.structs("sources") {
         for kind in ["secret", "configMap", "downwardAPI"] {
@@ -84,7 +84,7 @@ pub(super) fn projections(validator: &mut Validator, path: &Path, projected: Vie
 }
 
 /// Checks a source of a projected volume.
-pub(super) fn projection(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn projection(validator: &mut Validator, path: &FieldPath, source: StructView) {
     if source.members().count() > 1 {
         validator.forbidden(path, "may not specify more than 1 volume type per source");
     }
@@ -110,7 +110,7 @@ pub(super) fn projection(validator: &mut Validator, path: &Path, source: View) {
     certificate(validator, &path.child("podCertificate"), source.child("podCertificate"));
 }
 
-fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View) {
+fn trust_bundle(validator: &mut Validator, path: &FieldPath, bundle: StructView) {
     if !bundle.is_there() {
         return;
     }
@@ -142,7 +142,7 @@ fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View) {
     }
 }
 
-fn certificate(validator: &mut Validator, path: &Path, certificate: View) {
+fn certificate(validator: &mut Validator, path: &FieldPath, certificate: StructView) {
     if !certificate.is_there() {
         return;
     }
@@ -168,7 +168,7 @@ fn certificate(validator: &mut Validator, path: &Path, certificate: View) {
 }
 
 /// Checks the metadata of an ephemeral claim's template, which may only have labels and annotations.
-pub(super) fn claim_template(validator: &mut Validator, path: &Path, template: View) {
+pub(super) fn claim_template(validator: &mut Validator, path: &FieldPath, template: StructView) {
     let place = path.child("metadata");
     let given = template.child("metadata");
     metadata::annotations(&place.child("annotations"), given.get("annotations"), &mut validator.errors);
@@ -179,7 +179,7 @@ pub(super) fn claim_template(validator: &mut Validator, path: &Path, template: V
 }
 
 /// Checks a Fibre Channel volume, which has either target names or worldwide identifiers.
-pub(super) fn fibre_channel(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn fibre_channel(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let (names, ids) = (source.items("targetWWNs"), source.items("wwids"));
     let place = path.child("targetWWNs");
     if names.is_empty() && ids.is_empty() {
@@ -200,7 +200,7 @@ pub(super) fn fibre_channel(validator: &mut Validator, path: &Path, source: View
 }
 
 /// Checks names of iSCSI targets and initiators, and the secret that CHAP authentication needs.
-pub(super) fn iscsi(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn iscsi(validator: &mut Validator, path: &FieldPath, source: StructView) {
     // The message for persistent volumes is shorter.
     let is_persistent = validator.kind == "PersistentVolume";
     for (field, place) in [("iqn", "iqn"), ("initiatorName", "initiatorname")] {
@@ -260,7 +260,7 @@ fn is_iscsi_name(name: &str) -> bool {
 }
 
 /// Checks a Flocker volume, which has either a name or a UUID.
-pub(super) fn flocker(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn flocker(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let (name, id) = (source.text("datasetName"), source.text("datasetUUID"));
     match (name.is_empty(), id.is_empty()) {
         (true, true) => validator.required(path, "one of datasetName and datasetUUID is required"),
@@ -276,7 +276,7 @@ pub(super) fn flocker(validator: &mut Validator, path: &Path, source: View) {
 }
 
 /// Checks that options do not use a reserved prefix of the system.
-pub(super) fn flex(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn flex(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let (domain, suffix) = (validator.naming.domain, validator.naming.group_suffix);
     let options = path.child("options");
     for (key, _) in source.map("options") {
@@ -292,7 +292,7 @@ pub(super) fn flex(validator: &mut Validator, path: &Path, source: View) {
 }
 
 /// Checks that a Quobyte registry is a list of hosts with ports.
-pub(super) fn quobyte(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn quobyte(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let registry = source.text("registry");
     if registry.is_empty() {
         return; // refused by schema
@@ -315,7 +315,7 @@ pub(super) fn quobyte(validator: &mut Validator, path: &Path, source: View) {
 }
 
 /// Checks an NFS volume.
-pub(super) fn nfs(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn nfs(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let directory = source.text("path");
     if !directory.starts_with('/') {
         validator.invalid(path.child("path"), directory, "must be an absolute path");
@@ -324,7 +324,7 @@ pub(super) fn nfs(validator: &mut Validator, path: &Path, source: View) {
 
 /// Checks a disk of the cloud provider. The error has another name for the member, as in the reference
 /// server.
-pub(super) fn compute_disk(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn compute_disk(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let place = path.parent().child("persistentDisk");
     if source.text("pdName").is_empty() {
         validator.required(place.child("pdName"), "");
@@ -335,7 +335,7 @@ pub(super) fn compute_disk(validator: &mut Validator, path: &Path, source: View)
 }
 
 /// Checks the namespace of the endpoints of a Glusterfs volume.
-pub(super) fn glusterfs(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn glusterfs(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let place = path.child("endpointsNamespace");
     match source.get("endpointsNamespace").and_then(Value::as_str) {
         None => {}
@@ -348,14 +348,14 @@ pub(super) fn glusterfs(validator: &mut Validator, path: &Path, source: View) {
 }
 
 /// Checks the namespace of a secret, which is unset or a name.
-pub(super) fn azure_file(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn azure_file(validator: &mut Validator, path: &FieldPath, source: StructView) {
     if source.has("secretNamespace") && source.text("secretNamespace").is_empty() {
         validator.required(path.child("secretNamespace"), "");
     }
 }
 
 /// Checks that the URI of an Azure disk matches its kind.
-pub(super) fn azure_disk(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn azure_disk(validator: &mut Validator, path: &FieldPath, source: StructView) {
     const MANAGED: &str =
         "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
     const BLOB: &str = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";
@@ -371,7 +371,7 @@ pub(super) fn azure_disk(validator: &mut Validator, path: &Path, source: View) {
 }
 
 /// Checks that a referenced secret has a name.
-pub(super) fn secret_named(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn secret_named(validator: &mut Validator, path: &FieldPath, source: StructView) {
     if source.has("secretRef") && source.child("secretRef").text("name").is_empty() {
         let place = path.child("secretRef");
         validator.required(place.child("name"), "");
@@ -379,7 +379,7 @@ pub(super) fn secret_named(validator: &mut Validator, path: &Path, source: View)
 }
 
 /// Checks that a referenced secret has a name and a namespace.
-pub(super) fn secret_placed(validator: &mut Validator, path: &Path, source: View) {
+pub(super) fn secret_placed(validator: &mut Validator, path: &FieldPath, source: StructView) {
     secret_named(validator, path, source);
     if source.has("secretRef") && source.child("secretRef").text("namespace").is_empty() {
         let place = path.child("secretRef");

@@ -2,10 +2,10 @@
 //! and the update strategy must permit progress (docs/api/validation.md#workloads).
 
 use super::super::is_same;
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, forms};
 use super::common::by_name;
-use super::{View, selector};
+use super::{StructView, selector};
 use types::schema::ROLLBACK_REVISION;
 use types::schema::table::ValueFormat;
 use values::json::Value;
@@ -14,7 +14,7 @@ const MISMATCH: &str = "`selector` does not match template `labels`";
 const PERCENT: &str = "must not be greater than 100%";
 
 /// Checks selector and template of a workload. `kind` has the names that error messages use.
-fn selected_template(validator: &mut Validator, path: &Path, spec: View, kind: (&str, &str)) {
+fn selected_template(validator: &mut Validator, path: &FieldPath, spec: StructView, kind: (&str, &str)) {
     let template = spec.child("template");
     let template_path = path.child("template");
     let wanted = spec.child("selector");
@@ -37,7 +37,7 @@ fn selected_template(validator: &mut Validator, path: &Path, spec: View, kind: (
 
 /// Handles a selector that cannot be applied: except for daemon sets, it is refused as a whole, and errors of
 /// the template are dropped. Returns whether the rest of the template is checked.
-fn unreadable(validator: &mut Validator, path: &Path, wanted: View, kind: &str) -> bool {
+fn unreadable(validator: &mut Validator, path: &FieldPath, wanted: StructView, kind: &str) -> bool {
     let (detail, goes_on) = match kind {
         "daemonset" => return true,
         "statefulset" => ("", true),
@@ -49,7 +49,12 @@ fn unreadable(validator: &mut Validator, path: &Path, wanted: View, kind: &str) 
 }
 
 /// Checks that the selector matches the labels of the template.
-pub(super) fn matching(validator: &mut Validator, path: &Path, wanted: View, template: View) {
+pub(super) fn matching(
+    validator: &mut Validator,
+    path: &FieldPath,
+    wanted: StructView,
+    template: StructView,
+) {
     let labels = template.child("metadata").child("labels");
     if !selector::selects(wanted, labels) {
         refuse_labels(validator, path, labels);
@@ -57,13 +62,13 @@ pub(super) fn matching(validator: &mut Validator, path: &Path, wanted: View, tem
 }
 
 /// Refuses the labels of a template that the selector does not match. A missing selector matches nothing.
-pub(super) fn refuse_labels(validator: &mut Validator, path: &Path, labels: View) {
+pub(super) fn refuse_labels(validator: &mut Validator, path: &FieldPath, labels: StructView) {
     let shown = labels.object().cloned().map_or(Value::Null, Value::Object);
     let metadata = path.child("metadata");
     validator.invalid(metadata.child("labels"), shown, MISMATCH);
 }
 
-fn runs_forever(validator: &mut Validator, path: &Path, template: View, kind: &str) {
+fn runs_forever(validator: &mut Validator, path: &FieldPath, template: StructView, kind: &str) {
     let spec = template.child("spec");
     let place = path.child("spec");
     let policy = spec.text("restartPolicy");
@@ -77,11 +82,11 @@ fn runs_forever(validator: &mut Validator, path: &Path, template: View, kind: &s
 }
 
 /// Checks a replica set. The messages are those of deployments, as in the reference server.
-pub(super) fn replica_set(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn replica_set(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     selected_template(validator, path, spec, ("deployment", "ReplicaSet"));
 }
 
-pub(super) fn deployment(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn deployment(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     selected_template(validator, path, spec, ("deployment", "ReplicaSet"));
     let ready = spec.int("minReadySeconds").unwrap_or(0);
     if let Some(deadline) = spec.int("progressDeadlineSeconds")
@@ -93,7 +98,7 @@ pub(super) fn deployment(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks the revision to roll back to, which was a member of deployments in former versions.
-pub(super) fn rollback(validator: &mut Validator, path: &Path, deployment: View) {
+pub(super) fn rollback(validator: &mut Validator, path: &FieldPath, deployment: StructView) {
     let revision = deployment.child("metadata").child("annotations").text(ROLLBACK_REVISION);
     if let Ok(revision) = revision.parse::<i64>()
         && revision < 0
@@ -104,7 +109,7 @@ pub(super) fn rollback(validator: &mut Validator, path: &Path, deployment: View)
 }
 
 /// Checks the update strategy of a deployment.
-pub(super) fn deployment_strategy(validator: &mut Validator, path: &Path, strategy: View) {
+pub(super) fn deployment_strategy(validator: &mut Validator, path: &FieldPath, strategy: StructView) {
     let rolling = strategy.child("rollingUpdate");
     let place = path.child("rollingUpdate");
     match strategy.text("type") {
@@ -131,8 +136,8 @@ pub(super) fn deployment_strategy(validator: &mut Validator, path: &Path, strate
 /// Only applies to rolling updates.
 fn rolling_update<'v>(
     validator: &mut Validator,
-    place: &Path,
-    rolling: View<'v>,
+    place: &FieldPath,
+    rolling: StructView<'v>,
 ) -> (Option<&'v Value>, Option<&'v Value>) {
     let mut amount = |name| {
         let amount = rolling.get(name);
@@ -145,7 +150,7 @@ fn rolling_update<'v>(
 }
 
 /// Refuses a percentage above 100.
-pub(super) fn not_over_all(validator: &mut Validator, path: &Path, amount: Option<&Value>) {
+pub(super) fn not_over_all(validator: &mut Validator, path: &FieldPath, amount: Option<&Value>) {
     if let Some(amount @ Value::String(text)) = amount
         && forms::is_percent(text)
         && text.trim_end_matches('%').parse::<u64>().is_ok_and(|percent| percent > 100)
@@ -167,12 +172,12 @@ fn is_nothing(amount: Option<&Value>) -> bool {
     }
 }
 
-pub(super) fn daemon_set(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn daemon_set(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     selected_template(validator, path, spec, ("daemonset", "DaemonSet"));
 }
 
 /// Checks the update strategy of a daemon set.
-pub(super) fn daemon_set_strategy(validator: &mut Validator, path: &Path, strategy: View) {
+pub(super) fn daemon_set_strategy(validator: &mut Validator, path: &FieldPath, strategy: StructView) {
     match strategy.text("type") {
         "RollingUpdate" => {}
         "OnDelete" => return,
@@ -202,7 +207,7 @@ pub(super) fn daemon_set_strategy(validator: &mut Validator, path: &Path, strate
     not_over_all(validator, &place.child("maxSurge"), more);
 }
 
-pub(super) fn stateful_set(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn stateful_set(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     if !validator.is_create() {
         // These fields are immutable, and stored ones of older releases remain valid.
         validator.forget(&path.child("serviceName"));
@@ -228,7 +233,7 @@ pub(super) fn stateful_set(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-fn strategy(validator: &mut Validator, path: &Path, strategy: View) {
+fn strategy(validator: &mut Validator, path: &FieldPath, strategy: StructView) {
     let rolling = strategy.child("rollingUpdate");
     let place = path.child("rollingUpdate");
     match strategy.text("type") {
@@ -258,7 +263,7 @@ fn strategy(validator: &mut Validator, path: &Path, strategy: View) {
 }
 
 /// Checks that an update changes only the mutable members.
-pub(super) fn stateful_set_update(validator: &mut Validator, new: View, old: View) {
+pub(super) fn stateful_set_update(validator: &mut Validator, new: StructView, old: StructView) {
     const FREE: [&str; 7] = [
         "replicas",
         "ordinals",
@@ -269,7 +274,7 @@ pub(super) fn stateful_set_update(validator: &mut Validator, new: View, old: Vie
         "minReadySeconds",
     ];
     let (new, old) = (new.child("spec"), old.child("spec"));
-    let differs = |a: View, b: View| {
+    let differs = |a: StructView, b: StructView| {
         a.members().any(|(name, value)| !FREE.contains(&name) && !is_same(Some(value), b.get(name)))
     };
     if differs(new, old) || differs(old, new) {
@@ -280,7 +285,7 @@ pub(super) fn stateful_set_update(validator: &mut Validator, new: View, old: Vie
     }
 }
 
-pub(super) fn replication_controller(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn replication_controller(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let wanted = spec.child("selector");
     if wanted.members().next().is_none() {
         validator.required(path.child("selector"), "");
@@ -299,7 +304,7 @@ pub(super) fn replication_controller(validator: &mut Validator, path: &Path, spe
 }
 
 /// Checks a controller revision, which contains an object and is immutable.
-pub(super) fn controller_revision(validator: &mut Validator, path: &Path, revision: View) {
+pub(super) fn controller_revision(validator: &mut Validator, path: &FieldPath, revision: StructView) {
     if !validator.is_create() {
         return;
     }

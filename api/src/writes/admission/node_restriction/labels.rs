@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use objects::validation::View;
+use objects::validation::StructView;
 use values::naming::Naming;
 
 /// Labels in the system's domain that describe the machine.
@@ -11,13 +11,13 @@ const OF_MACHINE_BETA: &[&str] = &["arch", "os", "instance-type"];
 const OF_PLACE: &[&str] = &["region", "zone"];
 
 /// Returns the labels that differ between two versions of an object.
-pub(super) fn changed<'v>(new: View<'v>, old: View<'v>) -> BTreeSet<&'v str> {
-    let labels = |object: View<'v>| object.child("metadata").child("labels");
+pub(super) fn changed<'v>(new: StructView<'v>, old: StructView<'v>) -> BTreeSet<&'v str> {
+    let labels = |object: StructView<'v>| object.child("metadata").child("labels");
     let (new, old) = (labels(new), labels(old));
     let differs = |name: &str| new.get(name) != old.get(name);
     [new, old]
         .into_iter()
-        .flat_map(View::members)
+        .flat_map(StructView::members)
         .map(|(name, _)| name)
         .filter(|name| differs(name))
         .collect()
@@ -87,7 +87,7 @@ mod tests {
             object(r#"{"metadata":{"labels":{"a":"1","b":"1","c":"1"}}}"#),
             object(r#"{"metadata":{"labels":{"a":"1","b":"2","d":"1"}}}"#),
         );
-        assert_eq!(changed(View::of(&new), View::of(&old)), ["b", "c", "d"].into());
-        assert_eq!(changed(View::of(&new), View::from(None)), ["a", "b", "c"].into());
+        assert_eq!(changed(StructView::of(&new), StructView::of(&old)), ["b", "c", "d"].into());
+        assert_eq!(changed(StructView::of(&new), StructView::from(None)), ["a", "b", "c"].into());
     }
 }

@@ -17,7 +17,7 @@ use auth::authn::certificate_request;
 use auth::identity::NODE_PREFIX;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use objects::validation::View;
+use objects::validation::StructView;
 use types::schema::registry::Resource;
 use values::base64_text;
 use values::json::Object;
@@ -105,12 +105,12 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         }
     }
 
-    fn wanted(&self) -> View<'_> {
-        self.record.new.as_deref().map_or(View::from(None), View::of)
+    fn wanted(&self) -> StructView<'_> {
+        self.record.new.as_deref().map_or(StructView::from(None), StructView::of)
     }
 
-    fn stored(&self) -> View<'_> {
-        self.record.old.map_or(View::from(None), View::of)
+    fn stored(&self) -> StructView<'_> {
+        self.record.old.map_or(StructView::from(None), StructView::of)
     }
 
     /// Returns a stored pod of the namespace.
@@ -162,14 +162,15 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
                 "node {node:?} can only update pod status for pods with spec.nodeName set to itself"
             ),
         )?;
-        let labels = |pod: View<'_>| pod.child("metadata").child("labels").to_value();
+        let labels = |pod: StructView<'_>| pod.child("metadata").child("labels").to_value();
         let same_labels = labels::changed(new, old).is_empty() || labels(new) == labels(old);
         self.require(same_labels, format_args!("node {node:?} cannot update labels through pod status"))?;
         self.require(
             claims_of(new).eq(claims_of(old)),
             format_args!("node {node:?} cannot update resource claim statues"),
         )?;
-        let extended = |pod: View<'_>| pod.child("status").child("extendedResourceClaimStatus").to_value();
+        let extended =
+            |pod: StructView<'_>| pod.child("status").child("extendedResourceClaimStatus").to_value();
         self.require(
             extended(new) == extended(old),
             format_args!("node {node:?} cannot update extended resource claim status"),
@@ -184,7 +185,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         self.require(!name.is_empty(), "could not determine pod from request data")?;
         let pod = self.stored_pod(name)?;
         self.require(
-            View::of(&pod).child("spec").text("nodeName") == self.node,
+            StructView::of(&pod).child("spec").text("nodeName") == self.node,
             format_args!("node {} can only evict pods with spec.nodeName set to itself", self.node),
         )
     }
@@ -217,7 +218,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
             name => name,
         };
         self.require(named == node, format_args!("node {node:?} is not allowed to modify node {named:?}"))?;
-        let source = |node: View<'_>| node.child("spec").child("configSource").to_value();
+        let source = |node: StructView<'_>| node.child("spec").child("configSource").to_value();
         let has_source = new.child("spec").has("configSource");
         let forbidden = labels::forbidden(labels::changed(new, old), self.plugin.lookup.naming);
         let forbidden = forbidden.into_iter().collect::<Vec<_>>().join(", ");
@@ -239,12 +240,12 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
                         "node {node:?} is not allowed to update configSource to a new non-nil configSource"
                     ),
                 )?;
-                let taints = |node: View<'_>| node.child("spec").items("taints").to_vec();
+                let taints = |node: StructView<'_>| node.child("spec").items("taints").to_vec();
                 self.require(
                     taints(new) == taints(old),
                     format_args!("node {node:?} is not allowed to modify taints"),
                 )?;
-                let owners = |node: View<'_>| node.child("metadata").items("ownerReferences").to_vec();
+                let owners = |node: StructView<'_>| node.child("metadata").items("ownerReferences").to_vec();
                 self.require(
                     owners(new) == owners(old),
                     format_args!("node {node:?} is not allowed to modify ownerReferences"),
@@ -312,7 +313,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
 }
 
 /// Returns the claims that were created for a pod, each with the pod's name for it and its own name.
-fn claims_of(pod: View<'_>) -> impl Iterator<Item = [&str; 2]> {
+fn claims_of(pod: StructView<'_>) -> impl Iterator<Item = [&str; 2]> {
     let statuses = pod.child("status").structs("resourceClaimStatuses");
     statuses.map(|status| ["name", "resourceClaimName"].map(|name| status.text(name)))
 }

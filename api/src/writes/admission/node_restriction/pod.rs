@@ -1,7 +1,7 @@
 //! The pods that a node agent may create: mirrors of pods that it runs by itself, which refer to no other
 //! objects in the API.
 
-use objects::validation::View;
+use objects::validation::StructView;
 use values::naming::Naming;
 
 /// The reason why a pod may not be created.
@@ -14,7 +14,12 @@ pub(super) enum Refusal {
 }
 
 /// Returns why the agent of `node` may not create a pod. `uid` is the uid of the node.
-pub(super) fn refusal(pod: View<'_>, node: &str, uid: Option<&str>, naming: &Naming) -> Option<Refusal> {
+pub(super) fn refusal(
+    pod: StructView<'_>,
+    node: &str,
+    uid: Option<&str>,
+    naming: &Naming,
+) -> Option<Refusal> {
     let because = |why: String| Some(Refusal::Because(why));
     let may_only = |what: &str| because(format!("node {node:?} can only create pods with {what}"));
     let (metadata, spec) = (pod.child("metadata"), pod.child("spec"));
@@ -52,7 +57,7 @@ pub(super) fn refusal(pod: View<'_>, node: &str, uid: Option<&str>, naming: &Nam
 }
 
 /// Returns the kind of API object that a pod refers to, if any.
-fn referred(spec: View<'_>) -> Option<&'static str> {
+fn referred(spec: StructView<'_>) -> Option<&'static str> {
     if !spec.text("serviceAccountName").is_empty() {
         return Some("serviceaccounts");
     }
@@ -75,7 +80,7 @@ fn referred(spec: View<'_>) -> Option<&'static str> {
     let of_drivers = || {
         volumes().any(|volume| {
             volume.members().any(|(_, source)| {
-                let source = View::from(Some(source));
+                let source = StructView::from(Some(source));
                 ["secretRef", "nodePublishSecretRef"].iter().any(|name| source.has(name))
                     || source.has("shareName") && source.has("secretName")
             })
@@ -103,7 +108,7 @@ fn referred(spec: View<'_>) -> Option<&'static str> {
 }
 
 /// Returns the kind of API object that a volume of a pod refers to, other than secrets and config maps.
-fn referred_by_volume(volume: View<'_>) -> Option<&'static str> {
+fn referred_by_volume(volume: StructView<'_>) -> Option<&'static str> {
     const DIRECT: [(&str, &str); 5] = [
         ("csi", "csidrivers (via CSI volumes)"),
         ("glusterfs", "endpoints (via glusterFS volumes)"),
@@ -116,7 +121,7 @@ fn referred_by_volume(volume: View<'_>) -> Option<&'static str> {
         ("clusterTrustBundle", "clustertrustbundles"),
         ("podCertificate", "podcertificates"),
     ];
-    let first = |of: View<'_>, known: &[(&str, &'static str)]| {
+    let first = |of: StructView<'_>, known: &[(&str, &'static str)]| {
         known.iter().find(|(member, _)| of.has(member)).map(|(_, referred)| *referred)
     };
     let mut sources = volume.child("projected").structs("sources");
@@ -199,14 +204,14 @@ mod tests {
                 String::new(),
             ),
         ] {
-            let got = match refusal(View::of(&object(&pod)), "n", Some("u"), &KUBERNETES) {
+            let got = match refusal(StructView::of(&object(&pod)), "n", Some("u"), &KUBERNETES) {
                 None => String::new(),
                 Some(Refusal::Because(why)) => why,
                 Some(Refusal::NoNode) => "no node".to_owned(),
             };
             assert_eq!(got, want, "{pod}");
         }
-        let missing = refusal(View::of(&object(&good(""))), "n", None, &KUBERNETES);
+        let missing = refusal(StructView::of(&object(&good(""))), "n", None, &KUBERNETES);
         assert_eq!(missing, Some(Refusal::NoNode));
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use auth::Attributes;
 
 use super::{Agent, NodeRestriction, Operation, Record};
-use objects::validation::View;
+use objects::validation::StructView;
 use types::schema::registry::Resource;
 use values::json::Object;
 use values::object::meta;
@@ -32,7 +32,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
              deleted and then recreated"
         );
         self.require(meta(&pod, "uid") == uid, why)?;
-        let here = View::of(&pod).child("spec").text("nodeName") == self.node;
+        let here = StructView::of(&pod).child("spec").text("nodeName") == self.node;
         self.require(here, "node requested token bound to a pod scheduled on a different node")
     }
 }
@@ -40,7 +40,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
 impl NodeRestriction {
     /// Checks that the requested audience is one of the pod's, or that the agent is authorized for it.
     pub(super) async fn audience(&self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
-        let wanted = record.new.as_deref().map_or(View::from(None), View::of).child("spec");
+        let wanted = record.new.as_deref().map_or(StructView::from(None), StructView::of).child("spec");
         let mut audiences = wanted.texts("audiences");
         let (audience, more) = (audiences.next().unwrap_or_default(), audiences.next());
         if more.is_some() {
@@ -83,7 +83,7 @@ impl NodeRestriction {
         audience: &str,
         missing: &mut Vec<String>,
     ) -> Result<bool, Status> {
-        for volume in View::of(pod).child("spec").structs("volumes") {
+        for volume in StructView::of(pod).child("spec").structs("volumes") {
             let mut sources = volume.child("projected").structs("sources");
             let is_named = sources.any(|source| {
                 source.get("serviceAccountToken").is_some_and(|token| !token.is_null())
@@ -95,7 +95,7 @@ impl NodeRestriction {
             let Some(name) = self.driver(pod, volume, missing)? else { continue };
             let driver = self.found(&self.drivers, "", &name, missing)?;
             let wants = |driver: &Object| {
-                let mut tokens = View::of(driver).child("spec").structs("tokenRequests");
+                let mut tokens = StructView::of(driver).child("spec").structs("tokenRequests");
                 tokens.any(|token| token.text("audience") == audience)
             };
             if driver.as_ref().is_some_and(wants) {
@@ -110,7 +110,7 @@ impl NodeRestriction {
     fn driver(
         &self,
         pod: &Object,
-        volume: View<'_>,
+        volume: StructView<'_>,
         missing: &mut Vec<String>,
     ) -> Result<Option<String>, Status> {
         let own = volume.child("csi").text("driver");
@@ -126,9 +126,9 @@ impl NodeRestriction {
         let Some(claim) = self.found(&self.claims, meta(pod, "namespace"), &claim, missing)? else {
             return Ok(None);
         };
-        let bound = View::of(&claim).child("spec").text("volumeName");
+        let bound = StructView::of(&claim).child("spec").text("volumeName");
         let Some(bound) = self.found(&self.volumes, "", bound, missing)? else { return Ok(None) };
-        let driver = View::of(&bound).child("spec").child("csi").text("driver");
+        let driver = StructView::of(&bound).child("spec").child("csi").text("driver");
         Ok(Some(driver.to_owned()).filter(|driver| !driver.is_empty()))
     }
 

@@ -11,16 +11,16 @@ mod restricted;
 use std::borrow::Cow;
 
 use super::level::{Level, LevelVersion, Version};
-use objects::validation::View;
+use objects::validation::StructView;
 use values::naming::Naming;
 
 /// A pod, or a pod template.
 #[derive(Clone, Copy)]
 pub struct Pod<'p> {
     /// The value of `metadata.annotations`.
-    pub annotations: View<'p>,
+    pub annotations: StructView<'p>,
     /// The specification at `spec`.
-    pub spec: View<'p>,
+    pub spec: StructView<'p>,
     /// The naming profile, for names of annotations.
     pub naming: &'p Naming,
 }
@@ -29,20 +29,20 @@ pub struct Pod<'p> {
 #[derive(Clone, Copy)]
 struct Container<'p> {
     name: &'p str,
-    body: View<'p>,
+    body: StructView<'p>,
     /// The value of `securityContext`.
-    context: View<'p>,
+    context: StructView<'p>,
 }
 
 impl<'p> Pod<'p> {
     /// Returns the pod in an object with `metadata` and `spec`.
-    pub fn of(object: View<'p>, naming: &'p Naming) -> Pod<'p> {
+    pub fn of(object: StructView<'p>, naming: &'p Naming) -> Pod<'p> {
         let annotations = object.child("metadata").child("annotations");
         Pod { annotations, spec: object.child("spec"), naming }
     }
 
     /// Returns the value of `spec.securityContext`.
-    fn context(self) -> View<'p> {
+    fn context(self) -> StructView<'p> {
         self.spec.child("securityContext")
     }
 

@@ -1,7 +1,7 @@
 //! The configuration of pod security: the defaults for namespaces without labels, and the exemptions.
 
 use super::level::{Level, LevelVersion, Policy, Version};
-use objects::validation::{View, names};
+use objects::validation::{StructView, names};
 use values::field::FieldError;
 use values::json::Value;
 
@@ -38,7 +38,7 @@ impl Config {
     /// # Errors
     /// Lists all invalid defaults or, if the defaults are valid, all invalid exemptions.
     pub fn parse(config: &Value) -> Result<Config, String> {
-        let config = View::from(Some(config));
+        let config = StructView::from(Some(config));
         let defaults = config.child("defaults");
         let mut errors = Vec::new();
         let mut mode = |name: &str, shown: &str| mode(defaults, name, shown, &mut errors);
@@ -67,7 +67,7 @@ fn none(what: &str, errors: &[String]) -> Result<(), String> {
 }
 
 /// Reads the default of one mode. `shown` is the name of the mode in errors.
-fn mode(defaults: View<'_>, name: &str, shown: &str, errors: &mut Vec<String>) -> LevelVersion {
+fn mode(defaults: StructView<'_>, name: &str, shown: &str, errors: &mut Vec<String>) -> LevelVersion {
     let mut of = LevelVersion::PRIVILEGED;
     let version = format!("{name}-version");
     let (level, version) = (defaults.text(name), defaults.text(&version));
@@ -88,7 +88,7 @@ fn mode(defaults: View<'_>, name: &str, shown: &str, errors: &mut Vec<String>) -
 
 /// Reads one list of exemptions. Any user name is allowed.
 fn list(
-    exemptions: View<'_>,
+    exemptions: StructView<'_>,
     name: &str,
     check: fn(&str) -> Vec<String>,
     errors: &mut Vec<String>,

@@ -9,7 +9,7 @@ use super::checks::{Pod, evaluate, reasons};
 use super::level::LevelVersion;
 use crate::writes::admission::Lookup;
 use objects::store;
-use objects::validation::View;
+use objects::validation::StructView;
 use types::schema::registry::Resource;
 use values::json::Object;
 use values::object::meta;
@@ -58,7 +58,7 @@ pub async fn warnings(
             if !is_exempt(&pod) {
                 found.add(
                     meta(&pod, "name"),
-                    reasons(&evaluate(level, Pod::of(View::of(&pod), lookup.naming))),
+                    reasons(&evaluate(level, Pod::of(StructView::of(&pod), lookup.naming))),
                 );
             }
             if checked % PODS_PER_TURN == 0 {
@@ -78,7 +78,7 @@ enum Round {
 
 /// Returns the uid of the owner that controls a pod.
 fn controller_of(pod: &Object) -> Option<&str> {
-    let owners = View::of(pod).child("metadata").structs("ownerReferences");
+    let owners = StructView::of(pod).child("metadata").structs("ownerReferences");
     owners.into_iter().find(|owner| owner.is_true("controller")).map(|owner| owner.text("uid"))
 }
 

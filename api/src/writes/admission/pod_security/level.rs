@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use objects::validation::View;
+use objects::validation::StructView;
 use values::field::FieldError;
 use values::json::Value;
 use values::naming::Naming;
@@ -134,7 +134,7 @@ impl Policy {
     /// If a namespace enforces a level and has no label for warnings, the enforced level is also used for
     /// warnings. Otherwise pods made from a template would be refused later, without an error for the client
     /// that wrote the template.
-    pub fn of_labels(labels: View<'_>, naming: &Naming, defaults: Policy) -> (Policy, Vec<FieldError>) {
+    pub fn of_labels(labels: StructView<'_>, naming: &Naming, defaults: Policy) -> (Policy, Vec<FieldError>) {
         let mut policy = defaults;
         let mut errors = Vec::new();
         let mut read = |mode: &str, into: &mut LevelVersion, if_bad| {
@@ -163,7 +163,7 @@ enum Label {
 
 /// Reads both labels of a mode.
 fn read(
-    labels: View<'_>,
+    labels: StructView<'_>,
     label: &str,
     into: &mut LevelVersion,
     if_bad: Level,
@@ -235,7 +235,8 @@ mod tests {
                 })
                 .collect();
             let labels_of = object(&format!("{{{}}}", pairs.join(",")));
-            let (policy, errors) = Policy::of_labels(View::of(&labels_of), &KUBERNETES, Policy::PRIVILEGED);
+            let (policy, errors) =
+                Policy::of_labels(StructView::of(&labels_of), &KUBERNETES, Policy::PRIVILEGED);
             let got = format!("{} {} {}", policy.enforce, policy.audit, policy.warn);
             assert_eq!(got, want, "{labels}");
             let got: Vec<_> = errors.iter().map(|error| error.detail.as_str()).collect();

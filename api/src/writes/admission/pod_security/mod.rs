@@ -24,7 +24,7 @@ use level::{Level, Policy};
 use super::parsed::Parsed;
 use super::plugin::Make;
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use objects::validation::View;
+use objects::validation::StructView;
 use types::schema::registry::Resource;
 use values::field::{FieldError, go_quote};
 use values::json::{Object, Value};
@@ -112,7 +112,7 @@ impl PodSecurity {
             return Ok(()).into();
         }
         Step::wait(async move {
-            let is_exempt = |pod: &Object| self.exempts_class(View::of(pod).child("spec"));
+            let is_exempt = |pod: &Object| self.exempts_class(StructView::of(pod).child("spec"));
             let found = existing::warnings(&self.lookup, &self.pods, record.name, to, is_exempt).await?;
             review.warnings.extend(found);
             Ok(())
@@ -125,7 +125,7 @@ impl PodSecurity {
         if policy.is_privileged() || policy.is_equivalent(self.config.defaults) {
             return None;
         }
-        let labels = View::of(namespace).child("metadata").child("labels");
+        let labels = StructView::of(namespace).child("metadata").child("labels");
         let modes = [("enforce", policy.enforce), ("audit", policy.audit), ("warn", policy.warn)];
         let stated = modes.iter().filter(|(name, mode)| {
             let label = level::label(self.lookup.naming, name);
@@ -163,8 +163,8 @@ impl PodSecurity {
         let (policy, errors) = &*of_namespace;
         let template = WORKLOADS.iter().find(|(group, plural, _)| record.resource.is_of(group, plural));
         let object = match template {
-            None => View::of(new),
-            Some((_, _, path)) => path.iter().fold(View::of(new), |view, name| view.child(name)),
+            None => StructView::of(new),
+            Some((_, _, path)) => path.iter().fold(StructView::of(new), |view, name| view.child(name)),
         };
         let enforces = template.is_none();
         if errors.is_empty() && policy.is_privileged() || !object.is_there() {
@@ -174,7 +174,9 @@ impl PodSecurity {
             return Ok(());
         }
         let pod = Pod::of(object, naming);
-        if enforces && record.old.is_some_and(|old| !is_significant(pod, Pod::of(View::of(old), naming))) {
+        if enforces
+            && record.old.is_some_and(|old| !is_significant(pod, Pod::of(StructView::of(old), naming)))
+        {
             return Ok(());
         }
         if self.exempts_class(pod.spec) {
@@ -219,7 +221,7 @@ impl PodSecurity {
         self.config.exempt.namespaces.iter().any(|exempt| exempt == namespace)
     }
 
-    fn exempts_class(&self, spec: View<'_>) -> bool {
+    fn exempts_class(&self, spec: StructView<'_>) -> bool {
         let class = spec.text("runtimeClassName");
         !class.is_empty() && self.config.exempt.runtime_classes.iter().any(|exempt| exempt == class)
     }
@@ -277,20 +279,20 @@ impl<'w> Counts<'w> {
 }
 
 fn policy_of(namespace: &Object, naming: &Naming, defaults: Policy) -> (Policy, Vec<FieldError>) {
-    Policy::of_labels(View::of(namespace).child("metadata").child("labels"), naming, defaults)
+    Policy::of_labels(StructView::of(namespace).child("metadata").child("labels"), naming, defaults)
 }
 
 /// Returns whether an update of a pod changes a field that a level checks; few fields of a pod can change.
 fn is_significant(new: Pod<'_>, old: Pod<'_>) -> bool {
     let changed = |name: &str| new.annotations.text(name) != old.annotations.text(name);
-    let same = |a: View<'_>, b: View<'_>| {
+    let same = |a: StructView<'_>, b: StructView<'_>| {
         a.text("image") == b.text("image") && !changed(&new.seccomp_annotation_of(a.text("name")))
     };
     let listed = ["containers", "initContainers"].into_iter().any(|list| {
         let (a, b) = (new.spec.structs(list), old.spec.structs(list));
         a.len() != b.len() || a.zip(b).any(|(a, b)| !same(a, b))
     });
-    let was = |container: View<'_>| {
+    let was = |container: StructView<'_>| {
         let name = container.text("name");
         old.spec.structs("ephemeralContainers").find(|old| old.text("name") == name)
     };

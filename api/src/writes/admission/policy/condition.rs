@@ -12,7 +12,7 @@ use cel::value::Value;
 
 use crate::writes::admission::Operation;
 use objects::expression::policy::environment::{Declarations, Extent};
-use objects::expression::{Budget, Expression, Failure, evaluate};
+use objects::expression::{Budget, EvaluationFailure, Expression, evaluate};
 use wire::metrics::Metrics;
 
 /// Maximum cost of all match conditions of one webhook or policy: a quarter of the budget of a policy.
@@ -122,14 +122,14 @@ impl Conditions {
                     unmet.get_or_insert(&condition.name);
                 }
                 Ok(_) => {}
-                Err(Failure::Evaluation(why)) => {
+                Err(EvaluationFailure::Evaluation(why)) => {
                     // Failures after a false condition are not counted.
                     *failed += usize::from(unmet.is_none());
                     if !failures.contains(&why) {
                         failures.push(why);
                     }
                 }
-                Err(spent @ Failure::OutOfBudget) => return Match::Failed(spent.to_string()),
+                Err(spent @ EvaluationFailure::OutOfBudget) => return Match::Failed(spent.to_string()),
             }
         }
         if let Some(unmet) = unmet {

@@ -16,8 +16,8 @@ use super::scope::{Inputs, Scope};
 use super::validation::{FailurePolicy, declared, matches, pairs};
 use crate::writes::admission::patched::{self, Misread};
 use objects::apply;
-use objects::expression::policy::environment::{Extent, Known, POLICY_COST_MAX, Variable};
-use objects::expression::policy::form::{Form, OBJECT, environment};
+use objects::expression::policy::environment::{Extent, KnownTypes, POLICY_COST_MAX, Variable};
+use objects::expression::policy::form::{OBJECT, PatchType, environment};
 use objects::expression::{Budget, Expression, evaluate, json};
 use objects::patch::{self, restore::restore};
 use types::schema::conform::conform;
@@ -74,13 +74,13 @@ pub struct ObjectType<'t> {
 /// A mutation of a policy.
 #[derive(Debug)]
 pub struct Mutation {
-    form: Form,
+    form: PatchType,
     expression: Expression,
 }
 
 impl Mutation {
     /// Compiles a mutation in the environment that [`environment`] returns.
-    pub fn compile(form: Form, text: &str, environment: &Environment) -> Mutation {
+    pub fn compile(form: PatchType, text: &str, environment: &Environment) -> Mutation {
         Mutation { form, expression: Expression::new(text, environment, &[form.result()]) }
     }
 
@@ -105,8 +105,8 @@ impl Mutation {
         let value = evaluate(&self.expression, open, || scope.take_cost(), budget);
         let value = value.map_err(|failure| failure.to_string())?;
         match self.form {
-            Form::ApplyConfiguration => Ok(merged(&value, of.message, object)?),
-            Form::JsonPatch => patched(&value, of, object),
+            PatchType::ApplyConfiguration => Ok(merged(&value, of.message, object)?),
+            PatchType::JsonPatch => patched(&value, of, object),
         }
     }
 }
@@ -116,11 +116,11 @@ impl Mutating {
     pub fn compile(spec: &trees::Value) -> Mutating {
         let params = spec.get("paramKind").is_some_and(|kind| !kind.is_null());
         let extent = Extent { params, authorizer: true };
-        let (declarations, variables) = declared(spec, Origin::Stored, Known::default(), extent);
+        let (declarations, variables) = declared(spec, Origin::Stored, KnownTypes::default(), extent);
         let environment = environment(&declarations, extent);
         let mutations = spec.get("mutations").and_then(trees::Value::as_array).unwrap_or_default();
         let mutation = |mutation: &trees::Value| {
-            let form = Form::named(mutation.str_at(&["patchType"]));
+            let form = PatchType::named(mutation.str_at(&["patchType"]));
             Mutation::compile(form, mutation.str_at(&[form.member(), "expression"]), &environment)
         };
         Mutating {

@@ -10,7 +10,7 @@ use super::request::Request;
 use super::scope::{Inputs, Scope};
 use super::validation::{Decision, Published, Validation};
 use crate::writes::admission::Operation;
-use objects::expression::policy::environment::{Declarations, Extent, Known};
+use objects::expression::policy::environment::{Declarations, Extent, KnownTypes};
 use values::json::{Object, Value};
 use values::testing::object;
 
@@ -208,7 +208,7 @@ fn a_condition_that_is_false_wins_over_one_that_fails() {
     ] {
         let names: Vec<String> = (0..conditions.len()).map(|at| at.to_string()).collect();
         let pairs = names.iter().map(String::as_str).zip(conditions.iter().copied());
-        let declarations = Declarations::new(Origin::Stored, Known::default());
+        let declarations = Declarations::new(Origin::Stored, KnownTypes::default());
         let extent = Extent { params: false, authorizer: true };
         let compiled = Conditions::compile(pairs, &declarations, extent);
         let judged = with_inputs(|inputs| {

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use super::validation::{declared, pairs};
 use cel::identifier::{escape, is_selectable_word};
 use objects::custom::limits_of;
-use objects::expression::policy::environment::{Declarations, Extent, Known};
+use objects::expression::policy::environment::{Declarations, Extent, KnownTypes};
 use objects::expression::types::Types;
 use objects::expression::{Expression, Refusal};
 use types::schema::limits::Limits;
@@ -40,7 +40,7 @@ pub fn check(spec: &Value, registry: &Registry) -> Vec<Warning> {
             let mut types = Types::default();
             let object = declare(&mut types, resource);
             let params = parameters(spec, registry).map_or(Type::Dyn, |kind| declare(&mut types, kind));
-            let (declarations, _) = declared(spec, Origin::New, Known { object, params, types }, extent);
+            let (declarations, _) = declared(spec, Origin::New, KnownTypes { object, params, types }, extent);
             (gvk(resource), declarations)
         })
         .collect();

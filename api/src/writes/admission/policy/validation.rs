@@ -18,8 +18,8 @@ use cel::value::Value;
 use super::condition::{Conditions, Judged, Match};
 use super::scope::{Inputs, Scope};
 use objects::expression::policy::environment::Variable;
-use objects::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
-use objects::expression::{Budget, Expression, Failure, evaluate};
+use objects::expression::policy::environment::{Declarations, Extent, KnownTypes, POLICY_COST_MAX};
+use objects::expression::{Budget, EvaluationFailure, Expression, evaluate};
 use values::json::{self, Object};
 
 /// Maximum length of a message that an expression returns, in bytes.
@@ -141,7 +141,7 @@ pub(super) fn pairs<'s>(
 pub(super) fn declared(
     spec: &json::Value,
     origin: Origin,
-    known: Known,
+    known: KnownTypes,
     extent: Extent,
 ) -> (Declarations, Vec<Variable>) {
     let mut declarations = Declarations::new(origin, known).with_variables();
@@ -154,7 +154,7 @@ impl Validation {
     pub fn compile(spec: &json::Value) -> Validation {
         let params = spec.get("paramKind").is_some_and(|kind| !kind.is_null());
         let extent = Extent { params, authorizer: true };
-        let (declarations, variables) = declared(spec, Origin::Stored, Known::default(), extent);
+        let (declarations, variables) = declared(spec, Origin::Stored, KnownTypes::default(), extent);
         let environment = declarations.environment(extent);
         let messages = declarations.environment(Extent { params, authorizer: false });
         let text = |item: &json::Value, name: &str| {
@@ -224,7 +224,7 @@ impl Validation {
         inputs: &Inputs<'_>,
         params: Option<&Object>,
         took: &mut Vec<Duration>,
-    ) -> Result<Vec<Decision>, Failure> {
+    ) -> Result<Vec<Decision>, EvaluationFailure> {
         let mut budget = Budget::new(POLICY_COST_MAX);
         let scope = Scope::new(inputs, params, &self.variables);
         let open = scope.open();
@@ -239,8 +239,8 @@ impl Validation {
                     let reason = rule.reason.clone().map_or(Cow::Borrowed("Invalid"), Cow::Owned);
                     Decision::Deny { message: String::new(), reason }
                 }
-                Err(Failure::Evaluation(why)) => self.error(why),
-                Err(spent @ Failure::OutOfBudget) => return Err(spent),
+                Err(EvaluationFailure::Evaluation(why)) => self.error(why),
+                Err(spent @ EvaluationFailure::OutOfBudget) => return Err(spent),
             };
             decisions.push(decision);
             let now = Instant::now();
@@ -282,14 +282,18 @@ impl Validation {
                         !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');
                     made.push(is_message.then(|| text.to_owned()));
                 }
-                Ok(_) | Err(Failure::Evaluation(_)) => made.push(None),
-                Err(Failure::OutOfBudget) => return Vec::new(),
+                Ok(_) | Err(EvaluationFailure::Evaluation(_)) => made.push(None),
+                Err(EvaluationFailure::OutOfBudget) => return Vec::new(),
             }
         }
         made
     }
 
-    fn annotate(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Result<Vec<Annotated>, Failure> {
+    fn annotate(
+        &self,
+        inputs: &Inputs<'_>,
+        params: Option<&Object>,
+    ) -> Result<Vec<Annotated>, EvaluationFailure> {
         if self.annotations.is_empty() {
             return Ok(Vec::new());
         }
@@ -304,11 +308,11 @@ impl Validation {
                     Published::Value(text.trim().to_owned())
                 }
                 Ok(_) => Published::Nothing,
-                Err(Failure::Evaluation(why)) if self.failure_policy == FailurePolicy::Fail => {
+                Err(EvaluationFailure::Evaluation(why)) if self.failure_policy == FailurePolicy::Fail => {
                     Published::Error(why)
                 }
-                Err(Failure::Evaluation(why)) => Published::Excluded(why),
-                Err(spent @ Failure::OutOfBudget) => return Err(spent),
+                Err(EvaluationFailure::Evaluation(why)) => Published::Excluded(why),
+                Err(spent @ EvaluationFailure::OutOfBudget) => return Err(spent),
             };
             made.push(Annotated { key: annotation.key.clone(), value });
         }

@@ -9,7 +9,7 @@ use super::report::{self, About};
 use super::review::Verdict;
 use crate::writes::admission::Review;
 use crate::writes::admission::policy::condition::Conditions;
-use objects::expression::policy::environment::{Declarations, Extent, Known};
+use objects::expression::policy::environment::{Declarations, Extent, KnownTypes};
 use objects::validation::names;
 use values::json::{Object, Value};
 use values::object::meta;
@@ -73,7 +73,7 @@ impl Webhook {
         let conditions = if conditions.is_empty() {
             Conditions::default()
         } else {
-            Conditions::compile(conditions, &Declarations::new(Origin::Stored, Known::default()), extent)
+            Conditions::compile(conditions, &Declarations::new(Origin::Stored, KnownTypes::default()), extent)
         };
         Webhook {
             name: webhook.str_at(&["name"]).to_owned(),

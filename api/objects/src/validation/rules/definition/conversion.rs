@@ -3,11 +3,11 @@
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::custom::definition::{Conversion, Definition};
-use crate::validation::path::Path;
+use crate::custom::definition::{CustomConversion, Definition};
+use crate::validation::path::FieldPath;
 use crate::validation::rules::admission;
-use crate::validation::rules::common::Seen;
-use crate::validation::rules::view::View;
+use crate::validation::rules::common::SeenStrings;
+use crate::validation::rules::view::StructView;
 use crate::validation::{Validator, names};
 use values::base64_text;
 use values::field::FieldError;
@@ -28,9 +28,9 @@ pub(super) struct Tolerated {
 /// Checks `spec.conversion`. `client` is the webhook's `clientConfig` as it was given.
 pub(super) fn conversion(
     validator: &mut Validator,
-    path: &Path,
+    path: &FieldPath,
     definition: &Definition,
-    client: View,
+    client: StructView,
     tolerated: Tolerated,
 ) {
     let Some(conversion) = &definition.conversion else { return };
@@ -62,9 +62,9 @@ pub(super) fn conversion(
 
 fn webhook(
     validator: &mut Validator,
-    path: &Path,
-    conversion: &Conversion,
-    given: View,
+    path: &FieldPath,
+    conversion: &CustomConversion,
+    given: StructView,
     tolerated: Tolerated,
 ) {
     let Some(client) = &conversion.client else {
@@ -91,11 +91,11 @@ pub(super) fn read_bundle(bundle: &str) -> Result<(), &'static str> {
     Err("unable to load root certificates: unable to parse bytes as PEM block")
 }
 
-fn review_versions(validator: &mut Validator, path: &Path, versions: &[String], tolerated: Tolerated) {
+fn review_versions(validator: &mut Validator, path: &FieldPath, versions: &[String], tolerated: Tolerated) {
     if versions.is_empty() {
         return validator.required(path, "");
     }
-    let mut seen = Seen::new();
+    let mut seen = SeenStrings::new();
     for (at, version) in versions.iter().enumerate() {
         if validator.has_enough() {
             return;

@@ -11,8 +11,8 @@
 use super::extension_names::ExtensionNames;
 use super::internal;
 use crate::custom::definition::rules::{CompiledRule, MessageExpression, RuleError};
-use crate::custom::schema::{Rule, Schema};
-use crate::validation::path::Path;
+use crate::custom::schema::{Schema, SchemaRule};
+use crate::validation::path::FieldPath;
 use values::field::FieldError;
 
 /// Maximum cost of one expression.
@@ -61,7 +61,7 @@ pub(super) struct TotalCost {
 }
 
 impl TotalCost {
-    fn add(&mut self, path: Path, cost: u64) {
+    fn add(&mut self, path: FieldPath, cost: u64) {
         self.total = self.total.saturating_add(cost);
         if cost < SCHEMA_MAX / 100 {
             return;
@@ -74,7 +74,7 @@ impl TotalCost {
     }
 
     /// Returns the errors if the total cost is too high. `path` is that of the schema.
-    pub(super) fn errors(self, path: &Path, words: &ExtensionNames) -> Vec<FieldError> {
+    pub(super) fn errors(self, path: &FieldPath, words: &ExtensionNames) -> Vec<FieldError> {
         if self.total <= SCHEMA_MAX {
             return Vec::new();
         }
@@ -91,17 +91,17 @@ impl TotalCost {
 
 /// A compiled rule with its context.
 pub(super) struct Judged<'r> {
-    pub(super) rule: &'r Rule,
+    pub(super) rule: &'r SchemaRule,
     pub(super) compiled: &'r CompiledRule,
     pub(super) cardinality: Cardinality,
     /// Whether the limit of a single expression applies.
     pub(super) limits_each: bool,
-    pub(super) uncorrelatable: Option<&'r Path<'r>>,
+    pub(super) uncorrelatable: Option<&'r FieldPath<'r>>,
 }
 
 impl Judged<'_> {
     /// Appends the errors of the rule at `path` and adds its cost to the total.
-    pub(super) fn errors(&self, path: &Path, total: &mut TotalCost, errors: &mut Vec<FieldError>) {
+    pub(super) fn errors(&self, path: &FieldPath, total: &mut TotalCost, errors: &mut Vec<FieldError>) {
         let (rule, compiled) = (self.rule, self.compiled);
         let place = path.child("rule");
         let times = match self.cardinality {
@@ -210,14 +210,14 @@ mod tests {
     fn the_four_most_expensive_expressions_are_named() {
         let mut total = TotalCost::default();
         for (name, cost) in [("a", 1), ("b", 60), ("c", 0), ("d", 50), ("e", 60), ("f", 40), ("g", 70)] {
-            total.add(Path::ROOT.child(name), cost * SCHEMA_MAX / 100);
+            total.add(FieldPath::ROOT.child(name), cost * SCHEMA_MAX / 100);
         }
         let words = ExtensionNames::of(&values::naming::KUBERNETES);
-        let errors = total.errors(&Path::ROOT.child("root"), &words);
+        let errors = total.errors(&FieldPath::ROOT.child("root"), &words);
         let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
         assert_eq!(paths, ["g", "b", "e", "d", "root"]);
         let mut total = TotalCost::default();
-        total.add(Path::ROOT.child("a"), SCHEMA_MAX);
-        assert!(total.errors(&Path::ROOT, &words).is_empty());
+        total.add(FieldPath::ROOT.child("a"), SCHEMA_MAX);
+        assert!(total.errors(&FieldPath::ROOT, &words).is_empty());
     }
 }

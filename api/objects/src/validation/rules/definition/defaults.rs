@@ -5,7 +5,7 @@ use crate::custom::resource;
 use crate::custom::rules::OBJECT_COST_MAX;
 use crate::custom::schema::{Additional, Items, Schema};
 use crate::validation::embedded;
-use crate::validation::path::Path;
+use crate::validation::path::FieldPath;
 use types::schema::conform::conform;
 use types::schema::kind::Kind;
 use types::schema::make::Struct;
@@ -15,7 +15,7 @@ use values::json::{Object, Value};
 
 /// Returns the errors of all defaults in a structural schema. Unknown fields are accepted if `keeps_unknown`
 /// is true.
-pub(super) fn errors(schema: &Schema, path: &Path, keeps_unknown: bool) -> Vec<FieldError> {
+pub(super) fn errors(schema: &Schema, path: &FieldPath, keeps_unknown: bool) -> Vec<FieldError> {
     let mut check = Defaults { keeps_unknown, budget: OBJECT_COST_MAX, errors: Vec::new() };
     check.node(schema, path, true, None);
     check.errors
@@ -38,7 +38,7 @@ struct Defaults {
 
 impl Defaults {
     /// Visits a node. Values of maps are not visited, because defaults inside them are not used.
-    fn node(&mut self, schema: &Schema, path: &Path, is_root: bool, part: Option<&Part>) {
+    fn node(&mut self, schema: &Schema, path: &FieldPath, is_root: bool, part: Option<&Part>) {
         if is_enough(&self.errors) || self.budget == 0 {
             return;
         }
@@ -66,7 +66,7 @@ impl Defaults {
     }
 
     /// Checks a default at or below kind, version or metadata of an object.
-    fn part(&mut self, schema: &Schema, value: &Value, place: &Path, part: &Part) {
+    fn part(&mut self, schema: &Schema, value: &Value, place: &FieldPath, part: &Part) {
         match fault(part.around(value.clone())) {
             Some(fault) => {
                 let detail = format!("must result in valid metadata: {fault}");
@@ -76,7 +76,7 @@ impl Defaults {
         }
     }
 
-    fn value(&mut self, schema: &Schema, value: &Value, place: &Path, is_root: bool) {
+    fn value(&mut self, schema: &Schema, value: &Value, place: &FieldPath, is_root: bool) {
         // The root is an object as well.
         let root = is_root.then(|| Schema { embedded_resource: true, ..schema.clone() });
         let schema = root.as_ref().unwrap_or(schema);
@@ -87,7 +87,7 @@ impl Defaults {
     }
 
     /// Checks a default against its schema.
-    fn check(&mut self, schema: &Schema, value: &Value, place: &Path) {
+    fn check(&mut self, schema: &Schema, value: &Value, place: &FieldPath) {
         let is_object = schema.embedded_resource;
         let value = (&*place.to_string(), value);
         let found = resource::value_errors(schema, is_object, value, embedded::check, &mut self.budget);
@@ -244,7 +244,7 @@ mod tests {
             ),
             (r#"{"properties":{"metadata":{"type":"object","default":{"name":"x"}}}}"#.to_owned(), ""),
         ] {
-            let found = errors(&Schema::read(&object(&schema).into()), &Path::ROOT, false);
+            let found = errors(&Schema::read(&object(&schema).into()), &FieldPath::ROOT, false);
             let found = found.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             match want {
                 "" => assert_eq!(found, "", "{schema}"),

@@ -1,13 +1,13 @@
 //! Form of parts of a definition in error messages: all members of the reference server's internal types,
 //! with the names in its source, and `null` for absent values.
 
-use crate::custom::definition::{PrinterColumn, Shared, Subresources, Validation, Version};
-use crate::custom::schema::{Additional, Dependency, Items, Rule, Schema};
+use crate::custom::definition::{DefinitionVersion, PrinterColumn, Shared, Subresources, Validation};
+use crate::custom::schema::{Additional, Dependency, Items, Schema, SchemaRule};
 use values::json::{Object, Value};
 
 /// Returns the versions without the parts that they share.
-pub(super) fn versions(versions: &[Version], shared: Shared) -> Value {
-    let version = |version: &Version| {
+pub(super) fn versions(versions: &[DefinitionVersion], shared: Shared) -> Value {
+    let version = |version: &DefinitionVersion| {
         let own = |is_shared: bool, value: Value| if is_shared { Value::Null } else { value };
         let selectable = |path: &String| object([("JSONPath", path.as_str().into())]);
         object([
@@ -29,7 +29,7 @@ pub(super) fn versions(versions: &[Version], shared: Shared) -> Value {
 }
 
 /// Returns the internal form of a rule.
-pub(super) fn rule(rule: &Rule) -> Value {
+pub(super) fn rule(rule: &SchemaRule) -> Value {
     object([
         ("Rule", text(&rule.rule)),
         ("Message", text(&rule.message)),

@@ -27,15 +27,15 @@ use hashbrown::HashSet;
 use extension_names::ExtensionNames;
 use options::{Options, has_bad_bundle};
 
-use super::View;
+use super::StructView;
 use crate::custom;
 use crate::custom::definition::approval::{self, Approval};
 use crate::custom::definition::conditions::Findings;
 use crate::custom::definition::rules::RuleCompiler;
-use crate::custom::definition::{Definition, Shared, Version, naming, walk};
+use crate::custom::definition::{Definition, DefinitionVersion, Shared, naming, walk};
 use crate::custom::schema::Schema;
 use crate::validation::Validator;
-use crate::validation::path::Path;
+use crate::validation::path::FieldPath;
 use values::field::FieldError;
 use values::json::Object;
 use values::naming::Naming;
@@ -44,10 +44,10 @@ use values::naming::Naming;
 static COMPILER: Option<&'static dyn RuleCompiler> = Some(&custom::rules::Compiler);
 
 /// Checks a definition on create, or on an update of its spec.
-pub(in super::super) fn definition(validator: &mut Validator, path: &Path, object: View) {
+pub(in super::super) fn definition(validator: &mut Validator, path: &FieldPath, object: StructView) {
     let Some(given) = object.object() else { return };
     let new = Definition::read(given);
-    let old = validator.old.and_then(View::object).map(Definition::read);
+    let old = validator.old.and_then(StructView::object).map(Definition::read);
     let words = ExtensionNames::of(validator.naming);
     let spec = path.child("spec");
     if old.is_none() {
@@ -77,7 +77,7 @@ pub(in super::super) fn definition(validator: &mut Validator, path: &Path, objec
 }
 
 /// Checks the status of a definition, which is written through `/status`.
-pub(in super::super) fn status(validator: &mut Validator, path: &Path, _: View) {
+pub(in super::super) fn status(validator: &mut Validator, path: &FieldPath, _: StructView) {
     if let Some(object) = validator.object.object() {
         let accepted = Definition::read(object).accepted;
         names::check(validator, &path.child("acceptedNames"), &accepted);
@@ -85,7 +85,7 @@ pub(in super::super) fn status(validator: &mut Validator, path: &Path, _: View) 
 }
 
 /// Checks that the name of a definition, or the base of a generated name, is that of its type.
-fn name(validator: &mut Validator, path: &Path, definition: &Definition, object: View) {
+fn name(validator: &mut Validator, path: &FieldPath, definition: &Definition, object: StructView) {
     let (place, metadata) = (path.child("metadata"), object.child("metadata"));
     let is_of_type = |name: &str| {
         let rest = name.strip_prefix(definition.names.plural.as_str());
@@ -101,7 +101,7 @@ fn name(validator: &mut Validator, path: &Path, definition: &Definition, object:
 
 /// Checks that the identity of stored objects does not change: never the group and the plural name, nor scope
 /// and kind once the type is established.
-fn immutable(validator: &mut Validator, path: &Path, new: &Definition, old: &Definition) {
+fn immutable(validator: &mut Validator, path: &FieldPath, new: &Definition, old: &Definition) {
     let names = path.child("names");
     let is_established = old.is(naming::ESTABLISHED);
     for (place, now, before, is_fixed) in [
@@ -118,7 +118,7 @@ fn immutable(validator: &mut Validator, path: &Path, new: &Definition, old: &Def
 
 /// Checks that `storedVersions` contains the storage version, and that all of its versions still exist. Only
 /// the operator removes a version from it, when no object is stored in it.
-fn stored_versions(validator: &mut Validator, path: &Path, definition: &Definition) {
+fn stored_versions(validator: &mut Validator, path: &FieldPath, definition: &Definition) {
     let stored = &definition.stored_versions;
     let all = || internal::texts(stored);
     if stored.is_empty() {
@@ -144,7 +144,7 @@ fn stored_versions(validator: &mut Validator, path: &Path, definition: &Definiti
 }
 
 /// Checks that a type in a protected group has the approval annotation.
-fn approved(validator: &mut Validator, metadata: &Path, definition: &Definition, object: View) {
+fn approved(validator: &mut Validator, metadata: &FieldPath, definition: &Definition, object: StructView) {
     if !approval::is_protected(validator.naming, &definition.group) {
         return;
     }
@@ -164,7 +164,7 @@ fn approved(validator: &mut Validator, metadata: &Path, definition: &Definition,
     }
 }
 
-fn annotation_of<'o>(object: View<'o>, name: &str) -> &'o str {
+fn annotation_of<'o>(object: StructView<'o>, name: &str) -> &'o str {
     object.child("metadata").child("annotations").text(name)
 }
 
@@ -173,12 +173,12 @@ struct Spec<'s> {
     definition: &'s Definition,
     shared: Shared,
     /// Spec as it was given.
-    given: View<'s>,
+    given: StructView<'s>,
     words: &'s ExtensionNames,
 }
 
 impl Spec<'_> {
-    fn check(&self, validator: &mut Validator, path: &Path, mut options: Options) {
+    fn check(&self, validator: &mut Validator, path: &FieldPath, mut options: Options) {
         let definition = self.definition;
         self.group_and_scope(validator, path);
         self.schemas_are_there(validator, path, &options);
@@ -199,7 +199,7 @@ impl Spec<'_> {
         conversion::conversion(validator, &path.child("conversion"), definition, client, options.tolerated);
     }
 
-    fn group_and_scope(&self, validator: &mut Validator, path: &Path) {
+    fn group_and_scope(&self, validator: &mut Validator, path: &FieldPath) {
         let group = self.definition.group.as_str();
         let place = path.child("group");
         let faults = crate::validation::names::subdomain(group);
@@ -218,7 +218,7 @@ impl Spec<'_> {
         }
     }
 
-    fn schemas_are_there(&self, validator: &mut Validator, path: &Path, options: &Options) {
+    fn schemas_are_there(&self, validator: &mut Validator, path: &FieldPath, options: &Options) {
         let definition = self.definition;
         let detail = if options.needs_schemas {
             ""
@@ -239,7 +239,7 @@ impl Spec<'_> {
         }
     }
 
-    fn versions(&self, validator: &mut Validator, path: &Path, options: &mut Options) {
+    fn versions(&self, validator: &mut Validator, path: &FieldPath, options: &mut Options) {
         let definition = self.definition;
         let list = path.child("versions");
         let mut seen = HashSet::new();
@@ -266,7 +266,13 @@ impl Spec<'_> {
     }
 
     /// Checks the parts of a version that it does not share with the others.
-    fn version(&self, validator: &mut Validator, path: &Path, version: &Version, options: &mut Options) {
+    fn version(
+        &self,
+        validator: &mut Validator,
+        path: &FieldPath,
+        version: &DefinitionVersion,
+        options: &mut Options,
+    ) {
         version::deprecation(validator, path, version.deprecated, version.deprecation_warning.as_deref());
         if !self.shared.validation
             && let Some(schema) = version.schema()
@@ -299,13 +305,13 @@ impl Spec<'_> {
     }
 
     /// Checks the parts that all versions share, which are read from the first version.
-    fn shared_parts(&self, validator: &mut Validator, path: &Path, options: &mut Options) {
+    fn shared_parts(&self, validator: &mut Validator, path: &FieldPath, options: &mut Options) {
         let Some(first) = self.definition.versions.first() else { return };
         if self.shared.validation
             && let Some(schema) = first.schema()
         {
             options.keeps_costs = options.unchanged.contains(&first.name);
-            let has_status = self.definition.versions.iter().any(Version::has_status);
+            let has_status = self.definition.versions.iter().any(DefinitionVersion::has_status);
             self.schema(validator, &path.child("validation"), schema, has_status, options);
         }
         if self.shared.subresources {
@@ -333,7 +339,7 @@ impl Spec<'_> {
     fn schema(
         &self,
         validator: &mut Validator,
-        path: &Path,
+        path: &FieldPath,
         schema: &Schema,
         has_status: bool,
         options: &Options,
@@ -372,7 +378,7 @@ pub(in super::super) fn findings<'f>(
     definition: &Definition,
     object: &'f Object,
 ) -> Findings<'f> {
-    let annotation = || annotation_of(View::of(object), &approval::annotation(naming));
+    let annotation = || annotation_of(StructView::of(object), &approval::annotation(naming));
     let is_protected = approval::is_protected(naming, &definition.group);
     Findings {
         approval: is_protected.then(|| Approval::of(annotation())),
@@ -385,7 +391,7 @@ pub(in super::super) fn findings<'f>(
 /// structural.
 fn violations(naming: &Naming, definition: &Definition) -> Option<String> {
     let words = ExtensionNames::of(naming);
-    let spec = Path::ROOT.child("spec");
+    let spec = FieldPath::ROOT.child("spec");
     let versions = spec.child("versions");
     let mut texts: Vec<String> = Vec::new();
     for (at, version) in definition.versions.iter().enumerate() {
@@ -406,7 +412,7 @@ fn violations(naming: &Naming, definition: &Definition) -> Option<String> {
 
 /// Returns the error of a schema's root, if there is a subresource `/status`: the root may then only have
 /// keywords that do not conflict with it.
-fn root_error(schema: &Schema, path: &Path) -> Option<FieldError> {
+fn root_error(schema: &Schema, path: &FieldPath) -> Option<FieldError> {
     const ALLOWED: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
                            MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties \
                            ExternalDocs Example XPreserveUnknownFields XValidations]";

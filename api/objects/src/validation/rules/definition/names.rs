@@ -1,11 +1,11 @@
 //! Rules for the names of a custom type.
 
 use crate::custom::definition::Names;
-use crate::validation::path::Path;
+use crate::validation::path::FieldPath;
 use crate::validation::{Validator, names};
 
 /// Checks the names that a definition requests or was granted.
-pub(super) fn check(validator: &mut Validator, path: &Path, asked: &Names) {
+pub(super) fn check(validator: &mut Validator, path: &FieldPath, asked: &Names) {
     for (name, text) in [("plural", &asked.plural), ("singular", &asked.singular)] {
         label(validator, &path.child(name), text);
     }
@@ -25,7 +25,7 @@ pub(super) fn check(validator: &mut Validator, path: &Path, asked: &Names) {
 }
 
 /// Checks the names without which a type cannot be served.
-pub(super) fn required(validator: &mut Validator, path: &Path, asked: &Names) {
+pub(super) fn required(validator: &mut Validator, path: &FieldPath, asked: &Names) {
     for (name, text) in [
         ("plural", &asked.plural),
         ("singular", &asked.singular),
@@ -39,21 +39,21 @@ pub(super) fn required(validator: &mut Validator, path: &Path, asked: &Names) {
 }
 
 /// Checks an RFC 1035 label, which may be empty.
-fn label(validator: &mut Validator, path: &Path, name: &str) {
+fn label(validator: &mut Validator, path: &FieldPath, name: &str) {
     if !name.is_empty() {
         full_label(validator, path, name);
     }
 }
 
 /// Checks an RFC 1035 label and reports all faults in one error.
-pub(super) fn full_label(validator: &mut Validator, path: &Path, name: &str) {
+pub(super) fn full_label(validator: &mut Validator, path: &FieldPath, name: &str) {
     let faults = names::label_1035(name);
     if !faults.is_empty() {
         validator.invalid(path, name, faults.join(","));
     }
 }
 
-fn labels(validator: &mut Validator, path: &Path, list: &[String]) {
+fn labels(validator: &mut Validator, path: &FieldPath, list: &[String]) {
     for (at, name) in list.iter().enumerate() {
         if validator.has_enough() {
             return;

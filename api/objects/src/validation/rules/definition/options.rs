@@ -7,9 +7,9 @@ use super::conversion::{self, Tolerated};
 use super::extension_names::ExtensionNames;
 use super::{defaults, schema, structural, version};
 use crate::custom::definition::rules::{RuleCompiler, StoredExpressions};
-use crate::custom::definition::{Definition, Version, naming, walk};
+use crate::custom::definition::{Definition, DefinitionVersion, naming, walk};
 use crate::custom::schema::Schema;
-use crate::validation::path::Path;
+use crate::validation::path::FieldPath;
 
 /// Options of the checks of a definition. A check is skipped if the stored definition does not pass it.
 pub(super) struct Options {
@@ -68,13 +68,13 @@ impl Options {
             |holds: &dyn Fn(&Schema) -> bool| !old.schemas().any(|schema| walk::any(schema, holds));
         let is_structural = |schema: &Schema| {
             structural::obstacle(schema, words).is_none()
-                && structural::errors(schema, &Path::ROOT, words).is_empty()
+                && structural::errors(schema, &FieldPath::ROOT, words).is_empty()
         };
         // The first version with a given name counts.
-        let stored: HashMap<&str, &Version> =
+        let stored: HashMap<&str, &DefinitionVersion> =
             old.versions.iter().rev().map(|version| (version.name.as_str(), version)).collect();
-        let before = |version: &Version| stored.get(version.name.as_str()).copied();
-        let names = |holds: &dyn Fn(&Version, &Version) -> bool| {
+        let before = |version: &DefinitionVersion| stored.get(version.name.as_str()).copied();
+        let names = |holds: &dyn Fn(&DefinitionVersion, &DefinitionVersion) -> bool| {
             let kept =
                 new.versions.iter().filter(|version| before(version).is_some_and(|old| holds(version, old)));
             kept.map(|version| version.name.clone()).collect()
@@ -90,7 +90,7 @@ impl Options {
                 .schemas()
                 .any(|schema| is_structural(schema) && !defaults::are_pruned(schema)),
             checks_sets: no_schema(&|node| schema::has_open_sets(node, words)),
-            checks_keys: no_schema(&|node| !schema::key_errors(node, &Path::ROOT, words).is_empty()),
+            checks_keys: no_schema(&|node| !schema::key_errors(node, &FieldPath::ROOT, words).is_empty()),
             tolerated: Tolerated {
                 unknown_reviews: old.conversion.as_ref().is_some_and(|conversion| {
                     let versions = &conversion.review_versions;

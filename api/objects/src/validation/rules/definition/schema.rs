@@ -14,8 +14,8 @@ use super::structural::{self, item};
 use super::{Options, cost, internal};
 use crate::custom::definition::rules::RuleCompiler;
 use crate::custom::field_path;
-use crate::custom::schema::{Additional, Dependency, Items, Rule, Schema};
-use crate::validation::path::Path;
+use crate::custom::schema::{Additional, Dependency, Items, Schema, SchemaRule};
+use crate::validation::path::FieldPath;
 use values::field::FieldError;
 use values::field::is_enough;
 use values::json::Value;
@@ -32,7 +32,7 @@ struct Scope<'p> {
     /// Whether the node is kind, version or metadata of an object, or below these.
     inside_metadata: bool,
     /// Path of the first schema above whose old and new values cannot be matched.
-    uncorrelatable: Option<&'p Path<'p>>,
+    uncorrelatable: Option<&'p FieldPath<'p>>,
     /// Number of values of the node that an object can have; `None` if rules are not compiled.
     cardinality: Option<Cardinality>,
     /// Schema by which rules access the node; `None` if they cannot.
@@ -49,7 +49,7 @@ enum NoDefaults<'p> {
 /// Checks a schema at a path. Rules are compiled if `compiles` is true, which requires a structural schema.
 pub(super) fn errors(
     schema: &Schema,
-    path: &Path,
+    path: &FieldPath,
     words: &ExtensionNames,
     options: &Options,
     compiles: bool,
@@ -89,23 +89,23 @@ struct Check<'c> {
 }
 
 impl Check<'_> {
-    fn required(&mut self, path: Path, detail: impl Into<String>) {
+    fn required(&mut self, path: FieldPath, detail: impl Into<String>) {
         self.errors.push(FieldError::required(path, detail));
     }
 
-    fn invalid(&mut self, path: Path, value: impl Into<Value>, detail: impl Into<String>) {
+    fn invalid(&mut self, path: FieldPath, value: impl Into<Value>, detail: impl Into<String>) {
         self.errors.push(FieldError::invalid(path, &value.into(), detail));
     }
 
-    fn forbidden(&mut self, path: Path, detail: impl Into<String>) {
+    fn forbidden(&mut self, path: FieldPath, detail: impl Into<String>) {
         self.errors.push(FieldError::forbidden(path, detail));
     }
 
-    fn not_supported(&mut self, path: Path, value: &str, supported: &[&str]) {
+    fn not_supported(&mut self, path: FieldPath, value: &str, supported: &[&str]) {
         self.errors.push(FieldError::not_supported(path, &value.into(), supported));
     }
 
-    fn node(&mut self, schema: &Schema, path: &Path, scope: Scope, is_root: bool) {
+    fn node(&mut self, schema: &Schema, path: &FieldPath, scope: Scope, is_root: bool) {
         if is_enough(&self.errors) {
             return;
         }
@@ -135,7 +135,7 @@ impl Check<'_> {
     }
 
     /// Checks for keywords that are forbidden in all schemas or in this one.
-    fn keywords(&mut self, schema: &Schema, path: &Path, scope: Scope) {
+    fn keywords(&mut self, schema: &Schema, path: &FieldPath, scope: Scope) {
         let kind = schema.kind.as_str();
         if self.options.checks_types && !kind.is_empty() && !TYPES.contains(&kind) {
             self.not_supported(path.child("type"), kind, &TYPES);
@@ -178,7 +178,7 @@ impl Check<'_> {
         }
     }
 
-    fn values_of_maps(&mut self, schema: &Schema, path: &Path, scope: Scope) {
+    fn values_of_maps(&mut self, schema: &Schema, path: &FieldPath, scope: Scope) {
         let Some(additional) = &schema.additional_properties else { return };
         let place = path.child("additionalProperties");
         if !schema.properties.is_empty() && *additional != Additional::Allowed(true) {
@@ -195,7 +195,7 @@ impl Check<'_> {
         }
     }
 
-    fn properties(&mut self, schema: &Schema, path: &Path, scope: Scope, is_root: bool) {
+    fn properties(&mut self, schema: &Schema, path: &FieldPath, scope: Scope, is_root: bool) {
         let properties = path.child("properties");
         for (name, property) in &schema.properties {
             let is_object = is_root || schema.embedded_resource;
@@ -217,7 +217,7 @@ impl Check<'_> {
     }
 
     /// Checks schemas inside logical keywords, in which rules are not compiled.
-    fn logic(&mut self, schema: &Schema, path: &Path, scope: Scope) {
+    fn logic(&mut self, schema: &Schema, path: &FieldPath, scope: Scope) {
         let scope = Scope { cardinality: None, ..scope };
         if let Some(inner) = &schema.not {
             self.node(inner, &path.child("not"), scope, false);
@@ -241,7 +241,7 @@ impl Check<'_> {
         }
     }
 
-    fn elements(&mut self, schema: &Schema, path: &Path, scope: Scope) {
+    fn elements(&mut self, schema: &Schema, path: &FieldPath, scope: Scope) {
         let cardinality = cost::below(scope.cardinality, schema);
         let declared = scope.declared.and_then(item);
         let mut below = Scope { cardinality, declared, ..scope };
@@ -261,7 +261,7 @@ impl Check<'_> {
     }
 
     /// Checks that a schema with an extension has the type that the extension needs.
-    fn must_be(&mut self, kind: &str, extension: &str, schema: &Schema, path: &Path) {
+    fn must_be(&mut self, kind: &str, extension: &str, schema: &Schema, path: &FieldPath) {
         let detail = format!("must be {kind} if {extension} is specified");
         let place = path.child("type");
         if schema.kind.is_empty() {
@@ -271,7 +271,7 @@ impl Check<'_> {
         }
     }
 
-    fn map_type(&mut self, schema: &Schema, path: &Path) {
+    fn map_type(&mut self, schema: &Schema, path: &FieldPath) {
         let Some(map_type) = schema.map_type.as_deref() else { return };
         let words = self.words;
         if schema.kind != "object" {
@@ -283,7 +283,7 @@ impl Check<'_> {
         }
     }
 
-    fn list_type(&mut self, schema: &Schema, path: &Path) {
+    fn list_type(&mut self, schema: &Schema, path: &FieldPath) {
         let words = self.words;
         let list_type = schema.list_type.as_deref();
         if let Some(list_type) = list_type {
@@ -308,7 +308,7 @@ impl Check<'_> {
     }
 
     /// Checks that a keyed list has keys, and that its elements have them.
-    fn keyed_list(&mut self, schema: &Schema, path: &Path) {
+    fn keyed_list(&mut self, schema: &Schema, path: &FieldPath) {
         if schema.list_type.as_deref() != Some("map") {
             return;
         }
@@ -355,7 +355,7 @@ impl Check<'_> {
     }
 
     /// Checks the syntax of a rule.
-    fn rule(&mut self, rule: &Rule, schema: &Schema, path: &Path) {
+    fn rule(&mut self, rule: &SchemaRule, schema: &Schema, path: &FieldPath) {
         if is_enough(&self.errors) {
             return;
         }
@@ -397,7 +397,7 @@ impl Check<'_> {
     }
 
     /// Compiles the rules of a node and adds their cost.
-    fn compile(&mut self, schema: &Schema, path: &Path, scope: Scope, is_root: bool) {
+    fn compile(&mut self, schema: &Schema, path: &FieldPath, scope: Scope, is_root: bool) {
         let (Some(compiler), Some(cardinality), Some(declared)) =
             (self.compiler, scope.cardinality, scope.declared)
         else {
@@ -441,7 +441,7 @@ fn values(schema: &Schema) -> Option<&Schema> {
 }
 
 /// Returns the error of a set whose elements are not atomic.
-fn set_error(schema: &Schema, path: &Path, words: &ExtensionNames) -> Option<FieldError> {
+fn set_error(schema: &Schema, path: &FieldPath, words: &ExtensionNames) -> Option<FieldError> {
     let item = item(schema)?;
     let (name, own) = match item.kind.as_str() {
         "array" => {
@@ -459,11 +459,11 @@ fn set_error(schema: &Schema, path: &Path, words: &ExtensionNames) -> Option<Fie
 
 /// Returns whether any set in the schema has elements that are not atomic.
 pub(super) fn has_open_sets(schema: &Schema, words: &ExtensionNames) -> bool {
-    schema.list_type.as_deref() == Some("set") && set_error(schema, &Path::ROOT, words).is_some()
+    schema.list_type.as_deref() == Some("set") && set_error(schema, &FieldPath::ROOT, words).is_some()
 }
 
 /// Returns the errors of elements or keys that may be `null` or absent although they identify elements.
-pub(super) fn key_errors(schema: &Schema, path: &Path, words: &ExtensionNames) -> Vec<FieldError> {
+pub(super) fn key_errors(schema: &Schema, path: &FieldPath, words: &ExtensionNames) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (Some(item), Some(list_type @ ("set" | "map"))) = (item(schema), schema.list_type.as_deref()) else {
         return errors;

@@ -12,7 +12,7 @@ struct Scripted;
 impl RuleCompiler for Scripted {
     fn compile(
         &self,
-        rules: &[Rule],
+        rules: &[SchemaRule],
         declared: &Schema,
         is_object: bool,
         stored: &StoredExpressions,
@@ -20,7 +20,7 @@ impl RuleCompiler for Scripted {
         if declared.title == "untyped" {
             return Err("no type".to_owned());
         }
-        let outcome = |rule: &Rule| {
+        let outcome = |rule: &SchemaRule| {
             let mut compiled = CompiledRule { cardinality: 1000, ..CompiledRule::default() };
             for word in rule.rule.split(' ') {
                 match word.split_once('=') {
@@ -51,7 +51,7 @@ fn found(schema: &str, change: impl FnOnce(&mut Options)) -> Vec<String> {
     let words = ExtensionNames::of(&KUBERNETES);
     let mut options = Options::of_new(Some(&Scripted));
     change(&mut options);
-    let errors = errors(&schema, &Path::ROOT.child("s"), &words, &options, true);
+    let errors = errors(&schema, &FieldPath::ROOT.child("s"), &words, &options, true);
     errors
         .iter()
         .map(ToString::to_string)

@@ -10,7 +10,7 @@
 
 use super::extension_names::ExtensionNames;
 use crate::custom::schema::{Additional, Items, Schema};
-use crate::validation::path::Path;
+use crate::validation::path::FieldPath;
 use values::field::FieldError;
 use values::field::is_enough;
 use values::json::Value;
@@ -61,7 +61,7 @@ pub(super) fn obstacle(schema: &Schema, words: &ExtensionNames) -> Option<String
 }
 
 /// Returns the errors of a schema that can be read as a structural one.
-pub(super) fn errors(schema: &Schema, path: &Path, words: &ExtensionNames) -> Vec<FieldError> {
+pub(super) fn errors(schema: &Schema, path: &FieldPath, words: &ExtensionNames) -> Vec<FieldError> {
     let mut check = Structural { words, errors: Vec::new() };
     check.invariants(schema, Level::Root, path);
     check.complete(schema, Some(schema), path, path);
@@ -83,19 +83,19 @@ struct Structural<'w> {
 }
 
 impl Structural<'_> {
-    fn required(&mut self, path: Path, detail: impl Into<String>) {
+    fn required(&mut self, path: FieldPath, detail: impl Into<String>) {
         self.errors.push(FieldError::required(path, detail));
     }
 
-    fn invalid(&mut self, path: Path, value: impl Into<Value>, detail: impl Into<String>) {
+    fn invalid(&mut self, path: FieldPath, value: impl Into<Value>, detail: impl Into<String>) {
         self.errors.push(FieldError::invalid(path, &value.into(), detail));
     }
 
-    fn forbidden(&mut self, path: Path, detail: &str) {
+    fn forbidden(&mut self, path: FieldPath, detail: &str) {
         self.errors.push(FieldError::forbidden(path, detail));
     }
 
-    fn invariants(&mut self, schema: &Schema, level: Level, path: &Path) {
+    fn invariants(&mut self, schema: &Schema, level: Level, path: &FieldPath) {
         if is_enough(&self.errors) {
             return;
         }
@@ -126,7 +126,7 @@ impl Structural<'_> {
         self.members_of_objects(schema, level, path);
     }
 
-    fn extensions(&mut self, schema: &Schema, path: &Path) {
+    fn extensions(&mut self, schema: &Schema, path: &FieldPath) {
         if !schema.int_or_string {
             return;
         }
@@ -139,7 +139,7 @@ impl Structural<'_> {
         }
     }
 
-    fn kind(&mut self, schema: &Schema, level: Level, path: &Path) {
+    fn kind(&mut self, schema: &Schema, level: Level, path: &FieldPath) {
         let place = path.child("type");
         if schema.embedded_resource && schema.kind != "object" {
             let detail = format!("must be object if {} is true", self.words.embedded_resource);
@@ -166,7 +166,7 @@ impl Structural<'_> {
     }
 
     /// Checks kind, version and metadata of an object, which the server itself declares.
-    fn members_of_objects(&mut self, schema: &Schema, level: Level, path: &Path) {
+    fn members_of_objects(&mut self, schema: &Schema, level: Level, path: &FieldPath) {
         let properties = path.child("properties");
         let is_object = level == Level::Root || schema.embedded_resource;
         for name in ["kind", "apiVersion"] {
@@ -200,7 +200,7 @@ impl Structural<'_> {
 
     /// Checks the logical keywords and the pattern of a schema. `skip_any_of` and `skip_first` leave out the
     /// alternatives that declare an integer or string.
-    fn restrictions(&mut self, schema: &Schema, skip_any_of: bool, skip_first: bool, path: &Path) {
+    fn restrictions(&mut self, schema: &Schema, skip_any_of: bool, skip_first: bool, path: &FieldPath) {
         let lists = [("anyOf", &schema.any_of), ("allOf", &schema.all_of), ("oneOf", &schema.one_of)];
         for (name, list) in lists {
             if name == "anyOf" && skip_any_of {
@@ -223,7 +223,7 @@ impl Structural<'_> {
     }
 
     /// Checks a schema inside a logical keyword, which may only restrict values.
-    fn nested(&mut self, schema: &Schema, skip_any_of: bool, path: &Path) {
+    fn nested(&mut self, schema: &Schema, skip_any_of: bool, path: &FieldPath) {
         if is_enough(&self.errors) {
             return;
         }
@@ -266,7 +266,7 @@ impl Structural<'_> {
 
     /// Checks that `stated`, the schema outside of logical keywords, declares every field that the logical
     /// keywords of `schema` contain.
-    fn complete(&mut self, schema: &Schema, stated: Option<&Schema>, place: &Path, inside: &Path) {
+    fn complete(&mut self, schema: &Schema, stated: Option<&Schema>, place: &FieldPath, inside: &FieldPath) {
         if let Some(inner) = &schema.not {
             self.nested_complete(inner, stated, place, &inside.child("not"));
         }
@@ -279,7 +279,13 @@ impl Structural<'_> {
         }
     }
 
-    fn nested_complete(&mut self, schema: &Schema, stated: Option<&Schema>, place: &Path, inside: &Path) {
+    fn nested_complete(
+        &mut self,
+        schema: &Schema,
+        stated: Option<&Schema>,
+        place: &FieldPath,
+        inside: &FieldPath,
+    ) {
         if is_enough(&self.errors) {
             return;
         }

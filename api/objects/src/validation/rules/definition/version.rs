@@ -7,7 +7,7 @@ use crate::custom::definition::{PrinterColumn, Subresources};
 use crate::custom::field_path;
 use crate::custom::schema::Schema;
 use crate::validation::Validator;
-use crate::validation::path::Path;
+use crate::validation::path::FieldPath;
 use values::field::FieldError;
 use values::field::is_enough;
 use values::json::Value;
@@ -25,7 +25,7 @@ pub(super) const SELECTABLE_MAX: usize = 8;
 /// Checks the deprecation warning of a version.
 pub(super) fn deprecation(
     validator: &mut Validator,
-    path: &Path,
+    path: &FieldPath,
     is_deprecated: bool,
     warning: Option<&str>,
 ) {
@@ -49,7 +49,7 @@ pub(super) fn deprecation(
 }
 
 /// Checks the subresources of a version, such as the paths of `/scale`.
-pub(super) fn subresources(validator: &mut Validator, path: &Path, subresources: Option<&Subresources>) {
+pub(super) fn subresources(validator: &mut Validator, path: &FieldPath, subresources: Option<&Subresources>) {
     let Some(scale) = subresources.and_then(|subresources| subresources.scale.as_ref()) else { return };
     let spec = ("specReplicasPath", Some(scale.spec_replicas_path.as_str()), true);
     let status = ("statusReplicasPath", Some(scale.status_replicas_path.as_str()), true);
@@ -73,12 +73,12 @@ pub(super) fn subresources(validator: &mut Validator, path: &Path, subresources:
     }
 }
 
-fn not_simple(validator: &mut Validator, path: &Path, target: &str) {
+fn not_simple(validator: &mut Validator, path: &FieldPath, target: &str) {
     validator.invalid(path, target, "must be a simple json path starting with .");
 }
 
 /// Checks the columns of tables.
-pub(super) fn columns(validator: &mut Validator, path: &Path, columns: &[PrinterColumn]) {
+pub(super) fn columns(validator: &mut Validator, path: &FieldPath, columns: &[PrinterColumn]) {
     for (at, column) in columns.iter().enumerate() {
         if validator.has_enough() {
             return;
@@ -110,7 +110,7 @@ pub(super) fn columns(validator: &mut Validator, path: &Path, columns: &[Printer
 /// Checks the selectable fields. More than the limit are accepted if `many_are_kept` is true.
 pub(super) fn selectable_fields(
     validator: &mut Validator,
-    path: &Path,
+    path: &FieldPath,
     fields: &[String],
     schema: &Schema,
     many_are_kept: bool,
@@ -153,6 +153,6 @@ pub(super) fn selectable_fields(
 }
 
 /// Refuses selectable fields of a version without a schema.
-pub(super) fn no_schema(validator: &mut Validator, path: &Path, detail: &str) {
+pub(super) fn no_schema(validator: &mut Validator, path: &FieldPath, detail: &str) {
     validator.invalid(path, Value::from(""), detail);
 }

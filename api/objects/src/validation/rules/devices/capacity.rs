@@ -3,8 +3,8 @@
 use quantity::Quantity;
 
 use super::super::super::Validator;
-use super::super::super::path::Path;
-use super::super::View;
+use super::super::super::path::FieldPath;
+use super::super::StructView;
 use super::super::view::quantity;
 use super::fits;
 use super::slice::LISTS;
@@ -16,7 +16,7 @@ use values::json::Value;
 const AMOUNTS_MAX: usize = 10;
 
 /// Checks an attribute, which has a single value or a list of values.
-pub(super) fn attribute(validator: &mut Validator, path: &Path, attribute: View) {
+pub(super) fn attribute(validator: &mut Validator, path: &FieldPath, attribute: StructView) {
     if let Some(value) = attribute.get("string").and_then(Value::as_str) {
         text(validator, &path.child("string"), value);
     }
@@ -51,13 +51,13 @@ pub(super) fn attribute(validator: &mut Validator, path: &Path, attribute: View)
     }
 }
 
-fn text(validator: &mut Validator, path: &Path, text: &str) {
+fn text(validator: &mut Validator, path: &FieldPath, text: &str) {
     if text.len() > TEXT_MAX {
         validator.errors.push(FieldError::too_long(path, TEXT_MAX));
     }
 }
 
-fn version(validator: &mut Validator, path: &Path, version: &str) {
+fn version(validator: &mut Validator, path: &FieldPath, version: &str) {
     if !is_semantic_version(version) {
         validator.invalid(path, version, "must be a string compatible with semver.org spec 2.0.0");
     }
@@ -65,7 +65,7 @@ fn version(validator: &mut Validator, path: &Path, version: &str) {
 }
 
 /// Checks a capacity of a device that is allocated to a single claim. It must not have a request policy.
-pub(super) fn single(validator: &mut Validator, path: &Path, capacity: View) {
+pub(super) fn single(validator: &mut Validator, path: &FieldPath, capacity: StructView) {
     if capacity.has("requestPolicy") {
         validator.forbidden(path.child("requestPolicy"), "allowMultipleAllocations must be true");
     }
@@ -73,7 +73,7 @@ pub(super) fn single(validator: &mut Validator, path: &Path, capacity: View) {
 
 /// Checks a capacity that claims share. Its policy declares the amounts that a claim may request, as a list
 /// or as a range, and the default amount.
-pub(super) fn shared(validator: &mut Validator, path: &Path, capacity: View) {
+pub(super) fn shared(validator: &mut Validator, path: &FieldPath, capacity: StructView) {
     let (policy, path) = (capacity.child("requestPolicy"), path.child("requestPolicy"));
     let has_amounts = !policy.items("validValues").is_empty();
     if has_amounts && policy.has("validRange") {
@@ -99,7 +99,7 @@ pub(super) fn shared(validator: &mut Validator, path: &Path, capacity: View) {
 }
 
 /// Checks that the amounts are in ascending order and contain the default.
-fn amounts(validator: &mut Validator, path: &Path, amounts: &[Value], [whole, default]: [Quantity; 2]) {
+fn amounts(validator: &mut Validator, path: &FieldPath, amounts: &[Value], [whole, default]: [Quantity; 2]) {
     let amounts: Vec<Quantity> =
         amounts.iter().map(|amount| quantity(amount).unwrap_or(Quantity::ZERO)).collect();
     for (at, pair) in amounts.windows(2).enumerate() {
@@ -128,7 +128,7 @@ fn amounts(validator: &mut Validator, path: &Path, amounts: &[Value], [whole, de
 }
 
 /// Checks a range with steps. The range must be within the capacity, and the default within the range.
-fn range(validator: &mut Validator, path: &Path, range: View, [whole, default]: [Quantity; 2]) {
+fn range(validator: &mut Validator, path: &FieldPath, range: StructView, [whole, default]: [Quantity; 2]) {
     let Some(min) = range.quantity("min") else {
         return validator.required(path.child("min"), "required when validRange is defined");
     };
@@ -167,7 +167,7 @@ fn range(validator: &mut Validator, path: &Path, range: View, [whole, default]: 
 /// Reports an error with the detail unless the first quantity is at most the second.
 fn ordered(
     validator: &mut Validator,
-    path: &Path,
+    path: &FieldPath,
     [small, large]: [Quantity; 2],
     shown: Quantity,
     why: impl FnOnce() -> String,

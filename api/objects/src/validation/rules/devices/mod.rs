@@ -28,9 +28,9 @@ pub(super) use slice::slice;
 pub(super) use status::claim_status;
 pub(super) use taint_rule::{taint_rule, taint_status};
 
-use super::super::path::Path;
+use super::super::path::FieldPath;
 use super::super::{Validator, is_same};
-use super::View;
+use super::StructView;
 use super::resources::is_extended;
 use super::{placement, volume};
 use values::field::FieldError;
@@ -41,7 +41,7 @@ const LIST_MAX: usize = 32;
 
 /// Checks a device class. Selectors and configurations that an update does not change are checked as stored
 /// ones.
-pub(super) fn class(validator: &mut Validator, path: &Path, class: View) {
+pub(super) fn class(validator: &mut Validator, path: &FieldPath, class: StructView) {
     let (spec, place) = (class.child("spec"), path.child("spec"));
     let old = validator.old.map(|old| old.child("spec"));
     let is_kept = |list: &str| old.is_some_and(|old| is_same(spec.get(list), old.get(list)));
@@ -59,14 +59,14 @@ pub(super) fn class(validator: &mut Validator, path: &Path, class: View) {
 }
 
 /// Checks a claim. Its spec is immutable, so an update does not check it.
-pub(super) fn claim(validator: &mut Validator, path: &Path, claim: View) {
+pub(super) fn claim(validator: &mut Validator, path: &FieldPath, claim: StructView) {
     if validator.is_create() {
         request::claim(validator, &path.child("spec"), claim.child("spec"));
     }
 }
 
 /// Checks a template for claims, which is immutable as well.
-pub(super) fn claim_template(validator: &mut Validator, path: &Path, template: View) {
+pub(super) fn claim_template(validator: &mut Validator, path: &FieldPath, template: StructView) {
     if validator.is_create() {
         let (spec, place) = (template.child("spec"), path.child("spec"));
         volume::claim_template(validator, &place, spec);
@@ -75,7 +75,7 @@ pub(super) fn claim_template(validator: &mut Validator, path: &Path, template: V
 }
 
 /// Checks a node selector. A node must match one of its terms.
-fn node_selector(validator: &mut Validator, path: &Path, selector: View) {
+fn node_selector(validator: &mut Validator, path: &FieldPath, selector: StructView) {
     if selector.items("nodeSelectorTerms").is_empty() {
         let detail = "must have at least one node selector term";
         return validator.required(path.child("nodeSelectorTerms"), detail);
@@ -86,9 +86,9 @@ fn node_selector(validator: &mut Validator, path: &Path, selector: View) {
 /// Checks each struct of a list until enough failures are collected.
 fn each<'v>(
     validator: &mut Validator,
-    list: &Path,
-    structs: impl Iterator<Item = View<'v>>,
-    mut check: impl FnMut(&mut Validator, &Path, View<'v>),
+    list: &FieldPath,
+    structs: impl Iterator<Item = StructView<'v>>,
+    mut check: impl FnMut(&mut Validator, &FieldPath, StructView<'v>),
 ) {
     for (at, one) in structs.enumerate() {
         if validator.has_enough() {
@@ -99,7 +99,7 @@ fn each<'v>(
 }
 
 /// Returns whether a list has at most `max` elements. Reports an error otherwise.
-fn fits(validator: &mut Validator, list: &Path, count: usize, max: usize) -> bool {
+fn fits(validator: &mut Validator, list: &FieldPath, count: usize, max: usize) -> bool {
     if count > max {
         validator.errors.push(FieldError::too_many(list, count, max));
     }
@@ -109,10 +109,10 @@ fn fits(validator: &mut Validator, list: &Path, count: usize, max: usize) -> boo
 /// Checks a list of structs that may repeat.
 fn slice_of<'v>(
     validator: &mut Validator,
-    path: &Path,
-    owner: View<'v>,
+    path: &FieldPath,
+    owner: StructView<'v>,
     (name, max): (&str, usize),
-    check: impl FnMut(&mut Validator, &Path, View<'v>),
+    check: impl FnMut(&mut Validator, &FieldPath, StructView<'v>),
 ) {
     let list = path.child(name);
     if fits(validator, &list, owner.items(name).len(), max) {
@@ -123,10 +123,10 @@ fn slice_of<'v>(
 /// Checks a list of structs that must differ in the string at `key`.
 fn set_of<'v>(
     validator: &mut Validator,
-    path: &Path,
-    owner: View<'v>,
+    path: &FieldPath,
+    owner: StructView<'v>,
     (name, max, key): (&str, usize, &str),
-    check: impl FnMut(&mut Validator, &Path, View<'v>),
+    check: impl FnMut(&mut Validator, &FieldPath, StructView<'v>),
 ) {
     let list = path.child(name);
     if fits(validator, &list, owner.items(name).len(), max) {
@@ -136,7 +136,7 @@ fn set_of<'v>(
 }
 
 /// Refuses each string that occurred before.
-fn repeated<'v>(validator: &mut Validator, list: &Path, texts: impl Iterator<Item = &'v str>) {
+fn repeated<'v>(validator: &mut Validator, list: &FieldPath, texts: impl Iterator<Item = &'v str>) {
     let mut seen = HashSet::new();
     for (at, text) in texts.enumerate() {
         if !seen.insert(text) && !validator.has_enough() {

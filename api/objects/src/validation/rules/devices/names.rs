@@ -1,6 +1,6 @@
 //! Rules for the names of drivers, pools, attributes and shares.
 
-use super::super::super::path::Path;
+use super::super::super::path::FieldPath;
 use super::super::super::{Validator, forms, names};
 use crate::device_limits::{DOMAIN_MAX, IDENTIFIER_MAX};
 use types::schema::table::ValueFormat;
@@ -13,12 +13,12 @@ const POOL_MAX: usize = 253;
 const SHOWN_MAX: usize = DOMAIN_MAX + 1 + IDENTIFIER_MAX;
 
 /// Checks the name of a request, a device or a counter set.
-pub(super) fn label(validator: &mut Validator, path: &Path, name: &str) {
+pub(super) fn label(validator: &mut Validator, path: &FieldPath, name: &str) {
     validator.refuse(path, name, names::label(name));
 }
 
 /// Checks the name of a driver, with letters of either case.
-pub(super) fn driver(validator: &mut Validator, path: &Path, name: &str) {
+pub(super) fn driver(validator: &mut Validator, path: &FieldPath, name: &str) {
     if name.is_empty() {
         return validator.required(path, "");
     }
@@ -26,7 +26,7 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, name: &str) {
 }
 
 /// Checks the name of a pool, which consists of subdomains separated by slashes.
-pub(super) fn pool(validator: &mut Validator, path: &Path, name: &str) {
+pub(super) fn pool(validator: &mut Validator, path: &FieldPath, name: &str) {
     if name.is_empty() {
         return validator.required(path, "");
     }
@@ -43,7 +43,7 @@ pub(super) fn pool(validator: &mut Validator, path: &Path, name: &str) {
 
 /// Checks the name of an attribute or a capacity: `[domain/]identifier`. Names with more than one slash are
 /// not checked.
-pub(super) fn qualified(validator: &mut Validator, path: &Path, name: &str) {
+pub(super) fn qualified(validator: &mut Validator, path: &FieldPath, name: &str) {
     let parts: Vec<&str> = name.split('/').collect();
     match *parts {
         [identifier] => self::identifier(validator, path, identifier),
@@ -64,7 +64,7 @@ pub(super) fn qualified(validator: &mut Validator, path: &Path, name: &str) {
 }
 
 /// Checks the name of an attribute, which must have a domain.
-pub(super) fn fully_qualified(validator: &mut Validator, path: &Path, name: &str) {
+pub(super) fn fully_qualified(validator: &mut Validator, path: &FieldPath, name: &str) {
     qualified(validator, path, name);
     if !name.contains('/') {
         let detail = "a fully qualified name must be a domain and a name separated by a slash";
@@ -72,7 +72,7 @@ pub(super) fn fully_qualified(validator: &mut Validator, path: &Path, name: &str
     }
 }
 
-fn identifier(validator: &mut Validator, path: &Path, name: &str) {
+fn identifier(validator: &mut Validator, path: &FieldPath, name: &str) {
     if name.len() > IDENTIFIER_MAX {
         validator.errors.push(FieldError::too_long(path, IDENTIFIER_MAX));
     }
@@ -91,7 +91,7 @@ pub(super) fn shown(key: &str) -> String {
 }
 
 /// Checks the ID of a share, which is a UUID in lower case.
-pub(super) fn share(validator: &mut Validator, path: &Path, id: &str) {
+pub(super) fn share(validator: &mut Validator, path: &FieldPath, id: &str) {
     if let Some(fault) = uuid_fault(id) {
         return validator.invalid(path, id, format!("error validating uid: {fault}"));
     }

@@ -1,8 +1,8 @@
 //! Rules for requests about pools of devices, and for the results in their status.
 
-use super::super::super::path::Path;
+use super::super::super::path::FieldPath;
 use super::super::super::{Validator, is_same_struct, names};
-use super::super::View;
+use super::super::StructView;
 use super::super::status::conditions;
 use super::names::{driver, pool};
 use super::{each, fits};
@@ -17,7 +17,7 @@ const CONDITIONS_MAX: usize = 10;
 const ERROR_MAX: usize = 256;
 
 /// Checks the spec of a pool request. The spec is immutable, so an update does not check it.
-pub(in super::super) fn pool_request(validator: &mut Validator, path: &Path, request: View) {
+pub(in super::super) fn pool_request(validator: &mut Validator, path: &FieldPath, request: StructView) {
     if !validator.is_create() {
         return;
     }
@@ -33,7 +33,7 @@ pub(in super::super) fn pool_request(validator: &mut Validator, path: &Path, req
 }
 
 /// Checks that a status that was set is neither changed nor removed.
-pub(in super::super) fn answer_update(validator: &mut Validator, new: View, old: View) {
+pub(in super::super) fn answer_update(validator: &mut Validator, new: StructView, old: StructView) {
     let (new, old) = (new.child("status"), old.child("status"));
     if old.is_there() && !(new.is_there() && is_same_struct(new, old)) {
         validator.invalid("status", new.to_value(), "field is immutable");
@@ -41,7 +41,7 @@ pub(in super::super) fn answer_update(validator: &mut Validator, new: View, old:
 }
 
 /// Checks the status when it is set.
-pub(in super::super) fn pool_status(validator: &mut Validator, path: &Path, status: View) {
+pub(in super::super) fn pool_status(validator: &mut Validator, path: &FieldPath, status: StructView) {
     if validator.old.is_some_and(|old| old.has("status")) {
         return;
     }
@@ -60,7 +60,7 @@ pub(in super::super) fn pool_status(validator: &mut Validator, path: &Path, stat
 }
 
 /// Checks a pool in the status.
-fn counted(validator: &mut Validator, path: &Path, counted: View) {
+fn counted(validator: &mut Validator, path: &FieldPath, counted: StructView) {
     driver(validator, &path.child("driver"), counted.text("driver"));
     pool(validator, &path.child("poolName"), counted.text("poolName"));
     if counted.int("generation").unwrap_or(0) == 0 {
@@ -84,7 +84,7 @@ fn counted(validator: &mut Validator, path: &Path, counted: View) {
     }
 }
 
-fn at_least(validator: &mut Validator, path: &Path, owner: View, (name, least): (&str, i64)) {
+fn at_least(validator: &mut Validator, path: &FieldPath, owner: StructView, (name, least): (&str, i64)) {
     if let Some(number) = owner.int(name).filter(|number| *number < least) {
         validator.invalid(path.child(name), number, format!("must be greater than or equal to {least}"));
     }

@@ -3,12 +3,12 @@
 use cel::environment::Origin;
 use hashbrown::{HashMap, HashSet};
 
-use super::super::super::path::Path;
+use super::super::super::path::FieldPath;
 use super::super::super::{Validator, names};
-use super::super::View;
+use super::super::StructView;
 use super::names::{driver, fully_qualified, label};
 use super::{LIST_MAX, each, fits, repeated, set_of, slice_of};
-use crate::expression::device::{self, Fault};
+use crate::expression::device::{self, DeviceSelectorFault};
 use values::field::FieldError;
 use values::json::{self, Value};
 
@@ -27,7 +27,7 @@ pub(super) struct Requests<'v>(HashMap<&'v str, HashSet<&'v str>>);
 
 impl<'v> Requests<'v> {
     /// Returns the requests in the spec of a claim.
-    pub(super) fn of(spec: View<'v>) -> Self {
+    pub(super) fn of(spec: StructView<'v>) -> Self {
         let requests = spec.child("devices").structs("requests");
         Requests(
             requests
@@ -45,7 +45,7 @@ impl<'v> Requests<'v> {
     }
 
     /// Checks a reference to a request: `name` or `name/alternative`.
-    pub(super) fn check(&self, validator: &mut Validator, path: &Path, reference: &str) {
+    pub(super) fn check(&self, validator: &mut Validator, path: &FieldPath, reference: &str) {
         let detail = "must be the name of a request in the claim or the name of a request and a subrequest separated \
                       by '/'";
         let (name, alternative) = match reference.split_once('/') {
@@ -62,7 +62,7 @@ impl<'v> Requests<'v> {
     }
 
     /// Checks the requests that a constraint or a configuration refers to.
-    pub(super) fn check_all(&self, validator: &mut Validator, path: &Path, owner: View) {
+    pub(super) fn check_all(&self, validator: &mut Validator, path: &FieldPath, owner: StructView) {
         let list = path.child("requests");
         let references = owner.texts("requests");
         if !fits(validator, &list, references.len(), LIST_MAX) {
@@ -79,7 +79,7 @@ impl<'v> Requests<'v> {
 }
 
 /// Checks the spec of a new claim.
-pub(super) fn claim(validator: &mut Validator, path: &Path, spec: View) {
+pub(super) fn claim(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let (devices, path) = (spec.child("devices"), path.child("devices"));
     let requests = Requests::of(spec);
     set_of(validator, &path, devices, ("requests", LIST_MAX, "name"), request);
@@ -94,7 +94,7 @@ pub(super) fn claim(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks a request, which has either exact requirements or a list of alternatives.
-fn request(validator: &mut Validator, path: &Path, request: View) {
+fn request(validator: &mut Validator, path: &FieldPath, request: StructView) {
     label(validator, &path.child("name"), request.text("name"));
     match (request.has("exactly"), !request.items("firstAvailable").is_empty()) {
         (false, false) => {
@@ -117,7 +117,7 @@ fn request(validator: &mut Validator, path: &Path, request: View) {
 }
 
 /// Checks the device class, the selectors and the number of devices of a request.
-fn amount(validator: &mut Validator, path: &Path, request: View) {
+fn amount(validator: &mut Validator, path: &FieldPath, request: StructView) {
     let (class, place) = (request.text("deviceClassName"), path.child("deviceClassName"));
     if class.is_empty() {
         validator.required(place, "");
@@ -138,7 +138,7 @@ fn amount(validator: &mut Validator, path: &Path, request: View) {
 }
 
 /// Checks selectors of devices. `is_stored` is true for selectors that were stored before.
-pub(super) fn selectors(validator: &mut Validator, path: &Path, owner: View, is_stored: bool) {
+pub(super) fn selectors(validator: &mut Validator, path: &FieldPath, owner: StructView, is_stored: bool) {
     slice_of(validator, path, owner, ("selectors", LIST_MAX), |validator, path, selector| {
         let place = path.child("cel");
         if !selector.has("cel") {
@@ -149,24 +149,24 @@ pub(super) fn selectors(validator: &mut Validator, path: &Path, owner: View, is_
     });
 }
 
-fn expression(validator: &mut Validator, path: &Path, text: &str, is_stored: bool) {
+fn expression(validator: &mut Validator, path: &FieldPath, text: &str, is_stored: bool) {
     if text.len() > EXPRESSION_MAX {
         return validator.errors.push(FieldError::too_long(path, EXPRESSION_MAX));
     }
     match device::check(text, if is_stored { Origin::Stored } else { Origin::New }) {
         Ok(()) => {}
-        Err(Fault::Invalid(why)) => validator.invalid(path, text, why),
-        Err(Fault::Internal(why)) => validator.errors.push(FieldError::internal(path, why)),
-        Err(Fault::Complex) => validator.forbidden(path, "too complex, exceeds cost limit"),
+        Err(DeviceSelectorFault::Invalid(why)) => validator.invalid(path, text, why),
+        Err(DeviceSelectorFault::Internal(why)) => validator.errors.push(FieldError::internal(path, why)),
+        Err(DeviceSelectorFault::Complex) => validator.forbidden(path, "too complex, exceeds cost limit"),
     }
 }
 
 /// Checks the tolerations of device taints in a request or a result.
-pub(super) fn tolerations(validator: &mut Validator, path: &Path, owner: View) {
+pub(super) fn tolerations(validator: &mut Validator, path: &FieldPath, owner: StructView) {
     each(validator, &path.child("tolerations"), owner.structs("tolerations"), toleration);
 }
 
-fn toleration(validator: &mut Validator, path: &Path, toleration: View) {
+fn toleration(validator: &mut Validator, path: &FieldPath, toleration: StructView) {
     let key = toleration.text("key");
     if !key.is_empty() {
         validator.refuse(&path.child("key"), key, names::qualified(key));
@@ -189,7 +189,7 @@ fn toleration(validator: &mut Validator, path: &Path, toleration: View) {
 
 /// Checks a constraint: an attribute that is equal, or different, in all devices. If both are given, only the
 /// first is checked.
-fn constraint(validator: &mut Validator, path: &Path, constraint: View) {
+fn constraint(validator: &mut Validator, path: &FieldPath, constraint: StructView) {
     let given = ["matchAttribute", "distinctAttribute"].into_iter().find(|name| constraint.has(name));
     match given {
         Some(name) => fully_qualified(validator, &path.child(name), constraint.text(name)),
@@ -202,7 +202,12 @@ fn constraint(validator: &mut Validator, path: &Path, constraint: View) {
 }
 
 /// Checks the configuration of a driver. Stored parameters may be longer than new ones.
-pub(super) fn configuration(validator: &mut Validator, path: &Path, configuration: View, is_stored: bool) {
+pub(super) fn configuration(
+    validator: &mut Validator,
+    path: &FieldPath,
+    configuration: StructView,
+    is_stored: bool,
+) {
     let (opaque, place) = (configuration.child("opaque"), path.child("opaque"));
     if !opaque.is_there() {
         return validator.required(place, "");
@@ -213,7 +218,7 @@ pub(super) fn configuration(validator: &mut Validator, path: &Path, configuratio
 }
 
 /// Checks an object without a schema, of at most `max` bytes.
-pub(super) fn raw(validator: &mut Validator, path: &Path, value: Option<&Value>, max: usize) {
+pub(super) fn raw(validator: &mut Validator, path: &FieldPath, value: Option<&Value>, max: usize) {
     let Some(value) = value else { return validator.required(path, "") };
     let mut text = Vec::new();
     json::write(value, &mut text);

@@ -1,8 +1,8 @@
 //! Rules for resource slices: the location of their devices, and the devices.
 
-use super::super::super::path::Path;
+use super::super::super::path::FieldPath;
 use super::super::super::{Validator, is_same, names};
-use super::super::View;
+use super::super::StructView;
 use super::capacity::{attribute, shared, single};
 use super::names::{driver, label, pool, qualified, shown};
 use super::request::EFFECTS;
@@ -29,7 +29,7 @@ pub(super) const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
 /// Checks a slice, whose devices belong to one node, some nodes or all nodes. The schema declares its
 /// immutable fields.
-pub(in super::super) fn slice(validator: &mut Validator, path: &Path, slice: View) {
+pub(in super::super) fn slice(validator: &mut Validator, path: &FieldPath, slice: StructView) {
     let (spec, path) = (slice.child("spec"), path.child("spec"));
     driver(validator, &path.child("driver"), spec.text("driver"));
     part_of(validator, &path.child("pool"), spec.child("pool"));
@@ -37,7 +37,7 @@ pub(in super::super) fn slice(validator: &mut Validator, path: &Path, slice: Vie
     if spec.has("sharedCounters") && spec.has("devices") {
         validator.invalid(path, "", "only one of `sharedCounters` or `devices` is allowed");
     }
-    let old = validator.old.map_or(View::from(None), |old| old.child("spec"));
+    let old = validator.old.map_or(StructView::from(None), |old| old.child("spec"));
     let max = if spec.structs("devices").any(is_advanced) { ADVANCED_DEVICES_MAX } else { DEVICES_MAX };
     let is_chosen_by_device = spec.is_true("perDeviceNodeSelection");
     set_of(validator, &path, spec, ("devices", max, "name"), |validator, path, one| {
@@ -60,9 +60,9 @@ pub(in super::super) fn slice(validator: &mut Validator, path: &Path, slice: Vie
     });
 }
 
-fn is_advanced(device: View) -> bool {
+fn is_advanced(device: StructView) -> bool {
     let has_list = |attribute: &Value| {
-        let attribute = View::from(Some(attribute));
+        let attribute = StructView::from(Some(attribute));
         LISTS.iter().any(|list| attribute.has(list))
     };
     !device.items("taints").is_empty()
@@ -71,7 +71,7 @@ fn is_advanced(device: View) -> bool {
 }
 
 /// Checks the pool of which a slice is a part.
-fn part_of(validator: &mut Validator, path: &Path, part: View) {
+fn part_of(validator: &mut Validator, path: &FieldPath, part: StructView) {
     pool(validator, &path.child("name"), part.text("name"));
     let count = part.int("resourceSliceCount").unwrap_or(0);
     if count <= 0 {
@@ -83,7 +83,7 @@ fn part_of(validator: &mut Validator, path: &Path, part: View) {
 }
 
 /// Checks the location of the devices of a slice: a common one, or one for each device.
-fn place(validator: &mut Validator, path: &Path, spec: View) {
+fn place(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     const NAMES: &str = "`nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection`";
     let mut given = Vec::new();
     node_name(validator, path, spec, "must be either unset or set to a non-empty string", &mut given);
@@ -113,7 +113,7 @@ fn place(validator: &mut Validator, path: &Path, spec: View) {
 }
 
 /// Checks the location of a single device, if each device declares its own.
-fn own_place(validator: &mut Validator, path: &Path, device: View) {
+fn own_place(validator: &mut Validator, path: &FieldPath, device: StructView) {
     let mut given = Vec::new();
     node_name(validator, path, device, "must not be empty", &mut given);
     if device.has("nodeSelector") {
@@ -132,8 +132,8 @@ fn own_place(validator: &mut Validator, path: &Path, device: View) {
 
 fn node_name(
     validator: &mut Validator,
-    path: &Path,
-    owner: View,
+    path: &FieldPath,
+    owner: StructView,
     empty: &str,
     given: &mut Vec<&'static str>,
 ) {
@@ -149,8 +149,8 @@ fn node_name(
 /// Checks a flag that must be true if it is set.
 fn flag(
     validator: &mut Validator,
-    path: &Path,
-    owner: View,
+    path: &FieldPath,
+    owner: StructView,
     (name, shown): (&str, &'static str),
     given: &mut Vec<&'static str>,
 ) {
@@ -162,14 +162,14 @@ fn flag(
 }
 
 /// Checks a device with its attributes, capacities and taints.
-fn device(validator: &mut Validator, path: &Path, device: View) {
+fn device(validator: &mut Validator, path: &FieldPath, device: StructView) {
     label(validator, &path.child("name"), device.text("name"));
     let attributes = device.map("attributes");
     let count = device.map("attributes").count() + device.map("capacity").count();
     let values: usize = device
         .map("attributes")
         .map(|(_, attribute)| {
-            let attribute = View::from(Some(attribute));
+            let attribute = StructView::from(Some(attribute));
             LISTS.iter().map(|list| attribute.items(list).len()).sum::<usize>().max(1)
         })
         .sum();
@@ -188,7 +188,7 @@ fn device(validator: &mut Validator, path: &Path, device: View) {
             return;
         }
         qualified(validator, &place, name);
-        attribute(validator, &place.key(&shown(name)), View::from(Some(value)));
+        attribute(validator, &place.key(&shown(name)), StructView::from(Some(value)));
     }
     let place = path.child("capacity");
     let check = if device.is_true("allowMultipleAllocations") { shared } else { single };
@@ -197,7 +197,7 @@ fn device(validator: &mut Validator, path: &Path, device: View) {
             return;
         }
         qualified(validator, &place, name);
-        check(validator, &place.key(&shown(name)), View::from(Some(value)));
+        check(validator, &place.key(&shown(name)), StructView::from(Some(value)));
     }
     let list = ("consumesCounters", TAKEN_SETS_MAX, "counterSet");
     set_of(validator, path, device, list, |validator, path, taken| {
@@ -206,7 +206,7 @@ fn device(validator: &mut Validator, path: &Path, device: View) {
 }
 
 /// Checks a counter set: counters that devices share, or those that one device consumes.
-fn counters(validator: &mut Validator, path: &Path, set: View, name: &str) {
+fn counters(validator: &mut Validator, path: &FieldPath, set: StructView, name: &str) {
     let place = path.child(name);
     match set.text(name) {
         "" => validator.required(place, ""),
@@ -224,7 +224,7 @@ fn counters(validator: &mut Validator, path: &Path, set: View, name: &str) {
     }
 }
 
-pub(super) fn taint(validator: &mut Validator, path: &Path, taint: View) {
+pub(super) fn taint(validator: &mut Validator, path: &FieldPath, taint: StructView) {
     let (key, value) = (taint.text("key"), taint.text("value"));
     validator.refuse(&path.child("key"), key, names::qualified(key));
     if !value.is_empty() {
@@ -241,7 +241,7 @@ pub(super) fn taint(validator: &mut Validator, path: &Path, taint: View) {
 
 /// Checks the conditions that must be met before a pod is bound to the node of a device, and those that
 /// report that they cannot be met. Both lists are needed if one is given.
-pub(super) fn binding_conditions(validator: &mut Validator, path: &Path, owner: View) {
+pub(super) fn binding_conditions(validator: &mut Validator, path: &FieldPath, owner: StructView) {
     const KINDS: [&str; 2] = ["bindingConditions", "bindingFailureConditions"];
     let mut all_fit = true;
     for kind in KINDS {

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use hashbrown::HashSet;
 
-use super::super::super::path::Path;
+use super::super::super::path::FieldPath;
 use super::super::super::{Validator, forms, is_same};
-use super::super::View;
+use super::super::StructView;
 use super::super::status::conditions;
 use super::names::{driver, label, pool, share};
 use super::request::{Requests, configuration, raw, tolerations};
@@ -31,7 +31,7 @@ type Identity<'v> = [&'v str; 4];
 
 const IDENTITY: [&str; 4] = ["driver", "pool", "device", "shareID"];
 
-fn identity<'v>(device: View<'v>) -> Identity<'v> {
+fn identity<'v>(device: StructView<'v>) -> Identity<'v> {
     IDENTITY.map(|name| device.text(name))
 }
 
@@ -46,8 +46,8 @@ fn shown(identity: Identity) -> Object {
 
 /// Checks the status of a claim. The allocation is set once, and reservations and device statuses need an
 /// allocation that they refer to.
-pub(in super::super) fn claim_status(validator: &mut Validator, path: &Path, status: View) {
-    let before = validator.old.map_or(View::from(None), |old| old.child("status"));
+pub(in super::super) fn claim_status(validator: &mut Validator, path: &FieldPath, status: StructView) {
+    let before = validator.old.map_or(StructView::from(None), |old| old.child("status"));
     let (allocation, place) = (status.child("allocation"), path.child("allocation"));
     set_of(validator, path, status, ("reservedFor", USERS_MAX, "uid"), user);
     devices_in_use(validator, path, status, allocation);
@@ -65,7 +65,7 @@ pub(in super::super) fn claim_status(validator: &mut Validator, path: &Path, sta
     }
 }
 
-fn user(validator: &mut Validator, path: &Path, user: View) {
+fn user(validator: &mut Validator, path: &FieldPath, user: StructView) {
     for name in ["resource", "name", "uid"] {
         if user.text(name).is_empty() {
             validator.required(path.child(name), "");
@@ -74,12 +74,12 @@ fn user(validator: &mut Validator, path: &Path, user: View) {
 }
 
 /// Returns the members that identify a user of a claim.
-fn members_of_user<'v>(user: View<'v>) -> [&'v str; 4] {
+fn members_of_user<'v>(user: StructView<'v>) -> [&'v str; 4] {
     ["apiGroup", "resource", "name", "uid"].map(|name| user.text(name))
 }
 
 /// Checks users, who need an allocation. A claim that is being deleted gets no new users.
-fn reserved(validator: &mut Validator, path: &Path, status: View, before: View) {
+fn reserved(validator: &mut Validator, path: &FieldPath, status: StructView, before: StructView) {
     if status.items("reservedFor").is_empty() {
         return;
     }
@@ -97,7 +97,7 @@ fn reserved(validator: &mut Validator, path: &Path, status: View, before: View) 
 }
 
 /// Checks the reports of drivers about the devices of an allocation.
-fn devices_in_use(validator: &mut Validator, path: &Path, status: View, allocation: View) {
+fn devices_in_use(validator: &mut Validator, path: &FieldPath, status: StructView, allocation: StructView) {
     let given: HashSet<Identity> = allocation.child("devices").structs("results").map(identity).collect();
     let list = path.child("devices");
     each(validator, &list, status.structs("devices"), |validator, path, device| {
@@ -129,7 +129,7 @@ fn devices_in_use(validator: &mut Validator, path: &Path, status: View, allocati
     }
 }
 
-fn network(validator: &mut Validator, path: &Path, network: View) {
+fn network(validator: &mut Validator, path: &FieldPath, network: StructView) {
     for (name, max) in [("interfaceName", INTERFACE_MAX), ("hardwareAddress", HARDWARE_MAX)] {
         if network.text(name).len() > max {
             validator.errors.push(FieldError::too_long(path.child(name), max));
@@ -146,7 +146,7 @@ fn network(validator: &mut Validator, path: &Path, network: View) {
 }
 
 /// Checks the address of an interface with its prefix length, in canonical form.
-fn interface_address(validator: &mut Validator, path: &Path, text: &str) {
+fn interface_address(validator: &mut Validator, path: &FieldPath, text: &str) {
     let Some((address, length)) = forms::network(text) else {
         let detail = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
         return validator.invalid(path, text, detail);
@@ -161,7 +161,7 @@ fn interface_address(validator: &mut Validator, path: &Path, text: &str) {
 
 /// Checks the allocated devices, their requests, which must be in the claim, and their configuration from the
 /// claim and its classes.
-fn allocated(validator: &mut Validator, path: &Path, devices: View, requests: &Requests) {
+fn allocated(validator: &mut Validator, path: &FieldPath, devices: StructView, requests: &Requests) {
     slice_of(validator, path, devices, ("results", RESULTS_MAX), |validator, path, result| {
         requests.check(validator, &path.child("request"), result.text("request"));
         driver(validator, &path.child("driver"), result.text("driver"));

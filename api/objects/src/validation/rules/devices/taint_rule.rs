@@ -1,8 +1,8 @@
 //! Rules for device taint rules: the selected devices, the taint, and the status.
 
 use super::super::super::Validator;
-use super::super::super::path::Path;
-use super::super::View;
+use super::super::super::path::FieldPath;
+use super::super::StructView;
 use super::super::status::conditions;
 use super::fits;
 use super::names::{driver, label, pool};
@@ -13,11 +13,11 @@ use values::json::Value;
 const CONDITIONS_MAX: usize = 8;
 
 /// Checks the device selector and the taint of a rule.
-pub(in super::super) fn taint_rule(validator: &mut Validator, path: &Path, rule: View) {
+pub(in super::super) fn taint_rule(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     let (spec, path) = (rule.child("spec"), path.child("spec"));
     let (selector, place) = (spec.child("deviceSelector"), path.child("deviceSelector"));
     for (name, check) in
-        [("driver", driver as fn(&mut Validator, &Path, &str)), ("pool", pool), ("device", label)]
+        [("driver", driver as fn(&mut Validator, &FieldPath, &str)), ("pool", pool), ("device", label)]
     {
         if let Some(text) = selector.get(name).and_then(Value::as_str) {
             check(validator, &place.child(name), text);
@@ -27,7 +27,7 @@ pub(in super::super) fn taint_rule(validator: &mut Validator, path: &Path, rule:
 }
 
 /// Checks the status of a rule.
-pub(in super::super) fn taint_status(validator: &mut Validator, path: &Path, status: View) {
+pub(in super::super) fn taint_status(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let list = path.child("conditions");
     if fits(validator, &list, status.items("conditions").len(), CONDITIONS_MAX) {
         conditions(validator, &list, status);

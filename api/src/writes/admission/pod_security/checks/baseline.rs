@@ -6,7 +6,7 @@ use go::quote;
 
 use super::offenders::{Offenders, plural, quoted, quoted_set};
 use super::{Pod, Violation};
-use objects::validation::View;
+use objects::validation::StructView;
 use values::json::Value;
 
 /// Capabilities that container runtimes grant by default.
@@ -264,7 +264,7 @@ pub(super) fn seccomp(pod: Pod<'_>) -> Option<Violation> {
 }
 
 /// Returns the type of the seccomp profile of a security context, if set.
-pub(super) fn seccomp_type(context: View<'_>) -> Option<&str> {
+pub(super) fn seccomp_type(context: StructView<'_>) -> Option<&str> {
     let profile = context.child("seccompProfile");
     profile.is_there().then(|| profile.text("type"))
 }

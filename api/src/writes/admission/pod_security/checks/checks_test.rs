@@ -9,7 +9,7 @@ use values::testing::object;
 fn said(at: &str, pod: &str) -> String {
     let (level, version) = at.split_once(':').unwrap();
     let at = LevelVersion { level: Level::parse(level).unwrap(), version: Version::parse(version).unwrap() };
-    details(&evaluate(at, Pod::of(View::of(&object(pod)), &KUBERNETES)))
+    details(&evaluate(at, Pod::of(StructView::of(&object(pod)), &KUBERNETES)))
 }
 
 /// Returns a pod that the restricted level allows, with additions to its spec and its container.

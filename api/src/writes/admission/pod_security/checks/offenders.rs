@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Container, Pod};
-use objects::validation::View;
+use objects::validation::StructView;
 
 /// The parts of a pod that fail a check.
 #[derive(Default)]
@@ -21,7 +21,7 @@ impl<'p> Offenders<'p> {
     }
 
     /// Returns the pod and containers whose security contexts fail a check.
-    pub fn in_contexts(pod: Pod<'p>, mut fails: impl FnMut(View<'p>) -> bool) -> Offenders<'p> {
+    pub fn in_contexts(pod: Pod<'p>, mut fails: impl FnMut(StructView<'p>) -> bool) -> Offenders<'p> {
         let of_pod = fails(pod.context());
         Offenders { pod: of_pod, ..Offenders::among(pod, |container| fails(container.context)) }
     }
