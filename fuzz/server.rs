@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use api::state::allocation::Ranges;
-use api::state::connect::Nodes;
-use api::state::tokens::{EXTENDED_LIFETIME, Signer, Tokens};
+use api::state::connect::NodeConnections;
+use api::state::tokens::{EXTENDED_LIFETIME, TokenSigner, Tokens};
 use api::writes::admission::{Files, Settings, Wishes};
 use api::writes::context::{Context as Api, Limits, Parts};
 use auth::Authenticator;
@@ -90,7 +90,7 @@ impl Server {
         let key = SigningKey::from_pem(KEY).expect("a key of our own");
         let issuer = TokenIssuer::new("issuer", key, domains);
         let tokens = Tokens {
-            signer: Signer::Own(issuer),
+            signer: TokenSigner::Own(issuer),
             audiences: Vec::new(),
             lifetime_max: None,
             extends: false,
@@ -127,7 +127,7 @@ impl Server {
             debugging: Default::default(),
             flags: Vec::new(),
             tracer: None,
-            nodes: Nodes::new(Default::default()).expect("there are no certificates to read"),
+            nodes: NodeConnections::new(Default::default()).expect("there are no certificates to read"),
             secrecy: None,
         };
         Api::assemble(parts, vec![Module::AlwaysAllow])

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use api::state::policy::EngineAccounts;
 use api::state::tokens::external::UnknownKeys;
-use api::state::tokens::{EXTENDED_LIFETIME, Signer};
+use api::state::tokens::{EXTENDED_LIFETIME, TokenSigner};
 use auth::Authenticator;
 use auth::authn::bootstrap::BootstrapTokens;
 use auth::authn::jwt::Issuers;
@@ -457,7 +457,7 @@ pub fn chain(
     naming: Profile,
     accounts: Arc<EngineAccounts>,
     tokens: Arc<ServiceAccountTokens>,
-    signer: &Signer,
+    signer: &TokenSigner,
 ) -> anyhow::Result<(Authenticator, Bundles)> {
     let domains = &NameDomains::new(naming.domain);
     let bundle = CaBundle::from_pem(client_cas).context("--client-ca-file")?;
@@ -485,7 +485,7 @@ pub fn chain(
     if config.bootstrap_tokens {
         chain = chain.with_tokens(BootstrapTokens::new(accounts, domains.bootstrap_type()));
     }
-    if let Signer::External(external) = signer {
+    if let TokenSigner::External(external) = signer {
         chain = chain.with_remote_tokens(Arc::new(UnknownKeys(external.clone())));
     }
     let mut issuers = None;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use api::state::policy::Nodes;
+use api::state::policy::NodeAuthorizer;
 use auth::Authorizer;
 use auth::authz::abac::Policies;
 use auth::authz::config::{self, AuthorizerSettings};
@@ -110,7 +110,7 @@ impl AuthorizationConfig {
 
     /// Returns the rules for node agents, which depend on the objects of a store.
     pub fn nodes(&self, engine: Engine) -> Arc<dyn NodePolicy> {
-        Arc::new(Nodes::new(engine, self.naming))
+        Arc::new(NodeAuthorizer::new(engine, self.naming))
     }
 
     /// Parses the file's new contents. Webhooks may be added and removed; for other authorizers only the

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::state::debug::{Asked, Debugging};
+use api::state::debug::{DebugRequest, Debugging};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -102,7 +102,7 @@ async fn connection(stream: UnixStream, debugging: &Debugging) {
 async fn respond(request: Request<Incoming>, debugging: &Debugging) -> Response {
     let (head, body) = request.into_parts();
     let query = head.uri.query().unwrap_or_default();
-    let asked = Asked { method: &head.method, path: head.uri.path(), query };
+    let asked = DebugRequest { method: &head.method, path: head.uri.path(), query };
     let body = if asked.has_body() { read(body).await } else { Some(Bytes::new()) };
     let Some(body) = body else {
         return respond_text(StatusCode::BAD_REQUEST, "the body cannot be read, or is too long\n");

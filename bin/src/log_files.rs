@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use api::state::log_files::{Found, LogFiles};
+use api::state::log_files::{LogContent, LogFiles};
 
 /// Directory in which programs of the machine write their logs.
 const DIRECTORY: &str = "/var/log";
@@ -21,7 +21,7 @@ impl Default for Directory {
 }
 
 impl LogFiles for Directory {
-    fn open(&self, path: &str, names_max: usize) -> std::io::Result<Found> {
+    fn open(&self, path: &str, names_max: usize) -> std::io::Result<LogContent> {
         let path = self.0.join(path);
         let kind = std::fs::metadata(&path)?;
         if kind.is_dir() {
@@ -32,7 +32,7 @@ impl LogFiles for Directory {
                 names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
             }
             names.sort_unstable();
-            return Ok(Found::Directory(names));
+            return Ok(LogContent::Directory(names));
         }
         // Opening a pipe would block.
         if !kind.is_file() {
@@ -40,7 +40,7 @@ impl LogFiles for Directory {
         }
         let file = File::open(&path)?;
         let metadata = file.metadata()?;
-        Ok(Found::File { len: metadata.len(), modified: metadata.modified()?, content: Box::new(file) })
+        Ok(LogContent::File { len: metadata.len(), modified: metadata.modified()?, content: Box::new(file) })
     }
 }
 
@@ -55,9 +55,9 @@ mod tests {
         std::fs::write(root.join("b.log"), "text").unwrap();
         std::fs::create_dir(root.join("a")).unwrap();
         let directory = Directory(root.to_path_buf());
-        let Found::Directory(names) = directory.open("", 10).unwrap() else { panic!("no directory") };
+        let LogContent::Directory(names) = directory.open("", 10).unwrap() else { panic!("no directory") };
         assert_eq!(names, ["a/", "b.log"]);
-        let Found::File { len, .. } = directory.open("b.log", 10).unwrap() else { panic!("no file") };
+        let LogContent::File { len, .. } = directory.open("b.log", 10).unwrap() else { panic!("no file") };
         assert_eq!(len, 4);
         assert!(directory.open("none", 10).is_err());
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
-use api::state::connect::{Nodes, Settings};
+use api::state::connect::{NodeConnections, Settings};
 use auth::authn::key_pair;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -19,7 +19,7 @@ use crate::reload::{self, Watched};
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
     /// The settings that requests use.
-    pub nodes: Nodes,
+    pub nodes: NodeConnections,
     /// Files of the client certificate and key that this server presents to agents.
     certificate: Option<(PathBuf, PathBuf)>,
     /// The CA file that agents' certificates are verified against.
@@ -60,7 +60,7 @@ impl NodeConfig {
             timeout: flags.kubelet_timeout,
             egress: networks.cluster.clone(),
         };
-        let nodes = Nodes::new(settings).map_err(|why| anyhow!("--kubelet-*: {why}"))?;
+        let nodes = NodeConnections::new(settings).map_err(|why| anyhow!("--kubelet-*: {why}"))?;
         Ok(NodeConfig { nodes, certificate: chain.zip(key), authorities })
     }
 

@@ -11,7 +11,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use api::state::tokens::Signer;
+use api::state::tokens::TokenSigner;
 use api::writes::context::Context as Api;
 use auth::authn::x509::{CaBundle, ClientCertificates};
 use wire::server::ServerTls;
@@ -41,7 +41,7 @@ pub async fn follow(config: &Config, credentials: &Credentials, followed: &Follo
         }
     };
     let signer = async {
-        if let Signer::External(external) = &followed.api.tokens().signer {
+        if let TokenSigner::External(external) = &followed.api.tokens().signer {
             external.follow().await;
         }
     };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use api::state::policy::EngineAccounts;
-use api::state::tokens::external::{About, External};
-use api::state::tokens::{EXTENDED_LIFETIME, IssuerDocuments, Signer, Tokens};
+use api::state::tokens::external::{External, IssuerDescription};
+use api::state::tokens::{EXTENDED_LIFETIME, IssuerDocuments, TokenSigner, Tokens};
 use auth::authn::service_account::{Drafts, ServiceAccountTokens, TokenIssuer};
 use auth::authn::{NameDomains, SigningKey, VerificationKey};
 use parking_lot::RwLock;
@@ -30,14 +30,14 @@ pub fn prepare(
     let flags = &config.authentication.tokens;
     let issuer = flags.issuers.first().cloned().unwrap_or_default();
     let (keys, signer, documents) = match external {
-        Some(external) => (external.keys(), Signer::External(Arc::new(external)), None),
+        Some(external) => (external.keys(), TokenSigner::External(Arc::new(external)), None),
         None => {
             let signing = flags.signing_key.as_ref().map(|file| file.bytes.as_slice());
             let others: Vec<&[u8]> = flags.keys.iter().map(|file| file.bytes.as_slice()).collect();
             let keys = Keys::read(config, signing, &others)?;
             let documents = keys.documents(config, address);
             let issuer = TokenIssuer::new(issuer.clone(), keys.signing, domains.clone());
-            (keys.verifying, Signer::Own(issuer), documents)
+            (keys.verifying, TokenSigner::Own(issuer), documents)
         }
     };
     let uses = accounts.uses();
@@ -48,8 +48,8 @@ pub fn prepare(
     }
     let (mut lifetime_max, mut extended_lifetime) = (flags.lifetime_max, EXTENDED_LIFETIME);
     let verifier = match &signer {
-        Signer::Own(_) => Arc::new(verifier),
-        Signer::External(external) => {
+        TokenSigner::Own(_) => Arc::new(verifier),
+        TokenSigner::External(external) => {
             let longest = external.lifetime_max();
             if let Some(given) = lifetime_max.filter(|given| *given > longest) {
                 bail!(
@@ -62,7 +62,7 @@ pub fn prepare(
             lifetime_max = lifetime_max.or(Some(longest));
             extended_lifetime = extended_lifetime.min(longest);
             let verifier = Arc::new(verifier.with_named_keys());
-            let about = About {
+            let about = IssuerDescription {
                 issuer: issuer.clone(),
                 keys_uri: flags.keys_uri.clone(),
                 address: shown_address(config, address),

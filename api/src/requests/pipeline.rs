@@ -324,7 +324,7 @@ impl<'c> Exchange<'c> {
     /// Begins the audit trail. If the first event is lost and audit is strict, the request is refused.
     fn begin_trail(&mut self, user: &User, info: &RequestInfo) -> Result<(), Ended> {
         let Some(trail) = self.trail_of(Some(user), info) else { return Ok(()) };
-        let is_kept = trail.reach(audit::Stage::RequestReceived);
+        let is_kept = trail.reach(audit::AuditStage::RequestReceived);
         if !is_kept && trail.is_strict() {
             self.context.metrics().audit.rejected.count(&[]);
             return Err(self.undecided("failed to store audit event"));

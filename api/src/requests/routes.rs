@@ -390,7 +390,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     let path = info.path.as_str();
     let engine = context.engine_for_path(proof, path);
     if path == backup::PATH {
-        let source = backup::Source {
+        let source = backup::BackupSource {
             engine,
             backups: context.backups(),
             shutdown: context.lifecycle().shutdown(),
@@ -399,13 +399,14 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         return backup::respond(source, &head.method, &read(context, incoming, &account).await?.0).await;
     }
     if context.edge().is_debugged {
-        let asked = debug::Asked { method: &head.method, path, query: head.uri.query().unwrap_or_default() };
+        let asked =
+            debug::DebugRequest { method: &head.method, path, query: head.uri.query().unwrap_or_default() };
         let body = if asked.has_body() { read(context, incoming, &account).await?.0 } else { Bytes::new() };
         if let Some(response) = context.debugging().respond_to(asked, &body).await {
             return Ok(response);
         }
     }
-    let checked = health::Checked {
+    let checked = health::HealthInputs {
         backends: context.backends(),
         stage: context.lifecycle().stage(),
         naming: context.naming(),
@@ -439,7 +440,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     {
         return answer;
     }
-    let pages = zpages::Sources {
+    let pages = zpages::ZpagesSources {
         naming: context.naming(),
         features: context.features(),
         version: context.version(),

@@ -50,7 +50,7 @@ impl Default for Backups {
 }
 
 /// The inputs of a backup.
-pub struct Source<'s> {
+pub struct BackupSource<'s> {
     /// The store to back up.
     pub engine: &'s Engine,
     /// Limits the number of concurrent backups.
@@ -66,7 +66,7 @@ pub struct Source<'s> {
 /// # Errors
 /// 405 for other methods, 429 if too many backups are under way, 400 if `held` is invalid, 503 if the store
 /// cannot bring acknowledged writes to disk.
-pub async fn respond(source: Source<'_>, method: &Method, held: &[u8]) -> Result<Response, Status> {
+pub async fn respond(source: BackupSource<'_>, method: &Method, held: &[u8]) -> Result<Response, Status> {
     if method != Method::POST {
         return Err(Status::method_not_allowed());
     }

@@ -59,7 +59,7 @@ pub enum MemoryProfile {
 
 /// A request without its body.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'r> {
+pub struct DebugRequest<'r> {
     /// The HTTP method of the request.
     pub method: &'r Method,
     /// The path of the request.
@@ -68,7 +68,7 @@ pub struct Asked<'r> {
     pub query: &'r str,
 }
 
-impl Asked<'_> {
+impl DebugRequest<'_> {
     /// Returns whether such a request may have a body.
     pub fn has_body(&self) -> bool {
         [LEVEL_PATH, SYMBOL_PATH].contains(&self.path)
@@ -77,8 +77,8 @@ impl Asked<'_> {
 
 impl Debugging {
     /// Answers a request; returns `None` if it is for another path.
-    pub async fn respond_to(&self, asked: Asked<'_>, body: &[u8]) -> Option<Response> {
-        let Asked { method, path, query } = asked;
+    pub async fn respond_to(&self, asked: DebugRequest<'_>, body: &[u8]) -> Option<Response> {
+        let DebugRequest { method, path, query } = asked;
         Some(match path {
             LEVEL_PATH => self.set_level(method, body),
             SYMBOL_PATH => self.respond_symbols(method, query, body).await,
@@ -262,7 +262,7 @@ mod tests {
             ("/debug/flags/v", Some(406)),
             ("/debug/other", None),
         ] {
-            let asked = Asked { method: &Method::GET, path, query: "0x1+2" };
+            let asked = DebugRequest { method: &Method::GET, path, query: "0x1+2" };
             let response = Debugging::default().respond_to(asked, b"").await;
             assert_eq!(response.map(|response| response.status().as_u16()), code, "{path}");
         }

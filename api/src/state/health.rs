@@ -22,7 +22,7 @@ use wire::response::{Response, respond_text};
 use wire::server::LifecycleStage;
 
 /// The inputs of the checks.
-pub struct Checked<'c> {
+pub struct HealthInputs<'c> {
     /// The stores that keep the objects.
     pub backends: &'c Backends,
     /// Startup and shutdown state of the process.
@@ -41,7 +41,7 @@ pub struct Checked<'c> {
     pub metrics: &'c Metrics,
 }
 
-impl Checked<'_> {
+impl HealthInputs<'_> {
     fn has(&self, part: Part) -> bool {
         match part {
             Part::Ledger => self.backends.main().ledger().is_some(),
@@ -205,7 +205,7 @@ impl Check {
     }
 
     /// Runs the check and counts its outcome.
-    fn counted(&self, checked: &Checked<'_>, endpoint: Endpoint) -> Verdict {
+    fn counted(&self, checked: &HealthInputs<'_>, endpoint: Endpoint) -> Verdict {
         let verdict = self.run(checked, endpoint);
         let (name, health) = (self.name(checked.naming), &checked.metrics.health);
         let status = if verdict.is_ok() { "success" } else { "error" };
@@ -214,7 +214,7 @@ impl Check {
         verdict
     }
 
-    fn run(&self, checked: &Checked<'_>, endpoint: Endpoint) -> Verdict {
+    fn run(&self, checked: &HealthInputs<'_>, endpoint: Endpoint) -> Verdict {
         match self.test {
             Test::Answers => Ok(()),
             Test::Store => takes_writes(checked.backends.main()),
@@ -276,7 +276,7 @@ impl Endpoint {
 
 /// Answers a health path; returns `None` for other paths. Requests for all checks of an endpoint are counted,
 /// requests for single checks are not.
-pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Response> {
+pub fn respond(checked: &HealthInputs<'_>, path: &str, query: &Query) -> Option<Response> {
     let path = path.strip_prefix('/')?;
     let (name, single) = path.split_once('/').map_or((path, None), |(name, single)| (name, Some(single)));
     let endpoint = Endpoint::named(name)?;

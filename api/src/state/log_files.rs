@@ -29,7 +29,7 @@ const NAMES_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 255;
 
 /// The content of a path.
-pub enum Found {
+pub enum LogContent {
     /// The names in a directory. Names of subdirectories end with a slash.
     Directory(Vec<String>),
     /// A file in its current state.
@@ -49,7 +49,7 @@ pub trait LogFiles: Send + Sync {
     ///
     /// # Errors
     /// The path does not exist or cannot be read.
-    fn open(&self, path: &str, names_max: usize) -> std::io::Result<Found>;
+    fn open(&self, path: &str, names_max: usize) -> std::io::Result<LogContent>;
 }
 
 /// Answers a path; returns `None` if it is not below the directory's path.
@@ -103,7 +103,7 @@ async fn serve(files: Arc<dyn LogFiles>, account: &Account, path: String, below:
     };
     match opened {
         // The names in the listing are relative to the directory, so its path must end with a slash.
-        Ok(Found::Directory(_)) if !path.ends_with('/') => {
+        Ok(LogContent::Directory(_)) if !path.ends_with('/') => {
             let mut response = respond_text(StatusCode::MOVED_PERMANENTLY, "");
             let last = format!("{}/", path.rsplit('/').next().unwrap_or_default());
             if let Ok(location) = HeaderValue::from_str(&last) {
@@ -111,8 +111,10 @@ async fn serve(files: Arc<dyn LogFiles>, account: &Account, path: String, below:
             }
             response
         }
-        Ok(Found::Directory(names)) => respond(StatusCode::OK, "text/html; charset=utf-8", listing(&names)),
-        Ok(Found::File { len, modified, content }) => file(len, modified, content, account.clone()),
+        Ok(LogContent::Directory(names)) => {
+            respond(StatusCode::OK, "text/html; charset=utf-8", listing(&names))
+        }
+        Ok(LogContent::File { len, modified, content }) => file(len, modified, content, account.clone()),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             respond_text(StatusCode::FORBIDDEN, "403 Forbidden\n")
         }
@@ -190,10 +192,10 @@ mod tests {
     struct Two;
 
     impl LogFiles for Two {
-        fn open(&self, path: &str, _: usize) -> std::io::Result<Found> {
+        fn open(&self, path: &str, _: usize) -> std::io::Result<LogContent> {
             match path {
-                "" => Ok(Found::Directory(vec!["a&b.log".to_owned(), "sub/".to_owned()])),
-                "a&b.log" => Ok(Found::File {
+                "" => Ok(LogContent::Directory(vec!["a&b.log".to_owned(), "sub/".to_owned()])),
+                "a&b.log" => Ok(LogContent::File {
                     len: 3,
                     modified: UNIX_EPOCH,
                     content: Box::new(Cursor::new(b"onetwo".to_vec())),

@@ -54,25 +54,25 @@ pub struct Settings {
 }
 
 /// Group and version of a type.
-pub type Version = (String, String);
+pub type PeerGroupVersion = (String, String);
 
 /// The types that a peer reports to serve.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct PeerReport {
     /// Resources by group and version.
-    types: BTreeMap<Version, BTreeSet<String>>,
+    types: BTreeMap<PeerGroupVersion, BTreeSet<String>>,
     /// The named groups, as in aggregated discovery.
     groups: Vec<Value>,
 }
 
-impl Told {
+impl PeerReport {
     /// Reads the aggregated discovery documents of a peer: that of the core group, and that of the named
     /// groups.
     ///
     /// # Errors
     /// Fails if a document is invalid or too large.
-    pub fn read(core: &Value, named: Value) -> Result<Told, String> {
-        let mut told = Told::default();
+    pub fn read(core: &Value, named: Value) -> Result<PeerReport, String> {
+        let mut told = PeerReport::default();
         let mut count = 0;
         for document in [core, &named] {
             if document.str_at(&["kind"]) != "APIGroupDiscoveryList" {
@@ -102,7 +102,7 @@ impl Told {
     }
 
     /// Returns the groups with the versions for which `counts` is true.
-    fn groups(&self, counts: impl Fn(&Version) -> bool) -> Vec<Value> {
+    fn groups(&self, counts: impl Fn(&PeerGroupVersion) -> bool) -> Vec<Value> {
         let counting = |group: &Value| {
             let name = group.str_at(&["metadata", "name"]).to_owned();
             let mut group = group.clone();
@@ -137,19 +137,19 @@ pub struct Peers {
 #[derive(Default)]
 struct Known {
     /// The reports of servers, with the times of the questions.
-    told: BTreeMap<String, (Told, Instant)>,
+    told: BTreeMap<String, (PeerReport, Instant)>,
     /// Versions that come from the store (`None`), and removed ones with the time of their removal.
-    excluded: BTreeMap<Version, Option<Instant>>,
+    excluded: BTreeMap<PeerGroupVersion, Option<Instant>>,
 }
 
 impl Known {
     /// Returns whether the report of a server about a version, asked at `asked`, is used.
-    fn counts(&self, version: &Version, asked: Instant) -> bool {
+    fn counts(&self, version: &PeerGroupVersion, asked: Instant) -> bool {
         self.excluded.get(version).is_none_or(|since| since.is_some_and(|since| asked >= since + GONE))
     }
 
     /// Returns whether the exclusion of a removed version has no effect any more.
-    fn is_over(&self, version: &Version, since: Instant, now: Instant) -> bool {
+    fn is_over(&self, version: &PeerGroupVersion, since: Instant, now: Instant) -> bool {
         let mut telling = self.told.values().filter(|(told, _)| told.types.contains_key(version));
         now >= since + GONE && telling.all(|(_, asked)| *asked >= since + GONE)
     }
@@ -158,7 +158,7 @@ impl Known {
 /// The types that peers serve, after exclusions.
 #[derive(Default, PartialEq)]
 struct Table {
-    servers: HashMap<Version, HashMap<String, Vec<String>>>,
+    servers: HashMap<PeerGroupVersion, HashMap<String, Vec<String>>>,
     groups: Arc<[Vec<Value>]>,
 }
 
@@ -226,7 +226,7 @@ impl Peers {
 
     /// Stores the reports of peers that were asked at `asked`, and forgets peers that are not in `alive`.
     /// Returns whether the table of served types changed.
-    pub fn learn(&self, alive: &BTreeSet<String>, told: Vec<(String, Told)>, asked: Instant) -> bool {
+    pub fn learn(&self, alive: &BTreeSet<String>, told: Vec<(String, PeerReport)>, asked: Instant) -> bool {
         let mut known = self.known.lock();
         known.told.retain(|server, _| alive.contains(server));
         known.told.extend(told.into_iter().map(|(server, told)| (server, (told, asked))));
@@ -236,7 +236,7 @@ impl Peers {
     /// Sets the versions that come from the store, which all servers know. Returns whether the table of
     /// served types changed. Reports about a removed version are ignored if they were requested within
     /// [`GONE`] after its removal.
-    pub fn exclude(&self, active: &BTreeSet<Version>, now: Instant) -> bool {
+    pub fn exclude(&self, active: &BTreeSet<PeerGroupVersion>, now: Instant) -> bool {
         let mut known = self.known.lock();
         let mut excluded = std::mem::take(&mut known.excluded);
         for (version, since) in &mut excluded {
@@ -250,7 +250,7 @@ impl Peers {
 
     /// Excludes versions that come from the store, or did until now, before [`exclude`](Self::exclude) sets
     /// all of them. Returns whether the table of served types changed.
-    pub fn note(&self, versions: impl IntoIterator<Item = Version>, now: Instant) -> bool {
+    pub fn note(&self, versions: impl IntoIterator<Item = PeerGroupVersion>, now: Instant) -> bool {
         let mut known = self.known.lock();
         let mut is_told = false;
         for version in versions {
@@ -265,10 +265,10 @@ impl Peers {
 
     /// Rebuilds the table. Returns whether it changed.
     fn publish(&self, known: &Known) -> bool {
-        let mut servers: HashMap<Version, HashMap<String, Vec<String>>> = HashMap::new();
+        let mut servers: HashMap<PeerGroupVersion, HashMap<String, Vec<String>>> = HashMap::new();
         let mut groups = Vec::with_capacity(known.told.len());
         for (server, (told, asked)) in &known.told {
-            let counts = |version: &Version| known.counts(version, *asked);
+            let counts = |version: &PeerGroupVersion| known.counts(version, *asked);
             for (version, resources) in told.types.iter().filter(|(version, _)| counts(version)) {
                 let of_version = servers.entry(version.clone()).or_default();
                 for resource in resources {
@@ -310,14 +310,14 @@ mod tests {
     use super::*;
     use values::json::parse;
 
-    fn told(group: &str, version: &str, resource: &str) -> Told {
+    fn told(group: &str, version: &str, resource: &str) -> PeerReport {
         let document = |name: &str, resource: &str| {
             let text = format!(
                 r#"{{"kind":"APIGroupDiscoveryList","items":[{{"metadata":{{"name":"{name}"}},"versions":[{{"version":"{version}","resources":[{{"resource":"{resource}"}}]}}]}}]}}"#
             );
             parse(text.as_bytes()).unwrap()
         };
-        Told::read(&document("", "pods"), document(group, resource)).unwrap()
+        PeerReport::read(&document("", "pods"), document(group, resource)).unwrap()
     }
 
     fn names(all: &[&str]) -> BTreeSet<String> {
@@ -436,7 +436,7 @@ mod tests {
             (good, "5", false),
             (good, r#"{"kind":"APIGroupDiscoveryList","items":[5,{"versions":[{"resources":7}]}]}"#, true),
         ] {
-            let told = Told::read(&parse(core.as_bytes()).unwrap(), parse(named.as_bytes()).unwrap());
+            let told = PeerReport::read(&parse(core.as_bytes()).unwrap(), parse(named.as_bytes()).unwrap());
             assert_eq!(told.is_ok(), want, "{core} {named}");
         }
     }

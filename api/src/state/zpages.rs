@@ -38,7 +38,7 @@ const VERSIONS: [(&str, bool); 2] = [("v1beta1", false), ("v1alpha1", true)];
 const PATHS: [&str; 5] = ["/healthz", "/livez", "/metrics", "/readyz", "/version"];
 
 /// The data that the pages show.
-pub struct Sources<'s> {
+pub struct ZpagesSources<'s> {
     /// The naming profile in use.
     pub naming: &'static Naming,
     /// The feature gates, which select the pages that are served.
@@ -101,7 +101,7 @@ pub fn paths(features: &Features) -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// 406 if the client accepts none of the formats.
 pub fn respond_to(
-    sources: &Sources<'_>,
+    sources: &ZpagesSources<'_>,
     path: &str,
     headers: &HeaderMap,
 ) -> Option<Result<Response, Status>> {
@@ -140,7 +140,7 @@ fn warned(mut response: Response, page: ZPage, is_old: bool) -> Response {
     response
 }
 
-fn text(sources: &Sources<'_>, page: ZPage) -> String {
+fn text(sources: &ZpagesSources<'_>, page: ZPage) -> String {
     let (lines, title) = match page {
         ZPage::Statusz => (status(sources), "statusz"),
         ZPage::Flagz => (sources.flags.to_vec(), "flagz"),
@@ -166,7 +166,7 @@ fn began(age: Duration) -> i64 {
     clock::now_seconds() - i64::try_from(age.as_secs()).unwrap_or(0)
 }
 
-fn status(sources: &Sources<'_>) -> Vec<(String, String)> {
+fn status(sources: &ZpagesSources<'_>) -> Vec<(String, String)> {
     let seconds = sources.age.as_secs();
     [
         ("Started", clock::format_seconds(began(sources.age))),
@@ -185,7 +185,7 @@ fn debugging_paths(features: &Features) -> Vec<&'static str> {
     all
 }
 
-fn object(sources: &Sources<'_>, page: ZPage, version: &str) -> Value {
+fn object(sources: &ZpagesSources<'_>, page: ZPage, version: &str) -> Value {
     let mut object = Object::new();
     object.push("kind", page.kind().into());
     object.push("apiVersion", sources.naming.api_version("config", true, version).into());
@@ -251,7 +251,7 @@ mod tests {
     fn pages_are_text_or_objects_of_a_version_and_a_gate_may_close_them() {
         let flags = [("v".to_owned(), "4".to_owned())];
         let version = ServerVersion::default();
-        let sources = |features| Sources {
+        let sources = |features| ZpagesSources {
             naming: &KUBERNETES,
             features,
             version: &version,
@@ -296,7 +296,7 @@ mod tests {
         let features = Features::default();
         let flags = [("v".to_owned(), "4".to_owned())];
         let version = ServerVersion::default();
-        let sources = Sources {
+        let sources = ZpagesSources {
             naming: &KUBERNETES,
             features: &features,
             version: &version,

@@ -19,7 +19,7 @@ use crate::state::allocation::{Allocations, Ranges};
 use crate::state::audit::Auditor;
 use crate::state::backup::Backups;
 use crate::state::certificates::Certificates;
-use crate::state::connect::Nodes;
+use crate::state::connect::NodeConnections;
 use crate::state::debug::Debugging;
 use crate::state::edge;
 use crate::state::extension::{self, Extensions};
@@ -142,7 +142,7 @@ pub struct Context {
     log_files: Option<Arc<dyn LogFiles>>,
     debugging: Debugging,
     tracer: Option<Tracer>,
-    nodes: Nodes,
+    nodes: NodeConnections,
     secrecy: Option<Arc<Secrecy>>,
     started: Instant,
 }
@@ -207,7 +207,7 @@ pub struct Parts {
     /// Selection of the requests that are traced, if any.
     pub tracer: Option<Tracer>,
     /// Settings for connections to nodes, pods and services.
-    pub nodes: Nodes,
+    pub nodes: NodeConnections,
     /// Encryption of stored values, if configured.
     pub secrecy: Option<Arc<Secrecy>>,
 }
@@ -609,7 +609,7 @@ impl Context {
     }
 
     /// Returns the settings for connections to nodes, pods and services.
-    pub fn nodes(&self) -> &Nodes {
+    pub fn nodes(&self) -> &NodeConnections {
         &self.nodes
     }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::anyhow;
-use api::state::audit::{Auditor, Event, Policy, Sink};
+use api::state::audit::{AuditPolicy, Auditor, Event, Sink};
 use wire::metrics::Metrics;
 use wire::outgoing::Egress;
 
@@ -33,7 +33,7 @@ use crate::flaws::Flaws;
 #[derive(Clone, Debug)]
 pub struct AuditConfig {
     /// Without a policy no events are recorded.
-    policy: Option<Arc<Policy>>,
+    policy: Option<Arc<AuditPolicy>>,
     log: Option<LogConfig>,
     webhook: Option<WebhookConfig>,
 }
@@ -63,7 +63,7 @@ impl AuditConfig {
                 crate::issuers::opening(&path, &error)
             )
         })?;
-        let policy = Policy::parse(&text, naming)
+        let policy = AuditPolicy::parse(&text, naming)
             .map_err(|why| anyhow!("loading audit policy file: {why}: from file {shown}"))?;
         let webhook = WebhookConfig::from_flags(webhook, naming, egress)?;
         let is_recorded = log.is_some() || webhook.is_some();

@@ -1,6 +1,6 @@
 //! The schema as field ownership sees it: types of values, and identities of list elements.
 //!
-//! A [`OwnershipType`] is a view of the schema tables: a struct with its fields, a map, a list with its merge
+//! An [`OwnershipType`] is a view of the schema tables: a struct with its fields, a map, a list with its merge
 //! behavior, a scalar, or a value without a schema. The type of a value without a schema is deduced from the
 //! value: maps are granular and lists are atomic. Structs, maps and lists are granular (owned in parts) or
 //! atomic (owned as a whole). A struct without declared fields is a map of values without a schema. Source:

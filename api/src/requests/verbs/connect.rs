@@ -14,7 +14,7 @@ use super::{Call, Wire, admit};
 use crate::state::connect::forward::{encode, encoded_path, without_credentials};
 use crate::state::connect::proxy::{self, Proxied};
 use crate::state::connect::target::{Agent, Name};
-use crate::state::connect::upgrade::{self, Asked};
+use crate::state::connect::upgrade::{self, UpgradeRequest};
 use crate::state::connect::{AGENT_ANSWER_TIMEOUT, SERVICE_ANSWER_TIMEOUT, exec, portforward};
 use objects::store::{self, Part};
 use types::attributes::Selection;
@@ -81,9 +81,14 @@ async fn to_agent(call: &Call<'_>, wire: Wire<'_>, options: &Object) -> Result<R
     }
 }
 
-fn asked<'a>(wire: &'a Wire<'_>, switch: Switch, headers: &'a HeaderMap, call: &Call<'_>) -> Asked<'a> {
+fn asked<'a>(
+    wire: &'a Wire<'_>,
+    switch: Switch,
+    headers: &'a HeaderMap,
+    call: &Call<'_>,
+) -> UpgradeRequest<'a> {
     let shutdown = call.api.lifecycle().shutdown();
-    Asked { switch, method: &wire.head.method, headers, peer: wire.peer, shutdown }
+    UpgradeRequest { switch, method: &wire.head.method, headers, peer: wire.peer, shutdown }
 }
 
 /// Returns the path and query for the agent: the options under the names that agents know, sorted.

@@ -38,7 +38,7 @@ pub(super) enum Item {
 
 /// The reason why an item cannot be reserved.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Refusal {
+pub(super) enum ReservationRefusal {
     /// The item is in use.
     Taken,
     /// The item is outside the ranges.
@@ -77,26 +77,26 @@ impl Pools {
     }
 
     /// Reserves a requested item.
-    pub fn take(&self, item: Item) -> Result<(), Refusal> {
+    pub fn take(&self, item: Item) -> Result<(), ReservationRefusal> {
         let in_range = match item {
             Item::Address(address) => self.networks.iter().any(|network| network.contains(address)),
             Item::Port(port) => self.ports.contains(port.into()),
         };
         if !in_range {
-            return Err(Refusal::OutOfRange);
+            return Err(ReservationRefusal::OutOfRange);
         }
         let mut state = self.caught_up();
         if state.is_taken(item) {
-            return Err(Refusal::Taken);
+            return Err(ReservationRefusal::Taken);
         }
         state.reserved.insert(item);
         Ok(())
     }
 
     /// Reserves any free address of a family that has a network.
-    pub fn take_address(&self, family: Family) -> Result<IpAddr, Refusal> {
+    pub fn take_address(&self, family: Family) -> Result<IpAddr, ReservationRefusal> {
         let network = self.networks.iter().find(|network| network.family() == family);
-        let network = network.ok_or(Refusal::OutOfRange)?;
+        let network = network.ok_or(ReservationRefusal::OutOfRange)?;
         let any = |at| Item::Address(network.nth(at));
         match self.take_any(network.count(), network.reserved(), any)? {
             Item::Address(address) => Ok(address),
@@ -105,7 +105,7 @@ impl Pools {
     }
 
     /// Reserves any free port.
-    pub fn take_port(&self) -> Result<u16, Refusal> {
+    pub fn take_port(&self) -> Result<u16, ReservationRefusal> {
         let any = |at| Item::Port(self.ports.nth(at as u16));
         match self.take_any(self.ports.count().into(), self.ports.reserved().into(), any)? {
             Item::Port(port) => Ok(port),
@@ -114,10 +114,15 @@ impl Pools {
     }
 
     /// Reserves one of `count` items; one of the first `reserved` only if all others are in use.
-    fn take_any(&self, count: u128, reserved: u128, nth: impl Fn(u128) -> Item) -> Result<Item, Refusal> {
+    fn take_any(
+        &self,
+        count: u128,
+        reserved: u128,
+        nth: impl Fn(u128) -> Item,
+    ) -> Result<Item, ReservationRefusal> {
         let upper = count - reserved;
         if upper == 0 {
-            return Err(Refusal::Full);
+            return Err(ReservationRefusal::Full);
         }
         let mut state = self.caught_up();
         let random = || u128::from_le_bytes(names::random());
@@ -129,7 +134,7 @@ impl Pools {
         let enough = state.held.len() as u128 + state.reserved.len() as u128 + 1;
         let search = (0..upper.min(enough)).map(|step| reserved + (start + step) % upper);
         let found = tries.chain(search).chain(0..reserved).map(nth).find(|item| !state.is_taken(*item));
-        let item = found.ok_or(Refusal::Full)?;
+        let item = found.ok_or(ReservationRefusal::Full)?;
         state.reserved.insert(item);
         Ok(item)
     }

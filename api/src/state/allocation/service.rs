@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use super::Reservation;
-use super::pools::{Item, Refusal};
+use super::pools::{Item, ReservationRefusal};
 use super::range::Family;
 use objects::validation::{ADDRESS, address_fault};
 use values::field::FieldError;
@@ -280,10 +280,10 @@ fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> R
                     let network = networks.find(|network| network.family() == family && network.covers(address));
                     let why = match (refusal, network) {
                         // The network address and the broadcast address are not allocatable.
-                        (Refusal::OutOfRange, Some(network)) => format!(
+                        (ReservationRefusal::OutOfRange, Some(network)) => format!(
                             "the provided IP ({address}) is not in the valid range. The range of valid IPs is {network}"
                         ),
-                        (Refusal::OutOfRange, None) => {
+                        (ReservationRefusal::OutOfRange, None) => {
                             "the provided network does not match the current range".to_owned()
                         }
                         _ => "provided IP is already allocated".to_owned(),
@@ -311,9 +311,9 @@ fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> R
 
 impl Reservation<'_> {
     /// Reserves an item. A second request of the same service is refused like that of another service.
-    fn take(&mut self, item: Item) -> Result<(), Refusal> {
+    fn take(&mut self, item: Item) -> Result<(), ReservationRefusal> {
         if self.items.contains(&item) {
-            return Err(Refusal::Taken);
+            return Err(ReservationRefusal::Taken);
         }
         self.pools.take(item)?;
         self.items.insert(item);
@@ -331,14 +331,16 @@ impl Reservation<'_> {
     fn take_port_number(&mut self, port: i64) -> Result<(), String> {
         let taken = match u16::try_from(port) {
             Ok(port) => self.take(Item::Port(port)),
-            Err(_) => Err(Refusal::OutOfRange),
+            Err(_) => Err(ReservationRefusal::OutOfRange),
         };
         let ports = self.pools.ports;
         taken.map_err(|refusal| match refusal {
-            Refusal::OutOfRange => {
+            ReservationRefusal::OutOfRange => {
                 format!("provided port is not in the valid range. The range of valid ports is {ports}")
             }
-            Refusal::Taken | Refusal::Full => "provided port is already allocated".to_owned(),
+            ReservationRefusal::Taken | ReservationRefusal::Full => {
+                "provided port is already allocated".to_owned()
+            }
         })
     }
 

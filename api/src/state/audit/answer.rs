@@ -12,7 +12,7 @@ use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::body::Body as _;
 
-use super::{Stage, Trail};
+use super::{AuditStage, Trail};
 use objects::representation::answer::{Reported, Shown};
 use values::json::{self, Value};
 use wire::response::Response;
@@ -26,13 +26,13 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Records the response to a request whose handler panicked.
 pub fn panicked(trail: &Trail) {
     trail.status(StatusCode::INTERNAL_SERVER_ERROR, None);
-    trail.reach(Stage::Panic);
+    trail.reach(AuditStage::Panic);
 }
 
 /// Records the response to credentials that were refused. This is the only event of such a request.
 pub fn unauthenticated(trail: &Trail, response: &Response) {
     report(trail, response);
-    trail.reach(Stage::ResponseStarted);
+    trail.reach(AuditStage::ResponseStarted);
 }
 
 /// Records a response, now or when it is sent. If `long_running` is set, the response may last long, and its
@@ -40,7 +40,7 @@ pub fn unauthenticated(trail: &Trail, response: &Response) {
 pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Response {
     report(&trail, &response);
     if long_running {
-        trail.reach(Stage::ResponseStarted);
+        trail.reach(AuditStage::ResponseStarted);
     }
     if trail.wants_response() && !long_running {
         record_shown(&trail, &response);
@@ -119,7 +119,7 @@ impl Drop for Gathered {
                 self.trail.response(object);
             }
         }
-        self.trail.reach(Stage::ResponseComplete);
+        self.trail.reach(AuditStage::ResponseComplete);
     }
 }
 

@@ -5,8 +5,8 @@
 //!                       │ level None: no trail
 //! ```
 //!
-//! A [`Policy`] is a function from a request to a level. A [`Trail`] collects data from the stages of one
-//! request, and produces an event for each audit stage that the policy does not omit. A [`Sink`] receives
+//! An [`AuditPolicy`] is a function from a request to a level. A [`Trail`] collects data from the stages of
+//! one request, and produces an event for each audit stage that the policy does not omit. A [`Sink`] receives
 //! events and writes them with an [`Encoder`]; files and their rotation are internal to the sink.
 
 pub mod answer;
@@ -22,7 +22,7 @@ use values::json::Object;
 
 pub use format::{EncodeError, Encoder, Format};
 pub use latency::Latency;
-pub use policy::{Level, Policy, Stage};
+pub use policy::{AuditLevel, AuditPolicy, AuditStage};
 pub use trail::{Arrival, Trail};
 
 /// An event as passed to sinks.
@@ -59,7 +59,7 @@ pub trait Sink: Send + Sync {
 #[derive(Clone)]
 pub struct Auditor {
     /// Decides what is recorded of a request.
-    pub policy: Arc<Policy>,
+    pub policy: Arc<AuditPolicy>,
     /// Receives the events of all requests.
     pub sink: Arc<dyn Sink>,
     /// Whether a request is refused if its first event is lost.

@@ -15,7 +15,7 @@ use wire::typed;
 
 /// The amount of data recorded for a request. Each level includes those before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Level {
+pub enum AuditLevel {
     /// The request is not recorded.
     None,
     /// User, target and outcome of the request.
@@ -26,23 +26,24 @@ pub enum Level {
     RequestResponse,
 }
 
-impl Level {
-    const ALL: [Level; 4] = [Level::None, Level::Metadata, Level::Request, Level::RequestResponse];
+impl AuditLevel {
+    const ALL: [AuditLevel; 4] =
+        [AuditLevel::None, AuditLevel::Metadata, AuditLevel::Request, AuditLevel::RequestResponse];
 
     /// Returns the name in policies and events.
     pub fn as_str(self) -> &'static str {
         match self {
-            Level::None => "None",
-            Level::Metadata => "Metadata",
-            Level::Request => "Request",
-            Level::RequestResponse => "RequestResponse",
+            AuditLevel::None => "None",
+            AuditLevel::Metadata => "Metadata",
+            AuditLevel::Request => "Request",
+            AuditLevel::RequestResponse => "RequestResponse",
         }
     }
 }
 
 /// A point in the handling of a request at which an event is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Stage {
+pub enum AuditStage {
     /// The request was authenticated.
     RequestReceived,
     /// The head of a long-running response is about to be sent.
@@ -53,17 +54,21 @@ pub enum Stage {
     Panic,
 }
 
-impl Stage {
-    const ALL: [Stage; 4] =
-        [Stage::RequestReceived, Stage::ResponseStarted, Stage::ResponseComplete, Stage::Panic];
+impl AuditStage {
+    const ALL: [AuditStage; 4] = [
+        AuditStage::RequestReceived,
+        AuditStage::ResponseStarted,
+        AuditStage::ResponseComplete,
+        AuditStage::Panic,
+    ];
 
     /// Returns the name in policies and events.
     pub fn as_str(self) -> &'static str {
         match self {
-            Stage::RequestReceived => "RequestReceived",
-            Stage::ResponseStarted => "ResponseStarted",
-            Stage::ResponseComplete => "ResponseComplete",
-            Stage::Panic => "Panic",
+            AuditStage::RequestReceived => "RequestReceived",
+            AuditStage::ResponseStarted => "ResponseStarted",
+            AuditStage::ResponseComplete => "ResponseComplete",
+            AuditStage::Panic => "Panic",
         }
     }
 }
@@ -74,20 +79,20 @@ pub struct Stages(u8);
 
 impl Stages {
     /// Returns whether the set contains `stage`.
-    pub fn contains(self, stage: Stage) -> bool {
+    pub fn contains(self, stage: AuditStage) -> bool {
         self.0 & 1 << stage as u8 != 0
     }
 
-    fn insert(&mut self, stage: Stage) {
+    fn insert(&mut self, stage: AuditStage) {
         self.0 |= 1 << stage as u8;
     }
 }
 
 /// The decision of the policy for one request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Decision {
+pub struct AuditDecision {
     /// The level at which the request is recorded.
-    pub level: Level,
+    pub level: AuditLevel,
     /// Stages for which no event is written.
     pub omits: Stages,
     /// Whether objects are recorded without their managed fields.
@@ -96,7 +101,7 @@ pub struct Decision {
 
 /// The rules of a policy.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub struct AuditPolicy {
     rules: Vec<Rule>,
     omits: Stages,
     omits_managed_fields: bool,
@@ -105,7 +110,7 @@ pub struct Policy {
 /// A rule of the policy; an empty list matches everything.
 #[derive(Clone, Debug)]
 struct Rule {
-    level: Level,
+    level: AuditLevel,
     users: Vec<String>,
     user_groups: Vec<String>,
     verbs: Vec<String>,
@@ -124,12 +129,12 @@ struct Resources {
     names: Vec<String>,
 }
 
-impl Policy {
+impl AuditPolicy {
     /// Reads a policy, in YAML or JSON.
     ///
     /// # Errors
     /// Describes what is wrong with its form or, if the form is valid, lists all errors in its rules.
-    pub fn parse(text: &[u8], naming: &Naming) -> Result<Policy, String> {
+    pub fn parse(text: &[u8], naming: &Naming) -> Result<AuditPolicy, String> {
         let value = typed::parse(text).map_err(|why| format!("failed decoding: {why}"))?;
         let none = Object::new();
         let members = value.as_object().unwrap_or(&none);
@@ -183,18 +188,18 @@ impl Policy {
         if rules.is_empty() {
             return Err("loaded illegal policy with 0 rules".to_owned());
         }
-        Ok(Policy { rules, omits, omits_managed_fields })
+        Ok(AuditPolicy { rules, omits, omits_managed_fields })
     }
 
     /// Returns the decision for a request; `user` is `None` if authentication failed.
-    pub fn decide(&self, user: Option<&User>, info: &RequestInfo) -> Decision {
+    pub fn decide(&self, user: Option<&User>, info: &RequestInfo) -> AuditDecision {
         match self.rules.iter().find(|rule| rule.matches(user, info)) {
-            None => Decision {
-                level: Level::None,
+            None => AuditDecision {
+                level: AuditLevel::None,
                 omits: self.omits,
                 omits_managed_fields: self.omits_managed_fields,
             },
-            Some(rule) => Decision {
+            Some(rule) => AuditDecision {
                 level: rule.level,
                 omits: Stages(self.omits.0 | rule.omits.0),
                 omits_managed_fields: rule.omits_managed_fields.unwrap_or(self.omits_managed_fields),
@@ -206,13 +211,13 @@ impl Policy {
 impl Rule {
     fn read(reader: &Reader<'_>, path: &str, errors: &mut Vec<FieldError>) -> Result<Rule, String> {
         let level = reader.text("level", "v1.Level")?;
-        let known = Level::ALL.into_iter().find(|known| known.as_str() == level);
+        let known = AuditLevel::ALL.into_iter().find(|known| known.as_str() == level);
         if known.is_none() {
             let path = child(path, "level");
             errors.push(if level.is_empty() {
                 FieldError::required(path, "")
             } else {
-                FieldError::not_supported(path, &level.into(), &Level::ALL.map(Level::as_str))
+                FieldError::not_supported(path, &level.into(), &AuditLevel::ALL.map(AuditLevel::as_str))
             });
         }
         let paths = reader.texts("nonResourceURLs")?;
@@ -240,7 +245,7 @@ impl Rule {
             errors.push(FieldError::invalid(child(path, "nonResourceURLs"), &list, why));
         }
         Ok(Rule {
-            level: known.unwrap_or(Level::None),
+            level: known.unwrap_or(AuditLevel::None),
             users: reader.texts("users")?,
             user_groups: reader.texts("userGroups")?,
             verbs: reader.texts("verbs")?,
@@ -389,12 +394,13 @@ impl<'v> Reader<'v> {
     fn stages(&self, path: &str, errors: &mut Vec<FieldError>) -> Result<Stages, String> {
         let mut stages = Stages::default();
         for (at, text) in self.texts_of("omitStages", "v1.Stage")?.iter().enumerate() {
-            match Stage::ALL.into_iter().find(|stage| stage.as_str() == text) {
+            match AuditStage::ALL.into_iter().find(|stage| stage.as_str() == text) {
                 Some(stage) => stages.insert(stage),
                 None => {
                     let field =
                         if path.is_empty() { "omitStages".to_owned() } else { child(path, "omitStages") };
-                    let why = format!("allowed stages are {}", Stage::ALL.map(Stage::as_str).join(","));
+                    let why =
+                        format!("allowed stages are {}", AuditStage::ALL.map(AuditStage::as_str).join(","));
                     errors.push(FieldError::invalid(index(&field, at), &text.as_str().into(), why));
                 }
             }
@@ -417,8 +423,8 @@ mod tests {
 
     const HEAD: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
 
-    fn policy(text: &str) -> Result<Policy, String> {
-        Policy::parse(format!("{HEAD}{text}").as_bytes(), &KUBERNETES)
+    fn policy(text: &str) -> Result<AuditPolicy, String> {
+        AuditPolicy::parse(format!("{HEAD}{text}").as_bytes(), &KUBERNETES)
     }
 
     #[test]
@@ -508,7 +514,7 @@ mod tests {
                  struct field .apiVersion of type string",
             ),
         ] {
-            let got = Policy::parse(text.as_bytes(), &KUBERNETES);
+            let got = AuditPolicy::parse(text.as_bytes(), &KUBERNETES);
             assert_eq!(got.map_or_else(|error| error, |_| String::new()), want, "{text}");
         }
     }
@@ -523,27 +529,27 @@ mod tests {
              - {level: Metadata, nonResourceURLs: ['/health*', /version]}\n";
         let policy = policy(text).unwrap();
         for (user, method, path, want) in [
-            ("quiet", "PUT", "/api/v1/namespaces/n/pods/a", Level::None),
-            ("dev", "PUT", "/api/v1/namespaces/n/pods/a", Level::Request),
-            ("joe", "GET", "/api/v1/namespaces/n/pods/a", Level::RequestResponse),
-            ("joe", "GET", "/api/v1/namespaces/n/pods/b", Level::None),
-            ("joe", "GET", "/api/v1/namespaces/n/pods/a/status", Level::RequestResponse),
-            ("joe", "GET", "/api/v1/namespaces/n/pods/a/log", Level::None),
-            ("joe", "GET", "/apis/apps/v1/namespaces/n/deployments/d/scale", Level::Request),
-            ("joe", "GET", "/apis/apps/v1/namespaces/n/deployments/d", Level::None),
-            ("joe", "GET", "/apis/apps/v1/namespaces/m/deployments/d/scale", Level::None),
-            ("joe", "GET", "/healthz/ping", Level::Metadata),
-            ("joe", "GET", "/version", Level::Metadata),
-            ("joe", "GET", "/version/", Level::None),
+            ("quiet", "PUT", "/api/v1/namespaces/n/pods/a", AuditLevel::None),
+            ("dev", "PUT", "/api/v1/namespaces/n/pods/a", AuditLevel::Request),
+            ("joe", "GET", "/api/v1/namespaces/n/pods/a", AuditLevel::RequestResponse),
+            ("joe", "GET", "/api/v1/namespaces/n/pods/b", AuditLevel::None),
+            ("joe", "GET", "/api/v1/namespaces/n/pods/a/status", AuditLevel::RequestResponse),
+            ("joe", "GET", "/api/v1/namespaces/n/pods/a/log", AuditLevel::None),
+            ("joe", "GET", "/apis/apps/v1/namespaces/n/deployments/d/scale", AuditLevel::Request),
+            ("joe", "GET", "/apis/apps/v1/namespaces/n/deployments/d", AuditLevel::None),
+            ("joe", "GET", "/apis/apps/v1/namespaces/m/deployments/d/scale", AuditLevel::None),
+            ("joe", "GET", "/healthz/ping", AuditLevel::Metadata),
+            ("joe", "GET", "/version", AuditLevel::Metadata),
+            ("joe", "GET", "/version/", AuditLevel::None),
         ] {
             let user = User::new(user, (user == "dev").then_some("devs"));
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             let info = RequestInfo::parse(&method, path, &Query::parse("")).unwrap();
             let decision = policy.decide(Some(&user), &info);
             assert_eq!(decision.level, want, "{} {method} {path}", user.name);
-            let is_devs = want == Level::Request && user.name == "dev";
-            assert!(decision.omits.contains(Stage::RequestReceived));
-            assert_eq!(decision.omits.contains(Stage::Panic), is_devs);
+            let is_devs = want == AuditLevel::Request && user.name == "dev";
+            assert!(decision.omits.contains(AuditStage::RequestReceived));
+            assert_eq!(decision.omits.contains(AuditStage::Panic), is_devs);
             assert_eq!(decision.omits_managed_fields, !is_devs);
         }
     }

@@ -13,7 +13,7 @@ use auth::User;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
-use super::policy::{Decision, Level, Stage};
+use super::policy::{AuditDecision, AuditLevel, AuditStage};
 use super::{Auditor, Event, Latency};
 use objects::request::RequestInfo;
 use objects::user_info;
@@ -50,7 +50,7 @@ pub struct Arrival<'r> {
 pub struct Trail {
     auditor: Auditor,
     metrics: Arc<Metrics>,
-    decision: Decision,
+    decision: AuditDecision,
     api_version: String,
     audit_id: String,
     /// The members of the event from `requestURI` to `userAgent`.
@@ -93,7 +93,7 @@ impl Trail {
         let Arrival { naming, info, user, uri, audit_id, headers, peer, metrics } = arrival;
         let decision = auditor.policy.decide(*user, info);
         metrics.audit.levels.count(&[decision.level.as_str()]);
-        if decision.level == Level::None {
+        if decision.level == AuditLevel::None {
             return None;
         }
         let mut members = Object::with_capacity(5);
@@ -147,12 +147,12 @@ impl Trail {
 
     /// Returns whether the object of the request is recorded.
     pub fn wants_request(&self) -> bool {
-        self.decision.level >= Level::Request
+        self.decision.level >= AuditLevel::Request
     }
 
     /// Returns whether the object of the response is recorded.
     pub fn wants_response(&self) -> bool {
-        self.decision.level >= Level::RequestResponse
+        self.decision.level >= AuditLevel::RequestResponse
     }
 
     /// Completes the object reference with metadata of the request's object.
@@ -214,11 +214,11 @@ impl Trail {
 
     /// Writes the event of a stage, unless the policy omits the stage. Returns false if the event was lost;
     /// the loss is logged.
-    pub fn reach(&self, stage: Stage) -> bool {
+    pub fn reach(&self, stage: AuditStage) -> bool {
         if self.decision.omits.contains(stage) {
             return true;
         }
-        let is_sent = stage == Stage::ResponseComplete;
+        let is_sent = stage == AuditStage::ResponseComplete;
         if let Some(latency) = is_sent.then(|| self.found.lock().latency.take()).flatten() {
             latency
                 .annotations(Instant::now())
@@ -241,7 +241,7 @@ impl Trail {
         self.auditor.strict
     }
 
-    fn event(&self, stage: Stage) -> Event {
+    fn event(&self, stage: AuditStage) -> Event {
         let found = self.found.lock();
         let mut event = Object::with_capacity(18);
         event.push("kind", "Event".into());
@@ -376,7 +376,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::state::audit::{Policy, Sink};
+    use crate::state::audit::{AuditPolicy, Sink};
     use values::naming::KUBERNETES;
     use values::query::Query;
 
@@ -397,7 +397,7 @@ mod tests {
 
     fn trail(rule: &str, path: &str, sink: &Arc<Kept>) -> Option<Trail> {
         let text = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{rule}]");
-        let policy = Arc::new(Policy::parse(text.as_bytes(), &KUBERNETES).unwrap());
+        let policy = Arc::new(AuditPolicy::parse(text.as_bytes(), &KUBERNETES).unwrap());
         let auditor = Auditor { policy, sink: sink.clone(), strict: true };
         let user = User::new("joe", ["devs"]);
         let mut headers = HeaderMap::new();
@@ -426,7 +426,7 @@ mod tests {
         assert!(trail("{level: None}", path, &sink).is_none());
         let rule = "{level: Request, omitStages: [ResponseStarted], omitManagedFields: true}";
         let trail = trail(rule, path, &sink).unwrap();
-        assert!(trail.reach(Stage::RequestReceived) && trail.reach(Stage::ResponseStarted));
+        assert!(trail.reach(AuditStage::RequestReceived) && trail.reach(AuditStage::ResponseStarted));
         let object = json::parse(br#"{"metadata":{"name":"a","managedFields":[]}}"#).unwrap();
         trail.refer_to(object.as_object().unwrap());
         trail.request(object);
@@ -434,7 +434,7 @@ mod tests {
         trail.annotate("k".to_owned(), "first".to_owned());
         trail.annotate("k".to_owned(), "second".to_owned());
         trail.status(StatusCode::CREATED, None);
-        assert!(trail.reach(Stage::ResponseComplete));
+        assert!(trail.reach(AuditStage::ResponseComplete));
         let events = sink.0.lock();
         let events: Vec<Value> = events.iter().map(|event| json::parse(event.as_bytes()).unwrap()).collect();
         let [received, complete] = events.as_slice() else { panic!("{events:?}") };
@@ -464,6 +464,6 @@ mod tests {
     #[test]
     fn a_lost_event_is_noticed() {
         let sink = Arc::new(Kept(Mutex::default(), true));
-        assert!(!trail("{level: Metadata}", "/version", &sink).unwrap().reach(Stage::RequestReceived));
+        assert!(!trail("{level: Metadata}", "/version", &sink).unwrap().reach(AuditStage::RequestReceived));
     }
 }

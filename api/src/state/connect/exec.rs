@@ -20,7 +20,7 @@ use http::{HeaderName, Method, StatusCode};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::messages::{Heard, Messages};
+use super::messages::{Messages, WebSocketEvent};
 use super::outlet::Outlet;
 use super::spdy;
 use super::tunnel::{Activity, IDLE_MAX};
@@ -246,20 +246,20 @@ where
         let heard = messages.next().await;
         activity.touch();
         let (mut bytes, is_last) = match heard {
-            Heard::Piece { bytes, is_first, is_last } => {
+            WebSocketEvent::Piece { bytes, is_first, is_last } => {
                 if is_first {
                     current = None;
                 }
                 (bytes, is_last)
             }
-            Heard::Ping(payload) => {
+            WebSocketEvent::Ping(payload) => {
                 if client.offer(frame(opcode::PONG, &payload)).await.is_err() {
                     return InputEnd::ClientLeft;
                 }
                 continue;
             }
-            Heard::Close | Heard::Gone => return InputEnd::ClientLeft,
-            Heard::Nonsense => return InputEnd::Nonsense,
+            WebSocketEvent::Close | WebSocketEvent::Gone => return InputEnd::ClientLeft,
+            WebSocketEvent::Nonsense => return InputEnd::Nonsense,
         };
         if current.is_none() && !bytes.is_empty() {
             current = Some(bytes.split_to(1)[0]);
@@ -316,7 +316,7 @@ where
         let heard = frames.next().await;
         activity.touch();
         let why = match heard {
-            Ok(spdy::Heard::Data(stream, piece, is_last)) => {
+            Ok(spdy::SpdyEvent::Data(stream, piece, is_last)) => {
                 if stream == ERROR && said.len() < OUTCOME_BYTES_MAX {
                     said.extend_from_slice(&piece[..piece.len().min(OUTCOME_BYTES_MAX - said.len())]);
                 }
@@ -334,15 +334,15 @@ where
                 }
                 continue;
             }
-            Ok(spdy::Heard::Reset(stream)) => {
+            Ok(spdy::SpdyEvent::Reset(stream)) => {
                 open.retain(|open| *open != stream);
                 continue;
             }
-            Ok(spdy::Heard::Ping(id)) => {
+            Ok(spdy::SpdyEvent::Ping(id)) => {
                 let _ = agent.offer(spdy::ping(id)).await;
                 continue;
             }
-            Ok(spdy::Heard::Gone) => "unexpected EOF".to_owned(),
+            Ok(spdy::SpdyEvent::Gone) => "unexpected EOF".to_owned(),
             Err(error) => error.to_string(),
         };
         // Only the outcome is required: an agent may disconnect without ending its other streams.

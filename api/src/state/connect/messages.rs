@@ -11,7 +11,7 @@ use wire::server::frames::{FrameHead, opcode};
 
 /// An item received from the client.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) enum Heard {
+pub(super) enum WebSocketEvent {
     /// A piece of a message. `is_first` and `is_last` give its position in the message.
     Piece { bytes: BytesMut, is_first: bool, is_last: bool },
     /// A ping, with the payload that the pong must carry.
@@ -51,7 +51,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
     }
 
     /// Returns the next piece or control frame.
-    pub(super) async fn next(&mut self) -> Heard {
+    pub(super) async fn next(&mut self) -> WebSocketEvent {
         loop {
             if let Some(heard) = self.take() {
                 return heard;
@@ -60,13 +60,13 @@ impl<R: AsyncRead + Unpin> Messages<R> {
             let mut limited =
                 (&mut self.reader).take((BUFFER_BYTES - self.buffer.len().min(BUFFER_BYTES - 1)) as u64);
             match limited.read_buf(&mut self.buffer).await {
-                Ok(0) | Err(_) => return Heard::Gone,
+                Ok(0) | Err(_) => return WebSocketEvent::Gone,
                 Ok(_) => {}
             }
         }
     }
 
-    fn take(&mut self) -> Option<Heard> {
+    fn take(&mut self) -> Option<WebSocketEvent> {
         if let Some(frame) = self.frame {
             return self.piece(frame);
         }
@@ -76,7 +76,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
             || matches!(code, opcode::CLOSE | opcode::PING | opcode::PONG);
         let fits = head.is_control() || (code == opcode::CONTINUATION) == self.is_within;
         if !head.is_sound() || !is_known || !fits {
-            return Some(Heard::Nonsense);
+            return Some(WebSocketEvent::Nonsense);
         }
         let mask = u32::from_be_bytes(head.mask(&self.buffer)?);
         if !head.is_control() {
@@ -95,14 +95,14 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         let mut payload = self.buffer.split_to(len);
         unmask(&mut payload, mask);
         match code {
-            opcode::PING => Some(Heard::Ping(payload)),
-            opcode::CLOSE => Some(Heard::Close),
+            opcode::PING => Some(WebSocketEvent::Ping(payload)),
+            opcode::CLOSE => Some(WebSocketEvent::Close),
             _ => self.take(),
         }
     }
 
     /// Returns the available part of a data frame.
-    fn piece(&mut self, frame: Frame) -> Option<Heard> {
+    fn piece(&mut self, frame: Frame) -> Option<WebSocketEvent> {
         if frame.left > 0 && self.buffer.is_empty() {
             return None;
         }
@@ -113,7 +113,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         let mask = frame.mask.rotate_left(8 * (len % 4) as u32);
         self.frame = (left > 0).then_some(Frame { left, mask, ..frame });
         let is_first = std::mem::take(&mut self.is_first);
-        Some(Heard::Piece { bytes, is_first, is_last: left == 0 && frame.is_final })
+        Some(WebSocketEvent::Piece { bytes, is_first, is_last: left == 0 && frame.is_final })
     }
 }
 
@@ -147,14 +147,16 @@ mod tests {
         let (mut heard, mut message) = (Vec::new(), Vec::new());
         loop {
             match messages.next().await {
-                Heard::Piece { bytes, is_first, is_last } => {
+                WebSocketEvent::Piece { bytes, is_first, is_last } => {
                     assert_eq!(is_first, message.is_empty() && is_first);
                     message.extend_from_slice(&bytes);
                     if is_last {
                         heard.push(String::from_utf8(std::mem::take(&mut message)).unwrap());
                     }
                 }
-                Heard::Ping(payload) => heard.push(format!("ping {}", String::from_utf8_lossy(&payload))),
+                WebSocketEvent::Ping(payload) => {
+                    heard.push(format!("ping {}", String::from_utf8_lossy(&payload)))
+                }
                 end => {
                     heard.push(format!("{end:?}"));
                     return heard;

@@ -70,7 +70,7 @@ impl Default for Settings {
 
 /// Connection settings for nodes, pods and services.
 #[derive(Clone, Debug)]
-pub struct Nodes {
+pub struct NodeConnections {
     address_types: Vec<String>,
     timeout: Duration,
     egress: Egress,
@@ -105,17 +105,17 @@ impl Agents {
     }
 }
 
-impl Nodes {
+impl NodeConnections {
     /// Creates the settings and reads their certificates.
     ///
     /// # Errors
     /// Fails if the certificates cannot be read.
-    pub fn new(settings: Settings) -> Result<Nodes, String> {
+    pub fn new(settings: Settings) -> Result<NodeConnections, String> {
         let Settings { address_types, certificate, authorities, timeout, egress } = settings;
         let agents = Agents::new(certificate, authorities.as_deref())?;
         let service = ClientTls::new(&Credentials { is_unverified: true, ..Credentials::default() })?;
         let (agents, own) = (Arc::new(ArcSwap::from_pointee(agents)), OwnAddresses::default());
-        Ok(Nodes { address_types, timeout, egress, agents, own, service })
+        Ok(NodeConnections { address_types, timeout, egress, agents, own, service })
     }
 
     /// Returns the addresses of this server.

@@ -16,10 +16,10 @@ use http::{HeaderName, Method};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use super::forward::forwarded_for;
-use super::messages::{Heard, Messages};
+use super::messages::{Messages, WebSocketEvent};
 use super::outlet::Outlet;
 use super::tunnel::{Activity, BUFFER_BYTES, IDLE_MAX};
-use super::upgrade::{Asked, Outcome, open};
+use super::upgrade::{UpgradeOutcome, UpgradeRequest, open};
 use values::status::Status;
 use wire::outgoing::Endpoint;
 use wire::response::Response;
@@ -51,7 +51,7 @@ fn protocols(headers: &HeaderMap) -> Vec<String> {
 pub async fn pass(
     endpoint: &Endpoint,
     upgrade: Upgrade,
-    asked: Asked<'_>,
+    asked: UpgradeRequest<'_>,
     answered_within: Duration,
 ) -> Result<Response, Status> {
     let mut headers = asked.headers.clone();
@@ -68,8 +68,8 @@ pub async fn pass(
     }
     forwarded_for(&mut headers, asked.peer);
     let (headers, agent) = match open(endpoint, &Method::POST, headers, answered_within).await? {
-        Outcome::Refused(response) => return Ok(response),
-        Outcome::Agreed { headers, agent } => (headers, agent),
+        UpgradeOutcome::Refused(response) => return Ok(response),
+        UpgradeOutcome::Agreed { headers, agent } => (headers, agent),
     };
     if !has_token(&headers, &UPGRADE, "SPDY/3.1") {
         return Err(Status::internal("the agent agreed to another protocol than SPDY/3.1"));
@@ -102,13 +102,13 @@ where
             let heard = messages.next().await;
             activity.touch();
             match heard {
-                Heard::Piece { bytes, .. } => agent.send(&[&bytes]).await.ok()?,
-                Heard::Ping(payload) => {
+                WebSocketEvent::Piece { bytes, .. } => agent.send(&[&bytes]).await.ok()?,
+                WebSocketEvent::Ping(payload) => {
                     client.offer(frame(opcode::PONG, &payload)).await.ok()?;
                 }
-                Heard::Close => return Some(close::NORMAL),
-                Heard::Nonsense => return Some(close::PROTOCOL_ERROR),
-                Heard::Gone => return None,
+                WebSocketEvent::Close => return Some(close::NORMAL),
+                WebSocketEvent::Nonsense => return Some(close::PROTOCOL_ERROR),
+                WebSocketEvent::Gone => return None,
             }
         }
     });

@@ -88,7 +88,7 @@ pub fn ping(id: [u8; 4]) -> Vec<u8> {
 
 /// An item received from the agent.
 #[derive(Debug, Eq, PartialEq)]
-pub enum Heard<'b> {
+pub enum SpdyEvent<'b> {
     /// A piece of a stream's data, and whether the stream ends with it.
     Data(u32, &'b [u8], bool),
     /// The agent aborted a stream.
@@ -122,7 +122,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     ///
     /// # Errors
     /// The connection failed, or the data is not SPDY.
-    pub async fn next(&mut self) -> io::Result<Heard<'_>> {
+    pub async fn next(&mut self) -> io::Result<SpdyEvent<'_>> {
         loop {
             let skipped = self.skipped.min(self.filled.len());
             self.filled.start += skipped;
@@ -135,7 +135,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 self.filled.start += len;
                 let is_last = len == left;
                 self.within = (!is_last).then_some((stream, left - len, ends));
-                return Ok(Heard::Data(stream, &self.buffer[piece], ends && is_last));
+                return Ok(SpdyEvent::Data(stream, &self.buffer[piece], ends && is_last));
             }
             if self.within.is_none() && self.skipped == 0 {
                 let before = self.filled.start;
@@ -148,7 +148,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
             if self.wants_more() && self.fill().await? == 0 {
                 let is_clean = self.filled.is_empty() && self.within.is_none() && self.skipped == 0;
-                return if is_clean { Ok(Heard::Gone) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+                return if is_clean { Ok(SpdyEvent::Gone) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
             }
         }
     }
@@ -175,7 +175,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 
     /// Begins the next frame, if enough of it is buffered. The reader's state keeps what remains to be done.
-    fn begin(&mut self) -> io::Result<Option<Heard<'static>>> {
+    fn begin(&mut self) -> io::Result<Option<SpdyEvent<'static>>> {
         if self.filled.len() < 8 || self.filled.len() < self.needs() {
             return Ok(None);
         }
@@ -192,8 +192,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "no frame of SPDY/3.1"));
         }
         let (heard, wanted) = match first as u16 {
-            kind::PING => (Some(Heard::Ping(word(8).to_be_bytes())), 4),
-            kind::RST_STREAM => (Some(Heard::Reset(word(8) & 0x7fff_ffff)), 8),
+            kind::PING => (Some(SpdyEvent::Ping(word(8).to_be_bytes())), 4),
+            kind::RST_STREAM => (Some(SpdyEvent::Reset(word(8) & 0x7fff_ffff)), 8),
             _ => (None, 0),
         };
         if len < wanted {
@@ -258,8 +258,10 @@ mod tests {
             let mut long = 0;
             loop {
                 match reader.next().await.unwrap() {
-                    Heard::Gone => break,
-                    Heard::Data(5, piece, ends) if piece != b"one" && piece.iter().all(|b| *b == b'x') => {
+                    SpdyEvent::Gone => break,
+                    SpdyEvent::Data(5, piece, ends)
+                        if piece != b"one" && piece.iter().all(|b| *b == b'x') =>
+                    {
                         long += piece.len();
                         if ends {
                             heard.push(format!("{long} bytes"));
@@ -285,7 +287,7 @@ mod tests {
             let mut reader = Reader::new(sent);
             let error = loop {
                 match reader.next().await {
-                    Ok(Heard::Gone) => panic!("{sent:?}"),
+                    Ok(SpdyEvent::Gone) => panic!("{sent:?}"),
                     Ok(_) => {}
                     Err(error) => break error,
                 }

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::{AGENT_PORT, Nodes};
+use super::{AGENT_PORT, NodeConnections};
 use values::json::{Object, Value};
 use values::object::at;
 use values::status::{Status, StatusReason, Subject};
@@ -47,7 +47,7 @@ pub struct Agent {
     pub takes_websockets: bool,
 }
 
-impl Nodes {
+impl NodeConnections {
     /// Returns the agent of a node.
     ///
     /// # Errors
@@ -235,8 +235,8 @@ mod tests {
         parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
     }
 
-    fn nodes() -> Nodes {
-        Nodes::new(Settings::default()).unwrap()
+    fn nodes() -> NodeConnections {
+        NodeConnections::new(Settings::default()).unwrap()
     }
 
     fn shown(endpoint: Result<Endpoint, Status>) -> String {

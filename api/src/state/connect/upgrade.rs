@@ -21,7 +21,7 @@ use wire::server::Shutdown;
 use wire::server::upgrade::Switch;
 
 /// A request for an upgrade.
-pub struct Asked<'a> {
+pub struct UpgradeRequest<'a> {
     /// The client's connection, which can be switched.
     pub switch: Switch,
     /// The HTTP method of the request.
@@ -40,14 +40,14 @@ pub struct Asked<'a> {
 /// The target was not reached, or its response is invalid.
 pub async fn pass(
     endpoint: &Endpoint,
-    asked: Asked<'_>,
+    asked: UpgradeRequest<'_>,
     answered_within: Duration,
 ) -> Result<Response, Status> {
     let mut headers = asked.headers.clone();
     forwarded_for(&mut headers, asked.peer);
     match open(endpoint, asked.method, headers, answered_within).await? {
-        Outcome::Refused(response) => Ok(response),
-        Outcome::Agreed { headers, agent } => {
+        UpgradeOutcome::Refused(response) => Ok(response),
+        UpgradeOutcome::Agreed { headers, agent } => {
             let shutdown = asked.shutdown;
             Ok(asked.switch.take_over(headers, move |client| async move {
                 let Some(agent) = agent.taken().await else { return };
@@ -61,7 +61,7 @@ pub async fn pass(
 }
 
 /// The response of a target to a request for an upgrade.
-pub(super) enum Outcome {
+pub(super) enum UpgradeOutcome {
     /// The target accepted: the headers of its response, and its connection.
     Agreed { headers: HeaderMap, agent: Agreed },
     /// The target returned an error.
@@ -90,7 +90,7 @@ pub(super) async fn open(
     method: &Method,
     headers: HeaderMap,
     answered_within: Duration,
-) -> Result<Outcome, Status> {
+) -> Result<UpgradeOutcome, Status> {
     let opened = request(endpoint, method, headers, answered_within).await;
     let opened = opened.map_err(|failure| match failure {
         Failure::Timeout => Status::new(StatusReason::Unknown, "context deadline exceeded"),
@@ -104,13 +104,13 @@ pub(super) async fn open(
     if code == StatusCode::SWITCHING_PROTOCOLS {
         let headers = opened.response.headers().clone();
         let agent = agreed(opened);
-        return Ok(Outcome::Agreed { headers, agent });
+        return Ok(UpgradeOutcome::Agreed { headers, agent });
     }
     if code.as_u16() < 400 {
         let why = format!("invalid upgrade response: status code {}", code.as_u16());
         return Err(Status::new(StatusReason::Unknown, why));
     }
-    Ok(Outcome::Refused(passed_on(opened, false)))
+    Ok(UpgradeOutcome::Refused(passed_on(opened, false)))
 }
 
 /// Returns the connection behind a 101 response.

@@ -110,12 +110,12 @@ struct State {
     was_checked: bool,
     is_available: bool,
     /// The last report of the server.
-    told: Told,
+    told: ExtensionReport,
 }
 
 /// The report of an extension server about a version.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct ExtensionReport {
     /// The resources, in the form of aggregated discovery.
     pub resources: Option<Arc<[Value]>>,
     /// Path and hash of the OpenAPI document, as in the OpenAPI index.
@@ -272,7 +272,7 @@ impl Extension {
     }
 
     /// Changes the stored report of the server, while it is available. Returns whether the report changed.
-    pub fn learn(&self, change: impl FnOnce(&mut Told)) -> bool {
+    pub fn learn(&self, change: impl FnOnce(&mut ExtensionReport)) -> bool {
         let mut state = self.state.write();
         let mut told = state.told.clone();
         change(&mut told);
@@ -428,7 +428,7 @@ mod tests {
         let extensions = Extensions::new(Settings::default());
         extensions.configure(&[service("v1", "")], |_| true);
         let found = extensions.all().remove(0);
-        let told = || Told {
+        let told = || ExtensionReport {
             resources: Some(Arc::from([Value::Null])),
             openapi: Some("/o?hash=1".to_owned()),
             swagger: None,

@@ -16,7 +16,7 @@ use super::{IdentityClaims, identify};
 use crate::state::connect::forward::{
     accepts, cleaned, forwarded_for, passed_on, target, without_connection, without_credentials,
 };
-use crate::state::connect::upgrade::{self, Asked};
+use crate::state::connect::upgrade::{self, UpgradeRequest};
 use values::status::Status;
 use wire::outgoing::{self, Endpoint, Opened};
 use wire::response::{Response, respond_text};
@@ -93,7 +93,7 @@ async fn upgraded(
         }
     }
     let (method, peer, shutdown) = (&forwarded.head.method, forwarded.peer, forwarded.shutdown.clone());
-    let asked = Asked { switch, method, headers: &headers, peer, shutdown };
+    let asked = UpgradeRequest { switch, method, headers: &headers, peer, shutdown };
     let passed = upgrade::pass(endpoint, asked, UPGRADE_TIMEOUT).await;
     let failed =
         |status: Status| respond_text(StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", status.message));

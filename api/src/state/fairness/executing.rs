@@ -56,14 +56,14 @@ pub(super) const BETWEEN: &str = "\0";
 
 /// The slot of a request, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(super) struct ExecutingEntry {
     executing: Arc<Executing>,
     place: usize,
 }
 
 impl Executing {
     /// Adds a request to the list.
-    pub(super) fn list(self: &Arc<Self>, runner: Runner) -> Listed {
+    pub(super) fn list(self: &Arc<Self>, runner: Runner) -> ExecutingEntry {
         let mut places = self.0.lock();
         let place = match places.free.pop() {
             Some(place) => {
@@ -75,7 +75,7 @@ impl Executing {
                 places.places.len() - 1
             }
         };
-        Listed { executing: self.clone(), place }
+        ExecutingEntry { executing: self.clone(), place }
     }
 
     /// Returns the requests that are running now.
@@ -84,7 +84,7 @@ impl Executing {
     }
 }
 
-impl Drop for Listed {
+impl Drop for ExecutingEntry {
     fn drop(&mut self) {
         let mut places = self.executing.0.lock();
         places.places[self.place] = None;

@@ -30,10 +30,10 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 
 use self::demand::{Entitlement, Observed};
-use self::executing::{Listed, Runner};
+use self::executing::{ExecutingEntry, Runner};
 use self::matching::Schema;
 use self::meter::{Families, Meter, Running};
-use self::seats::{Entrant, Level, Manner, Queuing, Refused};
+use self::seats::{Entrant, Manner, PriorityLevel, Queuing, SeatRefusal};
 use values::json::Value;
 
 pub use self::dump::respond;
@@ -101,7 +101,7 @@ struct Plan {
 struct Flow {
     schema: Schema,
     ids: Arc<Ids>,
-    level: Arc<Level>,
+    level: Arc<PriorityLevel>,
     seats_max: u32,
     meter: Arc<Meter>,
 }
@@ -117,7 +117,7 @@ pub struct Ids {
 
 #[derive(Debug)]
 struct Planned {
-    level: Arc<Level>,
+    level: Arc<PriorityLevel>,
     entitled: Entitlement,
     is_limited: bool,
     /// Its demand in the last period.
@@ -136,7 +136,7 @@ pub struct Turn {
 /// The permit to run, valid until it is dropped.
 #[derive(Debug)]
 pub struct Permit {
-    seat: Option<(seats::Seat, Running, Listed)>,
+    seat: Option<(seats::Seat, Running, ExecutingEntry)>,
     counted: Option<Arc<AtomicU32>>,
 }
 
@@ -251,7 +251,7 @@ impl Fairness {
                 let listed = level.executing().list(runner);
                 Ok(Permit { seat: Some((seat, running, listed)), counted: None })
             }
-            Err(Refused { why, retry_after_s }) => {
+            Err(SeatRefusal { why, retry_after_s }) => {
                 meter.refused(why, began.elapsed());
                 tracing::debug!(level = level.name(), schema, why = why.as_str(), "too many requests");
                 Err(retry_after_s)
@@ -289,7 +289,7 @@ impl Fairness {
                 Some(planned) => planned.level.clone(),
                 None => {
                     let limit = entitled.nominal - (entitled.nominal - entitled.least) / 2.0;
-                    Arc::new(Level::new(&spec.name, spec.manner, limit.round() as u32))
+                    Arc::new(PriorityLevel::new(&spec.name, spec.manner, limit.round() as u32))
                 }
             };
             level.set_manner(spec.manner);

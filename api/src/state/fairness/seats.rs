@@ -50,7 +50,7 @@ pub struct Queuing {
 
 /// The seats and queues of one priority level.
 #[derive(Debug)]
-pub struct Level {
+pub struct PriorityLevel {
     name: String,
     state: Mutex<State>,
     executing: Arc<Executing>,
@@ -133,7 +133,7 @@ pub struct Entrant<'e> {
 
 /// The reason why a request got no seat, and when to retry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Refused {
+pub struct SeatRefusal {
     /// The reason of the refusal.
     pub why: Why,
     /// Seconds after which the client may retry.
@@ -166,7 +166,7 @@ impl Why {
 #[derive(Debug)]
 pub struct Seat {
     /// `None` only while the value is being dropped.
-    level: Option<Arc<Level>>,
+    level: Option<Arc<PriorityLevel>>,
     taken: Taken,
     /// Number of seats of its flow, including these; 0 in a level without queues.
     flow_seats: u32,
@@ -210,9 +210,9 @@ impl Drop for Seat {
     }
 }
 
-impl Level {
+impl PriorityLevel {
     /// Creates a level with this number of seats.
-    pub fn new(name: &str, manner: Manner, limit: u32) -> Level {
+    pub fn new(name: &str, manner: Manner, limit: u32) -> PriorityLevel {
         let now = Instant::now();
         let mut state = State {
             manner,
@@ -233,7 +233,7 @@ impl Level {
             counts: Counts::default(),
         };
         state.make_queues();
-        Level { name: name.to_owned(), state: Mutex::new(state), executing: Arc::default() }
+        PriorityLevel { name: name.to_owned(), state: Mutex::new(state), executing: Arc::default() }
     }
 
     /// Returns the name of the level.
@@ -247,7 +247,7 @@ impl Level {
     }
 
     /// Changes what the level does with a request if no seat is free. Waiting requests keep their positions.
-    pub fn set_manner(self: &Arc<Level>, manner: Manner) {
+    pub fn set_manner(self: &Arc<PriorityLevel>, manner: Manner) {
         let mut state = self.state.lock();
         if state.manner != manner {
             state.manner = manner;
@@ -257,7 +257,7 @@ impl Level {
     }
 
     /// Changes the number of seats.
-    pub fn set_limit(self: &Arc<Level>, limit: u32) {
+    pub fn set_limit(self: &Arc<PriorityLevel>, limit: u32) {
         let mut state = self.state.lock();
         state.pass_time(Instant::now());
         state.limit = limit;
@@ -295,10 +295,10 @@ impl Level {
     /// # Errors
     /// No seats are available, now or in time.
     pub async fn enter(
-        self: &Arc<Level>,
+        self: &Arc<PriorityLevel>,
         entrant: Entrant<'_>,
         queued: impl FnOnce(usize),
-    ) -> Result<Seat, Refused> {
+    ) -> Result<Seat, SeatRefusal> {
         let arrived = Instant::now();
         let (mut granted, mut place) = {
             let mut state = self.state.lock();
@@ -350,7 +350,7 @@ impl Level {
     }
 
     /// Assigns seats to the next requests, as long as there is room.
-    fn serve(self: &Arc<Level>, state: &mut State) {
+    fn serve(self: &Arc<PriorityLevel>, state: &mut State) {
         while let Some((queue, kept)) = state.next_served() {
             let Some(waiter) = state.leave_queue(queue, 0) else { return };
             if kept.is_none() {
@@ -368,12 +368,12 @@ impl Level {
         }
     }
 
-    fn seat(self: &Arc<Level>, state: &mut State, taken: Taken) -> Seat {
+    fn seat(self: &Arc<PriorityLevel>, state: &mut State, taken: Taken) -> Seat {
         state.begin(&taken);
         Seat { level: Some(self.clone()), taken, flow_seats: state.reserve.under_way(taken.hash) }
     }
 
-    fn release(self: &Arc<Level>, taken: &Taken) {
+    fn release(self: &Arc<PriorityLevel>, taken: &Taken) {
         let mut state = self.state.lock();
         state.end(taken);
         self.serve(&mut state);
@@ -465,7 +465,7 @@ impl Queue {
 
 /// The position of a request in a queue. Dropping it removes the request from the queue.
 struct Queued<'l> {
-    level: &'l Arc<Level>,
+    level: &'l Arc<PriorityLevel>,
     queue: usize,
     id: u64,
     /// The reason for leaving; `None` if the client cancelled.
@@ -646,13 +646,13 @@ impl State {
         self.demand.set(self.in_use + self.waiting_seats, now);
     }
 
-    fn refuse(&mut self, why: Why, now: Instant) -> Refused {
+    fn refuse(&mut self, why: Why, now: Instant) -> SeatRefusal {
         self.counts.rejected += 1;
         self.refused(why, now)
     }
 
-    fn refused(&mut self, why: Why, now: Instant) -> Refused {
-        Refused { why, retry_after_s: self.retry_after.dropped(now) }
+    fn refused(&mut self, why: Why, now: Instant) -> SeatRefusal {
+        SeatRefusal { why, retry_after_s: self.retry_after.dropped(now) }
     }
 }
 

@@ -10,8 +10,8 @@ fn queuing(queues: usize, hand: usize, length: usize) -> Manner {
     Manner::Queue(Queuing { queues, hand, length })
 }
 
-fn level(manner: Manner, limit: u32) -> Arc<Level> {
-    Arc::new(Level::new("l", manner, limit))
+fn level(manner: Manner, limit: u32) -> Arc<PriorityLevel> {
+    Arc::new(PriorityLevel::new("l", manner, limit))
 }
 
 fn entrant(flow: &'static str, seats: u32) -> Entrant<'static> {
@@ -20,13 +20,16 @@ fn entrant(flow: &'static str, seats: u32) -> Entrant<'static> {
 }
 
 /// Starts a request that waits in its own task.
-fn wait(level: &Arc<Level>, entrant: Entrant<'static>) -> tokio::task::JoinHandle<Result<Seat, Refused>> {
+fn wait(
+    level: &Arc<PriorityLevel>,
+    entrant: Entrant<'static>,
+) -> tokio::task::JoinHandle<Result<Seat, SeatRefusal>> {
     let level = level.clone();
     tokio::spawn(async move { level.enter(entrant, |_| ()).await })
 }
 
 /// Waits until this many requests wait.
-async fn until_waiting(level: &Level, count: usize) {
+async fn until_waiting(level: &PriorityLevel, count: usize) {
     while level.report().waiting != count {
         tokio::task::yield_now().await;
     }

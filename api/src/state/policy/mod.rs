@@ -32,7 +32,7 @@ use values::json::{self, Value};
 pub use accounts::EngineAccounts;
 pub use aggregation::{aggregated, labels_of, selectors_of};
 pub use escalation::confirm_no_escalation;
-pub use node::Nodes;
+pub use node::NodeAuthorizer;
 
 /// Key prefix of the objects of the RBAC group.
 const PREFIX: &[u8] = b"/rbac.authorization/";

@@ -31,7 +31,7 @@ use values::object::at;
 const ROLE: &str = "system:node";
 
 /// The authorizer of node agents.
-pub struct Nodes {
+pub struct NodeAuthorizer {
     engine: Engine,
     registry: Registry,
     rules: Vec<Rule>,
@@ -51,9 +51,9 @@ struct Volumes {
 /// Namespace and name of claims, by those of a secret.
 type ClaimsBySecret = HashMap<(String, String), Vec<(String, String)>>;
 
-impl Nodes {
+impl NodeAuthorizer {
     /// Returns an authorizer over the objects of `engine`.
-    pub fn new(engine: Engine, naming: &'static Naming) -> Nodes {
+    pub fn new(engine: Engine, naming: &'static Naming) -> NodeAuthorizer {
         let roles = naming.fill(include_str!("../../../bootstrap/cluster_roles.json"));
         let roles = json::parse(roles.as_bytes()).unwrap_or_default();
         let role = roles.as_array().unwrap_or_default().iter().find(|role| role.str_at(&["name"]) == ROLE);
@@ -61,7 +61,7 @@ impl Nodes {
         let registry = Registry::new(naming);
         let volumes = registry.resource("", "v1", "persistentvolumes");
         let changed = volumes.map(|volumes| engine.last_change(store::collection(volumes, "")));
-        Nodes {
+        NodeAuthorizer {
             engine,
             registry,
             volumes: Volumes { changed, known: Mutex::default() },
@@ -355,7 +355,7 @@ fn own(node: &str, asked: &Attributes<'_>, kind: &str) -> Result<(), String> {
     Ok(())
 }
 
-impl NodePolicy for Nodes {
+impl NodePolicy for NodeAuthorizer {
     fn decide(&self, asked: &Attributes<'_>) -> Decision {
         let no_opinion = |reason: String| Decision::NoOpinion { reason: reason.into() };
         let Some(node) = asked.user.node() else { return no_opinion(String::new()) };

@@ -176,7 +176,7 @@ async fn agents_hear_why_they_may_not() {
     const UNRELATED: &str = "no relationship found between node 'n' and this object";
     const ONE_BY_ONE: &str = "can only get individual resources of this type";
     let dir = TempDir::new();
-    let nodes = Nodes::new(engine(&dir), &values::naming::KUBERNETES);
+    let nodes = NodeAuthorizer::new(engine(&dir), &values::naming::KUBERNETES);
     let agent = User::new("system:node:n", ["system:nodes"]);
     for (asked, want) in [
         ("get - secrets status ns s", "cannot read subresource"),
@@ -245,7 +245,7 @@ async fn agents_read_what_the_pods_of_their_node_refer_to() {
     let [claims, secrets] = [("resource.k8s.io", "resourceclaims"), ("", "secrets")];
     let dir = TempDir::new();
     let engine = engine(&dir);
-    let nodes = Nodes::new(engine.clone(), &values::naming::KUBERNETES);
+    let nodes = NodeAuthorizer::new(engine.clone(), &values::naming::KUBERNETES);
     let agent = User::new("system:node:n", ["system:nodes"]);
     for ((group, resource), node, metadata, spec, status, is_allowed) in [
         (claims, "n", "", named, "", true),
@@ -281,7 +281,7 @@ async fn agents_read_the_volumes_that_name_a_claim_of_their_pods() {
     let csi = |member: &str| format!("{bound},'csi':{{'{member}':{{'namespace':'ns','name':'s'}}}}");
     let dir = TempDir::new();
     let engine = engine(&dir);
-    let nodes = Nodes::new(engine.clone(), &values::naming::KUBERNETES);
+    let nodes = NodeAuthorizer::new(engine.clone(), &values::naming::KUBERNETES);
     let agent = User::new("system:node:n", ["system:nodes"]);
     let may_get = |resource: &str, namespace: &str, name: &str| {
         let nothing = Attributes::path(&agent, "get", "");

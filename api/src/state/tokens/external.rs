@@ -240,7 +240,7 @@ impl Keys {
 
 /// The content of the issuer's documents, besides the keys.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct IssuerDescription {
     /// The issuer of tokens.
     pub issuer: String,
     /// Address of the keys, if another server serves them.
@@ -273,7 +273,7 @@ struct Asked {
 /// The data that is known once the server is assembled.
 struct Used {
     drafts: Drafts,
-    about: About,
+    about: IssuerDescription,
     verifier: Arc<ServiceAccountTokens>,
 }
 
@@ -334,14 +334,14 @@ impl External {
 
     /// Sets the source of token drafts, the data for the issuer's documents, and the verifier, whose keys are
     /// kept in sync with the signer. Only the first call has an effect.
-    pub fn use_for(&self, drafts: Drafts, about: About, verifier: Arc<ServiceAccountTokens>) {
+    pub fn use_for(&self, drafts: Drafts, about: IssuerDescription, verifier: Arc<ServiceAccountTokens>) {
         verifier.replace_keys(self.keys());
         let _ = self.used.set(Used { drafts, about, verifier });
     }
 
     /// Returns the issuer's documents, with the keys that may be published.
     pub fn documents(&self) -> Option<IssuerDocuments> {
-        let About { issuer, keys_uri, address } = &self.used.get()?.about;
+        let IssuerDescription { issuer, keys_uri, address } = &self.used.get()?.about;
         let keys = self.keys.read().clone();
         let shown = keys.all.iter().filter(|(key, _)| !key.exclude_from_oidc_discovery);
         let shown: Vec<VerificationKey> = shown.map(|(_, key)| key.clone()).collect();

@@ -26,7 +26,7 @@ pub const EXTENDED_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// The settings for issuing tokens.
 pub struct Tokens {
     /// The signer of tokens.
-    pub signer: Signer,
+    pub signer: TokenSigner,
     /// Audiences of this server, used unless the request names another one.
     pub audiences: Vec<String>,
     /// Maximum lifetime of a token.
@@ -43,7 +43,7 @@ pub struct Tokens {
 }
 
 /// The signer of service account tokens.
-pub enum Signer {
+pub enum TokenSigner {
     /// This server signs the tokens.
     Own(TokenIssuer),
     /// Another process signs the tokens.
@@ -57,8 +57,10 @@ impl Tokens {
     /// 500 if the token was not signed.
     pub async fn issue(&self, spec: &TokenSpec) -> Result<Issued, Status> {
         match &self.signer {
-            Signer::Own(issuer) => issuer.issue(spec).map_err(|error| Status::internal(error.to_string())),
-            Signer::External(external) => external.issue(spec).await.map_err(|error| {
+            TokenSigner::Own(issuer) => {
+                issuer.issue(spec).map_err(|error| Status::internal(error.to_string()))
+            }
+            TokenSigner::External(external) => external.issue(spec).await.map_err(|error| {
                 tracing::warn!(%error, "service account token not signed");
                 Status::internal(format!("failed to generate token: {error}"))
             }),
@@ -68,14 +70,14 @@ impl Tokens {
     /// Returns the current documents about the issuer.
     pub fn documents(&self) -> Option<IssuerDocuments> {
         match &self.signer {
-            Signer::Own(_) => self.documents.read().clone(),
-            Signer::External(external) => external.documents(),
+            TokenSigner::Own(_) => self.documents.read().clone(),
+            TokenSigner::External(external) => external.documents(),
         }
     }
 
     /// Replaces the signing key and the documents. Has no effect if another process signs.
     pub fn replace(&self, key: SigningKey, documents: Option<IssuerDocuments>) {
-        if let Signer::Own(issuer) = &self.signer {
+        if let TokenSigner::Own(issuer) = &self.signer {
             // The documents are replaced first, so that verifiers know a key before it signs.
             *self.documents.write() = documents;
             issuer.replace_key(key);

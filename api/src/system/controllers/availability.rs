@@ -74,12 +74,12 @@ impl Turns {
 
 /// An operation that has ended.
 pub(super) enum Ended {
-    Check(Checked),
+    Check(AvailabilityResult),
     Questions(Arc<Extension>),
 }
 
 /// The result of a check.
-pub(super) struct Checked {
+pub(super) struct AvailabilityResult {
     extension: Arc<Extension>,
     verdict: Result<(), Unavailable>,
 }
@@ -94,8 +94,9 @@ impl<'a> Checks<'a> {
         let api = self.api;
         for extension in api.extensions().all() {
             if which(&extension) && self.checked.begin(&extension.name) {
-                let check =
-                    async move { Ended::Check(Checked { verdict: check(api, &extension).await, extension }) };
+                let check = async move {
+                    Ended::Check(AvailabilityResult { verdict: check(api, &extension).await, extension })
+                };
                 self.running.push(check.boxed());
             }
         }
@@ -159,7 +160,7 @@ impl<'a> Checks<'a> {
         if is_changed {
             api.show_foreign();
         }
-        let reports = found.into_iter().map(|Checked { extension, verdict }| async move {
+        let reports = found.into_iter().map(|AvailabilityResult { extension, verdict }| async move {
             let (status, reason, message) = match verdict {
                 Ok(()) => ("True", "Passed", "all checks passed".to_owned()),
                 Err((reason, message)) => ("False", reason, message),

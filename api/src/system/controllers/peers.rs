@@ -24,7 +24,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::{EVENTS_MAX, Ending, identity};
 use crate::state::extension::identify;
-use crate::state::peers::{GONE, PASSED_ON, PEERS_MAX, Told, Version};
+use crate::state::peers::{GONE, PASSED_ON, PEERS_MAX, PeerGroupVersion, PeerReport};
 use crate::writes::bootstrap::Target;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
@@ -126,7 +126,7 @@ fn api_services(api: &Context) -> Result<bytes::Bytes, Status> {
 }
 
 /// Returns the versions that all servers know from the store: those of custom types and of extension servers.
-fn from_store(api: &Context) -> BTreeSet<Version> {
+fn from_store(api: &Context) -> BTreeSet<PeerGroupVersion> {
     let types = api.types();
     let custom = types.registry().resources().filter(|resource| resource.table.message.custom);
     let custom = custom.map(|resource| (resource.group.clone(), resource.version.to_string()));
@@ -138,7 +138,7 @@ async fn ask_all<'s>(
     api: &Context,
     ledger: &dyn Ledger,
     servers: &[&'s String],
-) -> Vec<(&'s String, Result<Told, String>)> {
+) -> Vec<(&'s String, Result<PeerReport, String>)> {
     if servers.is_empty() {
         return Vec::new();
     }
@@ -156,7 +156,7 @@ async fn ask_all<'s>(
     join_all(asked).await
 }
 
-async fn ask(api: &Context, address: (String, u16)) -> Result<Told, String> {
+async fn ask(api: &Context, address: (String, u16)) -> Result<PeerReport, String> {
     let endpoint = api.peers().at(address)?;
     let mut headers = HeaderMap::new();
     let asker = User { uid: ASKER.to_owned(), ..User::new(ASKER, [AUTHENTICATED]) };
@@ -179,5 +179,5 @@ async fn ask(api: &Context, address: (String, u16)) -> Result<Told, String> {
         }
         json::parse(&body).map_err(|error| error.to_string())
     };
-    Told::read(&document("/api").await?, document("/apis").await?)
+    PeerReport::read(&document("/api").await?, document("/apis").await?)
 }

@@ -32,7 +32,7 @@ use values::status::{Status, StatusReason};
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// The object that every namespace should have.
-pub struct Wanted<F> {
+pub struct NamespaceObject<F> {
     /// Plural resource name in the core group.
     pub resource: &'static str,
     /// Name of the object.
@@ -45,7 +45,7 @@ pub struct Wanted<F> {
 }
 
 /// Runs the controller, which follows namespaces and objects.
-pub async fn follow<F>(api: Arc<Context>, wanted: Wanted<F>) -> Ending
+pub async fn follow<F>(api: Arc<Context>, wanted: NamespaceObject<F>) -> Ending
 where
     F: Fn(Option<Value>) -> Option<Value> + Sync,
 {
@@ -85,7 +85,7 @@ where
 /// Creates or repairs the object in each namespace; returns the namespaces that refused it.
 async fn ensure_all<F>(
     api: &Context,
-    wanted: &Wanted<F>,
+    wanted: &NamespaceObject<F>,
     namespaces: impl Iterator<Item = String>,
 ) -> BTreeSet<String>
 where
@@ -108,7 +108,7 @@ where
     refused
 }
 
-impl<F> Wanted<F>
+impl<F> NamespaceObject<F>
 where
     F: Fn(Option<Value>) -> Option<Value> + Sync,
 {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Ending;
-use super::per_namespace::{self, Wanted};
+use super::per_namespace::{self, NamespaceObject};
 use crate::writes::context::Context;
 use values::json::{Object, Value};
 use values::naming::Naming;
@@ -18,7 +18,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let certificates = api.root_ca().to_owned();
     let make = |existing| wanted(naming, &certificates, existing);
     let (name, controller) = (naming.root_ca_config_map, "root-ca-cert-publisher");
-    per_namespace::follow(api, Wanted { resource: "configmaps", name, controller, make }).await
+    per_namespace::follow(api, NamespaceObject { resource: "configmaps", name, controller, make }).await
 }
 
 /// Returns the config map with only these data and this annotation, if it differs; its labels, other

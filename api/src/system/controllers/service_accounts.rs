@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Ending;
-use super::per_namespace::{self, Wanted};
+use super::per_namespace::{self, NamespaceObject};
 use crate::writes::context::Context;
 use values::json::{Object, Value};
 
@@ -18,6 +18,9 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
         }
     };
     let controller = "service-account-controller";
-    per_namespace::follow(api, Wanted { resource: "serviceaccounts", name: "default", controller, make })
-        .await
+    per_namespace::follow(
+        api,
+        NamespaceObject { resource: "serviceaccounts", name: "default", controller, make },
+    )
+    .await
 }

@@ -14,7 +14,7 @@ use engine::{Durability, Engine, Options};
 use http_body_util::BodyExt;
 
 use crate::state::allocation::Ranges;
-use crate::state::tokens::{EXTENDED_LIFETIME, Signer, Tokens};
+use crate::state::tokens::{EXTENDED_LIFETIME, TokenSigner, Tokens};
 use crate::writes::admission::Settings;
 use crate::writes::context::{Context, Limits, Parts};
 use objects::store::Ledger;

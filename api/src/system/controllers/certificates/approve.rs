@@ -7,7 +7,7 @@ use std::time::Duration;
 use auth::{Attributes, User};
 
 use super::super::{EVENTS_MAX, Ending, Pass};
-use super::signer::Signer;
+use super::signer::BuiltInSigner;
 use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
@@ -67,11 +67,13 @@ enum Permitted {
 }
 
 async fn permitted(api: &Context, object: &Object) -> Permitted {
-    if Signer::named(text(object, ["spec", "signerName"]), api.naming()) != Some(Signer::NodeClient) {
+    if BuiltInSigner::named(text(object, ["spec", "signerName"]), api.naming())
+        != Some(BuiltInSigner::NodeClient)
+    {
         return Permitted::Not;
     }
     let Ok(request) = request(object) else { return Permitted::Not };
-    if Signer::NodeClient.check(&request.subject, &request.names, &usages(object)).is_err() {
+    if BuiltInSigner::NodeClient.check(&request.subject, &request.names, &usages(object)).is_err() {
         return Permitted::Not;
     }
     let user = sender(object);

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use auth::authn::certificate_authority::{Authority, IssueError};
 
 use super::super::{EVENTS_MAX, Ending, Pass};
-use super::signer::Signer;
+use super::signer::BuiltInSigner;
 use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
@@ -36,7 +36,8 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
         let authority =
             if waiting.is_empty() { None } else { Some(api.certificates().authorities.authority()) };
         for object in &waiting {
-            let Some(signer) = Signer::named(text(object, ["spec", "signerName"]), api.naming()) else {
+            let Some(signer) = BuiltInSigner::named(text(object, ["spec", "signerName"]), api.naming())
+            else {
                 continue;
             };
             let outcome = decide(&api, signer, object, authority.as_ref());
@@ -94,7 +95,7 @@ impl Outcome {
 /// Signs a request, or returns why its signer refuses; `None` if that cannot be decided now.
 fn decide(
     api: &Context,
-    signer: Signer,
+    signer: BuiltInSigner,
     object: &Object,
     authority: Option<&Result<Authority, String>>,
 ) -> Option<Outcome> {

@@ -7,7 +7,7 @@ use values::naming::Naming;
 
 /// A built-in certificate signer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Signer {
+pub(super) enum BuiltInSigner {
     /// Signs client certificates of any user.
     Client,
     /// Signs client certificates of nodes.
@@ -16,14 +16,14 @@ pub(super) enum Signer {
     NodeServing,
 }
 
-impl Signer {
+impl BuiltInSigner {
     /// Returns the signer with this name; `None` if this server does not have it.
-    pub(super) fn named(name: &str, naming: &Naming) -> Option<Signer> {
+    pub(super) fn named(name: &str, naming: &Naming) -> Option<BuiltInSigner> {
         let client = naming.system("apiserver-client");
         let known = [
-            (client.clone(), Signer::Client),
-            (format!("{client}-kubelet"), Signer::NodeClient),
-            ("kubelet-serving".to_owned(), Signer::NodeServing),
+            (client.clone(), BuiltInSigner::Client),
+            (format!("{client}-kubelet"), BuiltInSigner::NodeClient),
+            ("kubelet-serving".to_owned(), BuiltInSigner::NodeServing),
         ];
         known.into_iter().find(|(known, _)| naming.label(known) == name).map(|(_, signer)| signer)
     }
@@ -34,8 +34,8 @@ impl Signer {
     /// The message says why the signer refuses.
     pub(super) fn check(self, subject: &Subject, names: &Names, usages: &[&str]) -> Result<(), String> {
         match self {
-            Signer::Client => client_usages(usages),
-            Signer::NodeClient => {
+            BuiltInSigner::Client => client_usages(usages),
+            BuiltInSigner::NodeClient => {
                 of_node(subject)?;
                 for (is_empty, kind) in [
                     (names.dns.is_empty(), "DNS"),
@@ -48,7 +48,7 @@ impl Signer {
                 node_name(subject)?;
                 node_usages(usages, "client auth")
             }
-            Signer::NodeServing => {
+            BuiltInSigner::NodeServing => {
                 of_node(subject)?;
                 if names.dns.is_empty() && names.addresses.is_empty() {
                     return Err("DNS or IP subjectAltName is required".to_owned());
@@ -130,70 +130,80 @@ mod tests {
     fn each_signer_signs_what_its_name_says() {
         const NODE: [&str; 3] = ["digital signature", "key encipherment", "client auth"];
         const SERVING: [&str; 2] = ["server auth", "digital signature"];
-        let cases: [(Signer, &str, &[&str], &str); 17] = [
-            (Signer::Client, "jane|dev,qa|mail:a@b", &["client auth"], ""),
-            (Signer::Client, "jane", &NODE, ""),
-            (Signer::Client, "jane", &["server auth"], "invalid usage for client certificate: server auth"),
+        let cases: [(BuiltInSigner, &str, &[&str], &str); 17] = [
+            (BuiltInSigner::Client, "jane|dev,qa|mail:a@b", &["client auth"], ""),
+            (BuiltInSigner::Client, "jane", &NODE, ""),
             (
-                Signer::Client,
+                BuiltInSigner::Client,
+                "jane",
+                &["server auth"],
+                "invalid usage for client certificate: server auth",
+            ),
+            (
+                BuiltInSigner::Client,
                 "jane",
                 &["digital signature"],
                 "missing required usage for client certificate: client auth",
             ),
-            (Signer::NodeClient, "system:node:a|system:nodes", &NODE, ""),
-            (Signer::NodeClient, "system:node:a|system:nodes", &["client auth", "digital signature"], ""),
+            (BuiltInSigner::NodeClient, "system:node:a|system:nodes", &NODE, ""),
             (
-                Signer::NodeClient,
+                BuiltInSigner::NodeClient,
+                "system:node:a|system:nodes",
+                &["client auth", "digital signature"],
+                "",
+            ),
+            (
+                BuiltInSigner::NodeClient,
                 "system:node:a|system:nodes",
                 &["client auth"],
                 "usages did not match [client auth digital signature key encipherment]",
             ),
             (
-                Signer::NodeClient,
+                BuiltInSigner::NodeClient,
                 "system:node:a|system:nodes",
                 &["client auth", "digital signature", "server auth"],
                 "usages did not match [client auth digital signature key encipherment]",
             ),
-            (Signer::NodeClient, "system:node:a|x", &NODE, "subject organization is not system:nodes"),
+            (BuiltInSigner::NodeClient, "system:node:a|x", &NODE, "subject organization is not system:nodes"),
             (
-                Signer::NodeClient,
+                BuiltInSigner::NodeClient,
                 "system:node:a|system:nodes,system:masters",
                 &NODE,
                 "subject organization is not system:nodes",
             ),
             (
-                Signer::NodeClient,
+                BuiltInSigner::NodeClient,
                 "jane|system:nodes",
                 &NODE,
                 "subject common name does not begin with system:node:",
             ),
             (
-                Signer::NodeClient,
+                BuiltInSigner::NodeClient,
                 "system:node:a|system:nodes|dns:a",
                 &NODE,
                 "DNS subjectAltNames are not allowed",
             ),
             (
-                Signer::NodeClient,
+                BuiltInSigner::NodeClient,
                 "system:node:a|system:nodes|uri:a",
                 &NODE,
                 "URI subjectAltNames are not allowed",
             ),
-            (Signer::NodeServing, "system:node:a|system:nodes|dns:a,ip:b", &SERVING, ""),
+            (BuiltInSigner::NodeServing, "system:node:a|system:nodes|dns:a,ip:b", &SERVING, ""),
             (
-                Signer::NodeServing,
+                BuiltInSigner::NodeServing,
                 "system:node:a|system:nodes",
                 &SERVING,
                 "DNS or IP subjectAltName is required",
             ),
             (
-                Signer::NodeServing,
+                BuiltInSigner::NodeServing,
                 "system:node:a|system:nodes|ip:a,mail:b",
                 &SERVING,
                 "Email subjectAltNames are not allowed",
             ),
             (
-                Signer::NodeServing,
+                BuiltInSigner::NodeServing,
                 "system:node:a|system:nodes|ip:a",
                 &NODE,
                 "usages did not match [digital signature key encipherment server auth]",
@@ -209,15 +219,15 @@ mod tests {
     #[test]
     fn signers_are_known_by_the_names_of_the_profile() {
         for (naming, name, want) in [
-            (&KUBERNETES, "kubernetes.io/kube-apiserver-client", Some(Signer::Client)),
-            (&KUBERNETES, "kubernetes.io/kube-apiserver-client-kubelet", Some(Signer::NodeClient)),
-            (&KUBERNETES, "kubernetes.io/kubelet-serving", Some(Signer::NodeServing)),
+            (&KUBERNETES, "kubernetes.io/kube-apiserver-client", Some(BuiltInSigner::Client)),
+            (&KUBERNETES, "kubernetes.io/kube-apiserver-client-kubelet", Some(BuiltInSigner::NodeClient)),
+            (&KUBERNETES, "kubernetes.io/kubelet-serving", Some(BuiltInSigner::NodeServing)),
             (&KUBERNETES, "kubernetes.io/legacy-unknown", None),
             (&KUBERNETES, "example.com/kubelet-serving", None),
-            (&CLUSTER, &CLUSTER.label("kubelet-serving"), Some(Signer::NodeServing)),
+            (&CLUSTER, &CLUSTER.label("kubelet-serving"), Some(BuiltInSigner::NodeServing)),
             (&CLUSTER, "kubernetes.io/kubelet-serving", None),
         ] {
-            assert_eq!(Signer::named(name, naming), want, "{name}");
+            assert_eq!(BuiltInSigner::named(name, naming), want, "{name}");
         }
     }
 }

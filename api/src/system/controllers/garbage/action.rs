@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use http::StatusCode;
 use tokio::sync::Semaphore;
 
-use super::head::Owner;
+use super::head::OwnerReference;
 use crate::system::controllers::WRITES_MAX;
 use crate::writes::loopback::{Loopback, Warning};
 use crate::writes::write::deletion::{FOREGROUND, ORPHAN};
@@ -47,7 +47,7 @@ pub struct Action {
     /// The write to make, if any.
     pub write: Option<Write>,
     /// Owners in another namespace, which are reported to the user in events.
-    pub strays: Vec<Owner>,
+    pub strays: Vec<OwnerReference>,
 }
 
 /// A change of an object by the collector.
@@ -82,7 +82,7 @@ pub enum Write {
 }
 
 /// The outcome of an action.
-pub enum Outcome {
+pub enum ActionOutcome {
     /// The action is done, or no longer needed.
     Done,
     /// The object has changed since it was checked.
@@ -93,7 +93,11 @@ pub enum Outcome {
 
 impl Action {
     /// Carries out the action; each write takes a permit of `writes`.
-    pub async fn carry_out(self, loopback: &Loopback<'_>, writes: &Semaphore) -> Result<Outcome, Status> {
+    pub async fn carry_out(
+        self,
+        loopback: &Loopback<'_>,
+        writes: &Semaphore,
+    ) -> Result<ActionOutcome, Status> {
         for owner in &self.strays {
             let _turn = writes.acquire().await;
             if let Err(error) = report_stray(loopback, &self.place, &self.uid, owner).await {
@@ -102,7 +106,7 @@ impl Action {
         }
         let (place, uid) = (&self.place, self.uid.as_str());
         match self.write {
-            None => Ok(Outcome::Done),
+            None => Ok(ActionOutcome::Done),
             Some(Write::Delete { revision, propagation, unblocks }) => {
                 let _turn = writes.acquire().await;
                 if unblocks {
@@ -113,7 +117,7 @@ impl Action {
             Some(Write::Disown { owners }) => {
                 let _turn = writes.acquire().await;
                 change(loopback, place, uid, |object| disown(object, &owners)).await?;
-                Ok(Outcome::Done)
+                Ok(ActionOutcome::Done)
             }
             Some(Write::Orphan { dependents }) => {
                 for some in dependents.chunks(WRITES_MAX) {
@@ -122,16 +126,16 @@ impl Action {
                 }
                 let _turn = writes.acquire().await;
                 change(loopback, place, uid, |object| let_go(object, ORPHAN)).await?;
-                Ok(Outcome::Done)
+                Ok(ActionOutcome::Done)
             }
             Some(Write::LookAgain { owners }) => {
                 try_join_all(owners.iter().map(|owner| loopback.api().current(owner))).await?;
-                Ok(Outcome::Newest)
+                Ok(ActionOutcome::Newest)
             }
             Some(Write::Release) => {
                 let _turn = writes.acquire().await;
                 change(loopback, place, uid, |object| let_go(object, FOREGROUND)).await?;
-                Ok(Outcome::Done)
+                Ok(ActionOutcome::Done)
             }
         }
     }
@@ -153,7 +157,7 @@ async fn delete(
     uid: &str,
     revision: Revision,
     propagation: Propagation,
-) -> Result<Outcome, Status> {
+) -> Result<ActionOutcome, Status> {
     let options = DeleteOptions {
         propagation: Some(propagation),
         uid: Some(uid.to_owned()),
@@ -161,9 +165,9 @@ async fn delete(
         ..DeleteOptions::default()
     };
     match loopback.delete_object(&place.resource, (&place.namespace, &place.name), &options).await {
-        Ok(_) => Ok(Outcome::Done),
-        Err(error) if error.code == StatusCode::NOT_FOUND => Ok(Outcome::Done),
-        Err(error) if error.code == StatusCode::CONFLICT => Ok(Outcome::Changed),
+        Ok(_) => Ok(ActionOutcome::Done),
+        Err(error) if error.code == StatusCode::NOT_FOUND => Ok(ActionOutcome::Done),
+        Err(error) if error.code == StatusCode::CONFLICT => Ok(ActionOutcome::Changed),
         Err(error) => Err(error),
     }
 }
@@ -236,7 +240,7 @@ async fn report_stray(
     loopback: &Loopback<'_>,
     place: &Place,
     uid: &str,
-    owner: &Owner,
+    owner: &OwnerReference,
 ) -> Result<(), Status> {
     let namespace = if place.namespace.is_empty() { "default" } else { place.namespace.as_str() };
     let message = format!(

@@ -24,7 +24,7 @@ pub struct Head {
     /// Uid of the object.
     pub uid: String,
     /// Owner references, in order.
-    pub owner_references: Vec<Owner>,
+    pub owner_references: Vec<OwnerReference>,
     finalizers: Vec<String>,
     deletion_timestamp: String,
 }
@@ -32,7 +32,7 @@ pub struct Head {
 /// An owner reference in `metadata`.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Owner {
+pub struct OwnerReference {
     /// Group and version of the owner's kind.
     pub api_version: String,
     /// Kind of the owner.

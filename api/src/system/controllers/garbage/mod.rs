@@ -26,9 +26,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
 
-use self::action::{Action, Outcome, Place, Write};
+use self::action::{Action, ActionOutcome, Place, Write};
 use self::graph::{Graph, Task};
-use self::head::{Ending, Head, Owner};
+use self::head::{Ending, Head, OwnerReference};
 use self::queue::{AbsentOwners, Queue};
 use super::{EVENTS_MAX, Ending as ControllerEnd, GATHERED, WRITES_MAX};
 use crate::writes::context::Context;
@@ -80,9 +80,9 @@ pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
             Ok(()) = changes.changed() => collector.take_types().await,
             events = events.next(EVENTS_MAX) => events?.iter().for_each(|event| collector.observe(event)),
             Some((outcome, task)) = running.next() => match outcome {
-                Ok(Outcome::Done) => collector.queue.done(&task),
-                Ok(Outcome::Changed) => collector.queue.again(task),
-                Ok(Outcome::Newest) => {
+                Ok(ActionOutcome::Done) => collector.queue.done(&task),
+                Ok(ActionOutcome::Changed) => collector.queue.again(task),
+                Ok(ActionOutcome::Newest) => {
                     let (Task::Check(key) | Task::Orphan(key) | Task::Release(key)) = &task;
                     collector.confirmed.insert(key.clone());
                     collector.queue.again(task);
@@ -280,14 +280,14 @@ impl<'a> Collector<'a> {
         Ok(is_something.then(|| Action { place, uid: head.uid.clone(), write, strays }))
     }
 
-    fn resource_of_owner(&self, owner: &Owner) -> Option<Arc<Resource>> {
+    fn resource_of_owner(&self, owner: &OwnerReference) -> Option<Arc<Resource>> {
         let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
         let resource = self.loopback.types().registry().by_kind(group, version, &owner.kind);
         resource.filter(|resource| resource.storage.is_some()).cloned()
     }
 
     /// Looks up an owner in the location to which the reference of the dependent at `place` points.
-    fn standing(&mut self, place: &Place, owner: &Owner) -> Result<Standing, Status> {
+    fn standing(&mut self, place: &Place, owner: &OwnerReference) -> Result<Standing, Status> {
         let Some(resource) = self.resource_of_owner(owner) else {
             self.strangers.insert(store::key(&place.resource, &place.namespace, &place.name));
             return Ok(Standing::Unknown { elsewhere: false });
@@ -307,7 +307,12 @@ impl<'a> Collector<'a> {
     ///
     /// # Errors
     /// The owner cannot be read, so its uid is unknown.
-    fn look_up(&self, resource: &Resource, namespace: &str, owner: &Owner) -> Result<Option<Head>, Status> {
+    fn look_up(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        owner: &OwnerReference,
+    ) -> Result<Option<Head>, Status> {
         let key = store::key(resource, namespace, &owner.name);
         let Some(stored) = self.loopback.store().get(&key)? else { return Ok(None) };
         let head = Head::read(&stored.record.value).ok_or_else(|| {
@@ -319,7 +324,7 @@ impl<'a> Collector<'a> {
 
     /// Returns whether an absent owner is in another namespace than its dependent. Each owner is searched for
     /// once.
-    fn is_elsewhere(&mut self, resource: &Resource, owner: &Owner) -> Result<bool, Status> {
+    fn is_elsewhere(&mut self, resource: &Resource, owner: &OwnerReference) -> Result<bool, Status> {
         if let Some(known) = self.absent.get(&owner.uid) {
             return Ok(known);
         }
