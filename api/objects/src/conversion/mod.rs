@@ -32,7 +32,7 @@ use types::schema::decode::decode_record;
 use types::schema::defaults;
 use types::schema::encode::{encode, encode_stamped};
 use types::schema::registry::Resource;
-use types::schema::versioned::{VersionTable, Versions};
+use types::schema::versioned::{VersionedTable, Versions};
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::set_meta;
@@ -187,7 +187,7 @@ impl Converter {
         &self,
         versions: &Versions,
         mut objects: Vec<Object>,
-        to: &VersionTable,
+        to: &VersionedTable,
     ) -> Result<Vec<Object>, Status> {
         let is_other = |object: &Object| api_version(object) != to.api_version;
         let others: Vec<usize> = (0..objects.len()).filter(|&at| is_other(&objects[at])).collect();
@@ -273,7 +273,7 @@ impl Converter {
 }
 
 /// Returns an object with another `apiVersion`, reduced to the fields that its schema declares.
-fn renamed(mut object: Object, to: &VersionTable) -> Result<Object, Status> {
+fn renamed(mut object: Object, to: &VersionedTable) -> Result<Object, Status> {
     object.insert("apiVersion", to.api_version.as_str().into());
     let conformed = conform(&to.table.message, Value::Object(object)).map_err(Status::internal)?;
     Ok(conformed.object)

@@ -7,7 +7,7 @@
 use parking_lot::Mutex;
 
 use super::renamed;
-use types::schema::versioned::{VersionTable, Versions};
+use types::schema::versioned::{VersionedTable, Versions};
 use values::json::Object;
 
 /// The known and requested conversions of one write.
@@ -31,7 +31,7 @@ impl Conversions {
     /// Returns an object in the version `to`. Returns `None` if it cannot be converted, or not yet; the
     /// conversion is then requested.
     pub fn get(&self, versions: &Versions, object: Object, to: &str) -> Option<Object> {
-        let version: &VersionTable = versions.get(to)?;
+        let version: &VersionedTable = versions.get(to)?;
         if !versions.has_webhook() {
             return renamed(object, version).ok();
         }

@@ -109,7 +109,7 @@ impl Makers {
         let mut made: Vec<_> = made
             .map(|(served, storage, maker)| (served, storage, maker.shared(pool).resource(naming)))
             .collect();
-        let all = made.iter().map(|(.., resource)| versioned::VersionTable {
+        let all = made.iter().map(|(.., resource)| versioned::VersionedTable {
             api_version: resource.api_version.clone(),
             table: resource.table.clone(),
         });

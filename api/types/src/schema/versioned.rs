@@ -8,7 +8,7 @@ use super::table::{Ref, ResourceTable, Slot};
 /// The versions of a type and the conversion between them.
 #[derive(Debug)]
 pub struct Versions {
-    all: Vec<VersionTable>,
+    all: Vec<VersionedTable>,
     stored: usize,
     /// The conversion webhook, used by `custom` only. If the slot is empty, only the `apiVersion` changes.
     pub webhook: Slot,
@@ -16,7 +16,7 @@ pub struct Versions {
 
 /// A version, whether it is served or not.
 #[derive(Clone, Debug)]
-pub struct VersionTable {
+pub struct VersionedTable {
     /// `apiVersion` of the objects.
     pub api_version: String,
     /// Description of the version's objects.
@@ -26,12 +26,12 @@ pub struct VersionTable {
 impl Versions {
     /// Creates the set of versions `all`; `stored` is the position of the storage version. Returns `None` if
     /// that position does not exist.
-    pub fn new(all: Vec<VersionTable>, stored: usize, webhook: Slot) -> Option<Versions> {
+    pub fn new(all: Vec<VersionedTable>, stored: usize, webhook: Slot) -> Option<Versions> {
         (stored < all.len()).then_some(Versions { all, stored, webhook })
     }
 
     /// Returns the version in which objects are written to the store.
-    pub fn stored(&self) -> &VersionTable {
+    pub fn stored(&self) -> &VersionedTable {
         &self.all[self.stored]
     }
 
@@ -48,7 +48,7 @@ impl Versions {
     }
 
     /// Returns the version with this `apiVersion`.
-    pub fn get(&self, api_version: &str) -> Option<&VersionTable> {
+    pub fn get(&self, api_version: &str) -> Option<&VersionedTable> {
         self.all.iter().find(|version| version.api_version == api_version)
     }
 }
