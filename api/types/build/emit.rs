@@ -11,7 +11,7 @@ use std::fmt::Write;
 use crate::code::{self, Use};
 use crate::model::{
     Behavior, Check, Column, Field, Group, Kind, List, Message, MessageId, PublishedUnion, Resource, Schema,
-    Shape,
+    Shape, Status, Subresource,
 };
 use crate::naming::Naming;
 
@@ -381,23 +381,7 @@ impl Emitter<'_> {
         )
         .expect(STRING);
         out.push_str("subresources:B(&[");
-        for sub in &r.subresources {
-            writeln!(
-                out,
-                "SubresourceTable{{name:{:?},group:B({:?}),group_suffixed:{},version:B({:?}),kind:B({:?}),verbs:{},\
-                 message:S(&{}),connect:{},update_rule:{},scale:None}},",
-                sub.name,
-                sub.body.stem,
-                sub.body.suffixed,
-                sub.body.version,
-                self.schema.messages[sub.message].name,
-                self.plain_texts(&sub.verbs),
-                self.symbol(sub.message),
-                sub.connect,
-                code::number(self.schema, Use::UpdateRule, &sub.update_rule)
-            )
-            .expect(STRING);
-        }
+        r.subresources.iter().for_each(|subresource| self.subresource(out, subresource));
         out.push_str("]),storage:");
         match &r.storage {
             None => out.push_str("None"),
@@ -439,7 +423,31 @@ impl Emitter<'_> {
             r.deprecated
         )
         .expect(STRING);
-        match &r.status {
+        self.status(out, r.status.as_ref());
+        self.behavior(out, &r.behavior);
+        out.push_str("};\n");
+    }
+
+    fn subresource(&self, out: &mut String, sub: &Subresource) {
+        writeln!(
+            out,
+            "SubresourceTable{{name:{:?},group:B({:?}),group_suffixed:{},version:B({:?}),kind:B({:?}),verbs:{},\
+             message:S(&{}),connect:{},update_rule:{},scale:None}},",
+            sub.name,
+            sub.body.stem,
+            sub.body.suffixed,
+            sub.body.version,
+            self.schema.messages[sub.message].name,
+            self.plain_texts(&sub.verbs),
+            self.symbol(sub.message),
+            sub.connect,
+            code::number(self.schema, Use::UpdateRule, &sub.update_rule)
+        )
+        .expect(STRING);
+    }
+
+    fn status(&self, out: &mut String, status: Option<&Status>) {
+        match status {
             None => out.push_str("None"),
             Some(status) => write!(
                 out,
@@ -453,8 +461,6 @@ impl Emitter<'_> {
             )
             .expect(STRING),
         }
-        self.behavior(out, &r.behavior);
-        out.push_str("};\n");
     }
 
     fn behavior(&self, out: &mut String, behavior: &Behavior) {

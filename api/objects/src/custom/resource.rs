@@ -15,7 +15,7 @@
 use std::collections::HashSet;
 
 use super::format;
-use super::rules;
+use super::rules::{self, value::Place};
 use super::schema::{Additional, Items, Schema, SchemaRule};
 use super::validate::{self, InnerCheck};
 use types::schema::limits::{self, Limits, Schemas};
@@ -42,7 +42,8 @@ pub fn object(kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
 pub fn value_errors(
     schema: &Schema,
     is_object: bool,
-    (place, value): (&str, &Value),
+    place: &str,
+    value: &Value,
     inner: InnerCheck,
     budget: &mut u64,
 ) -> Result<Vec<FieldError>, MakeError> {
@@ -53,7 +54,8 @@ pub fn value_errors(
         return Ok(errors.into_iter().map(|error| validate::placed(place, ".", error)).collect());
     }
     for old in [Some(value), None] {
-        let Some(verdict) = rules::judge_value(schema, is_object, (&kind, limits), value, old, *budget)
+        let Some(verdict) =
+            rules::judge_value(schema, is_object, Place::of(&kind, limits), value, old, *budget)
         else {
             break;
         };

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use super::Reservation;
 use super::pools::{Item, ReservationRefusal};
-use super::range::Family;
+use super::range::{Family, Network};
 use objects::validation::{ADDRESS, address_fault};
 use values::field::FieldError;
 use values::json::{Object, Value};
@@ -91,30 +91,62 @@ fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>)
         policy => policy,
     };
     let policy = policy.to_owned();
-    let errors = check_addresses(service);
-    if !errors.is_empty() {
-        return Err(Trouble::Invalid(errors));
-    }
+    fail_on(check_addresses(service))?;
     let mut errors = old.map_or_else(Vec::new, |old| narrow(service, &policy, old));
+    let networks = &pools.pools.networks;
+    let mut families = requested_families(networks, service, &policy, &mut errors);
+    fail_on(errors)?;
+    if !is_open {
+        fail_on(unconfigured_families(networks, &families, &policy))?;
+    }
+    if families.is_empty() {
+        let default = networks.first().map_or(Family::V4, |network| network.family());
+        families.push(default.name().to_owned());
+    }
+    let is_dual = networks.len() == 2;
+    if policy != "SingleStack" && (is_dual || is_open) && families.len() == 1 {
+        families.extend(other_family(&families));
+    }
+    set(service, "ipFamilies", families.as_slice().into());
+    set(service, "ipFamilyPolicy", policy.into());
+    Ok(())
+}
+
+/// Fails if there are errors.
+fn fail_on(errors: Vec<FieldError>) -> Result<(), Trouble> {
+    if errors.is_empty() { Ok(()) } else { Err(Trouble::Invalid(errors)) }
+}
+
+/// Returns the error that the cluster or the service does not fit the policy.
+fn policy_error(policy: &str, detail: String) -> FieldError {
+    FieldError::invalid("spec.ipFamilyPolicy", &Value::from(policy), detail)
+}
+
+fn has_network(networks: &[Network], family: &str) -> bool {
+    networks.iter().any(|network| network.family().name() == family)
+}
+
+/// Returns the families that the service names, followed by those of its other addresses.
+fn requested_families(
+    networks: &[Network],
+    service: &Object,
+    policy: &str,
+    errors: &mut Vec<FieldError>,
+) -> Vec<String> {
     let mut families = texts(service, "ipFamilies");
     let addresses = texts(service, "clusterIPs");
-    let refused =
-        |detail: String| FieldError::invalid("spec.ipFamilyPolicy", &Value::from(policy.as_str()), detail);
-    let networks = &pools.pools.networks;
-    let has_network = |family: &str| networks.iter().any(|network| network.family().name() == family);
     if policy == "SingleStack" {
         for (several, what) in [(addresses.len() > 1, "cluster IPs"), (families.len() > 1, "IP families")] {
             if several {
-                errors.push(refused(format!(
-                    "must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
-                )));
+                let wanted = "must be 'RequireDualStack' or 'PreferDualStack'";
+                errors.push(policy_error(policy, format!("{wanted} when multiple {what} are specified")));
             }
         }
     }
     for (position, address) in addresses.iter().enumerate().skip(families.len()) {
         let Ok(address) = address.parse::<IpAddr>() else { break };
         let family = Family::of(address).name();
-        if has_network(family) {
+        if has_network(networks, family) {
             families.push(family.to_owned());
         } else {
             // The client chose the address, so the error names the address and not the derived family.
@@ -123,32 +155,22 @@ fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>)
             errors.push(FieldError::invalid(path, &Value::from(addresses.as_slice()), detail));
         }
     }
-    if !errors.is_empty() {
-        return Err(Trouble::Invalid(errors));
+    families
+}
+
+/// Returns the errors for families and a policy for which the cluster has no networks.
+fn unconfigured_families(networks: &[Network], families: &[String], policy: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if policy == "RequireDualStack" && networks.len() != 2 {
+        errors
+            .push(policy_error(policy, "this cluster is not configured for dual-stack services".to_owned()));
     }
-    let default = networks.first().map_or(Family::V4, |network| network.family());
-    let dual = networks.len() == 2;
-    if !is_open {
-        if policy == "RequireDualStack" && !dual {
-            errors.push(refused("this cluster is not configured for dual-stack services".to_owned()));
-        }
-        for (position, family) in families.iter().enumerate().filter(|(_, family)| !has_network(family)) {
-            let path = format!("spec.ipFamilies[{position}]");
-            errors.push(FieldError::invalid(path, &family.as_str().into(), "not configured on this cluster"));
-        }
+    for (position, family) in families.iter().enumerate().filter(|(_, family)| !has_network(networks, family))
+    {
+        let path = format!("spec.ipFamilies[{position}]");
+        errors.push(FieldError::invalid(path, &family.as_str().into(), "not configured on this cluster"));
     }
-    if !errors.is_empty() {
-        return Err(Trouble::Invalid(errors));
-    }
-    if families.is_empty() {
-        families.push(default.name().to_owned());
-    }
-    if policy != "SingleStack" && (dual || is_open) && families.len() == 1 {
-        families.extend(other_family(&families));
-    }
-    set(service, "ipFamilies", families.as_slice().into());
-    set(service, "ipFamilyPolicy", policy.into());
-    Ok(())
+    errors
 }
 
 fn other_family(families: &[String]) -> Option<String> {

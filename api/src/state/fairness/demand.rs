@@ -28,6 +28,17 @@ pub struct Observed {
     pub highest: f64,
 }
 
+/// The load of a level at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub executing: u32,
+    pub waiting: u32,
+    pub in_use: u32,
+    pub limit: u32,
+    /// Total number of requests that fit into its queues.
+    pub room: u64,
+}
+
 impl Demand {
     /// Returns a demand of 0 seats.
     pub fn new(now: Instant) -> Demand {

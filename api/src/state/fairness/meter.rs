@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Fairness;
-use super::demand::Observed;
+use super::definitions::{self, definition};
+use super::demand::{Load, Observed};
 use super::seats::Why;
 use wire::metrics::buckets::{
     DEMAND_MILLIS, ESTIMATES, FILLED_MILLIS, KINDS_MILLIS, QUEUES, SEATED_MILLIS, SEATS_US,
 };
-use wire::metrics::family::{
-    Counters, Definition, Family, Gauges, Histogram, Histograms, labels_text, micros,
-};
+use wire::metrics::family::{Counters, Family, Gauges, Histogram, Histograms, labels_text, micros};
 use wire::metrics::page::{Kind, Page, Stability};
 
 /// The metric families that are counted; the others are computed from the levels.
@@ -52,130 +51,25 @@ pub(super) struct Meter {
 
 const REASONS: [Why; 3] = [Why::NoSeat, Why::QueueFull, Why::TimeOut];
 
-const fn definition(
-    name: &'static str,
-    stability: Stability,
-    labels: &'static [&'static str],
-    help: &'static str,
-) -> Definition {
-    Definition { name, stability, help, labels }
-}
-
 impl Default for Families {
     fn default() -> Self {
-        use Stability::{Alpha, Beta, Own};
-        const FLOW: &[&str] = &["flow_schema", "priority_level"];
-        const LEVEL: &[&str] = &["priority_level"];
-        const PHASE: &[&str] = &["phase", "priority_level"];
-        let gauges = |name, help| Gauges::new(definition(name, Beta, FLOW, help));
-        let (dispatched, rejected) = ("Requests that ran.", "Requests that were refused.");
         Families {
-            dispatched: Counters::new(definition(
-                "apiserver_flowcontrol_dispatched_requests_total",
-                Beta,
-                FLOW,
-                dispatched,
-            )),
-            rejected: Counters::new(definition(
-                "apiserver_flowcontrol_rejected_requests_total",
-                Beta,
-                &["flow_schema", "priority_level", "reason"],
-                rejected,
-            )),
-            waiting: gauges("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait."),
-            executing: gauges("apiserver_flowcontrol_current_executing_requests", "Requests that run."),
-            seats: gauges("apiserver_flowcontrol_current_executing_seats", "Seats of the requests that run."),
-            waiting_seats: Gauges::new(definition(
-                "apiserver_flowcontrol_current_inqueue_seats",
-                Alpha,
-                FLOW,
-                "Seats that waiting requests are going to take.",
-            )),
-            estimates: Histograms::of_sizes(
-                definition(
-                    "apiserver_flowcontrol_work_estimated_seats",
-                    Alpha,
-                    FLOW,
-                    "Seats that requests take.",
-                ),
-                ESTIMATES,
-            ),
-            lengths: Histograms::of_sizes(
-                definition(
-                    "apiserver_flowcontrol_request_queue_length_after_enqueue",
-                    Alpha,
-                    FLOW,
-                    "Requests in the queue of one that waits, itself included.",
-                ),
-                QUEUES,
-            ),
-            demands: Histograms::of_shares(
-                definition(
-                    "apiserver_flowcontrol_demand_seats",
-                    Own,
-                    LEVEL,
-                    "Seats that a level wants as parts of its own, once in a period.",
-                ),
-                DEMAND_MILLIS,
-            ),
-            filled: Histograms::of_shares(
-                definition(
-                    "apiserver_flowcontrol_priority_level_request_utilization",
-                    Own,
-                    PHASE,
-                    "Requests of a level as parts of what it has room for, once in a period.",
-                ),
-                FILLED_MILLIS,
-            ),
-            seated: Histograms::of_shares(
-                definition(
-                    "apiserver_flowcontrol_priority_level_seat_utilization",
-                    Own,
-                    PHASE,
-                    "Seats in use as parts of those of a level, once in a period.",
-                ),
-                SEATED_MILLIS,
-            ),
-            kinds: Histograms::of_shares(
-                definition(
-                    "apiserver_flowcontrol_read_vs_write_current_requests",
-                    Own,
-                    &["phase", "request_kind"],
-                    "Requests that read and write as parts of how many may, once in a period.",
-                ),
-                KINDS_MILLIS,
-            ),
-            waits: Histograms::of_durations(
-                definition(
-                    "apiserver_flowcontrol_request_wait_duration_seconds",
-                    Beta,
-                    &["execute", "flow_schema", "priority_level"],
-                    "Time that requests wait.",
-                ),
-                SEATS_US,
-            ),
-            executions: Histograms::of_durations(
-                definition(
-                    "apiserver_flowcontrol_request_execution_seconds",
-                    Alpha,
-                    &["flow_schema", "priority_level", "type"],
-                    "Time that requests run.",
-                ),
-                SEATS_US,
-            ),
+            dispatched: Counters::new(definitions::DISPATCHED),
+            rejected: Counters::new(definitions::REJECTED),
+            waiting: Gauges::new(definitions::WAITING),
+            executing: Gauges::new(definitions::EXECUTING),
+            seats: Gauges::new(definitions::SEATS),
+            waiting_seats: Gauges::new(definitions::WAITING_SEATS),
+            estimates: Histograms::of_sizes(definitions::ESTIMATES, ESTIMATES),
+            lengths: Histograms::of_sizes(definitions::LENGTHS, QUEUES),
+            demands: Histograms::of_shares(definitions::DEMANDS, DEMAND_MILLIS),
+            filled: Histograms::of_shares(definitions::FILLED, FILLED_MILLIS),
+            seated: Histograms::of_shares(definitions::SEATED, SEATED_MILLIS),
+            kinds: Histograms::of_shares(definitions::KINDS, KINDS_MILLIS),
+            waits: Histograms::of_durations(definitions::WAITS, SEATS_US),
+            executions: Histograms::of_durations(definitions::EXECUTIONS, SEATS_US),
         }
     }
-}
-
-/// The load of a level at one moment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
-    pub executing: u32,
-    pub waiting: u32,
-    pub in_use: u32,
-    pub limit: u32,
-    /// Total number of requests that fit into its queues.
-    pub room: u64,
 }
 
 /// Returns `part` of `whole`, in thousandths.

@@ -10,6 +10,7 @@
 //! The alternative is two plain limits, one for reads and one for writes. The module knows the attributes of
 //! requests and the flow control objects, but neither resources nor the store.
 
+mod definitions;
 mod demand;
 mod dump;
 mod executing;

@@ -17,9 +17,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::demand::{Demand, Observed};
+use super::demand::{Demand, Load, Observed};
 use super::executing::{Executing, Runner};
-use super::meter::Load;
 use super::reserve::Reserve;
 use super::retry_after::RetryAfter;
 

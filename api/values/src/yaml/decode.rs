@@ -202,37 +202,9 @@ impl<'t> Loader<'t> {
             self.names.insert(name, self.anchors.len() - 1);
             self.anchors.len() - 1
         });
-        let (mut opens, mut closes) = (false, false);
-        let node = match kind {
-            EventKind::Alias(name) => match self.names.get(name) {
-                Some(&anchor) => {
-                    if self.anchors[anchor].end.is_none() {
-                        self.fail(YamlError::meant(format!("anchor '{name}' value contains itself")));
-                    }
-                    RecordedNode::Alias(anchor)
-                }
-                None => return Err(YamlError::meant(format!("unknown anchor '{name}' referenced"))),
-            },
-            EventKind::Scalar(YamlScalar { text, tag, is_implicit, .. }) => {
-                RecordedNode::Scalar { text, tag, is_implicit }
-            }
-            EventKind::SequenceStart { .. } => {
-                opens = true;
-                RecordedNode::SequenceStart
-            }
-            EventKind::MappingStart { .. } => {
-                opens = true;
-                RecordedNode::MappingStart
-            }
-            EventKind::SequenceEnd => {
-                closes = true;
-                RecordedNode::SequenceEnd
-            }
-            _ => {
-                closes = true;
-                RecordedNode::MappingEnd
-            }
-        };
+        let node = self.node(kind)?;
+        let opens = matches!(node, RecordedNode::SequenceStart | RecordedNode::MappingStart);
+        let closes = matches!(node, RecordedNode::SequenceEnd | RecordedNode::MappingEnd);
         let event = Recorded { node, line };
         if opens {
             self.open.push(anchor);
@@ -273,6 +245,28 @@ impl<'t> Loader<'t> {
             self.keep(played);
         }
         Ok(())
+    }
+
+    /// Returns the node of an event. An alias must name an anchor that was set before.
+    fn node(&mut self, kind: EventKind<'t>) -> Result<RecordedNode<'t>, YamlError> {
+        Ok(match kind {
+            EventKind::Alias(name) => {
+                let Some(&anchor) = self.names.get(name) else {
+                    return Err(YamlError::meant(format!("unknown anchor '{name}' referenced")));
+                };
+                if self.anchors[anchor].end.is_none() {
+                    self.fail(YamlError::meant(format!("anchor '{name}' value contains itself")));
+                }
+                RecordedNode::Alias(anchor)
+            }
+            EventKind::Scalar(YamlScalar { text, tag, is_implicit, .. }) => {
+                RecordedNode::Scalar { text, tag, is_implicit }
+            }
+            EventKind::SequenceStart { .. } => RecordedNode::SequenceStart,
+            EventKind::MappingStart { .. } => RecordedNode::MappingStart,
+            EventKind::SequenceEnd => RecordedNode::SequenceEnd,
+            _ => RecordedNode::MappingEnd,
+        })
     }
 
     fn fail(&mut self, error: YamlError) {

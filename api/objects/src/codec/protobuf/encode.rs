@@ -5,6 +5,8 @@
 //! pointers are always written, even if they are zero; pointers, lists, maps and bytes are written only if
 //! they are present.
 
+use std::convert::Infallible;
+
 use smallvec::SmallVec;
 
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
@@ -172,14 +174,7 @@ fn write_value(field: &Field, number: u32, value: &Value, out: &mut Vec<u8>) -> 
                 Value::Null => None,
                 _ => return Err(mismatch(field)),
             };
-            write_delimited(number, out, |out| {
-                if let Some((seconds, nanos)) = moment {
-                    let nanos = if matches!(field.element(), Kind::Time) { 0 } else { nanos / 1000 * 1000 };
-                    write_int(1, seconds, out);
-                    write_int(2, i64::from(nanos), out);
-                }
-                Ok::<_, EncodeError>(())
-            })?;
+            write_time(number, field.element(), moment, out);
         }
         (Kind::Duration, value) => {
             let nanos = match value {
@@ -187,10 +182,7 @@ fn write_value(field: &Field, number: u32, value: &Value, out: &mut Vec<u8>) -> 
                 Value::Null => 0,
                 _ => return Err(mismatch(field)),
             };
-            write_delimited(number, out, |out| {
-                write_int(1, nanos, out);
-                Ok::<_, EncodeError>(())
-            })?;
+            write_duration(number, nanos, out);
         }
         (Kind::Quantity, value) => {
             let text = match value {
@@ -198,23 +190,18 @@ fn write_value(field: &Field, number: u32, value: &Value, out: &mut Vec<u8>) -> 
                 Value::Null => "0",
                 _ => return Err(mismatch(field)),
             };
-            write_one_bytes(number, text.as_bytes(), out)?;
+            write_one_bytes(number, text.as_bytes(), out);
         }
         (Kind::IntOrString, value) => {
-            let (which, int, text) = match value {
-                Value::Int(int) => (0, *int, ""),
-                Value::String(text) => (1, 0, text.as_str()),
-                Value::Null => (0, 0, ""),
+            let value = match value {
+                Value::Int(int) => IntOrText::Int(*int),
+                Value::String(text) => IntOrText::Text(text),
+                Value::Null => IntOrText::Int(0),
                 _ => return Err(mismatch(field)),
             };
-            write_delimited(number, out, |out| {
-                write_int(1, which, out);
-                write_int(2, int, out);
-                write_bytes(3, text.as_bytes(), out);
-                Ok::<_, EncodeError>(())
-            })?;
+            write_int_or_text(number, value, out);
         }
-        (Kind::FieldsV1, Value::String(text)) => write_one_bytes(number, text.as_bytes(), out)?,
+        (Kind::FieldsV1, Value::String(text)) => write_one_bytes(number, text.as_bytes(), out),
         (Kind::RawExtension | Kind::FieldsV1 | Kind::Json, value) => {
             write_delimited(number, out, |out| {
                 if value.is_null() {
@@ -239,12 +226,53 @@ fn mismatch(field: &Field) -> EncodeError {
     EncodeError::Mismatch { field: field.name.clone() }
 }
 
-/// Appends a message that has only field 1.
-fn write_one_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-    write_delimited(number, out, |out| {
-        write_bytes(1, bytes, out);
+/// Appends a message with the fields that `write` appends, which cannot fail.
+fn write_fields(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let Ok(()) = write_delimited::<Infallible>(number, out, |out| {
+        write(out);
         Ok(())
-    })
+    });
+}
+
+/// Appends a message that has only field 1.
+pub(super) fn write_one_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    write_fields(number, out, |out| write_bytes(1, bytes, out));
+}
+
+/// Appends a moment, in seconds since 1970 and nanoseconds; `None` is the zero value. Only a `MicroTime` has
+/// a fraction, with microsecond precision.
+pub(super) fn write_time(number: u32, kind: &Kind, moment: Option<(i64, u32)>, out: &mut Vec<u8>) {
+    write_fields(number, out, |out| {
+        if let Some((seconds, nanos)) = moment {
+            let nanos = if matches!(kind, Kind::Time) { 0 } else { nanos / 1000 * 1000 };
+            write_int(1, seconds, out);
+            write_int(2, nanos.into(), out);
+        }
+    });
+}
+
+/// Appends a duration in nanoseconds.
+pub(super) fn write_duration(number: u32, nanos: i64, out: &mut Vec<u8>) {
+    write_fields(number, out, |out| write_int(1, nanos, out));
+}
+
+/// A value of a field that accepts integers and texts.
+pub(super) enum IntOrText<'v> {
+    Int(i64),
+    Text(&'v str),
+}
+
+/// Appends an integer or a text.
+pub(super) fn write_int_or_text(number: u32, value: IntOrText<'_>, out: &mut Vec<u8>) {
+    let (which, int, text) = match value {
+        IntOrText::Int(int) => (0, int, ""),
+        IntOrText::Text(text) => (1, 0, text),
+    };
+    write_fields(number, out, |out| {
+        write_int(1, which, out);
+        write_int(2, int, out);
+        write_bytes(3, text.as_bytes(), out);
+    });
 }
 
 fn write_schema_or(field: &Field, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {

@@ -18,7 +18,10 @@ use std::str::from_utf8;
 
 use smallvec::SmallVec;
 
-use super::encode::{EncodeError, encode, write_zero};
+use super::encode::{
+    EncodeError, IntOrText, encode, write_duration, write_int_or_text, write_one_bytes, write_time,
+    write_zero,
+};
 use super::memo::{Memo, MemoLookup};
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
 use types::schema::compiled::{Wire, WireMember};
@@ -421,54 +424,26 @@ impl Writer<'_> {
             Kind::Quantity => {
                 let text = self.plain_text()?;
                 let text = quantity::canonical(text).map_err(|_| Unusual)?;
-                write_delimited(number, out, |out| {
-                    write_bytes(1, text.as_bytes(), out);
-                    Ok(())
-                })?;
+                write_one_bytes(number, text.as_bytes(), out);
             }
             Kind::IntOrString => {
-                let (which, int, text) = match self.scan.peek() {
-                    b'"' => (1, 0, self.plain_text()?),
-                    _ => (0, self.parsed::<i32>()?, ""),
+                let value = match self.scan.peek() {
+                    b'"' => IntOrText::Text(self.plain_text()?),
+                    _ => IntOrText::Int(self.parsed::<i32>()?.into()),
                 };
-                write_delimited(number, out, |out| {
-                    write_int(1, which, out);
-                    write_int(2, int.into(), out);
-                    write_bytes(3, text.as_bytes(), out);
-                    Ok(())
-                })?;
+                write_int_or_text(number, value, out);
             }
             Kind::Time | Kind::MicroTime => {
                 let text = self.plain_text()?;
-                let (seconds, nanos) =
-                    time::unix(text).filter(|time| time.0 != time::ZERO_SECONDS).ok_or(Unusual)?;
-                let nanos = if matches!(field.element(), Kind::Time) { 0 } else { nanos / 1000 * 1000 };
-                write_delimited(number, out, |out| {
-                    write_int(1, seconds, out);
-                    write_int(2, nanos.into(), out);
-                    Ok(())
-                })?;
+                let moment = time::unix(text).filter(|time| time.0 != time::ZERO_SECONDS).ok_or(Unusual)?;
+                write_time(number, field.element(), Some(moment), out);
             }
             Kind::Duration => {
                 let nanos = go::duration::parse(self.plain_text()?).map_err(|_| Unusual)?;
-                write_delimited(number, out, |out| {
-                    write_int(1, nanos, out);
-                    Ok(())
-                })?;
+                write_duration(number, nanos, out);
             }
-            Kind::FieldsV1 => {
-                let text = self.embedded()?;
-                write_delimited(number, out, |out| {
-                    write_bytes(1, text, out);
-                    Ok(())
-                })?;
-            }
-            Kind::RawExtension | Kind::Json => {
-                let text = self.embedded()?;
-                write_delimited(number, out, |out| {
-                    write_bytes(1, text, out);
-                    Ok(())
-                })?;
+            Kind::FieldsV1 | Kind::RawExtension | Kind::Json => {
+                write_one_bytes(number, self.embedded()?, out);
             }
             Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => return Err(Unusual),
             Kind::List(_) | Kind::Map(_) => return Err(Unusual),

@@ -9,7 +9,6 @@ use cel::evaluation::Program;
 use cel::types::Type;
 
 use super::declaration::Declaration;
-use super::run::Ready;
 use crate::custom::definition::rules::{
     CompiledRule, MessageExpression, RuleCompiler, RuleError, StoredExpressions,
 };
@@ -37,6 +36,14 @@ impl RuleCompiler for Compiler {
         let scope = Scope::new(declaration);
         Ok(rules.iter().map(|rule| scope.compile(rule, stored)).collect())
     }
+}
+
+/// Compiled programs of a rule.
+#[derive(Debug)]
+pub(super) struct RulePrograms {
+    pub(super) rule: Program,
+    pub(super) message: Option<Program>,
+    pub(super) uses_old_self: bool,
 }
 
 /// Environments of the expressions of one node.
@@ -122,7 +129,7 @@ impl Scope {
     ///
     /// # Errors
     /// Returns the reason if the rule is refused.
-    pub(super) fn programs(&self, rule: &SchemaRule) -> Result<Ready, String> {
+    pub(super) fn programs(&self, rule: &SchemaRule) -> Result<RulePrograms, String> {
         let environment = self.environment(true, rule);
         let program = |text: &str, wanted: &Type| {
             let failed = |error: &dyn std::fmt::Display| format!("compilation failed: {error}");
@@ -138,7 +145,7 @@ impl Scope {
         // A message expression that is refused has no effect.
         let message = Some(&rule.message_expression).filter(|text| !text.is_empty());
         let message = message.and_then(|text| program(text, &Type::String).ok()).map(|(program, _)| program);
-        Ok(Ready { rule: made, message, uses_old_self })
+        Ok(RulePrograms { rule: made, message, uses_old_self })
     }
 
     /// Returns the maximum cost of an expression, and whether it reads the old value.

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use cel::evaluation::{Activation, Program};
 use cel::value::Value;
 
-use super::compile::Scope;
+use super::compile::{RulePrograms, Scope};
 use super::declaration::Declaration;
 use super::value::{self, Place};
 use crate::custom::field_path;
@@ -25,7 +25,6 @@ use crate::custom::schema::{Additional, Items, Schema, SchemaRule};
 use crate::custom::unchanged::Unchanged;
 use crate::expression::json::of as json_value;
 use crate::expression::run;
-use types::schema::limits::Limits;
 use types::schema::table::{Kind, ListType, Message};
 use values::cancellation;
 use values::field::{ERRORS_MAX, FieldError, FieldErrorKind, is_enough};
@@ -67,15 +66,7 @@ enum Compiled {
     /// The rule is empty.
     Nothing,
     Refused(String),
-    Ready(Ready),
-}
-
-/// Compiled programs of a rule.
-#[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) rule: Program,
-    pub(super) message: Option<Program>,
-    pub(super) uses_old_self: bool,
+    Ready(RulePrograms),
 }
 
 impl Rules {
@@ -100,12 +91,11 @@ impl Rules {
     }
 }
 
-/// Evaluates the rules of a schema for a value of a kind, which need not be an object; `None` if there are no
-/// rules.
+/// Evaluates the rules of a schema for a value, which need not be an object; `None` if there are no rules.
 pub fn judge_value(
     schema: &Schema,
     is_object: bool,
-    (kind, limits): (&Kind, Option<&Limits>),
+    place: Place<'_>,
     new: &json::Value,
     old: Option<&json::Value>,
     budget: u64,
@@ -113,7 +103,7 @@ pub fn judge_value(
     let node = Node::of(schema, schema, schema, is_object)?;
     let terms = Terms { budget, ratchets: false };
     let mut run = Run::new(terms);
-    let is_exhausted = run.node(&node, Place::of(kind, limits), new, old, (&ValuePath::Root, None)).is_err();
+    let is_exhausted = run.node(&node, place, new, old, Location::ROOT).is_err();
     let cost = (!is_exhausted).then_some(budget - run.left);
     Some(Verdict { errors: run.errors, warnings: run.warnings, cost })
 }
@@ -218,9 +208,14 @@ impl Node {
         Value::map(names.iter().filter_map(member).collect())
     }
 
+    /// Returns the error for a value of the node whose rules have no result.
+    fn failed(&self, path: &ValuePath<'_>, detail: String) -> FieldError {
+        FieldError::invalid(format!("{path:#}"), &self.kind.as_str().into(), detail)
+    }
+
     /// Returns the variables of message expressions. In these, the old value is never an optional, and it
     /// only exists if some rule of the node reads it.
-    fn told<'v>(&self, judged: &Judged<'v>) -> Variables<'v> {
+    fn message_variables<'v>(&self, judged: &Judged<'v>) -> Variables<'v> {
         let speaks = |compiled: &Compiled| matches!(compiled, Compiled::Ready(ready) if ready.uses_old_self);
         let old = judged.before.clone().filter(|_| self.programs().iter().any(speaks));
         Variables { own: judged.own.clone(), old }
@@ -257,8 +252,17 @@ struct Around<'v> {
     above: Option<&'v Around<'v>>,
 }
 
-/// Location of a value: its path, and the values that contain it.
-type Position<'p> = (&'p ValuePath<'p>, Option<&'p Around<'p>>);
+/// Location of a value.
+#[derive(Clone, Copy)]
+struct Location<'p> {
+    path: &'p ValuePath<'p>,
+    /// The values that contain the value.
+    above: Option<&'p Around<'p>>,
+}
+
+impl Location<'_> {
+    const ROOT: Location<'static> = Location { path: &ValuePath::Root, above: None };
+}
 
 /// Signal that nothing more may be evaluated.
 struct Exhausted;
@@ -330,7 +334,7 @@ impl Run<'_> {
         for part in &node.all_of {
             self.root(part, message, new, old)?;
         }
-        self.members(node, message, (new, old), (&ValuePath::Root, None))
+        self.members(node, message, new, old, Location::ROOT)
     }
 
     /// Evaluates the rules of a node and of the nodes below.
@@ -340,14 +344,15 @@ impl Run<'_> {
         place: Place<'_>,
         new: &json::Value,
         old: Option<&json::Value>,
-        (path, above): Position<'_>,
+        location: Location<'_>,
     ) -> Result<(), Exhausted> {
         cancellation::step();
         if new.is_null() {
             return Ok(());
         }
         let old = old.filter(|old| !old.is_null());
-        let around = &Around { value: new, above };
+        let path = location.path;
+        let around = &Around { value: new, above: location.above };
         if !node.rules.is_empty() {
             let own = node.value(place, new);
             let before = old.map(|old| node.value(place, old));
@@ -356,7 +361,7 @@ impl Run<'_> {
             self.rules(node, &judged, path)?;
         }
         for part in &node.all_of {
-            self.node(part, place, new, old, (path, above))?;
+            self.node(part, place, new, old, location)?;
         }
         match (new, place.kind) {
             (json::Value::Array(items), Kind::List(list)) => {
@@ -368,7 +373,13 @@ impl Run<'_> {
                 let item = Place::of(&list.item.kind, list.item.limits.as_deref());
                 for (at, value) in items.iter().enumerate() {
                     let old = old.as_ref().and_then(|old| old.get(value));
-                    self.node(below, item, value, old, (&path.index(at), Some(around)))?;
+                    self.node(
+                        below,
+                        item,
+                        value,
+                        old,
+                        Location { path: &path.index(at), above: Some(around) },
+                    )?;
                 }
             }
             (json::Value::Object(members), kind) => {
@@ -379,11 +390,17 @@ impl Run<'_> {
                         let old = old.map(|old| MemberLookup::of(old, members.len()));
                         for (key, value) in members.iter() {
                             let old = old.as_ref().and_then(|old| old.get(key));
-                            self.node(below, place, value, old, (&path.key(key), Some(around)))?;
+                            self.node(
+                                below,
+                                place,
+                                value,
+                                old,
+                                Location { path: &path.key(key), above: Some(around) },
+                            )?;
                         }
                     }
                     (Kind::Message(message), _) => {
-                        self.members(node, message, (members, old), (path, Some(around)))?;
+                        self.members(node, message, members, old, Location { path, above: Some(around) })?;
                     }
                     _ => {}
                 }
@@ -398,8 +415,9 @@ impl Run<'_> {
         &mut self,
         node: &Node,
         message: &Message,
-        (new, old): (&Object, Option<&Object>),
-        (path, above): Position<'_>,
+        new: &Object,
+        old: Option<&Object>,
+        location: Location<'_>,
     ) -> Result<(), Exhausted> {
         let new = MemberLookup::of(new, node.properties.len());
         let old = old.map(|old| MemberLookup::of(old, node.properties.len()));
@@ -407,106 +425,102 @@ impl Run<'_> {
             let (Some(value), Some(field)) = (new.get(name), message.field(name)) else { continue };
             let place = Place::of(&field.kind, field.limits.as_deref());
             let old = old.as_ref().and_then(|old| old.get(name));
-            self.node(below, place, value, old, (&path.child(name), above))?;
+            let path = &location.path.child(name);
+            self.node(below, place, value, old, Location { path, above: location.above })?;
         }
         Ok(())
     }
 
     /// Evaluates the rules of a node.
     fn rules(&mut self, node: &Node, judged: &Judged<'_>, path: &ValuePath<'_>) -> Result<(), Exhausted> {
-        let Judged { own, before, shown, around } = judged;
         if node.rules.is_empty() || node.scope.is_none() {
             return Ok(());
         }
-        let kind = || json::Value::from(node.kind.as_str());
-        let failed = |detail: String| FieldError::invalid(format!("{path:#}"), &kind(), detail);
         if self.left == 0 {
-            self.errors.push(failed(OUT_OF_BUDGET.to_owned()));
+            self.errors.push(node.failed(path, OUT_OF_BUDGET.to_owned()));
             return Err(Exhausted);
         }
-        for ((rule, compiled), below) in node.rules.iter().zip(node.programs()).zip(&node.paths) {
+        for (at, compiled) in node.programs().iter().enumerate() {
             if is_enough(&self.errors) {
                 return Err(Exhausted);
             }
-            let ready = match compiled {
-                Compiled::Nothing => continue,
+            match compiled {
+                Compiled::Nothing => {}
                 Compiled::Refused(error) => {
-                    self.errors.push(failed(format!("rule compile error: {error}")));
-                    continue;
+                    self.errors.push(node.failed(path, format!("rule compile error: {error}")));
                 }
-                Compiled::Ready(ready) => ready,
-            };
-            let is_optional = rule.optional_old_self == Some(true);
-            if ready.uses_old_self && before.is_none() && !is_optional {
-                continue;
+                Compiled::Ready(ready) => self.rule(node, at, ready, judged, path)?,
             }
-            let old = match (before, is_optional) {
-                (None, true) => Some(Value::Optional(None)),
-                (Some(before), true) => Some(Value::some(before.clone())),
-                (before, false) => before.clone(),
-            };
-            self.evaluations += 1;
-            if self.evaluations > EVALUATIONS_MAX {
-                self.errors.push(failed(OUT_OF_BUDGET.to_owned()));
-                return Err(Exhausted);
+        }
+        Ok(())
+    }
+
+    /// Evaluates one rule of a node, which is compiled.
+    fn rule(
+        &mut self,
+        node: &Node,
+        at: usize,
+        ready: &RulePrograms,
+        judged: &Judged<'_>,
+        path: &ValuePath<'_>,
+    ) -> Result<(), Exhausted> {
+        let Judged { own, before, shown, around } = judged;
+        let rule = &node.rules[at];
+        let is_optional = rule.optional_old_self == Some(true);
+        if ready.uses_old_self && before.is_none() && !is_optional {
+            return Ok(());
+        }
+        let old = match (before, is_optional) {
+            (None, true) => Some(Value::Optional(None)),
+            (Some(before), true) => Some(Value::some(before.clone())),
+            (before, false) => before.clone(),
+        };
+        self.evaluations += 1;
+        if self.evaluations > EVALUATIONS_MAX {
+            self.errors.push(node.failed(path, OUT_OF_BUDGET.to_owned()));
+            return Err(Exhausted);
+        }
+        let evaluated = run(&ready.rule, &Variables { own: own.clone(), old });
+        if evaluated.cost > self.left {
+            self.errors.push(node.failed(path, OUT_OF_BUDGET.to_owned()));
+            return Err(Exhausted);
+        }
+        self.left -= evaluated.cost;
+        match evaluated.result {
+            Ok(Value::Bool(true)) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => {
+                let text = error.to_string();
+                self.errors.push(node.failed(path, evaluation_failure(rule, &text)));
+                return if text.starts_with(COST_EXCEEDED) { Err(Exhausted) } else { Ok(()) };
             }
-            let variables = Variables { own: own.clone(), old };
-            let evaluated = run(&ready.rule, &variables);
-            let said = if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() };
-            if evaluated.cost > self.left {
-                self.errors.push(failed(OUT_OF_BUDGET.to_owned()));
-                return Err(Exhausted);
-            }
-            self.left -= evaluated.cost;
-            match evaluated.result {
-                Ok(Value::Bool(true)) => continue,
-                Ok(_) => {}
-                Err(error) => {
-                    let text = error.to_string();
-                    if text.starts_with("no such overload") {
-                        self.errors.push(failed(format!(
-                            "'{text}': call arguments did not match a supported operator, function or macro \
-                             signature for rule: {said}"
-                        )));
-                    } else if text.starts_with("operation cancelled: actual cost limit exceeded") {
-                        self.errors.push(failed(format!(
-                            "'{text}': no further validation rules will be run due to call cost exceeds limit for \
-                             rule: {said}"
-                        )));
-                        return Err(Exhausted);
-                    } else {
-                        self.errors.push(failed(format!("{text} evaluating rule: {said}")));
-                    }
-                    continue;
+        }
+        let refers_to = match (node.paths[at].as_str(), path.to_string()) {
+            ("", _) => format!("{path:#}"),
+            (below, own) if own.is_empty() => below.to_owned(),
+            (below, _) => format!("{path:#}.{below}"),
+        };
+        let message = match &ready.message {
+            None => None,
+            Some(program) => match self.message(program, rule, &node.message_variables(judged)) {
+                Ok(message) => message,
+                Err(detail) => {
+                    self.errors.push(FieldError::invalid(refers_to, &node.kind.as_str().into(), detail));
+                    return Err(Exhausted);
                 }
+            },
+        };
+        let detail = message.unwrap_or_else(|| match rule.message.trim() {
+            "" => format!("failed rule: {}", rule.rule.trim()),
+            message => message.to_owned(),
+        });
+        let error = broken(rule, refers_to, *shown, detail);
+        if self.terms.ratchets && !ready.uses_old_self && self.is_as_before(*around) {
+            if self.warnings.len() < ERRORS_MAX {
+                self.warnings.push(error.to_string());
             }
-            let place = match (below.as_str(), path.to_string()) {
-                ("", _) => format!("{path:#}"),
-                (below, own) if own.is_empty() => below.to_owned(),
-                (below, _) => format!("{path:#}.{below}"),
-            };
-            let made = match &ready.message {
-                None => None,
-                Some(program) => match self.message(program, rule, &node.told(judged)) {
-                    Ok(made) => made,
-                    Err(detail) => {
-                        self.errors.push(FieldError::invalid(place, &kind(), detail));
-                        return Err(Exhausted);
-                    }
-                },
-            };
-            let detail = made.unwrap_or_else(|| match rule.message.trim() {
-                "" => format!("failed rule: {}", rule.rule.trim()),
-                message => message.to_owned(),
-            });
-            let error = broken(rule, place, *shown, detail);
-            if self.terms.ratchets && !ready.uses_old_self && self.is_as_before(*around) {
-                if self.warnings.len() < ERRORS_MAX {
-                    self.warnings.push(error.to_string());
-                }
-            } else {
-                self.errors.push(error);
-            }
+        } else {
+            self.errors.push(error);
         }
         Ok(())
     }
@@ -532,22 +546,39 @@ impl Run<'_> {
                 Ok(is_message.then(|| text.to_owned()))
             }
             Ok(_) => Ok(None),
-            Err(error)
-                if error.to_string().starts_with("operation cancelled: actual cost limit exceeded") =>
-            {
-                Err(format!(
-                    "no further validation rules will be run due to call cost exceeds limit for \
+            Err(error) if error.to_string().starts_with(COST_EXCEEDED) => Err(format!(
+                "no further validation rules will be run due to call cost exceeds limit for \
                      messageExpression: {}",
-                    values::field::go_quote(&rule.message_expression)
-                ))
-            }
+                values::field::go_quote(&rule.message_expression)
+            )),
             Err(_) => Ok(None),
         }
     }
 }
 
+/// Beginning of the error of an expression whose cost exceeds the limit of a call.
+const COST_EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
+
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// Returns the error text for a rule whose evaluation failed with the error `text`.
+fn evaluation_failure(rule: &SchemaRule, text: &str) -> String {
+    let message = rule.message.trim();
+    let said = if rule.message.is_empty() { rule.rule.trim() } else { message };
+    if text.starts_with("no such overload") {
+        format!(
+            "'{text}': call arguments did not match a supported operator, function or macro signature for rule: \
+             {said}"
+        )
+    } else if text.starts_with(COST_EXCEEDED) {
+        format!(
+            "'{text}': no further validation rules will be run due to call cost exceeds limit for rule: {said}"
+        )
+    } else {
+        format!("{text} evaluating rule: {said}")
+    }
+}
 
 /// Returns the error of a broken rule. Objects and lists are not shown.
 fn broken(rule: &SchemaRule, path: String, value: Option<&json::Value>, detail: String) -> FieldError {

@@ -38,7 +38,8 @@ pub struct Place<'t> {
 }
 
 impl<'t> Place<'t> {
-    pub(super) fn of(kind: &'t Kind, limits: Option<&'t Limits>) -> Place<'t> {
+    /// Returns the type of a value of a kind, with the limits of its schema.
+    pub fn of(kind: &'t Kind, limits: Option<&'t Limits>) -> Place<'t> {
         Place { kind, limits: limits_of(kind, limits) }
     }
 

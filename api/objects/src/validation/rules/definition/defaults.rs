@@ -89,8 +89,9 @@ impl Defaults {
     /// Checks a default against its schema.
     fn check(&mut self, schema: &Schema, value: &Value, place: &FieldPath) {
         let is_object = schema.embedded_resource;
-        let value = (&*place.to_string(), value);
-        let found = resource::value_errors(schema, is_object, value, embedded::check, &mut self.budget);
+        let place = place.to_string();
+        let budget = &mut self.budget;
+        let found = resource::value_errors(schema, is_object, &place, value, embedded::check, budget);
         // If no type can be made of the schema, the schema has errors of its own.
         self.errors.extend(found.unwrap_or_default());
     }
