@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use engine::offline::{Found, Store};
+use engine::offline::{LogItem, Store};
 use engine::{LEDGER_KEY, Losses, Revision};
 
 use super::{Controllers, Selection, start};
@@ -118,7 +118,7 @@ fn states(dir: &Path) -> Vec<Place> {
     let store = Store::open(dir).unwrap();
     let mut states = std::collections::BTreeMap::new();
     for found in store.records() {
-        let Found::Record(record) = found else { continue };
+        let LogItem::Record(record) = found else { continue };
         let key = record.key().to_vec();
         match record.kind() {
             engine::offline::RecordKind::Put => {

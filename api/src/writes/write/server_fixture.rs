@@ -158,7 +158,7 @@ fn parts(engine: Engine, ledger: Option<Arc<dyn Ledger>>, admission: Settings) -
         root_ca: String::new(),
         ranges: Ranges::default(),
         tokens: Tokens {
-            signer: Signer::Own(issuer),
+            signer: TokenSigner::Own(issuer),
             audiences: vec!["here".to_owned()],
             lifetime_max: None,
             extends: false,
@@ -183,7 +183,7 @@ fn parts(engine: Engine, ledger: Option<Arc<dyn Ledger>>, admission: Settings) -
         fairness: Default::default(),
         extensions: Default::default(),
         peers: Default::default(),
-        nodes: crate::state::connect::Nodes::new(crate::state::connect::Settings::default()).unwrap(),
+        nodes: crate::state::connect::NodeConnections::new(crate::state::connect::Settings::default()).unwrap(),
         secrecy: None,
     }
 }

@@ -36,7 +36,7 @@ mod typed;
 pub use answer::Review;
 pub use authorities::Authorities;
 pub use client::{Client, PATH, Service};
-pub use credentials::{Credentials, Identity, Tls};
+pub use credentials::{ClientTls, Credentials, Identity};
 pub use egress::{Egress, Networks};
 pub use endpoint::Endpoint;
 pub use error::{Failure, is_cut, unexpected_code};

@@ -19,7 +19,7 @@ use super::counting::{DialStage, tunnelled};
 use super::dial::{authority, dial};
 use super::guard::Guard;
 use super::proxy::{Refusal, ask};
-use super::{Credentials, Failure, Tls, konnectivity};
+use super::{ClientTls, Credentials, Failure, konnectivity};
 use crate::metrics::families::Calls;
 use crate::stream::AnyStream;
 
