@@ -157,6 +157,26 @@ fn depth_and_size_are_limited() {
     parsed(&"a".repeat(100_000));
 }
 
+/// The recursion of the parser leaves room on a stack of 2 MiB for the callers, also without optimisation.
+#[test]
+fn the_deepest_texts_need_at_most_half_of_a_stack() {
+    let nested =
+        |open: &str, close: &str, count: usize| format!("{}x{}", open.repeat(count), close.repeat(count));
+    for text in [
+        nested("(", ")", 249),
+        nested("(", ")", 5_000),
+        nested("[", "]", 249),
+        nested("{1: ", "}", 249),
+        nested("-(", ")", 249),
+        nested("f(", ")", 200),
+        nested("true ? (", ") : 0", 124),
+        nested("x + (", ")", 124),
+    ] {
+        let run = move || drop(parse(&Source::new(&*text), Syntax::ALL));
+        std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap().join().unwrap();
+    }
+}
+
 #[test]
 fn chains_that_double_the_tree_are_stopped() {
     let text = format!("x{}", ".optMap(a, a)".repeat(100));

@@ -19,7 +19,7 @@
 use super::Syntax;
 use super::builder::{Builder, Entry, Part};
 use super::lexer::tokenize;
-use super::recovery::{Next, Place, Recovery, Rule, Stop};
+use super::recovery::{Abort, Next, Place, Recovery, Rule, Stop};
 use super::token::{Token, TokenKind as T, TokenSet};
 use crate::ast::Ast;
 use crate::error::Issue;
@@ -48,9 +48,23 @@ const EXPR: TokenSet = MEMBER.with(T::Exclamation);
 const ELEMENT: TokenSet = EXPR.with(T::Question);
 const NAME: TokenSet = TokenSet::of(&[T::Identifier, T::EscapedIdentifier]);
 const FIELD: TokenSet = NAME.with(T::Question);
-const RELATION: TokenSet =
+const RELATIONS: TokenSet =
     TokenSet::of(&[T::Equals, T::NotEquals, T::In, T::Less, T::LessEquals, T::GreaterEquals, T::Greater]);
-const CALC: TokenSet = TokenSet::of(&[T::Minus, T::Plus, T::Star, T::Slash, T::Percent]);
+const CALCULATIONS: TokenSet = TokenSet::of(&[T::Minus, T::Plus, T::Star, T::Slash, T::Percent]);
+
+/// The rules of binary operators from the outermost to the innermost, with the tokens that may follow an
+/// operand.
+const OPERATORS: [(Rule, Next); 4] = [
+    (Rule::Or, Next::or_end(TokenSet::of(&[T::Or]))),
+    (Rule::And, Next::or_end(TokenSet::of(&[T::And]))),
+    (Rule::Relation, Next::or_end(RELATIONS)),
+    (Rule::Calc, Next::or_end(CALCULATIONS)),
+];
+/// Indexes of the rules in [`OPERATORS`].
+const OR: usize = 0;
+const AND: usize = 1;
+const RELATION: usize = 2;
+const CALC: usize = 3;
 
 const RULE_END: Next = Next::or_end(TokenSet::EMPTY);
 const AFTER_PRIMARY: Next = Next::or_end(TokenSet::of(&[T::LeftBracket, T::Dot]));
@@ -122,7 +136,7 @@ struct Parser<'s> {
     builder: Builder,
 }
 
-type Parsed = Result<Part, Stop>;
+type Parsed = Result<Part, Abort>;
 
 impl Parser<'_> {
     /// Runs one rule. `body` stores its result in the output, even if it stops early.
@@ -130,8 +144,8 @@ impl Parser<'_> {
         &mut self,
         rule: Rule,
         follow: Next,
-        body: impl FnOnce(&mut Self, &mut O) -> Result<(), Stop>,
-    ) -> Result<O, Stop> {
+        body: fn(&mut Self, &mut O) -> Result<(), Stop>,
+    ) -> Result<O, Abort> {
         let mut out = O::default();
         self.input.enter(rule, follow)?;
         let outcome = body(self, &mut out);
@@ -167,111 +181,132 @@ impl Parser<'_> {
 
     fn expr(&mut self, follow: Next) -> Parsed {
         self.rule(Rule::Expr, follow, |p, out| {
-            *out = p.or(Next::or_end(TokenSet::of(&[T::Question])))?;
-            if let Some(op) = p.take_if(T::Question) {
-                let then = p.or(Next::only(TokenSet::of(&[T::Colon])))?;
-                p.input.expect(matching::CONDITIONAL_COLON, T::Colon, START_EXPR)?;
-                let otherwise = p.expr(RULE_END)?;
-                *out = p.builder.operator(op.offset, "_?_:_", vec![*out, then, otherwise]);
-            }
-            Ok(())
+            *out = p.operators(OR, Next::or_end(TokenSet::of(&[T::Question])))?;
+            if p.is(T::Question) { p.conditional(out) } else { Ok(()) }
         })
     }
 
-    fn or(&mut self, follow: Next) -> Parsed {
-        self.rule(Rule::Or, follow, |p, out| {
-            let follow = Next::or_end(TokenSet::of(&[T::Or]));
-            *out = p.and(follow)?;
-            let (mut terms, mut ops) = (vec![*out], Vec::new());
-            while let Some(op) = p.take_if(T::Or) {
-                ops.push(op.offset);
-                terms.push(p.and(follow)?);
-            }
-            *out = p.builder.logic("_||_", &terms, &ops);
-            Ok(())
-        })
+    /// Parses the rest of a conditional after its condition.
+    fn conditional(&mut self, out: &mut Part) -> Result<(), Stop> {
+        let op = self.input.take();
+        let then = self.operators(OR, Next::only(TokenSet::of(&[T::Colon])))?;
+        self.input.expect(matching::CONDITIONAL_COLON, T::Colon, START_EXPR)?;
+        let otherwise = self.expr(RULE_END)?;
+        *out = self.builder.operator(op.offset, "_?_:_", vec![*out, then, otherwise]);
+        Ok(())
     }
 
-    fn and(&mut self, follow: Next) -> Parsed {
-        self.rule(Rule::And, follow, |p, out| {
-            let follow = Next::or_end(TokenSet::of(&[T::And]));
-            *out = p.relation(follow, true)?;
-            let (mut terms, mut ops) = (vec![*out], Vec::new());
-            while let Some(op) = p.take_if(T::And) {
-                ops.push(op.offset);
-                terms.push(p.relation(follow, true)?);
+    /// Parses an operand and the binary operators after it. `outer` is the index in [`OPERATORS`] of the first
+    /// rule.
+    ///
+    /// The rules share this frame, because every parenthesis nests all of them. A rule that has no errors of
+    /// its own needs no recovery: it fails only if the parse ends.
+    fn operators(&mut self, outer: usize, follow: Next) -> Parsed {
+        let mut follow = follow;
+        for (rule, next) in &OPERATORS[outer..] {
+            self.input.enter(*rule, follow)?;
+            follow = *next;
+        }
+        let mut out = self.unary(follow)?;
+        for (rule, _) in OPERATORS[outer..].iter().rev() {
+            match rule {
+                Rule::Or => self.logic(&mut out, T::Or, "_||_", AND)?,
+                Rule::And => self.logic(&mut out, T::And, "_&&_", RELATION)?,
+                Rule::Relation => self.relations(&mut out)?,
+                _ => self.arithmetic(&mut out, 1)?,
             }
-            *out = p.builder.logic("_&&_", &terms, &ops);
-            Ok(())
-        })
+            self.input.leave(*rule);
+        }
+        Ok(out)
     }
 
-    /// Parses a relation. If `chain` is true, it is a chain of operators; otherwise a right operand, which
-    /// contains no operators.
-    fn relation(&mut self, follow: Next, chain: bool) -> Parsed {
-        self.rule(Rule::Relation, follow, |p, out| {
-            *out = p.calc(Next::or_end(RELATION), 1)?;
-            while chain && p.next_in(RELATION) {
-                let op = p.input.take();
-                let right = p.relation(Next::or_end(RELATION), false)?;
-                *out = p.builder.operator(op.offset, operator(op.kind), vec![*out, right]);
-            }
-            Ok(())
-        })
+    /// Parses the rest of a chain of one logical operator; `inner` is the first rule of its terms.
+    fn logic(&mut self, out: &mut Part, kind: T, function: &str, inner: usize) -> Result<(), Abort> {
+        if !self.is(kind) {
+            return Ok(());
+        }
+        let (mut terms, mut ops) = (vec![*out], Vec::new());
+        while let Some(op) = self.take_if(kind) {
+            ops.push(op.offset);
+            terms.push(self.operators(inner, OPERATORS[inner - 1].1)?);
+        }
+        *out = self.builder.logic(function, &terms, &ops);
+        Ok(())
     }
 
-    /// Parses arithmetic. `level` 1 allows all operators, 2 only the multiplicative ones, 3 none.
-    fn calc(&mut self, follow: Next, level: u8) -> Parsed {
-        self.rule(Rule::Calc, follow, |p, out| {
-            *out = p.unary(Next::or_end(CALC))?;
-            while p.next_in(CALC) {
-                let op_level = if matches!(p.input.kind(), T::Plus | T::Minus) { 1 } else { 2 };
-                if op_level < level {
-                    break;
-                }
-                let op = p.input.take();
-                let right = p.calc(Next::or_end(CALC), op_level + 1)?;
-                *out = p.builder.operator(op.offset, operator(op.kind), vec![*out, right]);
+    /// Parses the rest of a chain of relations.
+    fn relations(&mut self, out: &mut Part) -> Result<(), Abort> {
+        while self.next_in(RELATIONS) {
+            let op = self.input.take();
+            self.input.enter(Rule::Relation, Next::or_end(RELATIONS))?;
+            let right = self.operators(CALC, Next::or_end(RELATIONS))?;
+            self.input.leave(Rule::Relation);
+            *out = self.builder.operator(op.offset, operator(op.kind), vec![*out, right]);
+        }
+        Ok(())
+    }
+
+    /// Parses the rest of an arithmetic expression. `level` 1 allows all operators, 2 only the multiplicative
+    /// ones, 3 none.
+    fn arithmetic(&mut self, out: &mut Part, level: u8) -> Result<(), Abort> {
+        while self.next_in(CALCULATIONS) {
+            let op_level = if matches!(self.input.kind(), T::Plus | T::Minus) { 1 } else { 2 };
+            if op_level < level {
+                break;
             }
-            Ok(())
-        })
+            let op = self.input.take();
+            self.input.enter(Rule::Calc, Next::or_end(CALCULATIONS))?;
+            let mut right = self.unary(Next::or_end(CALCULATIONS))?;
+            self.arithmetic(&mut right, op_level + 1)?;
+            self.input.leave(Rule::Calc);
+            *out = self.builder.operator(op.offset, operator(op.kind), vec![*out, right]);
+        }
+        Ok(())
     }
 
     fn unary(&mut self, follow: Next) -> Parsed {
-        let start = self.input.peek(0).offset;
         self.rule(Rule::Unary, follow, |p, out| {
-            *out = p.builder.error_literal(start);
+            *out = p.builder.error_literal(p.input.peek(0).offset);
             p.input.sync(place::UNARY)?;
             match p.input.kind() {
-                T::Exclamation => {
-                    let op = p.input.take();
-                    let mut count = 1;
-                    p.input.sync_loop(place::NOT_LOOP)?;
-                    while p.take_if(T::Exclamation).is_some() {
-                        count += 1;
-                        p.input.sync_loop(place::NOT_LOOP)?;
-                    }
-                    p.signed(out, op, "!_", count)
-                }
-                T::Minus if !p.signed_number(place::UNARY.id)? => {
-                    let op = p.input.take();
-                    let mut count = 1;
-                    p.input.sync_loop(place::MINUS_LOOP)?;
-                    while p.is(T::Minus) {
-                        p.signed_number(place::MINUS_LOOP.id)?;
-                        p.input.take();
-                        count += 1;
-                        p.input.sync_loop(place::MINUS_LOOP)?;
-                    }
-                    p.signed(out, op, "-_", count)
-                }
-                _ if p.next_in(MEMBER) => {
-                    *out = p.member(RULE_END)?;
-                    Ok(())
-                }
+                T::Exclamation => p.negation(out),
+                T::Minus => p.minus(out),
+                _ if p.next_in(MEMBER) => p.unsigned(out),
                 _ => Err(p.no_viable(place::UNARY.id, 0)),
             }
         })
+    }
+
+    fn unsigned(&mut self, out: &mut Part) -> Result<(), Stop> {
+        *out = self.member(RULE_END)?;
+        Ok(())
+    }
+
+    fn negation(&mut self, out: &mut Part) -> Result<(), Stop> {
+        let op = self.input.take();
+        let mut count = 1;
+        self.input.sync_loop(place::NOT_LOOP)?;
+        while self.take_if(T::Exclamation).is_some() {
+            count += 1;
+            self.input.sync_loop(place::NOT_LOOP)?;
+        }
+        self.signed(out, op, "!_", count)
+    }
+
+    fn minus(&mut self, out: &mut Part) -> Result<(), Stop> {
+        if self.signed_number(place::UNARY.id)? {
+            return self.unsigned(out);
+        }
+        let op = self.input.take();
+        let mut count = 1;
+        self.input.sync_loop(place::MINUS_LOOP)?;
+        while self.is(T::Minus) {
+            self.signed_number(place::MINUS_LOOP.id)?;
+            self.input.take();
+            count += 1;
+            self.input.sync_loop(place::MINUS_LOOP)?;
+        }
+        self.signed(out, op, "-_", count)
     }
 
     /// Builds the operand of `count` equal signs; pairs of signs cancel out.
@@ -307,18 +342,23 @@ impl Parser<'_> {
         self.rule(Rule::Member, follow, |p, out| {
             let start = p.input.peek(0).offset;
             *out = p.primary(AFTER_PRIMARY)?;
-            loop {
-                match p.input.kind() {
-                    T::LeftBracket => p.index(out, start)?,
-                    T::Dot => match (p.input.peek(1).kind, p.input.peek(2).kind) {
-                        (T::Identifier, T::LeftParen) => p.member_call(out, start)?,
-                        (T::Identifier | T::EscapedIdentifier | T::Question, _) => p.select(out, start)?,
-                        _ => return Err(p.no_viable(place::MEMBER_ALTERNATIVE, 1)),
-                    },
-                    _ => return Ok(()),
-                }
-            }
+            p.accesses(out, start)
         })
+    }
+
+    /// Parses the selections, indexes and calls after an operand.
+    fn accesses(&mut self, out: &mut Part, start: u32) -> Result<(), Stop> {
+        loop {
+            match self.input.kind() {
+                T::LeftBracket => self.index(out, start)?,
+                T::Dot => match (self.input.peek(1).kind, self.input.peek(2).kind) {
+                    (T::Identifier, T::LeftParen) => self.member_call(out, start)?,
+                    (T::Identifier | T::EscapedIdentifier | T::Question, _) => self.select(out, start)?,
+                    _ => return Err(self.no_viable(place::MEMBER_ALTERNATIVE, 1)),
+                },
+                _ => return Ok(()),
+            }
+        }
     }
 
     fn index(&mut self, out: &mut Part, start: u32) -> Result<(), Stop> {
@@ -348,9 +388,9 @@ impl Parser<'_> {
 
     /// Parses the arguments after an opening parenthesis. The inner result says whether the closing
     /// parenthesis may be matched.
-    fn arguments(&mut self) -> Result<(Vec<Part>, Result<(), Stop>), Stop> {
+    fn arguments(&mut self) -> Result<(Vec<Part>, Result<(), Stop>), Abort> {
         match self.input.sync(place::ARGS) {
-            Err(Stop::Abort) => return Err(Stop::Abort),
+            Err(Stop::Abort) => return Err(Abort),
             Err(stop) => return Ok((Vec::new(), Err(stop))),
             Ok(()) => {}
         }
@@ -380,7 +420,7 @@ impl Parser<'_> {
     }
 
     /// Parses a plain or back-quoted name. Returns its offset, and the name; `None` if there is neither.
-    fn field_name(&mut self, follow: Next) -> Result<(u32, Option<Token>), Stop> {
+    fn field_name(&mut self, follow: Next) -> Result<(u32, Option<Token>), Abort> {
         let start = self.input.peek(0).offset;
         let name = self.rule(Rule::EscapeIdent, follow, |p, out: &mut Option<Token>| {
             p.input.sync(place::NAME_START)?;
@@ -398,24 +438,26 @@ impl Parser<'_> {
             *out = p.builder.nowhere();
             p.input.sync(place::PRIMARY)?;
             match p.input.kind() {
-                T::Identifier | T::Dot => match p.starts_struct()? {
-                    true => p.struct_literal(out),
-                    false => p.identifier_or_call(out),
-                },
-                T::LeftParen => {
-                    p.input.take();
-                    *out = p.expr(Next::only(TokenSet::of(&[T::RightParen])))?;
-                    p.input.expect(matching::NESTED_PAREN, T::RightParen, RULE_END).map(drop)
-                }
+                T::Identifier | T::Dot => p.named(out),
+                T::LeftParen => p.nested(out),
                 T::LeftBracket => p.list(out),
                 T::LeftBrace => p.map(out),
-                _ if p.next_in(MEMBER) => {
-                    *out = p.literal()?;
-                    Ok(())
-                }
+                _ if p.next_in(MEMBER) => p.literal(out),
                 _ => Err(p.no_viable(place::PRIMARY.id, 0)),
             }
         })
+    }
+
+    /// Parses an expression in parentheses.
+    fn nested(&mut self, out: &mut Part) -> Result<(), Stop> {
+        self.input.take();
+        *out = self.expr(Next::only(TokenSet::of(&[T::RightParen])))?;
+        self.input.expect(matching::NESTED_PAREN, T::RightParen, RULE_END).map(drop)
+    }
+
+    /// Parses a primary expression that starts with a name.
+    fn named(&mut self, out: &mut Part) -> Result<(), Stop> {
+        if self.starts_struct()? { self.struct_literal(out) } else { self.identifier_or_call(out) }
     }
 
     /// Returns whether a brace follows a dotted name.
@@ -471,7 +513,7 @@ impl Parser<'_> {
     }
 
     /// Parses an expression. Returns it with the offset of the question mark before it, if there is one.
-    fn optional_expr(&mut self, follow: Next) -> Result<(Option<u32>, Part), Stop> {
+    fn optional_expr(&mut self, follow: Next) -> Result<(Option<u32>, Part), Abort> {
         self.rule(Rule::OptExpr, follow, |p, out: &mut (Option<u32>, Part)| {
             out.1 = p.builder.nowhere();
             p.input.sync(place::OPT_EXPR)?;
@@ -544,7 +586,7 @@ impl Parser<'_> {
         clippy::type_complexity,
         reason = "the question mark, and the name with the offset where it starts"
     )]
-    fn optional_field(&mut self) -> Result<(Option<u32>, (u32, Option<Token>)), Stop> {
+    fn optional_field(&mut self) -> Result<(Option<u32>, (u32, Option<Token>)), Abort> {
         let follow = Next::only(TokenSet::of(&[T::Colon]));
         self.rule(Rule::OptField, follow, |p, out: &mut (Option<u32>, (u32, Option<Token>))| {
             p.input.sync(place::OPT_FIELD)?;
@@ -554,8 +596,8 @@ impl Parser<'_> {
         })
     }
 
-    fn literal(&mut self) -> Parsed {
-        self.rule(Rule::Literal, RULE_END, |p, out| {
+    fn literal(&mut self, out: &mut Part) -> Result<(), Stop> {
+        *out = self.rule(Rule::Literal, RULE_END, |p, out| {
             *out = p.builder.nowhere();
             p.input.sync(place::LITERAL)?;
             if p.is(T::Minus) && !matches!(p.input.peek(1).kind, T::Int | T::Float) {
@@ -567,7 +609,8 @@ impl Parser<'_> {
             let text = p.input.text(token);
             *out = p.builder.literal(start, token.kind, text, negative);
             Ok(())
-        })
+        })?;
+        Ok(())
     }
 }
 

@@ -88,6 +88,17 @@ pub(super) enum Stop {
     Abort,
 }
 
+/// The end of the whole parse; the issues contain the reason. Rules recover from all other errors, so this is the
+/// only one that a rule returns. It is a type of its own because it takes no space in the frames of the recursion.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Abort;
+
+impl From<Abort> for Stop {
+    fn from(_: Abort) -> Self {
+        Self::Abort
+    }
+}
+
 /// The token stream with the state of error recovery.
 pub(super) struct Recovery<'s> {
     pub source: &'s Source,
@@ -124,7 +135,7 @@ impl<'s> Recovery<'s> {
     }
 
     /// Reports the lexer's errors, in order.
-    pub fn report_lex_errors(&mut self) -> Result<(), Stop> {
+    pub fn report_lex_errors(&mut self) -> Result<(), Abort> {
         for index in 0..self.lex_errors.len() {
             let LexError { offset, start, end } = self.lex_errors[index];
             let message = format!("token recognition error at: '{}'", &self.source.text()[start..end]);
@@ -159,7 +170,7 @@ impl<'s> Recovery<'s> {
     }
 
     /// Enters a rule; `follow` may come after it in its caller.
-    pub fn enter(&mut self, rule: Rule, follow: Next) -> Result<(), Stop> {
+    pub fn enter(&mut self, rule: Rule, follow: Next) -> Result<(), Abort> {
         let depth = &mut self.depth[rule as usize];
         *depth += 1;
         if *depth > DEPTH_MAX {
@@ -170,19 +181,24 @@ impl<'s> Recovery<'s> {
     }
 
     /// Leaves a rule. After a syntax error, reports it and skips to where a caller can continue.
-    pub fn exit(&mut self, rule: Rule, outcome: Result<(), Stop>) -> Result<(), Stop> {
+    pub fn exit(&mut self, rule: Rule, outcome: Result<(), Stop>) -> Result<(), Abort> {
         if let Err(stop) = outcome {
             self.handle(stop)?;
         }
-        self.follow.pop();
-        self.depth[rule as usize] -= 1;
+        self.leave(rule);
         Ok(())
     }
 
+    /// Leaves a rule without a syntax error.
+    pub fn leave(&mut self, rule: Rule) {
+        self.follow.pop();
+        self.depth[rule as usize] -= 1;
+    }
+
     /// Reports a syntax error and skips to where a caller of the current rule can continue.
-    pub fn handle(&mut self, stop: Stop) -> Result<(), Stop> {
+    pub fn handle(&mut self, stop: Stop) -> Result<(), Abort> {
         if let Stop::Abort = stop {
-            return Err(stop);
+            return Err(Abort);
         }
         self.report_stop(stop)?;
         self.recover(stop)
@@ -234,7 +250,7 @@ impl<'s> Recovery<'s> {
     }
 
     /// Checks at the end of a repetition that it may continue or end; skips tokens that allow neither.
-    pub fn sync_loop(&mut self, place: Place) -> Result<(), Stop> {
+    pub fn sync_loop(&mut self, place: Place) -> Result<(), Abort> {
         if self.recovering || place.next.tokens.contains(self.kind()) {
             return Ok(());
         }
@@ -266,7 +282,7 @@ impl<'s> Recovery<'s> {
     }
 
     /// Drops the current token if the next one matches.
-    fn delete_token(&mut self, place: Place) -> Result<bool, Stop> {
+    fn delete_token(&mut self, place: Place) -> Result<bool, Abort> {
         if !self.expected(place.next).contains(self.peek(1).kind) {
             return Ok(false);
         }
@@ -276,7 +292,7 @@ impl<'s> Recovery<'s> {
         Ok(true)
     }
 
-    fn report_unwanted(&mut self, next: Next) -> Result<(), Stop> {
+    fn report_unwanted(&mut self, next: Next) -> Result<(), Abort> {
         if self.recovering {
             return Ok(());
         }
@@ -287,7 +303,7 @@ impl<'s> Recovery<'s> {
         self.report(token.offset, &message)
     }
 
-    fn report_stop(&mut self, stop: Stop) -> Result<(), Stop> {
+    fn report_stop(&mut self, stop: Stop) -> Result<(), Abort> {
         if self.recovering {
             return Ok(());
         }
@@ -313,7 +329,7 @@ impl<'s> Recovery<'s> {
                 };
                 self.report(offending.offset, &message)
             }
-            Stop::Abort => Err(Stop::Abort),
+            Stop::Abort => Err(Abort),
         }
     }
 
@@ -334,12 +350,12 @@ impl<'s> Recovery<'s> {
         input
     }
 
-    fn recover(&mut self, stop: Stop) -> Result<(), Stop> {
+    fn recover(&mut self, stop: Stop) -> Result<(), Abort> {
         self.count_recovery()?;
         let place = match stop {
             Stop::Mismatch(place) => place.id,
             Stop::NoViable { place, .. } => place,
-            Stop::Abort => return Err(Stop::Abort),
+            Stop::Abort => return Err(Abort),
         };
         let mut skipped = 0;
         if self.last_error == Some(self.at) && self.last_places & 1 << place != 0 {
@@ -362,17 +378,17 @@ impl<'s> Recovery<'s> {
         Ok(())
     }
 
-    fn count_recovery(&mut self) -> Result<(), Stop> {
+    fn count_recovery(&mut self) -> Result<(), Abort> {
         if self.recoveries == RECOVERIES_MAX {
             let message = format!("error recovery attempt limit exceeded: {RECOVERIES_MAX}");
             self.report(self.peek(0).offset, &message)?;
-            return Err(Stop::Abort);
+            return Err(Abort);
         }
         self.recoveries += 1;
         Ok(())
     }
 
-    fn report(&mut self, offset: u32, message: &str) -> Result<(), Stop> {
+    fn report(&mut self, offset: u32, message: &str) -> Result<(), Abort> {
         let mut location = self.source.location(offset);
         if self.source.text().is_empty() {
             location.column = -1;
@@ -384,12 +400,12 @@ impl<'s> Recovery<'s> {
         };
         self.issues.push(Issue { location, message });
         self.syntax_errors += 1;
-        if full { Err(Stop::Abort) } else { Ok(()) }
+        if full { Err(Abort) } else { Ok(()) }
     }
 
-    fn abort(&mut self, message: String) -> Stop {
+    fn abort(&mut self, message: String) -> Abort {
         self.issues.push(Issue { location: Location::NONE, message });
-        Stop::Abort
+        Abort
     }
 
     fn display(&self, token: Token) -> String {
