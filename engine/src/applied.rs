@@ -46,7 +46,7 @@ fn is_within_limits(applied: &Applied) -> bool {
         Change::Put(payload) | Change::Delete(Some(payload)) => payload_is_within_limits(payload),
         Change::Delete(None) => true,
     };
-    let revisions = Revision::FIRST..crate::record::REVISION_END;
+    let revisions = Revision::FIRST..crate::types::REVISION_END;
     (1..=KEY_BYTES_MAX).contains(&applied.key.len())
         && revisions.contains(&applied.revision)
         && (Revision::FIRST..=applied.revision).contains(&applied.created)

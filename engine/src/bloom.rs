@@ -12,12 +12,6 @@
 //! stores them, so that opening need not compute them. If a checkpoint has no Bloom filters, or those of
 //! another kind, opening reads the attributes of every key once, in the order of their positions on disk.
 
-use std::sync::Arc;
-
-use crate::index::Tree;
-use crate::record::{EventKind, Head};
-use crate::segment::Segment;
-
 /// Size of a Bloom filter, in bytes.
 pub(crate) const BLOOM_BYTES: usize = 16;
 
@@ -82,49 +76,6 @@ impl Default for BloomScheme {
     /// Returns the scheme of a store without Bloom filters: every state passes every query.
     fn default() -> BloomScheme {
         BloomScheme { kind: 0, filter: |_| BloomFilter::UNKNOWN }
-    }
-}
-
-impl BloomScheme {
-    /// Returns the Bloom filter of a record whose head is sound. No query looks for a delete. A state with
-    /// damaged attributes passes every query, so that the reader meets the damage.
-    pub(crate) fn filter_of_record(&self, head: &Head, record: &[u8]) -> BloomFilter {
-        match head.kind {
-            EventKind::Delete => BloomFilter::NONE,
-            EventKind::Put if self.kind == 0 || !head.attributes_are_sound(record) => BloomFilter::UNKNOWN,
-            EventKind::Put => (self.filter)(head.attributes_in(record)),
-        }
-    }
-
-    /// Recomputes the Bloom filter of every key in `tree` from its record in `segments`.
-    pub(crate) fn make_blooms(&self, tree: &mut Tree, segments: &[Arc<Segment>]) {
-        let mut states = Vec::with_capacity(tree.live() as usize);
-        let mut blooms = Vec::with_capacity(tree.size().keys as usize);
-        let mut cursor = tree.cursor(b"");
-        while let Some((_, slot)) = cursor.next_slot() {
-            let newest = slot.newest;
-            if newest.is_delete() {
-                blooms.push(BloomFilter::NONE);
-            } else {
-                states.push((newest.segment, newest.offset(), newest.len(), blooms.len()));
-                blooms.push(BloomFilter::UNKNOWN);
-            }
-        }
-        drop(cursor);
-        states.sort_unstable();
-        for of_segment in states.chunk_by(|a, b| a.0 == b.0) {
-            let number = of_segment[0].0;
-            let Some(segment) = segments.iter().find(|segment| segment.header.number == number) else {
-                continue;
-            };
-            for &(_, offset, len, at) in of_segment {
-                let Ok(bytes) = segment.file.read(offset, len) else { continue };
-                if let Some(head) = Head::read(&bytes, segment.header.salt, offset) {
-                    blooms[at] = self.filter_of_record(&head, &bytes);
-                }
-            }
-        }
-        tree.set_blooms(&mut blooms.into_iter());
     }
 }
 

@@ -24,23 +24,24 @@ use crate::append::{Appender, BATCH_BYTES_MAX};
 use crate::applied;
 use crate::bloom::BloomFilter;
 use crate::decide::{self, Conflict, Draft, DraftState};
-use crate::error::{ApplyError, CommitError, ReadError, Refusal};
+use crate::entry::{Entry, ReadError};
+use crate::error::{ApplyError, CommitError, Refusal};
 use crate::event::{Event, Memo};
 use crate::history::{RecordLocation, Version};
 use crate::index::Tree;
 use crate::io::is_disk_full;
 use crate::log::{Keeper, Log};
-use crate::queue::{ApplyAnswer, CommitAnswer, Proposal, Queue};
+use crate::queue::{ApplyAnswer, CommitAnswer, Committed, Proposal, Queue};
 use crate::record::{EventKind, NewRecord};
 use crate::reserve::Reserve;
 use crate::sabotage;
 use crate::seal;
 use crate::segment::FILL_STEP;
-use crate::snapshot::{Entry, Root};
+use crate::snapshot::Root;
 use crate::status::StoreStatus;
 use crate::steps::{self, MaintenanceStep};
 use crate::time::{Times, expiry_s};
-use crate::types::{Applied, CommitTime, Committed, Durability, Revision, Write};
+use crate::types::{Applied, CommitTime, Durability, Revision, Write};
 use crate::watch::Hub;
 
 /// Maximum time for which a follower's records may not be durable. The follower can read them again from the

@@ -4,11 +4,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use bytes::Bytes;
-
+use crate::entry::{Entry, ReadError};
 use crate::io::is_disk_full;
-use crate::seal::SealError;
-use crate::snapshot::Entry;
 use crate::types::Revision;
 
 /// Advice for an operator whose store lacks a file or has an unreadable file.
@@ -264,27 +261,6 @@ pub enum BackupError {
     /// The newest acknowledged revisions cannot be synced.
     #[error("{0}")]
     Refused(Refusal),
-}
-
-/// Reason why a stored state could not be read. Other keys are unaffected.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ReadError {
-    /// The record's bytes do not match their checksum or cannot be read.
-    #[error("stored state of {:?} at revision {revision} is damaged", String::from_utf8_lossy(key))]
-    Damaged {
-        /// The key of the damaged record.
-        key: Bytes,
-        /// The revision of the damaged state.
-        revision: Revision,
-    },
-    /// The value cannot be sealed or opened.
-    #[error("stored state of {:?} cannot be transformed: {why}", String::from_utf8_lossy(key))]
-    Sealed {
-        /// The key of the record.
-        key: Bytes,
-        /// The error of the seal.
-        why: SealError,
-    },
 }
 
 /// Reason why there is no snapshot at a revision.

@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use crate::entry::Entry;
 use crate::record::EventKind;
-use crate::snapshot::Entry;
 use crate::types::Revision;
 
 /// Maximum number of representations that an event can cache.

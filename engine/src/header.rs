@@ -29,9 +29,8 @@ use std::io;
 use bytes::Bytes;
 
 use crate::io::File;
-use crate::record::REVISION_END;
 use crate::sabotage;
-use crate::types::{Revision, SegmentNumber};
+use crate::types::{REVISION_END, Revision, SegmentNumber};
 
 /// The newest format version that this release reads.
 pub(crate) const FORMAT_VERSION: u32 = 2;

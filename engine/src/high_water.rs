@@ -19,9 +19,8 @@ use crate::header::{Header, u32_at, u64_at};
 use parking_lot::Mutex;
 
 use crate::io::{File, Storage};
-use crate::record::REVISION_END;
 use crate::sabotage;
-use crate::types::{Revision, SegmentNumber};
+use crate::types::{REVISION_END, Revision, SegmentNumber};
 
 /// Name of the file of the mark.
 pub(crate) const NAME: &str = "high-water";

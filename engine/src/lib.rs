@@ -11,8 +11,10 @@
 //! the layout of the files. This crate handles bytes, revisions and files; it does not know what the bytes
 //! mean.
 
+mod abort;
 mod append;
 mod applied;
+mod assemble;
 mod backup;
 mod bloom;
 mod chain;
@@ -20,6 +22,7 @@ mod checkpoint;
 mod commit;
 mod compaction;
 mod decide;
+mod entry;
 mod error;
 mod event;
 mod expiry;
@@ -32,11 +35,13 @@ mod idle;
 mod index;
 mod io;
 mod last_change;
+mod ledger;
 mod log;
 mod losses;
 mod maintenance;
 mod mapping;
 pub mod offline;
+mod options;
 mod queue;
 mod reclaim;
 mod record;
@@ -45,8 +50,10 @@ mod reserve;
 mod sabotage;
 mod seal;
 mod segment;
+mod segments;
 mod snapshot;
 mod stages;
+mod stats;
 mod status;
 mod steps;
 #[cfg(test)]
@@ -70,39 +77,35 @@ use parking_lot::Mutex;
 
 pub use crate::backup::Outgoing;
 pub use crate::bloom::{BloomFilter, BloomQuery, BloomScheme};
-use crate::commit::{Sequencer, SequencerParts};
+pub use crate::entry::{Entry, ReadError};
 pub use crate::error::{
-    ApplyError, BackupError, CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError,
-    TailError,
+    ApplyError, BackupError, CommitError, CompactError, OpenError, Refusal, SnapshotError, TailError,
 };
 pub use crate::event::{Event, MEMO_SLOTS, Memo};
 use crate::expiry::Expiry;
-use crate::header::Numbering;
 use crate::high_water::HighWater;
 use crate::io::{Clock, Dir, Storage, SystemClock};
 pub use crate::last_change::LastChange;
-use crate::log::{Keeper, Log, Numbers};
+use crate::losses::LossRegistry;
 pub use crate::losses::{LEDGER_KEY, LossCounts, LossReport, Losses, RevisionSet};
-use crate::losses::{LossRegistry, LostBefore, StoredLedger};
-use crate::maintenance::{Maintenance, Progress, Requests, Tools};
+use crate::maintenance::{Progress, Requests};
+pub use crate::options::Options;
+pub use crate::queue::Committed;
 use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
-use crate::reserve::Reserve;
 pub use crate::seal::{OpenedValue, Seal, SealError};
-pub use crate::snapshot::{Entry, FilteredScan, RangeScan, Snapshot};
-use crate::stages::Stages;
+pub use crate::snapshot::{FilteredScan, RangeScan, Snapshot};
+pub use crate::stats::Stats;
 use crate::status::StoreStatus;
-use crate::time::Times;
 use crate::transfer::HeldSegment;
 use crate::turns::Turns;
 pub use crate::types::{
-    APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, Committed, Durability,
-    Expected, KEY_BYTES_MAX, KeyRange, Options, Payload, Revision, Role, SEGMENT_BYTES_DEFAULT,
-    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Stats, VALUE_BYTES_MAX, Write,
+    APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, Durability, Expected,
+    KEY_BYTES_MAX, KeyRange, Payload, Revision, Role, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN, VALUE_BYTES_MAX, Write,
 };
 use crate::watch::Hub;
 pub use crate::watch::Tail;
-use crate::workers::Workers;
 
 /// How long an essential write waits for room on a full disk, and after how many attempts it gives up. The
 /// store attempts the write again once a second and whenever reclamation has freed space.
@@ -172,127 +175,6 @@ impl Engine {
         })?;
         *engine.0.thread.lock() = Some(thread);
         Ok(engine)
-    }
-
-    /// Recovers the store and assembles its components without starting them. Segments have exactly the size
-    /// in `options`, even if it is outside of the limits.
-    fn assemble(
-        storage: Arc<dyn Storage>,
-        clock: Arc<dyn Clock>,
-        options: &Options,
-        ring_events_max: usize,
-    ) -> Result<(Engine, Workers), OpenError> {
-        let Options { segment_bytes, durability, .. } = *options;
-        let numbering = match options.role {
-            Role::Leader => Numbering::Dense,
-            Role::Follower => Numbering::Sparse,
-        };
-        let found = recovery::recover(&*storage, segment_bytes, options.bloom_scheme, numbering)?;
-        // Recovery may have mapped every byte of the log. Reads that follow get their bytes from the page
-        // cache.
-        found.root.segments.all().iter().for_each(|segment| segment.file.release_pages());
-        let before = found
-            .checkpoint
-            .as_ref()
-            .map(|used| LostBefore { count: used.lost_revisions, until: used.revision });
-        let ledger = StoredLedger::read(&found.root.tree, found.root.segments.all());
-        let losses = Arc::new(LossRegistry::new(found.losses, ledger, before.unwrap_or_default()));
-        found.root.segments.all().iter().for_each(|segment| segment.report_losses_to(&losses));
-        if let Some(seal) = &options.seal {
-            found.root.segments.all().iter().for_each(|segment| segment.seal_with(seal));
-        }
-        let checkpointed = found.checkpoint.as_ref().map_or(Revision::ZERO, |used| used.revision);
-        let stages = Stages::at_opening(&found.root, checkpointed, durability);
-        let status = Arc::new(StoreStatus::new(stages, found.time));
-        let (queue, turns) = (Arc::new(Queue::new()), Arc::new(Turns::new()));
-        let keeper = Arc::new(Keeper::new());
-        let numbers = Arc::new(Numbers::new(found.numbers_given));
-        let expiry = Arc::new(match options.role {
-            Role::Leader => Expiry::new(found.expiring),
-            Role::Follower => Expiry::for_follower(),
-        });
-        let requests = Arc::new(Requests::new());
-        let segments = found.root.segments.clone();
-        let high_water = Arc::new(found.high_water);
-        let log = Log::new(
-            storage.clone(),
-            segment_bytes,
-            segments,
-            found.position,
-            high_water.clone(),
-            numbers.clone(),
-            numbering,
-        );
-        let hub = Arc::new(Hub::new(found.root, ring_events_max));
-        let largest = hub.root().segments.all().iter().map(|segment| segment.record_bytes()).max();
-        let reserve = Arc::new(Reserve::open(
-            storage.clone(),
-            clock.clone(),
-            options.reserve_bytes,
-            segment_bytes,
-            largest.unwrap_or(0),
-        ));
-        let has_reserve = reserve.is_used();
-        let sequencer = Sequencer::new(SequencerParts {
-            queue: queue.clone(),
-            hub: hub.clone(),
-            status: status.clone(),
-            keeper: keeper.clone(),
-            reserve: reserve.clone(),
-            log,
-            durability,
-            times: Times::new(clock.clone(), found.time, expiry.clone()),
-        });
-        let tools = Tools {
-            queue: queue.clone(),
-            hub: hub.clone(),
-            status: status.clone(),
-            storage: storage.clone(),
-            clock,
-            numbers,
-            expiry: expiry.clone(),
-            requests: requests.clone(),
-            retention: options.history_retention,
-            segment_bytes,
-            lost_revisions: found.lost_revisions,
-            losses: losses.clone(),
-            high_water: high_water.clone(),
-            bloom_kind: options.bloom_scheme.kind,
-            reserve,
-        };
-        let maintenance = Maintenance::new(tools, found.checkpoint);
-        let (closing, closed) = tokio::sync::watch::channel(false);
-        let engine = Engine(Arc::new(Inner {
-            queue: queue.clone(),
-            turns: turns.clone(),
-            hub: hub.clone(),
-            status: status.clone(),
-            expiry,
-            requests: requests.clone(),
-            has_reserve,
-            lost_revisions: found.lost_revisions,
-            losses,
-            high_water,
-            durability,
-            bloom_scheme: options.bloom_scheme,
-            role: options.role,
-            closed,
-            thread: Mutex::new(None),
-        }));
-        let workers = Workers {
-            sequencer,
-            turns,
-            keeper,
-            maintenance,
-            requests,
-            storage,
-            segment_bytes,
-            queue,
-            hub,
-            status,
-            closing,
-        };
-        Ok((engine, workers))
     }
 
     /// Commits `write` and returns its revision and stored state. The future resolves after about one sync,
@@ -390,7 +272,7 @@ impl Engine {
     /// Follows the events with a revision greater than `after` whose key begins with `prefix`. `after` may be
     /// in the future: the tail skips all events up to it. A tail costs nothing while no event matches.
     pub fn tail(&self, after: Revision, prefix: Bytes) -> Result<Tail, TailError> {
-        self.0.hub.tail(after, prefix)
+        Tail::begin(&self.0.hub, after, prefix)
     }
 
     /// Notes that the records applied from now on, up to revision `until`, carry only the final states of

@@ -21,16 +21,11 @@
 //! restored store) or is not read again (before a checkpoint). Layout: `docs/format.md`.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::index::Tree;
-use crate::record::REVISION_END;
-use crate::segment::Segment;
-use crate::snapshot::Entry;
-use crate::types::Revision;
+use crate::types::{REVISION_END, Revision};
 
 /// Key of the record that lists the known and the accepted losses. Callers must not use this key.
 pub const LEDGER_KEY: &[u8] = b"store/losses";
@@ -258,21 +253,6 @@ pub(crate) struct StoredLedger {
     pub report: LossReport,
     /// Revision of the ledger, if it cannot be read.
     pub unreadable: Option<Revision>,
-}
-
-impl StoredLedger {
-    /// Reads the ledger in `tree`, the index of a store with these segments.
-    pub fn read(tree: &Tree, segments: &[Arc<Segment>]) -> StoredLedger {
-        let newest = tree.at(LEDGER_KEY, Revision::MAX).filter(|version| !version.is_delete()).copied();
-        let Some(version) = newest else { return StoredLedger::default() };
-        let segment = segments.iter().find(|segment| segment.header.number == version.segment);
-        let entry = segment.map(|segment| Entry::new(LEDGER_KEY.into(), version, segment.clone()));
-        let value = entry.and_then(|entry| entry.read().ok()).map(|record| record.value);
-        match value.and_then(|value| LossReport::decode(&value)) {
-            Some(report) => StoredLedger { report, unreadable: None },
-            None => StoredLedger { report: LossReport::default(), unreadable: Some(version.revision) },
-        }
-    }
 }
 
 /// The losses of an open store.

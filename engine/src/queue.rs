@@ -14,11 +14,12 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::bloom::BloomFilter;
+use crate::entry::Entry;
 use crate::error::{ApplyError, CommitError};
 use crate::steps::MaintenanceStep;
 use crate::types::{
-    APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, Committed, KEY_BYTES_MAX,
-    Revision, VALUE_BYTES_MAX, Write,
+    APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, KEY_BYTES_MAX, Revision,
+    VALUE_BYTES_MAX, Write,
 };
 
 /// Bytes of proposals that may wait in the queue; other callers wait outside. As much again may be in the
@@ -32,6 +33,15 @@ const PROPOSAL_BYTES: usize = 4096;
 const APPLIED_PER_UNIT: usize = 32;
 /// Maximum number of writes in one batch: all of them wait until the last one is encoded.
 const BATCH_WRITES_MAX: usize = 1024;
+
+/// The result of a committed write.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// The revision that the write got.
+    pub revision: Revision,
+    /// The stored, stamped state; for a delete, the final state.
+    pub entry: Entry,
+}
 
 /// Channel for the outcome of a commit.
 pub(crate) type CommitAnswer = oneshot::Sender<Result<Committed, CommitError>>;

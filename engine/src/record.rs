@@ -35,7 +35,9 @@
 use bytes::{Buf, Bytes};
 
 use crate::sabotage;
-use crate::types::{ATTRIBUTES_BYTES_MAX, CommitTime, KEY_BYTES_MAX, Revision, VALUE_BYTES_MAX};
+use crate::types::{
+    ATTRIBUTES_BYTES_MAX, CommitTime, KEY_BYTES_MAX, REVISION_END, Revision, VALUE_BYTES_MAX,
+};
 
 /// Bytes of a record before its key.
 pub(crate) const HEAD_BYTES: usize = 72;
@@ -43,9 +45,6 @@ pub(crate) const HEAD_BYTES: usize = 72;
 pub(crate) const ALIGN: usize = 8;
 /// Number of digits of the largest revision.
 pub(crate) const STAMP_BYTES_MAX: usize = 20;
-/// Exclusive upper limit of revisions: far more than can ever be written, so arithmetic on revisions cannot
-/// overflow.
-pub(crate) const REVISION_END: Revision = Revision::new(1 << 62);
 /// Flag in the kind of a record that is followed by another record of the same revision.
 const MORE: u8 = 1 << 7;
 /// Kind of a delete without a final state.

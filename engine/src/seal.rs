@@ -116,8 +116,9 @@ pub(crate) fn open_sealed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Options;
     use crate::testing::TempDir;
-    use crate::types::{Change, Expected, Options, Payload, Write};
+    use crate::types::{Change, Expected, Payload, Write};
     use crate::{Engine, EventKind};
 
     /// A seal that inverts the bits of values below `/s/`.

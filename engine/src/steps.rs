@@ -10,9 +10,10 @@ use bytes::Bytes;
 
 use crate::history::Version;
 use crate::index::Tree;
-use crate::log::{Log, Segments};
+use crate::log::Log;
 use crate::reclaim::RecordMove;
 use crate::segment::Segment;
+use crate::segments::Segments;
 use crate::types::Revision;
 
 /// Maximum number of keys or records in one maintenance step.

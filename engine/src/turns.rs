@@ -12,11 +12,11 @@
 
 use parking_lot::Mutex;
 
+use crate::abort::or_abort;
 use crate::commit::{DISK_FULL_RETRY, Sequencer};
 use crate::queue::Queue;
 use crate::status::StoreStatus;
 use crate::types::Applied;
-use crate::workers::or_abort;
 
 /// Maximum size of a batch that its caller writes itself. A larger batch is left to the thread, because the
 /// caller has other tasks to do.

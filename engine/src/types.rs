@@ -4,17 +4,10 @@
 
 use std::fmt;
 use std::num::ParseIntError;
-use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-
-use crate::bloom::BloomScheme;
-use crate::losses::LossCounts;
-use crate::seal::Seal;
-use crate::snapshot::Entry;
 
 /// Maximum length of a key, in bytes. A name of 253 bytes in a namespace of 63 bytes under a group and a
 /// resource of 253 bytes each fits with room to spare, and a tree node of 64 such keys still takes only 64
@@ -51,48 +44,9 @@ pub const APPLIED_RECORDS_MAX: usize = 65_536;
 /// what may wait for the sequencer.
 pub const APPLIED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Settings for opening a store.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Directory of the store; created with mode 0700 if it does not exist.
-    pub dir: PathBuf,
-    /// Size of new segment files in bytes, limited to [`SEGMENT_BYTES_MIN`]`..=`[`SEGMENT_BYTES_MAX`].
-    /// Existing segments keep their size.
-    pub segment_bytes: u64,
-    /// When the store acknowledges a write.
-    pub durability: Durability,
-    /// How long history stays readable: the store compacts states and events older than this in the
-    /// background. Zero keeps only the newest states, `Duration::MAX` keeps everything.
-    pub history_retention: Duration,
-    /// The Bloom filters of states, for filtered scans ([`RangeScan::filtered`](crate::RangeScan::filtered)).
-    pub bloom_scheme: BloomScheme,
-    /// Whether this store assigns revisions or follows another store.
-    pub role: Role,
-    /// How values are sealed and opened; `None` stores them as they are.
-    pub seal: Option<Arc<dyn Seal>>,
-    /// Maximum disk space kept back, as files in the directory, for deletes and essential writes when the
-    /// disk is full; limited to twice the segment size. Room for a copy of one segment, which reclamation
-    /// needs, is kept in addition to it, and new segments are no larger than 1/32 of the disk. 0 means that
-    /// nothing is kept back and that segments have the configured size.
-    pub reserve_bytes: u64,
-}
-
-impl Options {
-    /// Returns the options of a durable store in `dir` with segments of the default size, without compaction
-    /// and without Bloom filters.
-    pub fn new(dir: impl Into<PathBuf>) -> Options {
-        Options {
-            dir: dir.into(),
-            segment_bytes: SEGMENT_BYTES_DEFAULT,
-            durability: Durability::Sync,
-            history_retention: Duration::MAX,
-            bloom_scheme: BloomScheme::default(),
-            role: Role::Leader,
-            seal: None,
-            reserve_bytes: 0,
-        }
-    }
-}
+/// Exclusive upper limit of revisions: far more than can ever be written, so arithmetic on revisions cannot
+/// overflow.
+pub(crate) const REVISION_END: Revision = Revision::new(1 << 62);
 
 /// Position of a committed write in the store's single order. The first write has revision 1; revisions are
 /// never reused.
@@ -329,15 +283,6 @@ impl Applied {
     }
 }
 
-/// The result of a committed write.
-#[derive(Clone, Debug)]
-pub struct Committed {
-    /// The revision that the write got.
-    pub revision: Revision,
-    /// The stored, stamped state; for a delete, the final state.
-    pub entry: Entry,
-}
-
 /// A half-open range of keys: `start` belongs to it, `end` does not.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KeyRange {
@@ -385,51 +330,6 @@ impl KeyRange {
     pub fn contains(&self, key: &[u8]) -> bool {
         key >= &self.start[..] && self.end.as_ref().is_none_or(|end| key < &end[..])
     }
-}
-
-/// Counters and sizes of a store, each exact at some moment during the call.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Stats {
-    /// Newest published revision; 0 for an empty store.
-    pub revision: Revision,
-    /// Newest revision that is known durable.
-    pub synced: Revision,
-    /// Oldest revision at which the whole store can be read.
-    pub oldest: Revision,
-    /// Revision of the checkpoint that the next opening would begin with; 0 if there is no checkpoint.
-    pub checkpoint: Revision,
-    /// Keys that exist at `revision`.
-    pub keys: u64,
-    /// Versions of keys in the index, tombstones included.
-    pub versions: u64,
-    /// Writes whose time to live has not passed yet, including writes that were replaced since.
-    pub expiring: u64,
-    /// Keys deleted because of their expiry since the store was opened.
-    pub expired: u64,
-    /// Number of segment files.
-    pub segments: u64,
-    /// Size of all segment files in bytes, including the part not yet written, most of which takes no room on
-    /// disk.
-    pub segment_bytes: u64,
-    /// Bytes of all records, including segment headers and records that no reader can reach.
-    pub record_bytes: u64,
-    /// Bytes of the records that readers can reach; reclamation frees the rest over time.
-    pub live_bytes: u64,
-    /// Bytes that reclamation has copied since the store was opened.
-    pub rewritten_bytes: u64,
-    /// Batches written since the store was opened; `commits / batches` is the gain of group commit.
-    pub batches: u64,
-    /// Writes committed since the store was opened.
-    pub commits: u64,
-    /// Revisions whose records were found damaged, keys included, when the store was opened.
-    pub lost_revisions: u64,
-    /// Revisions and records that cannot be read and are not accepted as lost.
-    pub unaccepted: LossCounts,
-    /// Pages of segments that the disk could not read when a reader accessed them. Records in these pages
-    /// read as damaged.
-    pub unreadable_pages: u64,
-    /// Number of existing tails.
-    pub tails: u64,
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@
 //! from a seed.
 
 use std::io;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use crate::abort::or_abort;
 use crate::commit::Sequencer;
 use crate::io::Storage;
 use crate::log::Keeper;
@@ -89,16 +89,4 @@ impl Workers {
             requests.stop();
         })
     }
-}
-
-/// Runs `work` and ends the process if it panics: an invariant is broken, so nothing that the store would
-/// read or write from then on can be trusted. Acknowledged writes are on disk, and the next opening recovers
-/// them.
-pub(crate) fn or_abort<T>(work: impl FnOnce() -> T) -> T {
-    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        tracing::error!(
-            "an invariant of the store is broken; the process ends, and a restart recovers the store"
-        );
-        std::process::abort()
-    })
 }

@@ -13,10 +13,10 @@ use crate::header::{NUMBER_END, RECORDS_START, u32_at, u64_at};
 use crate::history::{self, RecordLocation, Version};
 use crate::index::{Builder, KeySlot, Tree, TreeSize};
 use crate::io::File;
-use crate::record::{ALIGN, HEAD_BYTES, REVISION_END};
+use crate::record::{ALIGN, HEAD_BYTES};
 use crate::sabotage;
 use crate::segment::PositionMark;
-use crate::types::{CommitTime, KEY_BYTES_MAX, Revision, SegmentNumber};
+use crate::types::{CommitTime, KEY_BYTES_MAX, REVISION_END, Revision, SegmentNumber};
 
 /// Maximum number of threads that read an image, and the minimum number of bytes for each.
 const THREADS_MAX: usize = 4;

@@ -10,8 +10,10 @@ use super::Disk;
 use crate::Engine;
 use crate::error::{ApplyError, CommitError, OpenError};
 use crate::maintenance::Turn;
+use crate::options::Options;
+use crate::queue::Committed;
 use crate::segment::Segment;
-use crate::types::{Applied, Committed, Options, Revision, Write};
+use crate::types::{Applied, Revision, Write};
 use crate::workers::Workers;
 
 /// Number of events that tails find in memory: few, so that they also read from the log.

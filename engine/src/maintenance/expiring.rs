@@ -15,9 +15,10 @@ use tokio::sync::oneshot::error::TryRecvError;
 use super::{NAP_MAX, RETRY, Tools, Turn};
 use crate::error::CommitError;
 use crate::expiry::DueVersion;
+use crate::queue::Committed;
 use crate::sabotage;
 use crate::snapshot::Root;
-use crate::types::{Change, Committed, Expected, Revision, Write};
+use crate::types::{Change, Expected, Revision, Write};
 
 /// Maximum number of deletes of expired keys in progress.
 const DELETES_MAX: usize = 64;

@@ -127,7 +127,7 @@ fn bytes_per_second(bytes: u64, live: u64, load: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::Segments;
+    use crate::segments::Segments;
     use crate::types::Revision;
 
     fn nothing() -> Root {

@@ -22,6 +22,7 @@ mod records;
 mod restore;
 mod survey;
 mod target;
+mod verify;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,8 +41,9 @@ pub(crate) use crate::offline::making::interrupted;
 pub use crate::offline::receive::Receiver;
 pub use crate::offline::records::{LogItem, LogRecord, RecordKind, Records};
 pub use crate::offline::restore::{RestorePoint, RestoreSummary, restore};
-pub use crate::offline::survey::{KeyState, SegmentSummary, Survey, survey};
+pub use crate::offline::survey::{KeyState, SegmentSummary, Survey};
 pub use crate::offline::target::{BackupSummary, PendingBackup};
+pub use crate::offline::verify::survey;
 use crate::segment::Segment;
 use crate::types::{Revision, SegmentNumber};
 

@@ -16,15 +16,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 
 use crate::header::{Header, Numbering, RECORDS_START, Rewritten};
-use crate::io::{File, Storage};
+use crate::io::{Dir, File, Storage};
 use crate::losses::{LEDGER_KEY, LossReport, Losses};
 use crate::offline::damage::{Damage, Problem};
 use crate::offline::making::Making;
-use crate::offline::records::{LogItem, RecordKind, tail};
+use crate::offline::records::{LogItem, LogRecord, RecordKind, tail};
 use crate::offline::{OfflineError, Store};
-use crate::record::{self, EventKind, Head, NewRecord, REVISION_END};
+use crate::record::{self, EventKind, Head, NewRecord};
 use crate::segment::Segment;
-use crate::types::{CommitTime, Revision, SEGMENT_BYTES_DEFAULT, SegmentNumber};
+use crate::types::{CommitTime, REVISION_END, Revision, SEGMENT_BYTES_DEFAULT, SegmentNumber};
 
 /// The state of the old store that is restored.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,6 +35,17 @@ pub enum RestorePoint {
     Revision(Revision),
     /// The newest state at this time, in milliseconds since 1970.
     Time(u64),
+}
+
+impl RestorePoint {
+    /// Returns whether the point is before `record`.
+    fn is_before(self, record: &LogRecord) -> bool {
+        match self {
+            RestorePoint::Newest => false,
+            RestorePoint::Revision(until) => record.revision() > until,
+            RestorePoint::Time(until) => record.time_ms() > until,
+        }
+    }
 }
 
 /// Result of a restore.
@@ -135,6 +146,7 @@ pub fn restore(
 }
 
 /// Result of a walk over the old store.
+#[derive(Default)]
 struct States {
     /// The revision that is restored.
     revision: Revision,
@@ -146,6 +158,28 @@ struct States {
     ledger: LossReport,
 }
 
+impl States {
+    /// Enters the next record up to the requested point.
+    fn add(&mut self, record: LogRecord) {
+        self.time = self.time.max(CommitTime::from_ms(record.time_ms()));
+        self.revision = record.revision();
+        let key = Bytes::copy_from_slice(&record.key());
+        match record.kind() {
+            RecordKind::Put => self.states.insert(
+                key,
+                StateLocation {
+                    offset: record.offset(),
+                    len: record.stored_len(),
+                    revision: record.revision(),
+                    sound: record.is_sound(),
+                    segment: record.into_segment(),
+                },
+            ),
+            RecordKind::Delete | RecordKind::Tombstone => self.states.remove(&key),
+        };
+    }
+}
+
 /// Walks over `store` for the states at `point`.
 fn states(
     store: &Store,
@@ -153,11 +187,9 @@ fn states(
     report: &mut impl FnMut(&Damage),
     mut on_progress: impl FnMut(u64),
 ) -> Result<States, OfflineError> {
-    let mut states = HashMap::new();
-    let (mut ledger, mut time) = (LossReport::default(), CommitTime::ZERO);
+    // The revision of the states is the newest one at or before the requested point.
+    let mut states = States::default();
     let mut records = store.records();
-    // The newest revision at or before the requested point.
-    let mut revision = Revision::ZERO;
     let mut reached = false;
     let mut is_first = true;
     while let Some(found) = records.next() {
@@ -166,16 +198,12 @@ fn states(
                 if record.key() == LEDGER_KEY
                     && let Some(newer) = record.value().and_then(|value| LossReport::decode(&value))
                 {
-                    ledger = newer;
+                    states.ledger = newer;
                 }
                 if reached {
                     continue;
                 }
-                reached = match point {
-                    RestorePoint::Newest => false,
-                    RestorePoint::Revision(until) => record.revision() > until,
-                    RestorePoint::Time(until) => record.time_ms() > until,
-                };
+                reached = point.is_before(&record);
                 if reached && is_first {
                     let (first, time_ms) = (record.revision(), record.time_ms());
                     return Err(OfflineError::BeforeFirst { dir: store.dir().to_owned(), first, time_ms });
@@ -184,22 +212,7 @@ fn states(
                     continue;
                 }
                 is_first = false;
-                time = time.max(CommitTime::from_ms(record.time_ms()));
-                revision = record.revision();
-                let key = Bytes::copy_from_slice(&record.key());
-                match record.kind() {
-                    RecordKind::Put => states.insert(
-                        key,
-                        StateLocation {
-                            offset: record.offset(),
-                            len: record.stored_len(),
-                            revision: record.revision(),
-                            sound: record.is_sound(),
-                            segment: record.into_segment(),
-                        },
-                    ),
-                    RecordKind::Delete | RecordKind::Tombstone => states.remove(&key),
-                };
+                states.add(record);
                 on_progress(records.bytes_done());
             }
             LogItem::Damage(damage) => {
@@ -214,19 +227,19 @@ fn states(
             LogItem::Torn { .. } => {}
         }
     }
-    let revision = match point {
+    states.revision = match point {
         RestorePoint::Revision(asked) if reached || asked <= records.revision() => asked,
         RestorePoint::Revision(asked) => {
             return Err(OfflineError::Future { asked, newest: records.revision() });
         }
         RestorePoint::Newest => records.revision(),
         RestorePoint::Time(_) if !reached => records.revision(),
-        RestorePoint::Time(_) => revision,
+        RestorePoint::Time(_) => states.revision,
     };
-    if revision < store.oldest() {
-        return Err(OfflineError::Compacted { asked: revision, oldest: store.oldest() });
+    if states.revision < store.oldest() {
+        return Err(OfflineError::Compacted { asked: states.revision, oldest: store.oldest() });
     }
-    Ok(States { revision, states, time, ledger })
+    Ok(states)
 }
 
 /// Returns a revision that no client has seen, neither of the old store nor of any other store restored from
@@ -275,30 +288,19 @@ fn write(
     let mut rest = locations;
     loop {
         let number = after.next();
-        let mut bytes = 0;
-        let fit = rest.iter().take_while(|location| {
-            bytes += location.len as u64;
-            bytes <= SEGMENT_BYTES_DEFAULT - RECORDS_START
-        });
-        let mut count = fit.count().max(1).min(rest.len());
-        // Records of one revision must be in one segment.
-        while count < rest.len() && rest[count].revision == rest[count - 1].revision {
-            count += 1;
-        }
-        let (now, later) = rest.split_at(count);
+        let (now, later) = rest.split_at(fitting(rest));
         let last_revision = match now.last() {
             Some(last) if !later.is_empty() => last.revision,
             _ => revision,
         };
         let ledger = ledger.as_ref().filter(|_| later.is_empty());
-        let ledger_len = ledger.map_or(0, NewRecord::record_len);
-        let records_end = RECORDS_START + now.iter().map(|location| location.len as u64).sum::<u64>();
-        let end = records_end + ledger_len as u64;
+        let record_bytes = now.iter().map(|location| location.len as u64).sum::<u64>();
+        let ledger_bytes = ledger.map_or(0, NewRecord::record_len) as u64;
         let rewritten = Rewritten {
             last_revision,
             oldest: revision,
-            records: count as u32 + u32::from(ledger.is_some()),
-            end,
+            records: now.len() as u32 + u32::from(ledger.is_some()),
+            end: RECORDS_START + record_bytes + ledger_bytes,
             tombstone_bytes: 0,
             tombstones_since: Revision::ZERO,
         };
@@ -311,29 +313,57 @@ fn write(
             numbering,
             rewritten: Some(rewritten),
         };
-        let name = Segment::name(number);
-        let create = || {
-            let file = dir.create(&name, end)?;
-            file.write_at(0, &header.block())?;
-            Ok(file)
-        };
-        let file = create().map_err(OfflineError::io(&dir.path(&name), "create"))?;
-        write_records(&*file, header.salt, now, |copied| on_progress(done + copied))
-            .and_then(|()| {
-                let mut bytes = Vec::with_capacity(ledger_len);
-                if let Some(ledger) = ledger {
-                    record::append(&mut bytes, ledger, header.salt, records_end);
-                }
-                file.write_at(records_end, &bytes)
-            })
-            .and_then(|()| file.sync_data())
-            .map_err(OfflineError::io(&dir.path(&name), "write"))?;
-        done += end - RECORDS_START;
+        write_segment(dir, &header, now, ledger, |copied| on_progress(done + copied))?;
+        done += record_bytes + ledger_bytes;
         if later.is_empty() {
             return Ok(done);
         }
         (rest, after, first_revision) = (later, number, last_revision.next());
     }
+}
+
+/// Returns how many of the records fit one segment, at least one if there is any.
+fn fitting(locations: &[StateLocation]) -> usize {
+    let mut bytes = 0;
+    let fit = locations.iter().take_while(|location| {
+        bytes += location.len as u64;
+        bytes <= SEGMENT_BYTES_DEFAULT - RECORDS_START
+    });
+    let mut count = fit.count().max(1).min(locations.len());
+    // Records of one revision must be in one segment.
+    while count < locations.len() && locations[count].revision == locations[count - 1].revision {
+        count += 1;
+    }
+    count
+}
+
+/// Writes and syncs a segment with the records at `locations`, followed by the ledger, if any.
+fn write_segment(
+    dir: &Dir,
+    header: &Header,
+    locations: &[StateLocation],
+    ledger: Option<&NewRecord<'_>>,
+    on_progress: impl FnMut(u64),
+) -> Result<(), OfflineError> {
+    let name = Segment::name(header.number);
+    let records_end = RECORDS_START + locations.iter().map(|location| location.len as u64).sum::<u64>();
+    let ledger_bytes = ledger.map_or(0, NewRecord::record_len);
+    let create = || {
+        let file = dir.create(&name, records_end + ledger_bytes as u64)?;
+        file.write_at(0, &header.block())?;
+        Ok(file)
+    };
+    let file = create().map_err(OfflineError::io(&dir.path(&name), "create"))?;
+    write_records(&*file, header.salt, locations, on_progress)
+        .and_then(|()| {
+            let mut bytes = Vec::with_capacity(ledger_bytes);
+            if let Some(ledger) = ledger {
+                record::append(&mut bytes, ledger, header.salt, records_end);
+            }
+            file.write_at(records_end, &bytes)
+        })
+        .and_then(|()| file.sync_data())
+        .map_err(OfflineError::io(&dir.path(&name), "write"))
 }
 
 fn write_records(

@@ -9,6 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::blooms::filter_of_record;
 use crate::bloom::BloomScheme;
 use crate::header::{Numbering, RECORDS_START};
 use crate::index::Tree;
@@ -171,7 +172,7 @@ impl LogScan {
     }
 
     fn add(&mut self, segment: &Arc<Segment>, found: &FoundRecord) {
-        let bloom = self.bloom_scheme.filter_of_record(&found.head, &found.bytes);
+        let bloom = filter_of_record(&self.bloom_scheme, &found.head, &found.bytes);
         self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number), bloom);
         segment.marks().pass(found.head.revision, found.offset);
         segment.advance(found.offset + found.bytes.len() as u64);

@@ -548,12 +548,9 @@ impl Fixture {
         self.followers.iter_mut().for_each(|follower| follower.tail = None);
     }
 
-    /// Opens the store, which must have at least everything up to `floor`, and compares it with the history.
-    fn open(&mut self, mut floor: Revision) -> Checked {
-        self.cycles += 1;
-        if self.setup.damage && self.random.one_in(2) {
-            self.damage_spares();
-        }
+    /// Opens the store, with several attempts if the disk fails. Returns the revision up to which it must have
+    /// everything, and the files that were found, if they are needed.
+    fn open_engine(&mut self, mut floor: Revision) -> Checked<(Revision, BTreeMap<String, Vec<u8>>)> {
         let mut found = BTreeMap::new();
         for attempt in 0.. {
             if self.setup.damage {
@@ -604,6 +601,16 @@ impl Fixture {
                 }
             }
         }
+        Ok((floor, found))
+    }
+
+    /// Opens the store, which must have at least everything up to `floor`, and compares it with the history.
+    fn open(&mut self, floor: Revision) -> Checked {
+        self.cycles += 1;
+        if self.setup.damage && self.random.one_in(2) {
+            self.damage_spares();
+        }
+        let (floor, found) = self.open_engine(floor)?;
         let newest = self.engine().revision();
         if newest < self.history.revision() && newest >= floor {
             // These revisions were acknowledged before they were durable, as relaxed durability allows.

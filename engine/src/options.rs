@@ -1,0 +1,52 @@
+//! Settings for opening a store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bloom::BloomScheme;
+use crate::seal::Seal;
+use crate::types::{Durability, Role, SEGMENT_BYTES_DEFAULT};
+
+/// Settings for opening a store.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Directory of the store; created with mode 0700 if it does not exist.
+    pub dir: PathBuf,
+    /// Size of new segment files in bytes, limited to [`SEGMENT_BYTES_MIN`]`..=`[`SEGMENT_BYTES_MAX`].
+    /// Existing segments keep their size.
+    pub segment_bytes: u64,
+    /// When the store acknowledges a write.
+    pub durability: Durability,
+    /// How long history stays readable: the store compacts states and events older than this in the
+    /// background. Zero keeps only the newest states, `Duration::MAX` keeps everything.
+    pub history_retention: Duration,
+    /// The Bloom filters of states, for filtered scans ([`RangeScan::filtered`](crate::RangeScan::filtered)).
+    pub bloom_scheme: BloomScheme,
+    /// Whether this store assigns revisions or follows another store.
+    pub role: Role,
+    /// How values are sealed and opened; `None` stores them as they are.
+    pub seal: Option<Arc<dyn Seal>>,
+    /// Maximum disk space kept back, as files in the directory, for deletes and essential writes when the
+    /// disk is full; limited to twice the segment size. Room for a copy of one segment, which reclamation
+    /// needs, is kept in addition to it, and new segments are no larger than 1/32 of the disk. 0 means that
+    /// nothing is kept back and that segments have the configured size.
+    pub reserve_bytes: u64,
+}
+
+impl Options {
+    /// Returns the options of a durable store in `dir` with segments of the default size, without compaction
+    /// and without Bloom filters.
+    pub fn new(dir: impl Into<PathBuf>) -> Options {
+        Options {
+            dir: dir.into(),
+            segment_bytes: SEGMENT_BYTES_DEFAULT,
+            durability: Durability::Sync,
+            history_retention: Duration::MAX,
+            bloom_scheme: BloomScheme::default(),
+            role: Role::Leader,
+            seal: None,
+            reserve_bytes: 0,
+        }
+    }
+}
