@@ -10,16 +10,19 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::digest;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use aws_lc_rs::signature::{self, EcdsaKeyPair, EcdsaSigningAlgorithm, KeyPair, RsaKeyPair};
+use pem::{EncodeConfig, LineEnding, Pem};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer, X509Certificate};
+use yasna::models::{ObjectIdentifier, TaggedDerValue};
+use yasna::tags::{TAG_GENERALIZEDTIME, TAG_UTCTIME};
+use yasna::{DERWriter, DERWriterSeq, Tag};
 
 use super::certificate_request::{Names, Request};
-use super::der::{self, element, sequence};
+use super::private_key::PrivateKey;
+use super::sha256;
 
 /// How far the start of a certificate's validity lies in the past, for clients whose clocks are behind.
 pub const BACKDATE: Duration = Duration::from_secs(5 * 60);
@@ -68,7 +71,7 @@ pub struct Authority {
     key_id: Vec<u8>,
     /// Last second in which the authority is valid, since the Unix epoch.
     ends: u64,
-    signer: Signer,
+    key: PrivateKey,
 }
 
 impl std::fmt::Debug for Authority {
@@ -77,34 +80,17 @@ impl std::fmt::Debug for Authority {
     }
 }
 
-pub(super) enum Signer {
-    Rsa(RsaKeyPair),
-    Ecdsa(EcdsaKeyPair, Curve),
-}
-
-/// An elliptic curve with the hash of its size, and the object identifier of that signature algorithm.
-type Curve = (&'static EcdsaSigningAlgorithm, &'static [u8]);
-
-const CURVES: [Curve; 3] = [
-    (&signature::ECDSA_P256_SHA256_ASN1_SIGNING, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02]),
-    (&signature::ECDSA_P384_SHA384_ASN1_SIGNING, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x03]),
-    (&signature::ECDSA_P521_SHA512_ASN1_SIGNING, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04]),
-];
-
-/// Object identifier of sha256WithRSAEncryption.
-const RSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];
-
-/// Object identifiers of extensions, below id-ce.
-const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
-const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
-const AUTHORITY_KEY_ID: &[u8] = &[0x55, 0x1d, 0x23];
-const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
-const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
+/// Object identifiers of extensions (RFC 5280, section 4.2).
+const SUBJECT_ALT_NAME: &[u64] = &[2, 5, 29, 17];
+const BASIC_CONSTRAINTS: &[u64] = &[2, 5, 29, 19];
+const AUTHORITY_KEY_ID: &[u64] = &[2, 5, 29, 35];
+const KEY_USAGE: &[u64] = &[2, 5, 29, 15];
+const EXTENDED_KEY_USAGE: &[u64] = &[2, 5, 29, 37];
 
 /// A permitted use of a certificate's key: a bit of KeyUsage, or a purpose of ExtendedKeyUsage.
 enum Usage {
     Bit(u8),
-    Purpose(&'static [u8]),
+    Purpose(&'static [u64]),
 }
 
 impl Usage {
@@ -113,8 +99,8 @@ impl Usage {
         Some(match text {
             "digital signature" => Usage::Bit(0x80),
             "key encipherment" => Usage::Bit(0x20),
-            "server auth" => Usage::Purpose(&[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01]),
-            "client auth" => Usage::Purpose(&[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02]),
+            "server auth" => Usage::Purpose(&[1, 3, 6, 1, 5, 5, 7, 3, 1]),
+            "client auth" => Usage::Purpose(&[1, 3, 6, 1, 5, 5, 7, 3, 2]),
             _ => return None,
         })
     }
@@ -133,9 +119,9 @@ impl Authority {
             return Err(AuthorityError::NoAuthority);
         }
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| AuthorityError::Key)?;
-        let signer = Signer::read(key.secret_der()).ok_or(AuthorityError::Key)?;
+        let key = PrivateKey::from_der(key.secret_der()).ok_or(AuthorityError::Key)?;
         let public = &*parsed.public_key().subject_public_key.data;
-        if signer.public() != public {
+        if key.public() != public {
             return Err(AuthorityError::Mismatch);
         }
         let said = parsed.extensions().iter().find_map(|extension| match extension.parsed_extension() {
@@ -143,9 +129,9 @@ impl Authority {
             _ => None,
         });
         // RFC 5280, section 4.2.1.2, method 1, with SHA-256 instead of SHA-1.
-        let key_id = said.unwrap_or_else(|| digest::digest(&digest::SHA256, public).as_ref()[..20].to_vec());
+        let key_id = said.unwrap_or_else(|| sha256(public)[..20].to_vec());
         let ends = parsed.validity().not_after.timestamp().try_into().unwrap_or(0);
-        Ok(Authority { subject: parsed.subject().as_raw().to_vec(), key_id, ends, signer })
+        Ok(Authority { subject: parsed.subject().as_raw().to_vec(), key_id, ends, key })
     }
 
     /// Issues a certificate for `lifetime`, as PEM. `usages` are names of the API: `digital signature`, `key
@@ -165,60 +151,87 @@ impl Authority {
             return Err(IssueError::Expired);
         }
         let end = now + if lifetime < SHORT { lifetime } else { lifetime.saturating_sub(BACKDATE) };
-        let validity = [now.saturating_sub(BACKDATE).as_secs(), end.as_secs().min(self.ends)];
-        let [begin, end] = validity.map(time);
-        let validity = sequence(&[&begin.ok_or(IssueError::Unsigned)?, &end.ok_or(IssueError::Unsigned)?]);
-        let signed = sequence(&[
-            &element(0xa0, &element(der::INTEGER, &[2])),
-            &element(der::INTEGER, &serial()?),
-            &self.signer.algorithm(),
-            &self.subject,
-            &validity,
-            &request.subject_der,
-            &request.key_der,
-            &element(0xa3, &self.extensions(request, usages)?),
-        ]);
-        let signature = self.signer.sign(&signed).ok_or(IssueError::Unsigned)?;
-        let certificate = sequence(&[&signed, &self.signer.algorithm(), &der::bit_string(&signature)]);
-        Ok(der::pem("CERTIFICATE", &certificate))
+        let begin = time(now.saturating_sub(BACKDATE).as_secs()).ok_or(IssueError::Unsigned)?;
+        let end = time(end.as_secs().min(self.ends)).ok_or(IssueError::Unsigned)?;
+        let (bits, purposes) = read_usages(usages)?;
+        let serial = serial()?;
+        let algorithm = self.key.algorithm();
+        let signed = sequence(|writer| {
+            writer.next().write_tagged(Tag::context(0), |writer| writer.write_u8(2));
+            writer.next().write_bigint_bytes(&serial, true);
+            writer.next().write_der(&algorithm);
+            writer.next().write_der(&self.subject);
+            writer.next().write_sequence(|writer| {
+                writer.next().write_tagged_der(&begin);
+                writer.next().write_tagged_der(&end);
+            });
+            writer.next().write_der(&request.subject_der);
+            writer.next().write_der(&request.key_der);
+            writer.next().write_tagged(Tag::context(3), |writer| {
+                writer.write_sequence(|writer| self.write_extensions(writer, request, bits, &purposes));
+            });
+        });
+        let signature = self.key.sign(&signed).ok_or(IssueError::Unsigned)?;
+        Ok(certificate_pem(&sequence(|writer| {
+            writer.next().write_der(&signed);
+            writer.next().write_der(&algorithm);
+            writer.next().write_bitvec_bytes(&signature, 8 * signature.len());
+        })))
     }
 
-    fn extensions(&self, request: &Request, usages: &[&str]) -> Result<Vec<u8>, IssueError> {
-        let (mut bits, mut purposes) = (0, Vec::new());
-        for usage in usages {
-            match Usage::read(usage).ok_or_else(|| IssueError::Usage((*usage).to_owned()))? {
-                Usage::Bit(bit) => bits |= bit,
-                Usage::Purpose(purpose) => purposes.push(element(der::OBJECT_IDENTIFIER, purpose)),
-            }
-        }
-        let mut extensions = Vec::new();
+    fn write_extensions(
+        &self,
+        writer: &mut DERWriterSeq<'_>,
+        request: &Request,
+        bits: u8,
+        purposes: &[&[u64]],
+    ) {
         if bits != 0 {
-            let unused = bits.trailing_zeros() as u8;
-            let usage = element(der::BIT_STRING, &[unused, bits]);
-            extensions.push(extension(KEY_USAGE, true, &usage));
+            let used = 8 - bits.trailing_zeros() as usize;
+            write_extension(writer, KEY_USAGE, true, |writer| writer.write_bitvec_bytes(&[bits], used));
         }
         if !purposes.is_empty() {
-            extensions.push(extension(
-                EXTENDED_KEY_USAGE,
-                false,
-                &element(der::SEQUENCE, &purposes.concat()),
-            ));
+            write_extension(writer, EXTENDED_KEY_USAGE, false, |writer| {
+                writer.write_sequence(|writer| {
+                    purposes.iter().for_each(|id| writer.next().write_oid(&ObjectIdentifier::from_slice(id)));
+                });
+            });
         }
-        extensions.push(extension(BASIC_CONSTRAINTS, true, &sequence(&[])));
-        extensions.push(extension(AUTHORITY_KEY_ID, false, &sequence(&[&element(0x80, &self.key_id)])));
+        write_extension(writer, BASIC_CONSTRAINTS, true, |writer| writer.write_sequence(|_| ()));
+        write_extension(writer, AUTHORITY_KEY_ID, false, |writer| {
+            writer.write_sequence(|writer| write_implicit(writer, 0, &self.key_id));
+        });
         if !request.names.is_empty() {
             // The names are critical if the subject is empty, because they alone identify the holder (RFC
             // 5280, section 4.1.2.6).
             let is_critical = request.subject_der.len() <= 2;
-            extensions.push(extension(SUBJECT_ALT_NAME, is_critical, &names(&request.names)));
+            write_extension(writer, SUBJECT_ALT_NAME, is_critical, |writer| {
+                writer.write_sequence(|writer| write_names(writer, &request.names));
+            });
         }
-        Ok(element(der::SEQUENCE, &extensions.concat()))
     }
+}
+
+/// Returns the bits of KeyUsage and the purposes of ExtendedKeyUsage for names of usages.
+fn read_usages(usages: &[&str]) -> Result<(u8, Vec<&'static [u64]>), IssueError> {
+    let (mut bits, mut purposes) = (0, Vec::new());
+    for usage in usages {
+        match Usage::read(usage).ok_or_else(|| IssueError::Usage((*usage).to_owned()))? {
+            Usage::Bit(bit) => bits |= bit,
+            Usage::Purpose(purpose) => purposes.push(purpose),
+        }
+    }
+    Ok((bits, purposes))
 }
 
 /// Encodes a certificate as a PEM block (RFC 7468).
 pub fn certificate_pem(der: &[u8]) -> String {
-    der::pem("CERTIFICATE", der)
+    pem_block("CERTIFICATE", der)
+}
+
+/// Encodes a PEM block (RFC 7468).
+pub(super) fn pem_block(label: &str, der: &[u8]) -> String {
+    pem::encode_config(&Pem::new(label, der), EncodeConfig::new().set_line_ending(LineEnding::LF))
 }
 
 /// Returns the last second in which a certificate is valid, since the Unix epoch; `None` if the DER is
@@ -228,17 +241,36 @@ pub fn end_of(der: &[u8]) -> Option<i64> {
     Some(certificate.validity().not_after.timestamp())
 }
 
-fn extension(kind: &[u8], is_critical: bool, value: &[u8]) -> Vec<u8> {
-    let critical = if is_critical { element(der::BOOLEAN, &[0xff]) } else { Vec::new() };
-    sequence(&[&element(der::OBJECT_IDENTIFIER, kind), &critical, &element(der::OCTET_STRING, value)])
+/// Encodes a sequence.
+fn sequence(write: impl FnOnce(&mut DERWriterSeq<'_>)) -> Vec<u8> {
+    yasna::construct_der(|writer| writer.write_sequence(write))
 }
 
-fn names(names: &Names) -> Vec<u8> {
-    let texts = |tag: u8, texts: &[String]| -> Vec<u8> {
-        texts.iter().flat_map(|text| element(tag, text.as_bytes())).collect()
-    };
-    let addresses: Vec<u8> = names.addresses.iter().flat_map(|address| element(0x87, address)).collect();
-    sequence(&[&texts(0x82, &names.dns), &texts(0x81, &names.emails), &addresses, &texts(0x86, &names.uris)])
+fn write_extension(
+    writer: &mut DERWriterSeq<'_>,
+    id: &[u64],
+    is_critical: bool,
+    value: impl FnOnce(DERWriter<'_>),
+) {
+    writer.next().write_sequence(|writer| {
+        writer.next().write_oid(&ObjectIdentifier::from_slice(id));
+        if is_critical {
+            writer.next().write_bool(true);
+        }
+        writer.next().write_bytes(&yasna::construct_der(value));
+    });
+}
+
+/// Writes bytes with an implicit tag of the context.
+fn write_implicit(writer: &mut DERWriterSeq<'_>, tag: u64, bytes: &[u8]) {
+    writer.next().write_tagged_implicit(Tag::context(tag), |writer| writer.write_bytes(bytes));
+}
+
+fn write_names(writer: &mut DERWriterSeq<'_>, names: &Names) {
+    names.dns.iter().for_each(|name| write_implicit(writer, 2, name.as_bytes()));
+    names.emails.iter().for_each(|name| write_implicit(writer, 1, name.as_bytes()));
+    names.addresses.iter().for_each(|address| write_implicit(writer, 7, address));
+    names.uris.iter().for_each(|name| write_implicit(writer, 6, name.as_bytes()));
 }
 
 /// Returns a random serial number of 127 bits. It is positive, and its highest bit is set.
@@ -250,52 +282,13 @@ fn serial() -> Result<[u8; 16], IssueError> {
 }
 
 /// Encodes a time, with a two-digit year until 2049 (RFC 5280, section 4.1.2.5).
-fn time(seconds: u64) -> Option<Vec<u8>> {
+fn time(seconds: u64) -> Option<TaggedDerValue> {
     let time = jiff::Timestamp::from_second(seconds.try_into().ok()?).ok()?.to_zoned(jiff::tz::TimeZone::UTC);
     let text = time.strftime("%Y%m%d%H%M%SZ").to_string();
     Some(match time.year() {
-        1950..=2049 => element(der::UTC_TIME, &text.as_bytes()[2..]),
-        _ => element(der::GENERALIZED_TIME, text.as_bytes()),
+        1950..=2049 => TaggedDerValue::from_tag_and_bytes(TAG_UTCTIME, text.as_bytes()[2..].to_vec()),
+        _ => TaggedDerValue::from_tag_and_bytes(TAG_GENERALIZEDTIME, text.into_bytes()),
     })
-}
-
-impl Signer {
-    pub(super) fn read(der: &[u8]) -> Option<Signer> {
-        if let Ok(pair) = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der)) {
-            return Some(Signer::Rsa(pair));
-        }
-        let read = |curve: Curve| {
-            let pair = EcdsaKeyPair::from_private_key_der(curve.0, der).ok()?;
-            Some(Signer::Ecdsa(pair, curve))
-        };
-        CURVES.into_iter().find_map(read)
-    }
-
-    pub(super) fn public(&self) -> &[u8] {
-        match self {
-            Signer::Rsa(pair) => pair.public_key().as_ref(),
-            Signer::Ecdsa(pair, _) => pair.public_key().as_ref(),
-        }
-    }
-
-    fn algorithm(&self) -> Vec<u8> {
-        match self {
-            Signer::Rsa(_) => sequence(&[&element(der::OBJECT_IDENTIFIER, RSA_SHA256), &[0x05, 0x00]]),
-            Signer::Ecdsa(_, curve) => sequence(&[&element(der::OBJECT_IDENTIFIER, curve.1)]),
-        }
-    }
-
-    fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
-        let random = SystemRandom::new();
-        match self {
-            Signer::Rsa(pair) => {
-                let mut signature = vec![0; pair.public_modulus_len()];
-                pair.sign(&signature::RSA_PKCS1_SHA256, &random, message, &mut signature).ok()?;
-                Some(signature)
-            }
-            Signer::Ecdsa(pair, _) => Some(pair.sign(&random, message).ok()?.as_ref().to_vec()),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, DnValue, IsCa, KeyPair, KeyUsagePurpose, SanType,
-    SignatureAlgorithm,
+    BasicConstraints, CertificateParams, DnType, DnValue, IsCa, KeyPair, KeyUsagePurpose, PublicKeyData,
+    SanType, SignatureAlgorithm,
 };
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use x509_parser::prelude::{FromDer, X509Certificate};
+use yasna::tags::{TAG_PRINTABLESTRING, TAG_UTF8STRING};
 
 use super::*;
 use crate::authn::NameDomains;
@@ -63,6 +64,53 @@ fn a_certificate_identifies_the_subject_of_its_request() {
         let server = authority.issue(&request(vec![]), &["server auth"], HOUR, now).unwrap();
         let chain = PeerCertificates::new(vec![CertificateDer::from_pem_slice(server.as_bytes()).unwrap()]);
         assert!(clients.user(&chain, now).is_err(), "not for clients");
+    }
+}
+
+/// Returns a subject that is one set of two organizations and a common name, with strings of two types.
+fn odd_subject() -> Vec<u8> {
+    let attribute = |writer: DERWriter<'_>, id: u64, tag: Tag, text: &str| {
+        writer.write_sequence(|writer| {
+            writer.next().write_oid(&ObjectIdentifier::from_slice(&[2, 5, 4, id]));
+            writer.next().write_tagged_implicit(tag, |writer| writer.write_bytes(text.as_bytes()));
+        });
+    };
+    sequence(|writer| {
+        writer.next().write_set(|writer| {
+            attribute(writer.next(), 10, TAG_PRINTABLESTRING, "b");
+            attribute(writer.next(), 10, TAG_UTF8STRING, "a");
+            attribute(writer.next(), 3, TAG_UTF8STRING, "jane");
+        });
+    })
+}
+
+#[test]
+fn a_certificate_has_the_bytes_of_the_requested_subject_and_key() {
+    let (_, authority) = authority(&rcgen::PKCS_ECDSA_P256_SHA256);
+    for algorithm in [&rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_RSA_SHA256] {
+        let pair = KeyPair::generate_for(algorithm).unwrap();
+        let key = PrivateKey::from_der(&pair.serialize_der()).unwrap();
+        let info = sequence(|writer| {
+            writer.next().write_u8(0);
+            writer.next().write_der(&odd_subject());
+            writer.next().write_der(&pair.subject_public_key_info());
+            writer.next().write_tagged(Tag::context(0), |_| ());
+        });
+        let signature = key.sign(&info).unwrap();
+        let request = sequence(|writer| {
+            writer.next().write_der(&info);
+            writer.next().write_der(&key.algorithm());
+            writer.next().write_bitvec_bytes(&signature, 8 * signature.len());
+        });
+        let request = Request::from_pem(pem_block("CERTIFICATE REQUEST", &request).as_bytes()).unwrap();
+        assert_eq!((&*request.subject.common_name, request.subject.organizations.len()), ("jane", 2));
+        let certificate = authority.issue(&request, &CLIENT, HOUR, SystemTime::now()).unwrap();
+        let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+        let (_, parsed) = X509Certificate::from_der(&der).unwrap();
+        assert_eq!(parsed.subject().as_raw(), odd_subject());
+        assert_eq!(parsed.public_key().raw, pair.subject_public_key_info());
+        let usage = parsed.key_usage().unwrap().unwrap();
+        assert!(usage.critical && usage.value.flags == 0b101, "{usage:?}");
     }
 }
 

@@ -5,7 +5,7 @@
 //! [`subject`] does not. The names are those of RFC 5280, section 4.2.1.6; other kinds of names in a request
 //! are neither kept nor reported.
 
-use x509_parser::der_parser::oid::Oid;
+use x509_parser::asn1_rs::{Any, Oid};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::{
     OID_KEY_TYPE_EC_PUBLIC_KEY, OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519, OID_X509_COMMON_NAME,
@@ -13,8 +13,11 @@ use x509_parser::oid_registry::{
 };
 use x509_parser::prelude::{FromDer, X509CertificationRequest};
 
-use super::der::{self, Element, Signed};
+use super::certificate_signature::DocumentSignature;
 use super::trust_anchors::Blocks;
+
+/// Identifier byte of an ASN.1 sequence.
+const SEQUENCE: u8 = 0x30;
 
 /// Size limit of a request in bytes. A request with many names has a few thousand bytes.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -176,7 +179,7 @@ fn check_sequence(der: &[u8]) -> Result<(), RequestError> {
         }
         _ => return Err(RequestError::Malformed),
     };
-    if tag != der::SEQUENCE {
+    if tag != SEQUENCE {
         let (class, is_compound, tag) = (tag >> 6, tag & 0x20 != 0, tag & 0x1f);
         return Err(RequestError::NoSequence { class, tag, length, is_compound, offset });
     }
@@ -207,12 +210,15 @@ impl Request {
     /// `pem` contains no request, the request is malformed, or its signature is wrong.
     pub fn from_pem(pem: &[u8]) -> Result<Request, RequestError> {
         let block = block(pem)?;
-        let malformed = |_| RequestError::Malformed;
         let request = request_of(&block)?;
         let info = &request.certification_request_info;
-        let key_der = info.subject_pki.raw.to_vec();
-        let (key, _) = Element::first(&key_der).map_err(malformed)?;
-        if !Signed::read(&block).map_err(malformed)?.is_by(key.content) {
+        let (_, key) = Any::from_der(info.subject_pki.raw).map_err(|_| RequestError::Malformed)?;
+        let signature = DocumentSignature {
+            message: info.raw,
+            algorithm: &request.signature_algorithm,
+            value: &request.signature_value,
+        };
+        if !signature.is_by(key.data) {
             return Err(RequestError::signature(&info.subject_pki.algorithm.algorithm));
         }
         let mut names = Names::default();
@@ -222,7 +228,8 @@ impl Request {
             }
         }
         let subject = subject_of(&request)?;
-        Ok(Request { subject, names, subject_der: info.subject.as_raw().to_vec(), key_der })
+        let (subject_der, key_der) = (info.subject.as_raw().to_vec(), info.subject_pki.raw.to_vec());
+        Ok(Request { subject, names, subject_der, key_der })
     }
 }
 
@@ -242,6 +249,7 @@ impl Names {
 mod tests {
     use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 
+    use super::super::certificate_authority::pem_block;
     use super::*;
 
     #[test]
@@ -302,7 +310,7 @@ mod tests {
             (whole[..whole.len() - 1].to_vec(), RequestError::TruncatedData),
             ([&*whole, &[0]].concat(), RequestError::TrailingData),
         ] {
-            let text = der::pem("CERTIFICATE REQUEST", &der);
+            let text = pem_block("CERTIFICATE REQUEST", &der);
             assert_eq!(Request::from_pem(text.as_bytes()), Err(want), "{der:?}");
         }
         assert_eq!(
@@ -331,7 +339,7 @@ mod tests {
             let mut der = request.der().to_vec();
             let at = der.iter().rposition(|byte| *byte != 0).unwrap();
             der[at] ^= 1;
-            let text = der::pem("CERTIFICATE REQUEST", &der);
+            let text = pem_block("CERTIFICATE REQUEST", &der);
             assert_eq!(Request::from_pem(text.as_bytes()), Err(want), "{algorithm:?}");
         }
     }

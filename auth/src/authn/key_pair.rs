@@ -8,11 +8,11 @@
 //! Error texts match those of Go's TLS package and never contain key material. A key of a kind that this
 //! crate cannot read is assumed to be valid.
 
+use x509_parser::asn1_rs::Sequence;
 use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::certificate_authority::Signer;
-use super::der::{self, Element};
+use super::private_key::PrivateKey;
 use super::trust_anchors::{Block, Blocks};
 
 const CERTIFICATE: &str = "CERTIFICATE";
@@ -58,17 +58,15 @@ pub fn problem(certificate: &[u8], key: &[u8]) -> Option<String> {
     let Ok((_, certificate)) = X509Certificate::from_der(&certificate.content) else {
         return Some("x509: malformed certificate".to_owned());
     };
-    if !Element::first(&key.content)
-        .is_ok_and(|(element, after)| element.tag == der::SEQUENCE && after.is_empty())
-    {
+    if !Sequence::from_der(&key.content).is_ok_and(|(after, _)| after.is_empty()) {
         return Some("tls: failed to parse private key".to_owned());
     }
-    let signer = Signer::read(&key.content)?;
+    let key = PrivateKey::from_der(&key.content)?;
     let is_rsa = certificate.public_key().algorithm.algorithm == OID_PKCS1_RSAENCRYPTION;
-    if is_rsa != matches!(signer, Signer::Rsa(_)) {
+    if is_rsa != key.is_rsa() {
         return Some("tls: private key type does not match public key type".to_owned());
     }
-    let is_own = signer.public() == &*certificate.public_key().subject_public_key.data;
+    let is_own = key.public() == &*certificate.public_key().subject_public_key.data;
     (!is_own).then(|| "tls: private key does not match public key".to_owned())
 }
 

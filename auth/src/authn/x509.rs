@@ -23,10 +23,11 @@ use parking_lot::{Mutex, RwLock};
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::{ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter, RequiredEkuNotFoundContext};
+use x509_parser::asn1_rs::Any;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::NameDomains;
-use super::der::{Element, Signed};
+use super::certificate_signature::DocumentSignature;
 use super::trusted_leaf::{self, TrustedLeaves, Unfit, Usage};
 use crate::identity::User;
 
@@ -210,13 +211,16 @@ impl CaBundle {
     /// Returns whether an authority of the bundle signed a certificate directly. An authority with name
     /// constraints does not count, because only path building applies them.
     fn signed(&self, certificate: &CertificateDer<'_>) -> bool {
-        let Ok(signed) = Signed::read(certificate) else { return false };
         let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
-        let Ok((issuer, _)) = Element::first(parsed.issuer().as_raw()) else { return false };
-        let named = |anchor: &&TrustAnchor<'_>| {
-            *anchor.subject == *issuer.content && anchor.name_constraints.is_none()
+        let Ok((_, issuer)) = Any::from_der(parsed.issuer().as_raw()) else { return false };
+        let signature = DocumentSignature {
+            message: parsed.tbs_certificate.as_ref(),
+            algorithm: &parsed.signature_algorithm,
+            value: &parsed.signature_value,
         };
-        self.anchors.iter().filter(named).any(|anchor| signed.is_by(&anchor.subject_public_key_info))
+        let named =
+            |anchor: &&TrustAnchor<'_>| *anchor.subject == *issuer.data && anchor.name_constraints.is_none();
+        self.anchors.iter().filter(named).any(|anchor| signature.is_by(&anchor.subject_public_key_info))
     }
 }
 
