@@ -10,7 +10,6 @@ use super::plugin::{Make, Plugin, Step};
 use super::record::{Record, Review};
 use super::settings::Settings;
 use super::target::{Operation, Target};
-#[cfg(test)]
 use crate::writes::stage::{Stage, trace};
 use values::json::Object;
 use values::status::Status;
@@ -120,7 +119,6 @@ impl Asked<'_> {
     /// # Errors
     /// Returns the refusal of the first plugin that refuses.
     pub async fn mutate(&self, mut record: Record<'_, &mut Object>) -> (Review, Result<(), Status>) {
-        #[cfg(test)]
         trace::note(Stage::Mutate);
         let began = Instant::now();
         let mut review = Review::default();
@@ -177,7 +175,6 @@ impl Asked<'_> {
     /// # Errors
     /// Returns the refusal of the first plugin that refuses.
     pub async fn validate(&self, record: Record<'_, &Object>) -> (Review, Result<(), Status>) {
-        #[cfg(test)]
         trace::note(Stage::Admit);
         let began = Instant::now();
         let mut review = Review::default();

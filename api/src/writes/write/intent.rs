@@ -175,14 +175,9 @@ pub struct Intent<'w> {
 }
 
 impl<'w> Intent<'w> {
-    /// Returns whether this write passes `stage`.
+    /// Returns whether the caller lets this write pass `stage`.
     pub fn passes(&self, stage: Stage) -> bool {
-        let passes = !self.leaves_out.contains(&stage);
-        #[cfg(test)]
-        if passes {
-            crate::writes::stage::trace::note(stage);
-        }
-        passes
+        !self.leaves_out.contains(&stage)
     }
 
     /// Returns the object as named in most errors: by plural resource.
@@ -521,6 +516,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Returns the outcome of a write that leaves the object as it is.
+    pub(super) fn unchanged(current: Option<&Current>) -> Outcome {
+        current.map_or(Outcome::Missing, |current| {
+            let revision = current.revision();
+            Outcome::Unchanged(Written { value: current.stored.record.value.clone(), revision })
+        })
+    }
+
     /// Returns the revision at which the object is stored; `None` if nothing is stored.
     pub fn revision(&self) -> Option<Revision> {
         match self {

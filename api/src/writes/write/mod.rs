@@ -6,7 +6,7 @@
 //! bootstrap, backfill┘                         └─► commit ─► store
 //! ```
 //!
-//! Read `path` first: its one function lists the stages. The path knows no HTTP. [`crate::requests::verbs`]
+//! Read `path` first: its one function lists the stages. `rounds` is the loop around it. The path knows no HTTP. [`crate::requests::verbs`]
 //! defines the meaning of requests, and [`crate::writes::loopback`] contains the writes of the server itself.
 
 #[cfg(test)]
@@ -17,9 +17,11 @@ mod custom_test;
 #[cfg(test)]
 mod definition_test;
 pub mod deletion;
+mod freshness;
 pub mod intent;
 pub mod ownership;
 mod path;
+mod rounds;
 #[cfg(test)]
 pub(crate) mod server_fixture;
 #[cfg(test)]
@@ -29,4 +31,4 @@ mod stages;
 mod table_test;
 
 pub use intent::{Caller, Current, Form, Intent, Made, Outcome, Presence, Source, Wanted, Written};
-pub use path::write;
+pub use rounds::write;

@@ -19,7 +19,7 @@ use crate::writes::admission::policy::access::confirm_readable;
 use crate::writes::admission::{
     self, Charge, Operation, Record, Review, Target, device_access, device_status,
 };
-use crate::writes::stage::Stage;
+use crate::writes::stage::{Stage, trace};
 use objects::store::{self, Part};
 use objects::strategy::owners::{AFTER_ADMISSION, without_repeated_owners};
 use objects::strategy::{self, Endpoint};
@@ -54,7 +54,7 @@ pub(super) async fn decode<C: Caller, S: Source<C>>(
     source: &mut S,
     mut current: Option<&mut Current>,
 ) -> Result<Option<(Object, Fate)>, Status> {
-    let _ = intent.passes(Stage::Decode);
+    trace::note(Stage::Decode);
     let warned = caller.warnings().map_or(0, |warnings| warnings.len());
     let wanted = loop {
         let wanted = source.decode(caller, current.as_deref_mut());
@@ -87,6 +87,7 @@ pub(super) fn default<C, S: Source<C>>(intent: &Intent<'_>, source: &S, object: 
     if let Some(message) = source.message(intent)
         && intent.passes(Stage::Default)
     {
+        trace::note(Stage::Default);
         defaults::apply(message, object, intent.api.naming());
     }
 }
@@ -189,9 +190,11 @@ fn operation(intent: &Intent<'_>, is_new: bool) -> Operation {
 /// Makes the writer own the fields of a new object, as sent.
 pub(super) async fn own_new(intent: &Intent<'_>, object: &mut Object) -> Result<(), Status> {
     if intent.passes(Stage::Prepare) {
+        trace::note(Stage::Prepare);
         validation::prepare(&intent.resource.table, object);
     }
     if intent.passes(Stage::Own) {
+        trace::note(Stage::Own);
         let own = |object: &mut Object| {
             tracking(intent).create(object);
             Ok(())
@@ -210,7 +213,7 @@ pub(super) fn convert<C, S: Source<C>>(
     mut current: Option<&mut Current>,
 ) -> Result<(Object, Option<Object>), Status> {
     let mut new = source.to_stored(intent, object, current.as_deref_mut())?;
-    if intent.leaves_out.contains(&Stage::Prepare) {
+    if !intent.passes(Stage::Prepare) {
         return Ok((new, None));
     }
     strategy::scope_to(intent.resource, intent.namespace, &mut new)?;
@@ -250,7 +253,7 @@ pub(super) fn check_unversioned(intent: &Intent<'_>, object: &mut Object) -> Res
 pub(super) fn same(intent: &Intent<'_>, new: &Object, current: Option<&mut Current>) -> Result<(), Status> {
     let uid = meta(new, "uid");
     let is_patch = matches!(intent.options, admission::Options::Patch(_));
-    let is_compared = !uid.is_empty() && !is_patch && !intent.leaves_out.contains(&Stage::Compare);
+    let is_compared = !uid.is_empty() && !is_patch && intent.passes(Stage::Compare);
     let Some(current) = current.filter(|_| is_compared) else {
         return Ok(());
     };
@@ -271,6 +274,7 @@ pub(super) fn compare(
     if old.is_none() || !intent.passes(Stage::Compare) {
         return Ok(());
     }
+    trace::note(Stage::Compare);
     let is_patch = matches!(intent.options, admission::Options::Patch(_));
     match meta(new, "resourceVersion") {
         "" | "0" if intent.resource.table.unconditional_update || is_patch => {}
@@ -292,9 +296,11 @@ pub(super) fn compare(
 /// Makes the writer own the fields that an update changes.
 pub(super) async fn own_change(intent: &Intent<'_>, new: &mut Object, old: &Object) -> Result<(), Status> {
     if intent.passes(Stage::Prepare) {
+        trace::note(Stage::Prepare);
         validation::prepare_update(&intent.resource.stored().table, new, old);
     }
     if intent.passes(Stage::Own) {
+        trace::note(Stage::Own);
         with_conversions(intent, new, |new| tracking(intent).update(old, new)).await?;
     }
     Ok(())
@@ -335,6 +341,7 @@ pub(super) fn allocate<'w>(
     if intent.endpoint != Endpoint::Main || !intent.passes(Stage::Allocate) {
         return Ok(None);
     }
+    trace::note(Stage::Allocate);
     let api = intent.api;
     api.allocations().begin(intent.resource, new, old)
 }
@@ -351,6 +358,7 @@ pub(super) fn prepare<C: Caller>(
     if !intent.passes(Stage::Prepare) {
         return;
     }
+    trace::note(Stage::Prepare);
     let naming = intent.api.naming();
     let Some(old) = old else {
         let told = strategy::prepare_create(intent.resource, new, intent.user, naming, is_labelled);
@@ -383,6 +391,7 @@ pub(super) async fn validate<C: Caller>(
         }
         return Ok(());
     }
+    trace::note(Stage::Validate);
     let about = (intent.resource, intent.endpoint.subresource());
     let refused = device_access::refused(intent.api.lookup(), about, intent.namespace, new, old)?;
     let mut errors: Vec<FieldError> = refused.into_iter().collect();
@@ -418,7 +427,7 @@ fn rules<C: Caller>(
 
 /// Adds the warnings of the kind about a valid object.
 pub(super) fn warn<C: Caller>(caller: &mut C, intent: &Intent<'_>, new: &Object, old: Option<&Object>) {
-    if !intent.leaves_out.contains(&Stage::Validate)
+    if intent.passes(Stage::Validate)
         && let Some(warnings) = caller.warnings()
     {
         warnings.extend(strategy::warnings(intent.resource, intent.endpoint, intent.api.naming(), new, old));
@@ -430,6 +439,7 @@ pub(super) fn warn<C: Caller>(caller: &mut C, intent: &Intent<'_>, new: &Object,
 pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) -> Result<(), Status> {
     let authorizer = intent.api.authorizer();
     let Some(asked) = intent.permission.filter(|_| intent.passes(Stage::Escalate)) else { return Ok(()) };
+    trace::note(Stage::Escalate);
     if asked.group != authorizer.rbac().group() {
         return Ok(());
     }
@@ -456,6 +466,7 @@ pub(super) async fn confirm_parameters(
     if !is_of_client || !intent.passes(Stage::Confirm) {
         return Ok(());
     }
+    trace::note(Stage::Confirm);
     let source = (intent.api.lookup(), intent.api.authorizer());
     let readable = confirm_readable(source, intent.user, intent.resource, new, old).await;
     readable.map_err(|error| Status::invalid(intent.subject_of_rules(meta(new, "name")), &[error]))
@@ -526,7 +537,7 @@ pub(super) async fn encode(
     old: Option<&Object>,
     current: Option<&Current>,
 ) -> Result<Encoded, Status> {
-    let _ = intent.passes(Stage::Encode);
+    trace::note(Stage::Encode);
     if fate == Fate::GoesAsStored {
         return Ok(Encoded::Change { change: Change::Delete(None), shown: None });
     }
@@ -563,7 +574,7 @@ pub(super) async fn encode(
 }
 
 fn payload(intent: &Intent<'_>, object: &mut Object, replaced: &[u8]) -> Payload {
-    if intent.leaves_out.contains(&Stage::Own) {
+    if !intent.passes(Stage::Own) {
         // The managed fields are part of the request: without them the write would mean something else.
         return store::payload_of_change(intent.resource, object, replaced);
     }
@@ -577,7 +588,7 @@ pub(super) async fn commit(
     expected: Expected,
     change: Change,
 ) -> Result<Attempt, Status> {
-    let _ = intent.passes(Stage::Commit);
+    trace::note(Stage::Commit);
     let operation = match (&change, &expected) {
         (Change::Delete(_), _) => "delete",
         (Change::Put(_), Expected::Absent) if intent.presence == Presence::New => "create",
