@@ -1,24 +1,9 @@
-//! The cell language: small expressions, parsed once, that compute a table cell from an object.
-//!
-//! ```text
-//! expr     = choice [ "if" path [ "set" | "nonempty" ] "else" expr ]
-//! choice   = sum { "|" sum }                     the first that is set; an empty text is not
-//! sum      = term { "+" term }                   of numbers
-//! term     = text | number | "true" | "false"
-//!          | name "(" expr { "," expr } ")"      one of the functions in `functions`
-//!          | "condition" Type "." member         of the condition of that type
-//!          | path "/" path                       two numbers as `2/3`
-//!          | path [ text ]                       the value there; with a text, that text filled from below it
-//! path     = name { "." name | "[]" | "[0]" }    `[]` = of each element
-//! text     = '"' … '"'   with `{path}` filled in, `{lower path}` in lower case, and `[…]` omitted if one of the
-//!            paths inside it is empty
-//! ```
-//!
-//! A function name without dots is a call without arguments (`podStatusReason`). `cells` translates column
-//! descriptions in prose into this language. This module contains no code for particular kinds.
+//! The expression of a table cell, and the parts of an object that it reads. `parse` has the language.
 
-use super::functions::{self, Function};
+use std::fmt;
+
 use super::reads::Reads;
+use super::row::{Output, Row};
 
 /// The expression of a cell.
 #[derive(Clone, Debug)]
@@ -57,6 +42,51 @@ pub enum Cell {
     },
     /// A call of a function with its arguments.
     Call(&'static Function, Vec<Cell>),
+}
+
+/// A function that cells may call.
+pub struct Function {
+    /// Name in the cell language.
+    pub name: &'static str,
+    /// Parts that the function reads in addition to its arguments, in the notation of [`super::reads`].
+    pub reads: &'static str,
+    /// Path of an object from which the function reads the members that its text arguments name.
+    pub reads_member_of: Option<&'static [&'static str]>,
+    /// Whether the function needs only the number of elements at its path argument.
+    pub shape_only: bool,
+    /// The Rust function that computes the cell.
+    pub run: for<'r> fn(&Row<'r>, &'r [Cell]) -> Output<'r>,
+}
+
+impl Function {
+    /// Creates a function that depends only on its arguments.
+    pub const fn general(name: &'static str, run: for<'r> fn(&Row<'r>, &'r [Cell]) -> Output<'r>) -> Self {
+        Function { name, reads: "", reads_member_of: None, shape_only: false, run }
+    }
+
+    /// Creates a function that reads fixed parts of the object.
+    pub const fn reading(
+        name: &'static str,
+        reads: &'static str,
+        run: for<'r> fn(&Row<'r>, &'r [Cell]) -> Output<'r>,
+    ) -> Self {
+        Function { name, reads, reads_member_of: None, shape_only: false, run }
+    }
+
+    /// Creates a function like [`Function::reading`] that also reads the annotations named by its arguments.
+    pub const fn reading_annotations(
+        name: &'static str,
+        reads: &'static str,
+        run: for<'r> fn(&Row<'r>, &'r [Cell]) -> Output<'r>,
+    ) -> Self {
+        Function { name, reads, reads_member_of: Some(&["metadata", "annotations"]), shape_only: false, run }
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 /// A step of a path into an object.
@@ -104,37 +134,7 @@ impl Template {
     }
 }
 
-/// Why a text is not a cell.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("cell `{text}`: {what} at byte {at}")]
-pub struct CellError {
-    /// The whole text that was parsed.
-    pub text: String,
-    /// Description of the error.
-    pub what: &'static str,
-    /// Offset of the error in bytes.
-    pub at: usize,
-}
-
-/// Maximum nesting of expressions. Cells are part of the program; the limit turns a mistake into an error
-/// instead of a stack overflow.
-const DEPTH_MAX: usize = 32;
-
 impl Cell {
-    /// Parses `text` as an expression.
-    ///
-    /// # Errors
-    /// The text is not in the language, or names a function that does not exist.
-    pub fn parse(text: &str) -> Result<Cell, CellError> {
-        let mut parser = Parser { text, at: 0, depth: 0 };
-        let cell = parser.expr()?;
-        parser.space();
-        if parser.at < text.len() {
-            return Err(parser.error("unexpected text"));
-        }
-        Ok(cell)
-    }
-
     /// Adds the parts of the object that the cell reads to `reads`.
     pub fn add_reads(&self, reads: &mut Reads) {
         match self {
@@ -208,256 +208,4 @@ fn add_path(base: &[CellStep], path: &[CellStep], shape: bool, reads: &mut Reads
         CellStep::Index(_) | CellStep::Each => None,
     });
     reads.path(names, shape);
-}
-
-struct Parser<'t> {
-    text: &'t str,
-    at: usize,
-    depth: usize,
-}
-
-impl<'t> Parser<'t> {
-    fn error(&self, what: &'static str) -> CellError {
-        CellError { text: self.text.to_owned(), what, at: self.at }
-    }
-
-    fn rest(&self) -> &'t str {
-        &self.text[self.at..]
-    }
-
-    fn space(&mut self) {
-        let rest = self.rest();
-        self.at += rest.len() - rest.trim_start().len();
-    }
-
-    /// Skips space and consumes `token` if it comes next. Returns whether it did.
-    fn take(&mut self, token: &str) -> bool {
-        self.space();
-        let found = self.rest().starts_with(token);
-        if found {
-            self.at += token.len();
-        }
-        found
-    }
-
-    /// Consumes `word` if it comes next as a whole word. Returns whether it did.
-    fn take_word(&mut self, word: &str) -> bool {
-        self.space();
-        let ends = |rest: &str| !rest.starts_with(is_name_char);
-        let found = self.rest().strip_prefix(word).is_some_and(ends);
-        if found {
-            self.at += word.len();
-        }
-        found
-    }
-
-    fn expr(&mut self) -> Result<Cell, CellError> {
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return Err(self.error("too deep"));
-        }
-        let then = self.choice()?;
-        let cell = if self.take_word("if") {
-            let given = self.path()?;
-            let _ = self.take_word("set") || self.take_word("nonempty");
-            if !self.take_word("else") {
-                return Err(self.error("no `else`"));
-            }
-            Cell::If { given, then: Box::new(then), otherwise: Box::new(self.expr()?) }
-        } else {
-            then
-        };
-        self.depth -= 1;
-        Ok(cell)
-    }
-
-    fn choice(&mut self) -> Result<Cell, CellError> {
-        self.list("|", Self::sum, Cell::FirstOf)
-    }
-
-    fn sum(&mut self) -> Result<Cell, CellError> {
-        self.list("+", Self::term, Cell::Sum)
-    }
-
-    /// Parses items separated by `separator`; a single item is not wrapped in a list.
-    fn list(
-        &mut self,
-        separator: &str,
-        one: impl Fn(&mut Self) -> Result<Cell, CellError>,
-        several: impl Fn(Vec<Cell>) -> Cell,
-    ) -> Result<Cell, CellError> {
-        let first = one(self)?;
-        if !self.take(separator) {
-            return Ok(first);
-        }
-        let mut all = vec![first, one(self)?];
-        while self.take(separator) {
-            all.push(one(self)?);
-        }
-        Ok(several(all))
-    }
-
-    fn term(&mut self) -> Result<Cell, CellError> {
-        self.space();
-        if self.rest().starts_with('"') {
-            return Ok(Cell::Text(self.template()?));
-        }
-        if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
-            let len = self.rest().find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest().len());
-            let number = self.rest()[..len].parse().map_err(|_| self.error("number too large"))?;
-            self.at += len;
-            return Ok(Cell::Int(number));
-        }
-        if self.take_word("true") {
-            return Ok(Cell::Bool(true));
-        }
-        if self.take_word("false") {
-            return Ok(Cell::Bool(false));
-        }
-        if self.take_word("condition") {
-            let kind = self.name()?.to_owned();
-            if !self.take(".") {
-                return Err(self.error("no member of the condition"));
-            }
-            return Ok(Cell::Condition { kind, member: self.name()?.to_owned() });
-        }
-        self.space();
-        let start = self.at;
-        let name = self.name()?;
-        if let Some(function) = functions::find(name) {
-            if self.rest().starts_with('(') {
-                return self.call(function);
-            }
-            if !self.rest().starts_with(['.', '[']) {
-                return Ok(Cell::Call(function, Vec::new()));
-            }
-        } else if self.rest().starts_with('(') {
-            return Err(self.error("no such function"));
-        }
-        self.at = start;
-        let path = self.path()?;
-        self.space();
-        if self.rest().starts_with('"') {
-            return Ok(Cell::Each(path, self.template()?));
-        }
-        if self.take("/") {
-            return Ok(Cell::Ratio(path, self.path()?));
-        }
-        Ok(Cell::Path(path))
-    }
-
-    fn call(&mut self, function: &'static Function) -> Result<Cell, CellError> {
-        self.at += 1; // the parenthesis
-        let mut arguments = Vec::new();
-        loop {
-            arguments.push(self.expr()?);
-            if self.take(")") {
-                return Ok(Cell::Call(function, arguments));
-            }
-            if !self.take(",") {
-                return Err(self.error("no `)`"));
-            }
-        }
-    }
-
-    fn name(&mut self) -> Result<&'t str, CellError> {
-        self.space();
-        let rest = self.rest();
-        let len = rest.find(|c| !is_name_char(c)).unwrap_or(rest.len());
-        if len == 0 {
-            return Err(self.error("no name"));
-        }
-        self.at += len;
-        Ok(&rest[..len])
-    }
-
-    fn path(&mut self) -> Result<CellPath, CellError> {
-        let mut path = vec![CellStep::Member(self.name()?.to_owned())];
-        loop {
-            let rest = self.rest();
-            if let Some(after) = rest.strip_prefix('.') {
-                if !after.starts_with(is_name_char) {
-                    return Err(self.error("no name after the dot"));
-                }
-                self.at += 1;
-                path.push(CellStep::Member(self.name()?.to_owned()));
-            } else if rest.starts_with("[]") {
-                self.at += 2;
-                path.push(CellStep::Each);
-            } else if let Some(index) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-                path.push(CellStep::Index(index.0.parse().map_err(|_| self.error("no index"))?));
-                self.at += index.0.len() + 2;
-            } else {
-                return Ok(path);
-            }
-        }
-    }
-
-    fn template(&mut self) -> Result<Template, CellError> {
-        self.at += 1; // the quote
-        let parts = self.parts('"')?;
-        Ok(Template(parts))
-    }
-
-    fn parts(&mut self, end: char) -> Result<Vec<Part>, CellError> {
-        let mut parts = Vec::new();
-        let mut literal = String::new();
-        loop {
-            let Some(next) = self.rest().chars().next() else {
-                return Err(self.error("text does not end"));
-            };
-            self.at += next.len_utf8();
-            if (next == '{' || next == '[' || next == end) && !literal.is_empty() {
-                parts.push(Part::Literal(std::mem::take(&mut literal)));
-            }
-            match next {
-                _ if next == end => return Ok(parts),
-                '{' => {
-                    let lower = self.rest().starts_with("lower ");
-                    if lower {
-                        self.at += "lower ".len();
-                    }
-                    let path = self.path()?;
-                    if !self.take("}") {
-                        return Err(self.error("no `}`"));
-                    }
-                    parts.push(Part::Fill { path, lower });
-                }
-                '[' if end == '"' => parts.push(Part::Optional(self.parts(']')?)),
-                other => literal.push(other),
-            }
-        }
-    }
-}
-
-fn is_name_char(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_' || c == '-'
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_outside_the_language_are_refused_with_the_offset() {
-        for (text, what, at) in [
-            ("", "no name", 0),
-            ("a.", "no name after the dot", 1),
-            ("a[x]", "no index", 1),
-            ("nosuch(a)", "no such function", 6),
-            ("len(a", "no `)`", 5),
-            ("a | ", "no name", 4),
-            ("\"abc", "text does not end", 4),
-            ("\"{a\"", "no `}`", 3),
-            ("a if b", "no `else`", 6),
-            ("a b", "unexpected text", 2),
-            ("99999999999999999999", "number too large", 0),
-            ("condition Ready", "no member of the condition", 15),
-        ] {
-            let error = Cell::parse(text).unwrap_err();
-            assert_eq!((error.what, error.at), (what, at), "{text}");
-        }
-        let deep = format!("{}a{}", "len(".repeat(100_000), ")".repeat(100_000));
-        assert_eq!(Cell::parse(&deep).unwrap_err().what, "too deep");
-    }
 }

@@ -5,7 +5,8 @@
 //! the column, so equal texts always have the same meaning. Placeholders of the naming profile (`{domain}`)
 //! occur on both sides and are filled in before the cell is parsed.
 
-use super::cell::{Cell, CellError};
+use super::cell::Cell;
+use super::parse::CellError;
 use values::naming::Naming;
 
 /// Text in the schema → expression.

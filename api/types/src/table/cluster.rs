@@ -1,10 +1,10 @@
 //! Cell functions of nodes, volumes, admission policies, certificates, roles, quotas, device claims and
 //! events.
 
-use super::cell::Cell;
+use super::cell::{Cell, Function};
 use super::duration::UNKNOWN;
-use super::eval::{Output, Row, text_of};
-use super::functions::{Function, text};
+use super::functions::text;
+use super::row::{Output, Row, text_of};
 use values::json::Value;
 
 /// Functions of all kinds except pods, workloads and networking.

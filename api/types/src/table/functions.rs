@@ -1,64 +1,19 @@
-//! Functions of the cell language: the general functions, and the list of all functions.
+//! Functions of the cell language that are not for particular kinds.
 //!
 //! A function is a name, a declaration of the parts of the object that it reads (so that the reader can skip
 //! the rest) and a Rust function. Functions for particular kinds are in [`super::pods`],
 //! [`super::workloads`], [`super::network`] and [`super::cluster`].
 
 use std::borrow::Cow;
-use std::fmt;
 
-use super::cell::Cell;
+use super::cell::{Cell, Function};
 use super::duration;
-use super::eval::{Output, Row, values};
-use super::{cluster, network, pods, workloads};
+use super::eval::values;
+use super::row::{Output, Row};
 use values::json::Value;
 
-/// A function that cells may call.
-pub struct Function {
-    /// Name in the cell language.
-    pub name: &'static str,
-    /// Parts that the function reads in addition to its arguments, in the notation of [`super::reads`].
-    pub reads: &'static str,
-    /// Path of an object from which the function reads the members that its text arguments name.
-    pub reads_member_of: Option<&'static [&'static str]>,
-    /// Whether the function needs only the number of elements at its path argument.
-    pub shape_only: bool,
-    /// The Rust function that computes the cell.
-    pub run: for<'r> fn(&Row<'r>, &'r [Cell]) -> Output<'r>,
-}
-
-impl Function {
-    /// Creates a function that depends only on its arguments.
-    const fn general(name: &'static str, run: for<'r> fn(&Row<'r>, &'r [Cell]) -> Output<'r>) -> Self {
-        Function { name, reads: "", reads_member_of: None, shape_only: false, run }
-    }
-
-    /// Creates a function that reads fixed parts of the object.
-    pub const fn reading(
-        name: &'static str,
-        reads: &'static str,
-        run: for<'r> fn(&Row<'r>, &'r [Cell]) -> Output<'r>,
-    ) -> Self {
-        Function { name, reads, reads_member_of: None, shape_only: false, run }
-    }
-
-    /// Creates a function like [`Function::reading`] that also reads the annotations named by its arguments.
-    pub const fn reading_annotations(
-        name: &'static str,
-        reads: &'static str,
-        run: for<'r> fn(&Row<'r>, &'r [Cell]) -> Output<'r>,
-    ) -> Self {
-        Function { name, reads, reads_member_of: Some(&["metadata", "annotations"]), shape_only: false, run }
-    }
-}
-
-impl fmt::Debug for Function {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-static GENERAL: &[Function] = &[
+/// The functions that are not for particular kinds.
+pub static GENERAL: &[Function] = &[
     Function { shape_only: true, ..Function::general("len", len) },
     Function::general("join", join),
     Function::general("top3", top3),
@@ -75,14 +30,6 @@ static GENERAL: &[Function] = &[
     Function::general("firstGiven", first_given),
     Function::reading_annotations("annotation", "", annotation),
 ];
-
-/// Returns the function called `name`.
-pub fn find(name: &str) -> Option<&'static Function> {
-    [GENERAL, pods::FUNCTIONS, workloads::FUNCTIONS, network::FUNCTIONS, cluster::FUNCTIONS]
-        .into_iter()
-        .flatten()
-        .find(|function| function.name == name)
-}
 
 /// Returns the first three texts joined by commas, followed by the number of further ones.
 pub fn first_three(texts: &[Cow<str>]) -> String {

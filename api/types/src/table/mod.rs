@@ -20,9 +20,11 @@ mod eval;
 mod functions;
 pub mod jsonpath;
 mod network;
+mod parse;
 pub mod partial;
 mod pods;
 mod reads;
+mod row;
 mod workloads;
 mod writer;
 
@@ -38,9 +40,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use self::cell::{Cell, CellError};
+use self::cell::Cell;
 use self::cell_reuse::{Inputs, Mask};
 use self::jsonpath::JsonPath;
+use self::parse::CellError;
 pub use self::partial::{ListMeta, MetaVersion, PartialWriter, metadata_range, metadata_start};
 use self::reads::Reads;
 pub use self::writer::TableWriter;

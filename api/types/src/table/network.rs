@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::cell::Cell;
-use super::eval::{Output, Row, text_of};
-use super::functions::{Function, first_three};
+use super::cell::{Cell, Function};
+use super::functions::first_three;
+use super::row::{Output, Row, text_of};
 use values::json::Value;
 
 /// Functions of networking kinds.

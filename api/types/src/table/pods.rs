@@ -8,10 +8,9 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 
-use super::cell::Cell;
+use super::cell::{Cell, Function};
 use super::duration;
-use super::eval::{Output, Row};
-use super::functions::Function;
+use super::row::{Output, Row};
 use values::json::Value;
 
 const READS: &str = "metadata.deletionTimestamp,spec{containers?,initContainers{name,restartPolicy}},\

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::cell::Cell;
+use super::cell::{Cell, Function};
 use super::duration;
-use super::eval::{Output, Row, text_of};
-use super::functions::{Function, first_of};
+use super::functions::first_of;
+use super::row::{Output, Row, text_of};
 use values::json::Value;
 
 /// Functions for the cells of workloads.

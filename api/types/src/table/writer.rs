@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::cell_reuse::{Before, Look};
-use super::eval::{Output, Row, text_of};
+use super::row::{Output, Row, text_of};
 use super::{
     ColumnKind, CompiledColumn, Headers, IncludeObject, ListMeta, PartialWriter, RowError, Source,
     TableFormat, duration,
