@@ -8,6 +8,17 @@ use super::Target;
 use values::json::{Object, Value, parse};
 use values::naming::Naming;
 
+/// Returns the annotation that excludes a role or binding from reconciliation if its value is `"false"`.
+pub fn autoupdate_annotation(naming: &Naming) -> String {
+    format!("rbac.authorization.{}/autoupdate", naming.domain)
+}
+
+/// Returns the annotation that says whether the spec of a suggested flow control object follows the bundled
+/// one.
+pub fn autoupdate_spec_annotation(naming: &Naming) -> String {
+    format!("apf.{}/autoupdate-spec", naming.domain)
+}
+
 /// The rule by which an object is compared with the existing one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
@@ -172,10 +183,8 @@ fn build(naming: &Naming, shape: Shape, entry: &Object, rest: Object) -> Desired
         metadata.push("labels", labels.into());
     }
     let annotation = match shape.kind {
-        Kind::Role | Kind::Binding => Some(super::plan::autoupdate_annotation(naming)),
-        Kind::MandatoryFlowControl | Kind::SuggestedFlowControl => {
-            Some(super::plan::autoupdate_spec_annotation(naming))
-        }
+        Kind::Role | Kind::Binding => Some(autoupdate_annotation(naming)),
+        Kind::MandatoryFlowControl | Kind::SuggestedFlowControl => Some(autoupdate_spec_annotation(naming)),
         Kind::Namespace | Kind::PriorityClass => None,
     };
     if let Some(annotation) = annotation {

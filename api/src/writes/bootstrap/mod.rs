@@ -22,8 +22,8 @@ use futures_util::future::try_join_all;
 use values::json::Value;
 use values::naming::Naming;
 
-pub use desired::{Desired, Kind, desired, flow_control, namespaces};
-pub use plan::{Step, autoupdate_spec_annotation, plan};
+pub use desired::{Desired, Kind, autoupdate_spec_annotation, desired, flow_control, namespaces};
+pub use plan::{Step, plan};
 
 /// Maximum number of attempts for one object when another writer (another server on the same store) changes
 /// it first.

@@ -16,7 +16,7 @@
 use auth::authz::Rule;
 use auth::authz::escalation::{compact, uncovered};
 
-use super::{Desired, Kind};
+use super::desired::{Desired, Kind, autoupdate_annotation, autoupdate_spec_annotation};
 use crate::state::policy::rules::{read_rules, write_rule};
 use types::features::boolean;
 use values::json::{Object, Value};
@@ -33,17 +33,6 @@ pub enum Step {
     Update(Value),
     /// The existing object must be deleted and this one created.
     Replace(Value),
-}
-
-/// Returns the annotation that excludes a role or binding from reconciliation if its value is `"false"`.
-pub fn autoupdate_annotation(naming: &Naming) -> String {
-    format!("rbac.authorization.{}/autoupdate", naming.domain)
-}
-
-/// Returns the annotation that says whether the spec of a suggested flow control object follows the bundled
-/// one.
-pub fn autoupdate_spec_annotation(naming: &Naming) -> String {
-    format!("apf.{}/autoupdate-spec", naming.domain)
 }
 
 /// Compares the existing object with the wanted one.

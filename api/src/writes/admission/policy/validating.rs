@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::condition::Owner;
 use super::matching::Asked;
 use super::source::{Binding, Bound, Source, asked, handles, inputs, misconfigured, request};
-use super::validation::{Decision, FailurePolicy, Outcome, Published, Validation};
+use super::validation::{Annotated, Decision, FailurePolicy, Published, Validation};
 use crate::writes::admission::{Lookup, Plugin, Record, Review, Step, Target};
 use values::json::{Object, Value, write};
 use values::status::{Cause, Status, StatusReason};
@@ -37,6 +37,14 @@ struct Denial {
     reason: Cow<'static, str>,
 }
 
+impl Denial {
+    /// Returns a denial with the reason `Invalid`.
+    fn invalid(policy: &str, binding: Option<&Binding>, message: String) -> Denial {
+        let binding = binding.map(|binding| binding.name.clone());
+        Denial { policy: policy.to_owned(), binding, message, reason: "Invalid".into() }
+    }
+}
+
 impl ValidatingAdmissionPolicy {
     /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> ValidatingAdmissionPolicy {
@@ -59,10 +67,8 @@ impl ValidatingAdmissionPolicy {
         let authorizer = self.source.permissions(record);
         let options = self.source.options(record);
         let asked: Asked<'_> = asked(record, record.new);
-        let mut denials: Vec<Denial> = Vec::new();
-        let mut failed = FirstFailure::default();
+        let mut verdict = Verdict::default();
         for policy in bound.iter() {
-            let mut annotations: HashMap<String, Vec<String>> = HashMap::new();
             let uses = self.source.invocations(&bound, policy, &asked, namespace);
             // The request is built once for all uses of a policy.
             let matched = uses.iter().flatten().next().map(|invocation| invocation.resource);
@@ -75,109 +81,125 @@ impl ValidatingAdmissionPolicy {
                 Ok(seen) => seen,
                 Err(_) if policy.0.failure_policy == FailurePolicy::Ignore => continue,
                 Err(status) => {
-                    denials.push(Denial {
-                        policy: policy.0.name.clone(),
-                        binding: None,
-                        message: format!("failed to configure policy: {}", status.message),
-                        reason: "Invalid".into(),
-                    });
+                    let message = format!("failed to configure policy: {}", status.message);
+                    verdict.denials.push(Denial::invalid(&policy.0.name, None, message));
                     continue;
                 }
             };
             let seen = seen.as_ref().map_or(asked, |seen| seen.asked(&asked));
+            let mut annotations = Annotations::new();
             for used in &uses {
                 let invocation = match used {
                     Ok(invocation) => invocation,
                     Err(fault) if fault.policy.failure_policy == FailurePolicy::Ignore => continue,
                     Err(fault) => {
-                        denials.push(Denial {
-                            policy: fault.policy.name.clone(),
-                            binding: fault.binding.map(|binding| binding.name.clone()),
-                            message: misconfigured(fault),
-                            reason: "Invalid".into(),
-                        });
+                        let (name, binding) = (&fault.policy.name, fault.binding);
+                        verdict.denials.push(Denial::invalid(name, binding, misconfigured(fault)));
                         continue;
                     }
                 };
                 let Some(request) = &request else { continue };
                 let inputs = inputs(&seen, request, namespace, &authorizer);
                 let outcome = invocation.policy.compiled.judge(&inputs, invocation.params.as_deref());
-                let Outcome { decisions, took, annotations: made, conditions } = outcome;
-                let (name, binding) = (&*invocation.policy.name, invocation.binding);
-                if let Some(judged) = conditions {
-                    judged.count(
-                        &self.metrics,
-                        Owner { kind: "policy", name, point: "validate" },
-                        record.operation,
-                    );
+                let used = Use {
+                    name: &invocation.policy.name,
+                    binding: invocation.binding,
+                    metrics: &self.metrics,
+                };
+                if let Some(judged) = outcome.conditions {
+                    let owner = Owner { kind: "policy", name: used.name, point: "validate" };
+                    judged.count(&self.metrics, owner, record.operation);
                 }
-                for (at, decision) in decisions.into_iter().enumerate() {
-                    let took = took.get(at).copied().unwrap_or_default();
-                    let count = |action: &str, error: &str| {
-                        self.metrics.validations.record(&[action, error, name, &binding.name], took);
-                    };
-                    let (message, reason, error) = match decision {
-                        Decision::Deny { message, reason } => {
-                            let error = error_type(Some(&message));
-                            (message, reason, error)
-                        }
-                        Decision::Error { message, is_denied: true } => {
-                            let error = error_type(Some(&message));
-                            (message, "Invalid".into(), error)
-                        }
-                        Decision::Error { message, is_denied: false } => {
-                            count("allow", error_type(Some(&message)));
-                            continue;
-                        }
-                        Decision::Admit => continue,
-                    };
-                    for action in &binding.actions {
-                        count(&action.to_ascii_lowercase(), error);
-                        match action.as_str() {
-                            "Warn" => review.warnings.push(format!(
-                                "Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{}': {message}",
-                                binding.name
-                            )),
-                            "Audit" => failed.note(name, binding, at, &message),
-                            _ => denials.push(Denial {
-                                policy: name.to_owned(),
-                                binding: Some(binding.name.clone()),
-                                message: message.clone(),
-                                reason: reason.clone(),
-                            }),
-                        }
-                    }
+                verdict.decide(&used, outcome.decisions, &outcome.took);
+                verdict.annotate(&used, outcome.annotations, &mut annotations);
+            }
+            let owner = &policy.0.name;
+            let annotations = annotations.into_iter();
+            review
+                .annotations
+                .extend(annotations.map(|(key, values)| (format!("{owner}/{key}"), values.join(", "))));
+        }
+        review.warnings.extend(verdict.warnings);
+        review.annotations.extend(verdict.failed.annotation());
+        verdict.denials.into_iter().next().map_or(Ok(()), |denial| Err(refusal(record, &denial)))
+    }
+}
+
+/// The values of the annotations of one policy, by key.
+type Annotations = HashMap<String, Vec<String>>;
+
+/// A policy that applies to a write, with one of its bindings.
+struct Use<'u> {
+    name: &'u str,
+    binding: &'u Binding,
+    metrics: &'u Metrics,
+}
+
+impl Use<'_> {
+    /// Counts the result of one validation.
+    fn count(&self, action: &str, error: &str, took: Duration) {
+        self.metrics.validations.record(&[action, error, self.name, &self.binding.name], took);
+    }
+}
+
+/// The result of all policies for one write.
+#[derive(Default)]
+struct Verdict {
+    denials: Vec<Denial>,
+    failed: FirstFailure,
+    warnings: Vec<String>,
+}
+
+impl Verdict {
+    /// Takes the actions of the binding for each validation that failed.
+    fn decide(&mut self, used: &Use<'_>, decisions: Vec<Decision>, took: &[Duration]) {
+        for (at, decision) in decisions.into_iter().enumerate() {
+            let took = took.get(at).copied().unwrap_or_default();
+            let (message, reason) = match decision {
+                Decision::Deny { message, reason } => (message, reason),
+                Decision::Error { message, is_denied: true } => (message, "Invalid".into()),
+                Decision::Error { message, is_denied: false } => {
+                    used.count("allow", error_type(Some(&message)), took);
+                    continue;
                 }
-                for annotation in made {
-                    match annotation.value {
-                        Published::Value(value) => {
-                            let values = annotations.entry(annotation.key).or_default();
-                            let value = cut(value);
-                            if !values.contains(&value) {
-                                values.push(value);
-                            }
-                        }
-                        Published::Error(why) => {
-                            let labels = ["deny", error_type(Some(&why)), name, &*binding.name];
-                            self.metrics.validations.record(&labels, Duration::ZERO);
-                            denials.push(Denial {
-                                policy: name.to_owned(),
-                                binding: Some(binding.name.clone()),
-                                message: why,
-                                reason: "Invalid".into(),
-                            });
-                        }
-                        Published::Nothing | Published::Excluded(_) => {}
+                Decision::Admit => continue,
+            };
+            let (name, binding) = (used.name, used.binding);
+            for action in &binding.actions {
+                used.count(&action.to_ascii_lowercase(), error_type(Some(&message)), took);
+                match action.as_str() {
+                    "Warn" => self.warnings.push(format!(
+                        "Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{}': {message}",
+                        binding.name
+                    )),
+                    "Audit" => self.failed.note(name, binding, at, &message),
+                    _ => {
+                        let denial = Denial::invalid(name, Some(binding), message.clone());
+                        self.denials.push(Denial { reason: reason.clone(), ..denial });
                     }
                 }
             }
-            let owner = &policy.0.name;
-            review.annotations.extend(
-                annotations.into_iter().map(|(key, values)| (format!("{owner}/{key}"), values.join(", "))),
-            );
         }
-        review.annotations.extend(failed.annotation());
-        denials.into_iter().next().map_or(Ok(()), |denial| Err(refusal(record, &denial)))
+    }
+
+    /// Collects the values of the annotations. An annotation whose expression failed refuses the write.
+    fn annotate(&mut self, used: &Use<'_>, made: Vec<Annotated>, annotations: &mut Annotations) {
+        for annotation in made {
+            match annotation.value {
+                Published::Value(value) => {
+                    let values = annotations.entry(annotation.key).or_default();
+                    let value = cut(value);
+                    if !values.contains(&value) {
+                        values.push(value);
+                    }
+                }
+                Published::Error(why) => {
+                    used.count("deny", error_type(Some(&why)), Duration::ZERO);
+                    self.denials.push(Denial::invalid(used.name, Some(used.binding), why));
+                }
+                Published::Nothing | Published::Excluded(_) => {}
+            }
+        }
     }
 }
 
