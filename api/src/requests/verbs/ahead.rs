@@ -19,8 +19,7 @@ use std::thread::available_parallelism;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
-use super::filling::Filling;
-use super::list::{CHUNK_BYTES, FORM_MULTIPLE, ITEM_BYTES, LARGE_BYTES};
+use super::filling::{CHUNK_BYTES, FORM_MULTIPLE, Filling, ITEM_BYTES, LARGE_BYTES};
 use super::selected::{Found, Need, Selected};
 use objects::codec::protobuf::MEMO_BYTES;
 use objects::representation::{ListSize, Renderer};

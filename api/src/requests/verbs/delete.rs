@@ -3,6 +3,7 @@
 
 use http::StatusCode;
 
+use super::command::success;
 use super::list::{ListStream, Page};
 use super::selected::{Found, Need};
 use super::write::intent;
@@ -92,22 +93,6 @@ fn warn(call: &mut Call<'_>, options: &DeleteOptions) {
     if !warning.is_empty() && options.choose_no_propagation() {
         call.warnings.push(warning.to_owned());
     }
-}
-
-/// Returns the Status of a success; deletions have no code, bindings and evictions have one.
-pub fn success(details: &Details, code: Option<StatusCode>) -> Object {
-    let mut status = Object::new();
-    status.push("kind", "Status".into());
-    status.push("apiVersion", "v1".into());
-    status.push("metadata", Object::new().into());
-    status.push("status", "Success".into());
-    if *details != Details::default() {
-        status.push("details", details.to_value());
-    }
-    if let Some(code) = code {
-        status.push("code", Value::Int(code.as_u16().into()));
-    }
-    status
 }
 
 /// Deletes the objects of a collection that the selectors match, one after the other, and returns the list of

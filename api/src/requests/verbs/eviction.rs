@@ -12,8 +12,7 @@
 use engine::Revision;
 use http::StatusCode;
 
-use super::delete::success;
-use super::subresource::{decode_own, put_condition};
+use super::command::{decode_own, put_condition, success};
 use super::write::{intent, scope_to_request};
 use super::{Call, admit};
 use crate::writes::admission::Options;

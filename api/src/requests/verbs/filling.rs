@@ -1,4 +1,20 @@
-//! Decides how far a chunk is filled with items, so that it is sent in one piece.
+//! The sizes of the chunks in which lists and watches are sent, and how far a chunk is filled with items, so that
+//! it is sent in one piece.
+
+use wire::server::PIECE_BYTES;
+
+/// Number of bytes that are gathered before they are passed to the connection.
+pub const CHUNK_BYTES: usize = PIECE_BYTES;
+
+/// Additional space for the last item of a chunk: most items fit, a larger one makes the buffer grow.
+pub const ITEM_BYTES: usize = 8 * 1024;
+
+/// Size from which an object is sent by itself. An object in stored form is sent as a reference to the file;
+/// an object in another encoding is sent as a chunk with its own charge.
+pub const LARGE_BYTES: usize = ITEM_BYTES;
+
+/// Maximum size of an object in another encoding, as a multiple of its stored form.
+pub const FORM_MULTIPLE: usize = 4;
 
 /// Decides whether a chunk takes another item: only if one as large as the last would fit.
 pub struct Filling {

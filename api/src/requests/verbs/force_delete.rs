@@ -9,7 +9,7 @@ use auth::Attributes;
 use engine::{Change, Expected};
 use http::StatusCode;
 
-use super::delete::success;
+use super::command::success;
 use super::{Call, admit};
 use crate::writes::admission::Options;
 use crate::writes::write::commit::{Attempt, commit};

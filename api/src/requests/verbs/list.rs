@@ -18,7 +18,7 @@ use http::StatusCode;
 use super::Call;
 use super::ahead::{self, Ahead};
 use super::continue_token::ContinueToken;
-use super::filling::Filling;
+use super::filling::{CHUNK_BYTES, FORM_MULTIPLE, Filling, ITEM_BYTES, LARGE_BYTES};
 use super::selected::{Found, Need, Selected};
 use crate::writes::accesses::{self, Asked};
 use objects::conversion::Converter;
@@ -34,23 +34,10 @@ use values::memory::Charge;
 use values::object::at;
 use values::status::Status;
 use wire::response::{Response, respond_shared};
-use wire::server::{Aborted, Body, PIECE_BYTES};
-
-/// Number of bytes that are gathered before they are passed to the connection.
-pub(super) const CHUNK_BYTES: usize = PIECE_BYTES;
-
-/// Additional space for the last item of a chunk: most items fit, a larger one makes the buffer grow.
-pub(super) const ITEM_BYTES: usize = 8 * 1024;
-
-/// Size from which an object is sent by itself. An object in stored form is sent as a reference to the file;
-/// an object in another encoding is sent as a chunk with its own charge.
-pub(super) const LARGE_BYTES: usize = ITEM_BYTES;
+use wire::server::{Aborted, Body};
 
 /// Number of bytes of a chunk before indentation. Indented output can be four times as long as its input.
 const PRETTY_CHUNK_BYTES: usize = 12 * 1024;
-
-/// Maximum size of an object in another encoding, as a multiple of its stored form.
-pub(super) const FORM_MULTIPLE: usize = 4;
 
 /// Maximum size of items that are kept while they are measured: lists of up to four chunks, which most
 /// clients request, are rendered only once.
@@ -58,10 +45,6 @@ const WHOLE_BYTES: u64 = 4 * CHUNK_BYTES as u64;
 
 /// Maximum number of rows that are sorted by object contents, because all of them must be in memory.
 const ROWS_SORTED_MAX: usize = 1000;
-
-/// Number of objects that are checked in one go if none of them matches: well under a millisecond, so that a
-/// selector that matches nothing delays no other request on the same thread.
-pub const LOOKED_AT_ONCE: usize = 1024;
 
 /// Returns the collection (docs/api/lists.md#resource-versions, docs/api/lists.md#list-options,
 /// #read-consistency, #remaining-items, #continue-tokens).

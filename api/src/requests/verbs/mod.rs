@@ -11,6 +11,7 @@
 mod admit;
 mod ahead;
 pub mod apply;
+mod command;
 mod connect;
 pub mod continue_token;
 pub mod delete;

@@ -12,12 +12,15 @@ use std::sync::Arc;
 
 use engine::{Entry, FilteredScan, Revision};
 
-use super::list::LOOKED_AT_ONCE;
 use objects::conversion::{BYTES_AT_ONCE, Converter, RECORDS_AT_ONCE, is_current};
 use objects::store::{self, Stored};
 use types::attributes::Selection;
 use types::schema::registry::Resource;
 use values::status::Status;
+
+/// Number of objects that are checked in one go if none of them matches: well under a millisecond, so that a
+/// selector that matches nothing delays no other request on the same thread.
+const LOOKED_AT_ONCE: usize = 1024;
 
 /// An iterator over the selected objects in a range of one snapshot.
 pub struct Selected {

@@ -3,16 +3,14 @@
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::delete::success;
+use super::command::{decode_own, put_condition, success};
 use super::{Call, admit, connect, eviction, log, patch, read, scale, token, write};
 use crate::writes::admission::Options;
 use crate::writes::write::intent::BINDING;
 use crate::writes::write::{Current, Made, Wanted};
-use objects::body::Expected;
 use objects::representation::answer::respond_success;
 use objects::request::Verb;
 use objects::strategy::Endpoint;
-use types::schema::decode::Decoded;
 use types::schema::table::SubresourceTable;
 use values::json::{Object, Value};
 use values::object::{at, meta, set_meta};
@@ -44,46 +42,6 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
         _ if table.connect => connect::connect(call).await,
         _ => Err(Status::no_such_route()),
     }
-}
-
-/// Decodes the body of a subresource that has its own type.
-pub fn decode_own(
-    call: &mut Call<'_>,
-    table: &SubresourceTable,
-    body: &[u8],
-    options: &WriteOptions,
-    older: &[&str],
-) -> Result<Object, Status> {
-    let input = call.api.formats().input(call.headers)?;
-    // The first naming profile is the server's own, so errors are reported with its names.
-    let mut decoded: Option<Result<Decoded, Status>> = None;
-    for words in call.api.naming().understood() {
-        let api_version = words.api_version(&table.group, table.group_suffixed, &table.version);
-        let expected = Expected {
-            kind: &table.kind,
-            api_version: &api_version,
-            message: &table.message,
-            older,
-            known: None,
-            is_strict: true,
-        };
-        let here = expected.decode(input, call.types.registry(), body);
-        if here.is_ok() || decoded.is_none() {
-            decoded = Some(here);
-        }
-        if matches!(decoded, Some(Ok(_))) {
-            break;
-        }
-    }
-    let decoded = decoded.unwrap_or_else(|| Err(Status::internal("a server has names of its own")))?;
-    let (kind, version) = (&*table.kind, &*table.version);
-    call.judge_strict(decoded.strict, options.field_validation, |errors| {
-        Status::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {kind}: {errors}"
-        ))
-    })?;
-    call.record_command(&table.message, &decoded.object);
-    Ok(decoded.object)
 }
 
 /// Binds a pod with the Binding in the body.
@@ -223,26 +181,4 @@ fn set_condition(status: &mut Object, kind: &str, value: &str) {
     condition.push("lastProbeTime", Value::Null);
     condition.push("lastTransitionTime", values::clock::now().into());
     put_condition(status, condition);
-}
-
-/// Sets a condition in a status, in its old position if it has one. If its status is unchanged, the condition
-/// keeps its transition time.
-pub fn put_condition(status: &mut Object, mut condition: Object) {
-    let list = status.entry("conditions");
-    if !matches!(list, Value::Array(_)) {
-        *list = Value::Array(Vec::new());
-    }
-    let Some(conditions) = list.as_array_mut() else { return };
-    let same = |name: &str, other: &Value| condition.get(name) == other.get(name);
-    match conditions.iter_mut().find(|other| same("type", other)) {
-        Some(slot) => {
-            if same("status", slot)
-                && let Some(since) = slot.get("lastTransitionTime").cloned()
-            {
-                condition.insert("lastTransitionTime", since);
-            }
-            *slot = condition.into();
-        }
-        None => conditions.push(condition.into()),
-    }
 }

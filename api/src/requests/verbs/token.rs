@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use auth::authn::service_account::{Reference, TokenSpec};
 use http::StatusCode;
 
-use super::subresource::decode_own;
+use super::command::decode_own;
 use super::write::scope_to_request;
 use super::{Call, admit};
 use crate::writes::admission::Options;

@@ -25,7 +25,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::Call;
 use super::ahead::Ahead;
-use super::filling::Filling;
+use super::filling::{CHUNK_BYTES, FORM_MULTIPLE, Filling, LARGE_BYTES};
 use super::schedule::Schedule;
 use super::selected::{Found, Need, Selected};
 use crate::writes::accesses;
@@ -45,16 +45,7 @@ use wire::metrics::family::{Histogram, micros};
 use wire::response::Response;
 use wire::server::poll_gate::PollGate;
 use wire::server::websocket::{Form, Upgrade};
-use wire::server::{Aborted, Body, LifecycleStage, PIECE_BYTES};
-
-/// Number of bytes of events that are gathered into one chunk before the chunk is passed on.
-const CHUNK_BYTES: usize = PIECE_BYTES;
-
-/// Size from which an object has its own chunk, charged by its size.
-const LARGE_BYTES: usize = 8 * 1024;
-
-/// Maximum size of an event, as a multiple of the stored object.
-const FORM_MULTIPLE: usize = 4;
+use wire::server::{Aborted, Body, LifecycleStage};
 
 /// Maximum number of events taken from the tail at once. A watcher that stops reading keeps these events and
 /// the shared renderings of them, which are at most [`shared::KEPT_BYTES_MAX`] each.
