@@ -78,6 +78,19 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     let options = ListOptions::from_query(call.query, call.selection()?, true, &meta_group)?;
     let asked = version_number(&options.resource_version)?;
     let renderer = call.renderer()?;
+    let state = begin(call, renderer, options, asked).await;
+    if let Some(upgrade) = call.upgrade.take() {
+        return Ok(over_websocket(upgrade, state, call.output.encoding));
+    }
+    let media_type = HeaderValue::from_str(&state.renderer.watch_media_type()).map_err(Status::internal)?;
+    let mut response = http::Response::new(Body::stream(state.into_stream()));
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    Ok(response)
+}
+
+/// Returns the state of a watch that begins after `asked`, or with the newest state. An error that prevents the
+/// watch is its first event.
+async fn begin(call: &Call<'_>, renderer: Renderer, options: ListOptions, asked: Revision) -> State {
     let store = call.store();
     let namespace = call.info.namespace_of(call.resource).to_owned();
     let prefix = store::collection(call.resource, &namespace);
@@ -115,7 +128,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
     let lifecycle = call.api.lifecycle().clone();
     let grace = call.api.limits().watch_grace.mul_f64(random_part());
-    let state = State {
+    State {
         renderer,
         selection: options.selection,
         converter: call.api.converter().clone(),
@@ -147,14 +160,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         ahead: None,
         made: None,
         ended: false,
-    };
-    if let Some(upgrade) = call.upgrade.take() {
-        return Ok(over_websocket(upgrade, state, call.output.encoding));
     }
-    let media_type = HeaderValue::from_str(&state.renderer.watch_media_type()).map_err(Status::internal)?;
-    let mut response = http::Response::new(Body::stream(state.into_stream()));
-    response.headers_mut().insert(CONTENT_TYPE, media_type);
-    Ok(response)
 }
 
 /// Sends each event as one WebSocket message: text for JSON, and without the length prefix that protobuf
@@ -206,7 +212,7 @@ fn broken(seen: Revision, error: &TailError) -> Status {
 /// A future that resolves when something has happened.
 type Ends = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// An event that [`State::follow`] waits for.
+/// An event that [`State::news`] waits for.
 enum News {
     Shutdown,
     /// The type is no longer served.
@@ -495,17 +501,45 @@ impl State {
 
     /// Waits for events, the next bookmark, or the end.
     async fn follow(&mut self) {
-        let Some(tail) = &mut self.tail else {
-            self.ended = true;
-            return;
-        };
         if self.is_last {
-            return match tail.next(EVENTS_MAX).now_or_never() {
-                Some(Ok(events)) if !events.is_empty() => self.events = events.into_iter(),
-                Some(Err(error)) => self.fail(&broken(self.sent_revision, &error)),
-                _ => self.ended = true,
-            };
+            return self.follow_to_end();
         }
+        match self.news().await {
+            News::Shutdown => self.ended = true,
+            News::Retired => self.is_last = true,
+            News::Alarm => {
+                let now = Instant::now();
+                if now >= self.rests_until {
+                    self.is_busy = self.tail.as_ref().is_some_and(Tail::has_news);
+                }
+                self.keep_time(now);
+            }
+            News::Told(None) => self.is_busy = true,
+            News::Told(Some(Ok(events))) => {
+                // If a full batch is available at once, there is no pause.
+                if events.len() < EVENTS_MAX {
+                    let audience = events.last().map_or(0, |event| event.audience());
+                    self.rests_until = Instant::now() + rest(audience);
+                }
+                self.events = events.into_iter();
+            }
+            News::Told(Some(Err(error))) => self.fail(&broken(self.sent_revision, &error)),
+        }
+    }
+
+    /// Takes the changes that have already happened. If there are no more, the watch ends.
+    fn follow_to_end(&mut self) {
+        let next = self.tail.as_mut().and_then(|tail| tail.next(EVENTS_MAX).now_or_never());
+        match next {
+            Some(Ok(events)) if !events.is_empty() => self.events = events.into_iter(),
+            Some(Err(error)) => self.fail(&broken(self.sent_revision, &error)),
+            _ => self.ended = true,
+        }
+    }
+
+    /// Waits for the next event. A watch without a tail ends as if the server shut down.
+    async fn news(&mut self) -> News {
+        let Some(tail) = &mut self.tail else { return News::Shutdown };
         let rests = Instant::now() < self.rests_until;
         let wake_at = self.schedule.wake_at();
         let alarm_at = if rests && self.is_busy { wake_at.min(self.rests_until) } else { wake_at };
@@ -514,71 +548,34 @@ impl State {
             self.gate.ask_again();
         }
         let rests_until = self.rests_until;
-        let news = {
-            // Resolves to the changes, or to `None` if they arrive during a pause.
-            let told = async {
-                if rests {
-                    tail.announced().await;
-                    if Instant::now() < rests_until {
-                        return None;
-                    }
+        // Resolves to the changes, or to `None` if they arrive during a pause.
+        let told = async {
+            if rests {
+                tail.announced().await;
+                if Instant::now() < rests_until {
+                    return None;
                 }
-                Some(tail.next(EVENTS_MAX).await)
-            };
-            let mut told = pin!(told);
-            poll_fn(|cx| {
-                // Signals are polled before the events; otherwise a watch that always has events would never
-                // end.
-                let signal = self.gate.poll(cx, |cx| {
-                    if self.shutdown.as_mut().poll(cx).is_ready() {
-                        return Poll::Ready(News::Shutdown);
-                    }
-                    if self.retired.as_mut().is_some_and(|retired| retired.as_mut().poll(cx).is_ready()) {
-                        return Poll::Ready(News::Retired);
-                    }
-                    self.alarm.as_mut().poll(cx).map(|()| News::Alarm)
-                });
-                if signal.is_ready() || (rests && self.is_busy) {
-                    return signal;
-                }
-                told.as_mut().poll(cx).map(News::Told)
-            })
-            .await
+            }
+            Some(tail.next(EVENTS_MAX).await)
         };
-        let events = match news {
-            News::Shutdown => {
-                self.ended = true;
-                return;
-            }
-            News::Retired => {
-                self.is_last = true;
-                return;
-            }
-            News::Alarm => None,
-            News::Told(None) => {
-                self.is_busy = true;
-                return;
-            }
-            News::Told(events) => events,
-        };
-        match events {
-            Some(Ok(events)) => {
-                // If a full batch is available at once, there is no pause.
-                if events.len() < EVENTS_MAX {
-                    self.rests_until =
-                        Instant::now() + rest(events.last().map_or(0, |event| event.audience()));
+        let mut told = pin!(told);
+        poll_fn(|cx| {
+            // Signals are polled before the events; otherwise a watch that always has events would never end.
+            let signal = self.gate.poll(cx, |cx| {
+                if self.shutdown.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(News::Shutdown);
                 }
-                self.events = events.into_iter();
-            }
-            Some(Err(error)) => self.fail(&broken(self.sent_revision, &error)),
-            None => {
-                let now = Instant::now();
-                if now >= self.rests_until {
-                    self.is_busy = tail.has_news();
+                if self.retired.as_mut().is_some_and(|retired| retired.as_mut().poll(cx).is_ready()) {
+                    return Poll::Ready(News::Retired);
                 }
-                self.keep_time(now);
+                self.alarm.as_mut().poll(cx).map(|()| News::Alarm)
+            });
+            if signal.is_ready() || (rests && self.is_busy) {
+                return signal;
             }
-        }
+            told.as_mut().poll(cx).map(News::Told)
+        })
+        .await
     }
 
     /// Ends the watch if its time is over, or sends a bookmark if one is due. A bookmark is sent even if its
