@@ -5,6 +5,7 @@ mod counted;
 mod growth_test;
 mod large_requests;
 pub mod pipeline;
+pub mod request;
 pub mod routes;
 pub(crate) mod scrape;
 pub mod verbs;

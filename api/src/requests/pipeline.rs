@@ -28,22 +28,22 @@ use futures_util::FutureExt;
 use futures_util::future::Shared;
 use go::duration;
 use http::header::{AUTHORIZATION, HeaderName, RETRY_AFTER};
-use http::request::Parts as Head;
 use http::{HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
 
 use self::fields::Fields;
 use crate::requests::counted;
-use crate::requests::routes::{self, Permitted};
+use crate::requests::request::{Permitted, Request};
+use crate::requests::routes;
 use crate::state::audit::{self, Arrival, Trail, answer};
 use crate::state::fairness::{self, Permit, Work};
 use crate::state::impersonation;
 use crate::writes::context::{Context, forbidden};
+use crate::writes::origin::Origin;
 use objects::negotiate::{Offer, Output};
 use objects::representation::answer::respond_status;
 use objects::request::{RequestError, RequestInfo, Verb};
 use objects::store::{self, Part, Pending};
-use types::served::Served;
 use values::cancellation::{self, CancellationReason, CancellationToken, Cancelled};
 use values::memory::Account;
 use values::query::Query;
@@ -53,34 +53,19 @@ use wire::metrics::requests::Labels;
 use wire::response::{Response, respond_text};
 use wire::server::upgrade::Switch;
 use wire::server::websocket::{self, Upgrade};
-use wire::server::{ConnectionInfo, Handler, InFlight, Incoming, Request, panic_response};
+use wire::server::{self, ConnectionInfo, Handler, InFlight, Incoming, panic_response};
 use wire::traces::{self, Trace};
 
 /// Header with the ID of the request in logs and audit events.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// A request on its way through the steps, with the results of these steps.
+/// A request on its way through the steps, with its progress so far.
 pub struct Exchange<'c> {
-    context: &'c Context,
-    /// The types that are served, the same from the first step to the last.
-    types: Arc<Served>,
-    connection: &'c ConnectionInfo,
-    received: Instant,
-    head: Head,
-    query: Query,
+    request: Request<'c>,
+    /// Why the URL cannot be parsed.
+    url_error: Option<RequestError>,
     /// The request body; taken by the step that serves the request.
     incoming: Option<Incoming>,
-    audit_id: HeaderValue,
-    /// Representation of errors: the one that the client asked for, if possible.
-    errors: Output,
-    /// Whether the client asked for indented text.
-    pretty: bool,
-    /// Parsed method and URL; `None` before the URL was parsed.
-    info: Option<Arc<RequestInfo>>,
-    /// The authenticated user; `None` before authentication.
-    user: Option<Arc<User>>,
-    /// The impersonated user, if the request runs as another user.
-    impersonated: Option<Arc<User>>,
     /// Whether the request has no valid credentials.
     is_anonymous: bool,
     /// Durations of the steps, in order.
@@ -93,8 +78,6 @@ pub struct Exchange<'c> {
     trace: Option<Trace>,
     /// A warning about the credentials.
     warning: Option<&'static str>,
-    /// The audit trail, if the request is audited, from authentication to its answer.
-    trail: Option<Arc<Trail>>,
     /// Flow schema and priority level by which flow control classified the request.
     flow: Option<Arc<fairness::Ids>>,
     /// Token that cancels the computations of the request.
@@ -106,7 +89,11 @@ type Ended = Box<Response>;
 
 impl<'c> Exchange<'c> {
     /// Creates the exchange of a request that was just received.
-    fn received(context: &'c Context, request: Request, connection: &'c Arc<ConnectionInfo>) -> Exchange<'c> {
+    fn received(
+        context: &'c Context,
+        request: server::Request,
+        connection: &'c Arc<ConnectionInfo>,
+    ) -> Exchange<'c> {
         let upgrade = Upgrade::asked(&request, connection);
         let switch = Switch::asked(&request, connection);
         let (mut head, incoming) = request.into_parts();
@@ -126,27 +113,38 @@ impl<'c> Exchange<'c> {
         // otherwise.
         let plain = context.formats().output(&head.headers, &query, Offer::Plain);
         let pretty = plain.as_ref().is_ok_and(|output| output.pretty);
-        Exchange {
-            context,
-            types: context.types(),
+        let (info, url_error) = match RequestInfo::parse(&head.method, head.uri.path(), &query) {
+            Ok(info) => (info, None),
+            Err(error) => {
+                (RequestInfo { path: head.uri.path().to_owned(), ..RequestInfo::default() }, Some(error))
+            }
+        };
+        let scope = RequestScope::new(audit_id.clone());
+        let request = Request {
+            origin: Origin::new(context),
             connection,
             received: Instant::now(),
             head,
             query,
-            incoming: Some(incoming),
-            scope: RequestScope::new(audit_id.clone()),
-            refusal: None,
+            info: Arc::new(info),
             audit_id,
             errors: plain.unwrap_or(Output::FALLBACK),
             pretty,
-            info: None,
             user: None,
             impersonated: None,
+            trail: None,
+            account: Account::new(context.memory().clone(), connection.allotment.clone()),
+        };
+        Exchange {
+            request,
+            url_error,
+            incoming: Some(incoming),
             is_anonymous: false,
             stages: Vec::new(),
+            scope,
+            refusal: None,
             trace: None,
             warning: None,
-            trail: None,
             flow: None,
             token,
         }
@@ -154,7 +152,7 @@ impl<'c> Exchange<'c> {
 
     /// Runs the steps in their order. An error is the response of the step that ended the request.
     async fn run(&mut self) -> Result<Response, Ended> {
-        let charge = self.context.memory().request(&self.connection.allotment);
+        let charge = self.request.api().memory().request(&self.request.connection.allotment);
         let charge = charge.map_err(|error| self.answer(&Status::no_memory(error)))?;
         let info = self.read_url()?;
         let in_flight = self.enter(&info)?;
@@ -198,34 +196,36 @@ impl<'c> Exchange<'c> {
     /// Begins to find out what other servers have acknowledged, for a consistent read. This happens only for
     /// authenticated users, but before authorization.
     fn ask_newest(&self, info: &RequestInfo) -> Option<Shared<Pending<'c, Result<(), Status>>>> {
-        let backends = self.context.backends();
+        let backends = self.request.api().backends();
         backends.main().ledger()?;
-        if !info.is_resource || !routes::reads_newest(info, &self.query) {
+        if !info.is_resource || !routes::reads_newest(info, &self.request.query) {
             return None;
         }
-        let resource = self.types.registry().resource(&info.group, &info.version, &info.resource);
+        let resource = self.request.types().registry().resource(&info.group, &info.version, &info.resource);
         let resource = resource.filter(|resource| resource.table.storage.is_some())?;
         Some(backends.of(resource).ledger()?.current().shared())
     }
 
-    /// Parses the URL and the method.
+    /// Refuses a request whose URL cannot be parsed.
     fn read_url(&mut self) -> Result<Arc<RequestInfo>, Ended> {
-        let path = self.head.uri.path();
-        let info = RequestInfo::parse(&self.head.method, path, &self.query).map_err(|error| match error {
-            RequestError::Escape => {
-                Box::new(respond_text(StatusCode::BAD_REQUEST, "400 Bad Request: invalid URL escape\n"))
+        match self.url_error.take() {
+            None => Ok(self.request.info.clone()),
+            Some(RequestError::Escape) => {
+                Err(Box::new(respond_text(StatusCode::BAD_REQUEST, "400 Bad Request: invalid URL escape\n")))
             }
-            error => self.undecided(&format!("failed to create RequestInfo: {error}, {}", self.target())),
-        })?;
-        Ok(self.info.insert(Arc::new(info)).clone())
+            Some(error) => {
+                let target = self.target();
+                Err(self.undecided(&format!("failed to create RequestInfo: {error}, {target}")))
+            }
+        }
     }
 
     /// Ends requests that a leaving server no longer accepts, and preflight requests of browsers. Counts the
     /// requests that the shutdown waits for: streams are not among them, except watches that the server ends
     /// in time.
     fn enter(&self, info: &RequestInfo) -> Result<Option<InFlight>, Ended> {
-        let (context, lifecycle) = (self.context, self.context.lifecycle());
-        if let Some(answer) = context.edge().answer(context.naming(), lifecycle.stage(), &self.head) {
+        let (context, lifecycle) = (self.request.api(), self.request.api().lifecycle());
+        if let Some(answer) = context.edge().answer(context.naming(), lifecycle.stage(), &self.request.head) {
             return Err(Box::new(answer));
         }
         let is_awaited =
@@ -237,22 +237,22 @@ impl<'c> Exchange<'c> {
     async fn authenticate(&mut self) -> Result<Arc<User>, Ended> {
         // A header with bytes outside ASCII is a token that no authenticator knows; the request is not
         // treated as one without a token.
-        let header = self.head.headers.get(AUTHORIZATION);
+        let header = self.request.head.headers.get(AUTHORIZATION);
         let header = header.map(fields::text);
-        let protocols = websocket::protocols(&self.head.headers);
+        let protocols = websocket::protocols(&self.request.head.headers);
         // Paths that are open to anonymous requests are compared after decoding.
-        let path = percent_decode_str(self.head.uri.path()).decode_utf8_lossy();
+        let path = percent_decode_str(self.request.head.uri.path()).decode_utf8_lossy();
         let credentials = Credentials {
             path: &path,
-            headers: Some(&Fields(&self.head.headers)),
+            headers: Some(&Fields(&self.request.head.headers)),
             authorization: header.as_deref(),
             protocols: protocols.as_deref(),
-            certificates: Some(&self.connection.certificates),
+            certificates: Some(&self.request.connection.certificates),
         };
         self.warning = credentials.warning();
         let began = Instant::now();
-        let authenticated = self.context.authenticator().authenticate(&credentials).await;
-        let (took, metrics) = (began.elapsed(), self.context.metrics());
+        let authenticated = self.request.api().authenticator().authenticate(&credentials).await;
+        let (took, metrics) = (began.elapsed(), self.request.api().metrics());
         metrics.stages.time(&["authentication"], took);
         self.begin_trace(authenticated.as_ref().ok().map(|authenticated| &**authenticated.user()));
         self.passed("authentication", took);
@@ -261,16 +261,16 @@ impl<'c> Exchange<'c> {
             Ok(Authenticated::User(user) | Authenticated::Anonymous(user)) => {
                 metrics.authenticated("success", took);
                 metrics.users.count(&[shown_user(&user.name)]);
-                if let Some(left) = self.connection.time_left() {
+                if let Some(left) = self.request.connection.time_left() {
                     metrics.client_certificates.record(&[], left.as_secs());
                 }
-                Ok(self.user.insert(user).clone())
+                Ok(self.request.user.insert(user).clone())
             }
             Err(error) => {
                 metrics.authenticated("error", took);
                 self.refusal = Some(error.to_string());
                 let refusal = self.answer(&Status::unauthorized());
-                if let Some(trail) = self.info.as_ref().and_then(|info| self.trail_of(None, info)) {
+                if let Some(trail) = self.trail_of(None, &self.request.info) {
                     answer::unauthenticated(&trail, &refusal);
                 }
                 Err(refusal)
@@ -281,44 +281,45 @@ impl<'c> Exchange<'c> {
     /// Replaces the user if the request asks for impersonation and the user has the permission. Afterwards
     /// the impersonation headers are removed.
     async fn impersonate(&mut self, user: Arc<User>, info: &RequestInfo) -> Result<Arc<User>, Ended> {
-        let wanted = impersonation::wanted(&self.head.headers).map_err(|status| self.answer(&status))?;
+        let wanted =
+            impersonation::wanted(&self.request.head.headers).map_err(|status| self.answer(&status))?;
         let Some(wanted) = wanted else { return Ok(user) };
         let attributes = attributes_of(&user, info);
         let began = Instant::now();
-        let decided = self.context.authorizer().impersonate(&attributes, &wanted).await;
+        let decided = self.request.api().authorizer().impersonate(&attributes, &wanted).await;
         self.passed("impersonation", began.elapsed());
         let (decision, mode) = match &decided {
             Ok(acting) => ("allowed", acting.constraint.unwrap_or("legacy")),
             Err(_) => ("denied", ""),
         };
-        self.context.metrics().impersonations.count(&[decision, mode]);
-        self.context.metrics().impersonation_durations.time(&[decision, mode], began.elapsed());
+        self.request.api().metrics().impersonations.count(&[decision, mode]);
+        self.request.api().metrics().impersonation_durations.time(&[decision, mode], began.elapsed());
         let acting = decided.map_err(|refused| {
             self.refusal = Some(refused.message.clone());
             let subject = Subject { group: &refused.group, kind: &refused.resource, name: &refused.name };
-            self.forbid(&impersonation::refusal(&self.head.headers, subject, &refused.message))
+            self.forbid(&impersonation::refusal(&self.request.head.headers, subject, &refused.message))
         })?;
-        impersonation::remove(&mut self.head.headers);
-        if let Some(trail) = &self.trail {
+        impersonation::remove(&mut self.request.head.headers);
+        if let Some(trail) = &self.request.trail {
             trail.impersonate(&acting.user, acting.constraint);
         }
-        Ok(self.impersonated.insert(Arc::new(acting.user)).clone())
+        Ok(self.request.impersonated.insert(Arc::new(acting.user)).clone())
     }
 
     /// Returns the audit trail that the audit policy requires for the request.
     fn trail_of(&self, user: Option<&User>, info: &RequestInfo) -> Option<Trail> {
-        let uri = self.head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
+        let uri = self.request.head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
         let arrival = Arrival {
-            naming: self.context.naming(),
+            naming: self.request.api().naming(),
             info,
             user,
             uri,
-            audit_id: String::from_utf8_lossy(self.audit_id.as_bytes()).into_owned(),
-            headers: &self.head.headers,
-            peer: self.connection.remote.ip(),
-            metrics: self.context.metrics(),
+            audit_id: String::from_utf8_lossy(self.request.audit_id.as_bytes()).into_owned(),
+            headers: &self.request.head.headers,
+            peer: self.request.connection.remote.ip(),
+            metrics: self.request.api().metrics(),
         };
-        Trail::begin(self.context.auditor()?, &arrival)
+        Trail::begin(self.request.api().auditor()?, &arrival)
     }
 
     /// Begins the audit trail. If the first event is lost and audit is strict, the request is refused.
@@ -326,25 +327,25 @@ impl<'c> Exchange<'c> {
         let Some(trail) = self.trail_of(Some(user), info) else { return Ok(()) };
         let is_kept = trail.reach(audit::AuditStage::RequestReceived);
         if !is_kept && trail.is_strict() {
-            self.context.metrics().audit.rejected.count(&[]);
+            self.request.api().metrics().audit.rejected.count(&[]);
             return Err(self.undecided("failed to store audit event"));
         }
-        self.trail = Some(Arc::new(trail));
+        self.request.trail = Some(Arc::new(trail));
         Ok(())
     }
 
     /// Records the decision of the authorizers in the audit trail.
     fn annotate_decision(&self, decision: &str, reason: &auth::decision::Reason) {
-        let Some(trail) = &self.trail else { return };
-        let group = self.context.naming().group("authorization", true);
+        let Some(trail) = &self.request.trail else { return };
+        let group = self.request.api().naming().group("authorization", true);
         trail.annotate(format!("{group}/decision"), decision.to_owned());
         trail.annotate(format!("{group}/reason"), reason.to_string());
     }
 
     /// Records in the audit trail that the authorizers failed.
     fn annotate_undecided(&self) {
-        let Some(trail) = &self.trail else { return };
-        let group = self.context.naming().group("authorization", true);
+        let Some(trail) = &self.request.trail else { return };
+        let group = self.request.api().naming().group("authorization", true);
         trail.annotate(format!("{group}/reason"), "internal error".to_owned());
     }
 
@@ -359,11 +360,11 @@ impl<'c> Exchange<'c> {
         }
         let began = Instant::now();
         let work = || self.work(info);
-        let turn = self.context.fairness().turn(attributes, self.time_allowed(), work).await;
-        self.context.metrics().stages.time(&["priorityandfairness"], began.elapsed());
+        let turn = self.request.api().fairness().turn(attributes, self.time_allowed(), work).await;
+        self.request.api().metrics().stages.time(&["priorityandfairness"], began.elapsed());
         self.passed("apf-queue-wait", began.elapsed());
         self.flow = turn.ids;
-        self.connection.set_crowded(turn.permit.as_ref().is_ok_and(Permit::is_crowded));
+        self.request.connection.set_crowded(turn.permit.as_ref().is_ok_and(Permit::is_crowded));
         turn.permit.map(Some).map_err(|retry_after_s| {
             self.count_refusal(info, StatusCode::TOO_MANY_REQUESTS);
             let text = "Too many requests, please try again later.\n";
@@ -383,10 +384,10 @@ impl<'c> Exchange<'c> {
             _ => return Work::Write,
         }
         let begins_with_all = || {
-            self.query.first("sendInitialEvents") == Some("true")
-                || self.query.first("resourceVersion").is_none()
+            self.request.query.first("sendInitialEvents") == Some("true")
+                || self.request.query.first("resourceVersion").is_none()
         };
-        let registry = self.types.registry();
+        let registry = self.request.types().registry();
         let resource = registry.resource(&info.group, &info.version, &info.resource);
         // Reviews and similar requests read nothing from the store.
         let Some(resource) = resource.filter(|resource| resource.storage.is_some()) else {
@@ -395,11 +396,13 @@ impl<'c> Exchange<'c> {
         if !info.name.is_empty() || info.verb == Verb::Watch && !begins_with_all() {
             return Work::Other;
         }
-        let view = self.context.open_for(Part::Estimates).about(resource).view();
+        let view = self.request.api().open_for(Part::Estimates).about(resource).view();
         let prefix = store::collection(resource, &info.namespace);
         let count = view.count(&KeyRange::prefix(&prefix));
-        let limit = self.query.first("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
-        let selects = ["labelSelector", "fieldSelector"].iter().any(|name| self.query.first(name).is_some());
+        let limit =
+            self.request.query.first("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
+        let selects =
+            ["labelSelector", "fieldSelector"].iter().any(|name| self.request.query.first(name).is_some());
         // A list with selectors reads more than it returns.
         let read =
             limit.map_or(count, |limit: u64| limit.min(count).max(if selects { count / 2 } else { 0 }));
@@ -410,8 +413,8 @@ impl<'c> Exchange<'c> {
     /// Runs the authorizers.
     async fn authorize<'a>(&mut self, attributes: &'a Attributes<'a>) -> Result<Authorized<'a>, Ended> {
         let began = Instant::now();
-        let decided = self.context.authorizer().authorize(attributes).await;
-        let (took, metrics) = (began.elapsed(), self.context.metrics());
+        let decided = self.request.api().authorizer().authorize(attributes).await;
+        let (took, metrics) = (began.elapsed(), self.request.api().metrics());
         metrics.stages.time(&["authorization"], took);
         self.passed("authorization", took);
         let result = match &decided {
@@ -446,22 +449,8 @@ impl<'c> Exchange<'c> {
             return Err(self.answer(&Status::internal("a request is served once")));
         };
         // Boxed, because the state would otherwise be moved with each future around it.
-        let work = Box::pin(routes::serve(Permitted {
-            context: self.context,
-            types: &self.types,
-            head: &self.head,
-            query: &self.query,
-            info,
-            proof,
-            incoming,
-            errors: &self.errors,
-            pretty: self.pretty,
-            trail: self.trail.as_deref(),
-            received: self.received,
-            peer: self.connection.remote.ip(),
-            account: self.account(),
-            newest,
-        }));
+        let permitted = Permitted { request: &self.request, proof, incoming, newest };
+        let work = Box::pin(routes::serve(permitted));
         let work = traces::within(self.trace.as_ref().map(Trace::context), work);
         let work = cancellation::within(self.token.clone(), work);
         let began = Instant::now();
@@ -490,48 +479,44 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Returns the account that memory for the request is charged to.
-    fn account(&self) -> Account {
-        Account::new(self.context.memory().clone(), self.connection.allotment.clone())
-    }
-
     /// Counts a request that ends before it is done.
     fn count_termination(&self, info: &RequestInfo, code: StatusCode) {
         if let Some(labels) = self.labels(info).filter(|_| info.is_resource) {
-            counted::count_end(self.context.metrics(), code, "apiserver", labels, &info.path);
+            counted::count_end(self.request.api().metrics(), code, "apiserver", labels, &info.path);
         }
     }
 
     /// Counts a request that is refused for lack of capacity.
     fn count_refusal(&self, info: &RequestInfo, code: StatusCode) {
         if let Some(labels) = self.labels(info) {
-            self.context.metrics().requests.refuse(labels, code);
+            self.request.api().metrics().requests.refuse(labels, code);
         }
     }
 
     /// Returns the labels of a request that ends early; `None` for types that are not served, so that clients
     /// cannot create series.
     fn labels<'l>(&self, info: &'l RequestInfo) -> Option<Labels<'l>> {
-        let labels = counted::ended(info, &self.head.headers, &self.query);
+        let labels = counted::ended(info, &self.request.head.headers, &self.request.query);
         if !info.is_resource {
             return Some(labels);
         }
-        let resource = self.types.registry().resource(&info.group, &info.version, &info.resource)?;
+        let resource =
+            self.request.types().registry().resource(&info.group, &info.version, &info.resource)?;
         let known = resource.table.subresources.iter().any(|table| table.name == info.subresource);
         Some(Labels { subresource: if known { labels.subresource } else { "" }, ..labels })
     }
 
     /// Returns the value of `?timeout=` if it is given and positive, limited by the operator's timeout.
     fn time_allowed(&self) -> Duration {
-        let bound = self.context.limits().request_timeout;
-        let asked = self.query.first("timeout").and_then(|text| duration::parse(text).ok());
+        let bound = self.request.api().limits().request_timeout;
+        let asked = self.request.query.first("timeout").and_then(|text| duration::parse(text).ok());
         let asked = asked.and_then(|nanos| u64::try_from(nanos).ok()).filter(|nanos| *nanos > 0);
         asked.map_or(bound, |nanos| Duration::from_nanos(nanos).min(bound))
     }
 
     /// Returns an error response in the representation that the client asked for.
     fn answer(&self, status: &Status) -> Ended {
-        Box::new(respond_status(status, &self.errors))
+        Box::new(respond_status(status, &self.request.errors))
     }
 
     /// Returns the response to a forbidden request.
@@ -558,7 +543,7 @@ impl<'c> Exchange<'c> {
 
     /// Returns path and query as the client sent them.
     fn target(&self) -> &str {
-        self.head.uri.path_and_query().map_or("/", |target| target.as_str())
+        self.request.head.uri.path_and_query().map_or("/", |target| target.as_str())
     }
 }
 
@@ -567,7 +552,7 @@ impl Handler for Context {
         self.metrics().tls_errors.count(&[]);
     }
 
-    async fn handle(&self, request: Request, connection: &Arc<ConnectionInfo>) -> Response {
+    async fn handle(&self, request: server::Request, connection: &Arc<ConnectionInfo>) -> Response {
         let mut exchange = Exchange::received(self, request, connection);
         let scope = exchange.scope.clone();
         let outcome = AssertUnwindSafe(scope.within(exchange.run())).catch_unwind().await;
@@ -576,16 +561,16 @@ impl Handler for Context {
             Ok(Err(ended)) => *ended,
             Err(_) => {
                 // The panic hook has logged the message and the location; this line links them to a request.
-                let (method, path) = (&exchange.head.method, exchange.head.uri.path());
+                let (method, path) = (&exchange.request.head.method, exchange.request.head.uri.path());
                 tracing::error!(%method, path, remote = %connection.remote, "request handler panicked");
-                if let Some(trail) = exchange.trail.take() {
+                if let Some(trail) = exchange.request.trail.take() {
                     answer::panicked(&trail);
                 }
                 panic_response()
             }
         };
         // Every response passes here, including the response of a step that ended the request.
-        let response = routes::charged(response, &exchange.account(), &exchange.errors);
+        let response = routes::charged(response, &exchange.request.account, &exchange.request.errors);
         exchange.finish(response)
     }
 }

@@ -9,5 +9,6 @@ pub mod backfill;
 pub mod bootstrap;
 pub mod context;
 pub mod loopback;
+pub mod origin;
 pub mod stage;
 pub mod write;

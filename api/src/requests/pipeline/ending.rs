@@ -25,9 +25,9 @@ impl Exchange<'_> {
     /// Begins the trace of the request, if it is sampled. Only administrators may control this with a trace
     /// header: any other client could have all of its requests traced.
     pub(super) fn begin_trace(&mut self, user: Option<&User>) {
-        let Some(tracer) = self.context.tracer() else { return };
+        let Some(tracer) = self.request.api().tracer() else { return };
         let is_trusted = user.is_some_and(|user| user.groups.iter().any(|group| group == MASTERS));
-        self.trace = tracer.begin(Parent::of(&self.head.headers).filter(|_| is_trusted));
+        self.trace = tracer.begin(Parent::of(&self.request.head.headers).filter(|_| is_trusted));
     }
 
     /// Notes the duration of a step.
@@ -40,14 +40,13 @@ impl Exchange<'_> {
 
     /// Reports the durations of the steps of a slow request, in the log and in its audit event.
     fn tell_slow(&self, response: &Response) {
-        let is_stream = self.info.as_ref().is_some_and(|info| info.is_long_running());
-        if is_stream {
+        if self.request.info.is_long_running() {
             return;
         }
-        if let Some(trail) = &self.trail {
+        if let Some(trail) = &self.request.trail {
             trail.note_latency(self.latency());
         }
-        let took = self.received.elapsed();
+        let took = self.request.received.elapsed();
         if took < SLOW {
             return;
         }
@@ -66,11 +65,11 @@ impl Exchange<'_> {
             spent.calls.iter().map(|(name, took)| shown((name.as_str(), *took))).collect();
         let (_, resource) = self.subject();
         tracing::warn!(
-            verb = self.info.as_ref().map_or("", |info| info.verb_name()),
+            verb = self.request.info.verb_name(),
             resource,
-            path = %self.info.as_ref().map_or(self.head.uri.path(), |info| info.path.as_str()),
-            user = %self.user.as_ref().map_or("", |user| user.name.as_str()),
-            audit_id = %String::from_utf8_lossy(self.audit_id.as_bytes()),
+            path = %self.request.info.path,
+            user = %self.request.user.as_ref().map_or("", |user| user.name.as_str()),
+            audit_id = %String::from_utf8_lossy(self.request.audit_id.as_bytes()),
             status = response.status().as_u16(),
             elapsed_ms = took.as_millis() as u64,
             stages = stages.join(", "),
@@ -83,11 +82,11 @@ impl Exchange<'_> {
     /// Returns the annotations about the latency of the request, without those that are known only after the
     /// response is sent.
     fn latency(&self) -> Latency {
-        let group = self.context.naming().group("apiserver.latency", true);
+        let group = self.request.api().naming().group("apiserver.latency", true);
         let stages = self.stages.iter().copied().filter(|(stage, _)| *stage != "serving");
         Latency {
             group,
-            received: self.received,
+            received: self.request.received,
             answered: Instant::now(),
             stages: stages.collect(),
             scope: self.scope.clone(),
@@ -96,9 +95,10 @@ impl Exchange<'_> {
 
     /// Returns verb and resource, such as `get` and `deployments.apps/scale`.
     fn subject(&self) -> (&str, String) {
-        let Some(info) = self.info.as_deref().filter(|info| info.is_resource) else {
-            return (self.head.method.as_str(), String::new());
-        };
+        let info = &self.request.info;
+        if !info.is_resource {
+            return (self.request.head.method.as_str(), String::new());
+        }
         let dot = if info.group.is_empty() { "" } else { "." };
         let slash = if info.subresource.is_empty() { "" } else { "/" };
         let resource = format!("{}{dot}{}{slash}{}", info.resource, info.group, info.subresource);
@@ -112,18 +112,18 @@ impl Exchange<'_> {
         let name = if resource.is_empty() { verb.to_owned() } else { format!("{verb} {resource}") };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let attributes = vec![
-            ("http.request.method", self.head.method.as_str().to_owned()),
-            ("url.path", self.head.uri.path().to_owned()),
+            ("http.request.method", self.request.head.method.as_str().to_owned()),
+            ("url.path", self.request.head.uri.path().to_owned()),
             ("http.response.status_code", response.status().as_str().to_owned()),
-            ("audit-id", text(self.audit_id.as_bytes())),
-            ("enduser.id", self.user.as_ref().map_or_else(String::new, |user| user.name.clone())),
+            ("audit-id", text(self.request.audit_id.as_bytes())),
+            ("enduser.id", self.request.user.as_ref().map_or_else(String::new, |user| user.name.clone())),
             (
                 "user_agent.original",
-                text(self.head.headers.get(USER_AGENT).map_or(b"", |agent| agent.as_bytes())),
+                text(self.request.head.headers.get(USER_AGENT).map_or(b"", |agent| agent.as_bytes())),
             ),
         ];
         let lost = trace.end(name, attributes, response.status().is_server_error());
-        self.context.metrics().spans_dropped.add(lost);
+        self.request.api().metrics().spans_dropped.add(lost);
     }
 
     /// Completes the response to a request, served or refused, and reports the request.
@@ -132,9 +132,9 @@ impl Exchange<'_> {
         self.explain(&response);
         self.tell_slow(&response);
         self.end_trace(&response);
-        self.context.edge().complete(&self.head, self.is_anonymous, &mut response);
+        self.request.api().edge().complete(&self.request.head, self.is_anonymous, &mut response);
         let headers = response.headers_mut();
-        headers.insert(AUDIT_ID, self.audit_id);
+        headers.insert(AUDIT_ID, self.request.audit_id);
         for header in warning::headers(&self.warning.map(str::to_owned).into_iter().collect::<Vec<_>>()) {
             headers.append(WARNING, header);
         }
@@ -143,7 +143,7 @@ impl Exchange<'_> {
             headers.insert(PRIORITY_LEVEL, flow.level.clone());
         }
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-        if self.head.method == Method::HEAD {
+        if self.request.head.method == Method::HEAD {
             // The length is that of the body that a GET would get; the body itself is not sent.
             if let Some(length) = hyper::body::Body::size_hint(response.body()).exact() {
                 // A response that was proxied has set the length already.
@@ -151,9 +151,9 @@ impl Exchange<'_> {
             }
             *response.body_mut() = wire::server::Body::empty();
         }
-        match self.trail {
+        match self.request.trail {
             Some(trail) => {
-                let long_running = self.info.is_some_and(|info| info.is_long_running());
+                let long_running = self.request.info.is_long_running();
                 answer::answered(trail, long_running, response)
             }
             None => response,
@@ -167,20 +167,20 @@ impl Exchange<'_> {
         macro_rules! line {
             ($target:literal) => {
                 if tracing::enabled!(target: $target, tracing::Level::DEBUG) {
-                    let agent = self.head.headers.get(USER_AGENT);
+                    let agent = self.request.head.headers.get(USER_AGENT);
                     let agent = agent.map(|agent| String::from_utf8_lossy(agent.as_bytes()));
                     tracing::debug!(
                         target: $target,
-                        verb = self.info.as_ref().map_or("", |info| info.verb_name()),
-                        path = %self.info.as_ref().map_or(self.head.uri.path(), |info| info.path.as_str()),
-                        user = %self.user.as_ref().map_or("", |user| user.name.as_str()),
-                        impersonated = %self.impersonated.as_ref().map_or("", |user| user.name.as_str()),
+                        verb = self.request.info.verb_name(),
+                        path = %self.request.info.path,
+                        user = %self.request.user.as_ref().map_or("", |user| user.name.as_str()),
+                        impersonated = %self.request.impersonated.as_ref().map_or("", |user| user.name.as_str()),
                         agent = %agent.unwrap_or_default(),
-                        peer = %self.connection.remote,
-                        audit_id = %String::from_utf8_lossy(self.audit_id.as_bytes()),
+                        peer = %self.request.connection.remote,
+                        audit_id = %String::from_utf8_lossy(self.request.audit_id.as_bytes()),
                         resource = self.subject().1,
                         status = response.status().as_u16(),
-                        elapsed_us = self.received.elapsed().as_micros() as u64,
+                        elapsed_us = self.request.received.elapsed().as_micros() as u64,
                         "request"
                     );
                 }
@@ -189,7 +189,7 @@ impl Exchange<'_> {
         let code = response.status();
         if code.is_client_error() || code.is_server_error() {
             line!("request::failed");
-        } else if matches!(self.head.method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        } else if matches!(self.request.head.method, Method::GET | Method::HEAD | Method::OPTIONS) {
             line!("request::read");
         } else {
             line!("request::write");

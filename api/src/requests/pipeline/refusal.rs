@@ -40,12 +40,12 @@ impl Exchange<'_> {
         let reason =
             self.refusal.clone().or(message).unwrap_or_else(|| "not known to this server".to_owned());
         let Some(omitted) = limit.admit() else { return };
-        let verb = self.info.as_ref().map_or("", |info| info.verb_name());
-        let path = self.head.uri.path();
-        let user = self.user.as_ref().map_or("", |user| user.name.as_str());
-        let impersonated = self.impersonated.as_ref().map_or("", |user| user.name.as_str());
-        let peer = self.connection.remote.to_string();
-        let audit_id = String::from_utf8_lossy(self.audit_id.as_bytes());
+        let verb = self.request.info.verb_name();
+        let path = self.request.head.uri.path();
+        let user = self.request.user.as_ref().map_or("", |user| user.name.as_str());
+        let impersonated = self.request.impersonated.as_ref().map_or("", |user| user.name.as_str());
+        let peer = self.request.connection.remote.to_string();
+        let audit_id = String::from_utf8_lossy(self.request.audit_id.as_bytes());
         let (audit_id, reason) = (&*audit_id, shortened(&reason));
         if response.status() == StatusCode::UNAUTHORIZED {
             tracing::info!(reason, verb, path, peer, audit_id, omitted, "request unauthenticated");

@@ -8,7 +8,7 @@
 
 use http::StatusCode;
 
-use super::Permitted;
+use crate::requests::request::Request;
 use objects::negotiate::Output;
 use objects::representation::answer::respond_status;
 use values::memory::{Account, Charge, FREE_ANSWER_BYTES, GeneratedDocument};
@@ -24,8 +24,8 @@ pub(super) struct Relay {
 
 impl Relay {
     /// Charges the connection to the other server before it is opened.
-    pub(super) fn begin(request: &Permitted<'_>) -> Result<Relay, Status> {
-        let connection = request.context.memory().relay().map_err(Status::no_memory)?;
+    pub(super) fn begin(request: &Request<'_>) -> Result<Relay, Status> {
+        let connection = request.api().memory().relay().map_err(Status::no_memory)?;
         Ok(Relay { connection, account: request.account.clone() })
     }
 

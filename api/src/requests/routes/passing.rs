@@ -3,8 +3,8 @@
 
 use http::HeaderValue;
 
-use super::Permitted;
 use crate::requests::counted;
+use crate::requests::request::{Permitted, Request};
 use crate::state::extension::{Extension, proxy};
 use crate::state::peers;
 use objects::store::Addresses;
@@ -16,8 +16,10 @@ use wire::response::Response;
 const AGGREGATOR: &str = "aggregator";
 
 /// Passes on a request for a type that an extension server serves.
-pub(super) async fn forward(request: Permitted<'_>, extension: &Extension) -> Result<Response, Status> {
-    let Permitted { context, head, info, query, proof, incoming, peer, .. } = request;
+pub(super) async fn forward(permitted: Permitted<'_>, extension: &Extension) -> Result<Response, Status> {
+    let Permitted { request, proof, incoming, .. } = permitted;
+    let Request { head, info, query, .. } = request;
+    let (context, peer) = (request.api(), request.peer());
     // A service that leads back to this server would pass the request on in an endless loop.
     let guard = Guard::NotOwn(context.nodes().own_addresses().clone());
     let endpoint = extension.is_available().then(|| extension.endpoint(context.services()));
@@ -41,10 +43,10 @@ pub(super) async fn forward(request: Permitted<'_>, extension: &Extension) -> Re
 
 /// Returns the servers on the same store that serve a resource that this server does not serve; empty for a
 /// request that one of them passed on.
-pub(super) fn elsewhere(request: &Permitted<'_>) -> Vec<String> {
-    let Permitted { context, types, head, info, .. } = request;
+pub(super) fn elsewhere(request: &Request<'_>) -> Vec<String> {
+    let (context, types, info) = (request.api(), request.types(), &request.info);
     let is_here = || types.registry().resource(&info.group, &info.version, &info.resource).is_some();
-    let was_passed_on = || head.headers.get(&peers::PASSED_ON).is_some_and(|value| value == "true");
+    let was_passed_on = || request.headers().get(&peers::PASSED_ON).is_some_and(|value| value == "true");
     if !info.is_resource || !context.peers().passes_on() || is_here() || was_passed_on() {
         return Vec::new();
     }
@@ -53,8 +55,10 @@ pub(super) fn elsewhere(request: &Permitted<'_>) -> Vec<String> {
 
 /// Passes on a request to one of the other servers on the same store, which serve a resource that this server
 /// does not serve.
-pub(super) async fn pass_on(request: Permitted<'_>, servers: Vec<String>) -> Result<Response, Status> {
-    let Permitted { context, head, info, proof, incoming, peer, .. } = request;
+pub(super) async fn pass_on(permitted: Permitted<'_>, servers: Vec<String>) -> Result<Response, Status> {
+    let Permitted { request, proof, incoming, .. } = permitted;
+    let Request { head, info, .. } = request;
+    let (context, peer) = (request.api(), request.peer());
     let addresses = match context.ledger() {
         Some(ledger) => ledger.announced().await?,
         None => Addresses::new(),

@@ -94,18 +94,19 @@ fn connection(call: &Call<'_>) -> Result<Object, Status> {
     object.push("kind", table.kind.clone().into());
     object.push("apiVersion", call.resource.api_version.as_str().into());
     for field in table.message.fields.iter() {
-        let given = |name: &str| call.query.first(name).filter(|text| !text.is_empty());
+        let given = |name: &str| call.request.query.first(name).filter(|text| !text.is_empty());
         let value = match (&field.kind, &*field.name) {
             (Kind::String, "path") => {
                 let path = path(&call.info.subpath, &call.info.path);
                 (!path.is_empty()).then(|| path.into())
             }
-            (Kind::Bool, name) => call.query.flag(name).then_some(true.into()),
+            (Kind::Bool, name) => call.request.query.flag(name).then_some(true.into()),
             (Kind::String, name) => given(name).map(Value::from),
             (Kind::List(list), name) => {
                 let is_number = matches!(list.item.kind, Kind::Int32);
                 let item = |text: &str| if is_number { number(text) } else { Ok(text.into()) };
-                let items: Vec<Value> = call.query.all(name).map(item).collect::<Result<_, Status>>()?;
+                let items: Vec<Value> =
+                    call.request.query.all(name).map(item).collect::<Result<_, Status>>()?;
                 (!items.is_empty()).then_some(Value::Array(items))
             }
             _ => None,

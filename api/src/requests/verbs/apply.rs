@@ -93,12 +93,12 @@ fn create(call: &mut Call<'_>, config: &Configuration, options: &WriteOptions) -
 /// Returns the options of an apply.
 pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
     let meta_group = call.api.naming().meta_group();
-    let given = call.query.first("fieldManager").filter(|manager| !manager.is_empty());
+    let given = call.request.query.first("fieldManager").filter(|manager| !manager.is_empty());
     let errors = match given {
         Some(_) => None,
         None => Some(FieldError::required("fieldManager", "is required for apply patch")),
     };
-    WriteOptions::of_patch(call.query, &meta_group, errors)
+    WriteOptions::of_patch(&call.request.query, &meta_group, errors)
 }
 
 /// The body of an apply request.
@@ -215,7 +215,8 @@ fn merged(
     config: &Configuration,
     options: &WriteOptions,
 ) -> Result<Object, Status> {
-    let versions = Versions::of(call.types.registry(), call.resource).with(call.conversions);
+    let versions =
+        Versions::of(call.request.types().registry(), call.resource).with(&call.request.origin.conversions);
     let reset = Reset::of(call.resource, endpoint);
     let subresource = endpoint.subresource();
     let mut object = laid_over(call, &versions, subresource, &reset, (live, live, config), options)?;

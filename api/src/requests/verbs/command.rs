@@ -19,7 +19,7 @@ pub fn decode_own(
     options: &WriteOptions,
     older: &[&str],
 ) -> Result<Object, Status> {
-    let input = call.api.formats().input(call.headers)?;
+    let input = call.api.formats().input(call.request.headers())?;
     // The first naming profile is the server's own, so errors are reported with its names.
     let mut decoded: Option<Result<Decoded, Status>> = None;
     for words in call.api.naming().understood() {
@@ -32,7 +32,7 @@ pub fn decode_own(
             known: None,
             is_strict: true,
         };
-        let here = expected.decode(input, call.types.registry(), body);
+        let here = expected.decode(input, call.request.types().registry(), body);
         if here.is_ok() || decoded.is_none() {
             decoded = Some(here);
         }

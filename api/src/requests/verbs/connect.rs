@@ -31,7 +31,7 @@ use wire::server::upgrade::Switch;
 /// # Errors
 /// A plugin or an authorizer refused, an object does not exist, or the target cannot be reached.
 pub async fn connect(call: &mut Call<'_>) -> Result<Response, Status> {
-    if call.query.first("dryRun").is_some() {
+    if call.request.query.first("dryRun").is_some() {
         return Err(Status::bad_request("dryRun is not supported"));
     }
     let options = admit::connect(call).await?;
@@ -43,7 +43,7 @@ pub async fn connect(call: &mut Call<'_>) -> Result<Response, Status> {
 }
 
 /// Connects to the agent of a node, for exec, attach and portforward.
-async fn to_agent(call: &Call<'_>, wire: Wire<'_>, options: &Object) -> Result<Response, Status> {
+async fn to_agent(call: &Call<'_>, wire: Wire, options: &Object) -> Result<Response, Status> {
     // Permission to get a pod does not permit exec, whatever method opens the connection.
     call.api.authorize_create(call.proof).await?;
     let pod = found(call, call.resource, &call.info.name)?;
@@ -61,7 +61,7 @@ async fn to_agent(call: &Call<'_>, wire: Wire<'_>, options: &Object) -> Result<R
     let Some(switch) = wire.switch.clone() else {
         return Err(Status::bad_request("Upgrade request required"));
     };
-    let headers = without_credentials(&wire.head.headers);
+    let headers = without_credentials(call.request.headers());
     let shutdown = call.api.lifecycle().shutdown();
     match call.upgrade.clone().filter(|_| !agent.takes_websockets) {
         Some(upgrade) if subresource != "portforward" && exec::is_asked(&headers) => {
@@ -74,21 +74,17 @@ async fn to_agent(call: &Call<'_>, wire: Wire<'_>, options: &Object) -> Result<R
             Ok(exec::pass(endpoint, upgrade, streams, shutdown, AGENT_ANSWER_TIMEOUT))
         }
         Some(upgrade) if subresource == "portforward" && portforward::is_asked(&headers) => {
-            let asked = asked(&wire, switch, &headers, call);
+            let asked = asked(switch, &headers, call);
             portforward::pass(&endpoint, upgrade, asked, AGENT_ANSWER_TIMEOUT).await
         }
-        _ => upgrade::pass(&endpoint, asked(&wire, switch, &headers, call), AGENT_ANSWER_TIMEOUT).await,
+        _ => upgrade::pass(&endpoint, asked(switch, &headers, call), AGENT_ANSWER_TIMEOUT).await,
     }
 }
 
-fn asked<'a>(
-    wire: &'a Wire<'_>,
-    switch: Switch,
-    headers: &'a HeaderMap,
-    call: &Call<'_>,
-) -> UpgradeRequest<'a> {
+fn asked<'a>(switch: Switch, headers: &'a HeaderMap, call: &Call<'a>) -> UpgradeRequest<'a> {
     let shutdown = call.api.lifecycle().shutdown();
-    UpgradeRequest { switch, method: &wire.head.method, headers, peer: wire.peer, shutdown }
+    let request = call.request;
+    UpgradeRequest { switch, method: &request.head.method, headers, peer: request.peer(), shutdown }
 }
 
 /// Returns the path and query for the agent: the options under the names that agents know, sorted.
@@ -115,9 +111,9 @@ fn flag(options: &Object, name: &str) -> bool {
 }
 
 /// Connects to the target of a proxy. `own` is the path at the target.
-async fn to_target(call: &Call<'_>, wire: Wire<'_>, own: &str) -> Result<Response, Status> {
+async fn to_target(call: &Call<'_>, wire: Wire, own: &str) -> Result<Response, Status> {
     let id = call.info.name.as_str();
-    let (head, path) = (wire.head, call.info.path.as_str());
+    let (head, path) = (&call.request.head, call.info.path.as_str());
     let location = proxy::location(own);
     let target = proxy::target(&location, head.uri.query());
     let kind = call.resource.table.singular.as_ref();
@@ -133,13 +129,14 @@ async fn to_target(call: &Call<'_>, wire: Wire<'_>, own: &str) -> Result<Respons
     };
     if let Some(switch) = wire.switch.clone() {
         let headers = without_credentials(&head.headers);
-        let asked = asked(&wire, switch, &headers, call);
+        let asked = asked(switch, &headers, call);
         return upgrade::pass(&endpoint, asked, SERVICE_ANSWER_TIMEOUT).await;
     }
     if location.is_empty() && matches!(head.method, Method::GET | Method::HEAD) {
         return Ok(proxy::moved(head, path));
     }
-    let proxied = Proxied { head, path, location: &location, peer: wire.peer, incoming: wire.incoming };
+    let proxied =
+        Proxied { head, path, location: &location, peer: call.request.peer(), incoming: wire.incoming };
     proxy::pass(&endpoint, proxied, SERVICE_ANSWER_TIMEOUT).await
 }
 

@@ -107,7 +107,8 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
         let error = FieldError::invalid(force_delete::OPTION, &true.into(), why);
         return Err(invalid_options("DeleteOptions", &meta_group, &[error]));
     }
-    let mut list_options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
+    let mut list_options =
+        ListOptions::from_query(&call.request.query, call.selection()?, false, &meta_group)?;
     if list_options.version_match.is_none() && !matches!(&*list_options.resource_version, "" | "0") {
         // The reference server lists in pages, and a page of a version is of exactly that version.
         list_options.version_match = Some(VersionMatch::Exact);
@@ -149,7 +150,7 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
 pub fn read_options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Status> {
     let meta_group = call.api.naming().meta_group();
     if body.is_empty() {
-        return DeleteOptions::from_query(call.query, &meta_group);
+        return DeleteOptions::from_query(&call.request.query, &meta_group);
     }
     let value = Value::Object(decode_options(call, body)?);
     if let Some(why) = untyped(&value) {
@@ -183,7 +184,7 @@ fn decode_options(call: &Call<'_>, body: &[u8]) -> Result<Object, Status> {
         let decoded = decode(builtin::DELETE_OPTIONS, body);
         decoded.map_err(|error| Status::bad_request(untyped_text(body).unwrap_or(error.message)))
     };
-    let decoded = match call.api.formats().input(call.headers)? {
+    let decoded = match call.api.formats().input(call.request.headers())? {
         Input::Json => text(body)?,
         Input::Yaml => tree(yaml::parse(body).map_err(|error| bad(&error))?.value)?,
         Input::Cbor => tree(cbor::parse(body).map_err(|error| bad(&error))?)?,
@@ -192,7 +193,7 @@ fn decode_options(call: &Call<'_>, body: &[u8]) -> Result<Object, Status> {
             if unknown.holds_json() {
                 text(unknown.raw)?
             } else {
-                let registry = call.types.registry();
+                let registry = call.request.types().registry();
                 let mut object = protobuf::decode(registry, builtin::DELETE_OPTIONS, unknown.raw)
                     .map_err(|error| bad(&error))?;
                 unknown.name(&mut object);

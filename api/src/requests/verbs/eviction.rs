@@ -45,7 +45,7 @@ const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disrupti
 /// Evicts the pod in the path.
 pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
-    let options = WriteOptions::from_query(call.query, "CreateOptions", &meta_group)?;
+    let options = WriteOptions::from_query(&call.request.query, "CreateOptions", &meta_group)?;
     let mut eviction = decode_own(call, table, body, &options, &OLDER_VERSIONS)?;
     scope_to_request(call, &mut eviction)?;
     admit::command(call, Options::Create(&options), &mut eviction).await?;
@@ -105,7 +105,7 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
 
 /// Checks that the dry run options in the query and in the body are equal if both are given.
 fn agree_on_dry_run(call: &Call<'_>, eviction: &Object) -> Result<(), Status> {
-    let asked: Vec<&str> = call.query.all("dryRun").collect();
+    let asked: Vec<&str> = call.request.query.all("dryRun").collect();
     let given = eviction.get("deleteOptions").and_then(|options| options.get("dryRun"));
     let given: Vec<&str> =
         given.and_then(Value::as_array).unwrap_or_default().iter().filter_map(Value::as_str).collect();

@@ -88,7 +88,7 @@ pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Resp
     }
     tracing::warn!(
         key = %String::from_utf8_lossy(&key),
-        user = call.user.name,
+        user = call.proof.user().name,
         "unreadable object deleted"
     );
     let kind = call.resource.table.kind.clone().into_owned();

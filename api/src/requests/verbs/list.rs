@@ -50,7 +50,7 @@ const ROWS_SORTED_MAX: usize = 1000;
 /// #read-consistency, #remaining-items, #continue-tokens).
 pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
-    let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
+    let options = ListOptions::from_query(&call.request.query, call.selection()?, false, &meta_group)?;
     let mut page = Page::find(call, options).await?;
     if call.output.transform == Transform::Table {
         page.sort_rows().await?;

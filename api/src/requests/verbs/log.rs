@@ -35,7 +35,7 @@ const REFUSAL_BYTES_MAX: usize = 50_000;
 pub async fn read(call: &Call<'_>) -> Result<Response, Status> {
     let options = Options::read(call)?;
     let pod = found(call, call.resource, &call.info.name)?;
-    let container = container(call, &pod, call.query.first("container").unwrap_or_default())?;
+    let container = container(call, &pod, call.request.query.first("container").unwrap_or_default())?;
     if text(&pod, "spec.nodeName").is_empty() {
         return Ok(nothing());
     }
@@ -123,7 +123,7 @@ struct Options {
 impl Options {
     /// Parses the options. Returns 400 for options that cannot be parsed, and 422 for values out of range.
     fn read(call: &Call<'_>) -> Result<Options, Status> {
-        let query = call.query;
+        let query = &call.request.query;
         let given = |name: &str| query.first(name).filter(|text| !text.is_empty());
         let number = |name: &str| given(name).map(go_integer).transpose();
         let (since, tail, limit) = (number("sinceSeconds")?, number("tailLines")?, number("limitBytes")?);

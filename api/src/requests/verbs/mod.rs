@@ -32,18 +32,14 @@ pub mod token;
 pub mod watch;
 pub mod write;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use auth::{Authorized, User};
-use http::HeaderMap;
-use http::request::Parts as Head;
+use auth::Authorized;
 
-use crate::state::audit::Trail;
+use crate::requests::request::Request;
 use crate::writes::admission::Review;
 use crate::writes::context::Context;
 use crate::writes::write::Caller;
-use objects::conversion::Conversions;
 use objects::negotiate::Output;
 use objects::representation::{Renderer, Wanted};
 use objects::request::{RequestInfo, Verb};
@@ -54,62 +50,44 @@ use types::attributes::Selection;
 use types::schema::defaults;
 use types::schema::registry::Resource;
 use types::schema::table::Message;
-use types::served::Served;
 use values::json::{self, Object, Value};
-use values::memory::Account;
-use values::query::{FieldValidation, Query};
+use values::query::FieldValidation;
 use values::status::{Status, Subject};
 use values::yaml;
 use wire::server::Incoming;
 use wire::server::upgrade::Switch;
 use wire::server::websocket::Upgrade;
 
-/// The original request, for handlers that pass it on.
-pub struct Wire<'r> {
-    /// Method, URL and headers of the request.
-    pub head: &'r Head,
+/// The body and the connection of a request, for handlers that pass them on.
+pub struct Wire {
     /// The request body, which was not read yet.
     pub incoming: Incoming,
     /// The connection, if the client asks to leave HTTP on it.
     pub switch: Option<Switch>,
-    /// IP address of the client.
-    pub peer: IpAddr,
 }
 
 /// A permitted request for a resource.
 pub struct Call<'r> {
     /// The components of the server.
     pub api: &'r Context,
-    /// The types that were served when the request began.
-    pub types: &'r Arc<Served>,
-    /// Proof of permission, which opens the store.
+    /// The request itself.
+    pub request: &'r Request<'r>,
+    /// Proof of permission, which names the user and opens the store.
     pub proof: &'r Authorized<'r>,
     /// The resource that was authorized, if it is another one that stands for this one.
     pub derived_from: Option<Reach<'r>>,
-    /// Parsed method and URL.
+    /// Method and URL: those of the request, or of the one that is derived from it.
     pub info: &'r RequestInfo,
     /// The requested resource type.
     pub resource: &'r Arc<Resource>,
-    /// Query parameters of the URL.
-    pub query: &'r Query,
-    /// Headers of the request.
-    pub headers: &'r HeaderMap,
-    /// The user that the request runs as.
-    pub user: &'r User,
     /// Representation of the response.
     pub output: Output,
     /// The connection, if the client asks for WebSocket on it.
     pub upgrade: Option<Upgrade>,
-    /// The original request, if it is for a connection through the server.
-    pub wire: Option<Wire<'r>>,
+    /// Body and connection, if the request is for a connection through the server.
+    pub wire: Option<Wire>,
     /// Texts for `Warning` headers, in order.
     pub warnings: Vec<String>,
-    /// Webhook conversions that the managed fields of this request need.
-    pub conversions: &'r Conversions,
-    /// The audit trail of the request, if it has one.
-    pub trail: Option<&'r Trail>,
-    /// Account that memory for the response is charged to.
-    pub account: Account,
 }
 
 impl<'r> Call<'r> {
@@ -165,10 +143,10 @@ impl<'r> Call<'r> {
             resource: self.resource,
             naming: self.api.naming(),
             output: self.output,
-            query: self.query,
+            query: &self.request.query,
             metrics: self.api.metrics(),
             lengths: self.api.backends().of(self.resource).lengths(),
-            account: &self.account,
+            account: &self.request.account,
         })
     }
 
@@ -184,7 +162,7 @@ impl<'r> Call<'r> {
 
     /// Returns the selectors of the query (docs/api/selectors.md).
     pub fn selection(&self) -> Result<Selection, Status> {
-        let text = |name| self.query.first(name).unwrap_or_default();
+        let text = |name| self.request.query.first(name).unwrap_or_default();
         let stored = self.resource.storage.as_ref().map_or(&self.resource.table, |storage| &storage.table);
         let parse =
             |fields: &str| Selection::parse(text("labelSelector"), fields, &self.resource.table, stored);
@@ -208,7 +186,7 @@ impl<'r> Call<'r> {
 
     /// Records the object in the request body, in the served version, if the audit policy requires it.
     pub fn record_request(&self, object: &Object, body: &[u8]) {
-        let Some(trail) = self.trail else { return };
+        let Some(trail) = self.request.trail() else { return };
         trail.refer_to(object);
         if trail.wants_request() {
             let mut object = object.clone();
@@ -227,7 +205,7 @@ impl<'r> Call<'r> {
     /// Records a patch as it was sent, if its encoding is JSON: an event is JSON and cannot contain another
     /// encoding.
     pub fn record_patch(&self, body: &[u8]) {
-        let Some(trail) = self.trail.filter(|trail| trail.wants_request()) else { return };
+        let Some(trail) = self.request.trail().filter(|trail| trail.wants_request()) else { return };
         match json::parse(body) {
             Ok(patch) => trail.request(patch),
             Err(_) => trail.lacks_patch(),
@@ -236,7 +214,7 @@ impl<'r> Call<'r> {
 
     /// Records the object of a command, which has its own type.
     pub fn record_command(&self, message: &Message, object: &Object) {
-        let Some(trail) = self.trail else { return };
+        let Some(trail) = self.request.trail() else { return };
         trail.refer_to(object);
         if !trail.wants_request() {
             return;
@@ -248,7 +226,7 @@ impl<'r> Call<'r> {
 
     /// Records the options in a request body. Their version has no group.
     pub fn record_options(&self, kind: &str, options: Value) {
-        let Some(trail) = self.trail.filter(|trail| trail.wants_request()) else { return };
+        let Some(trail) = self.request.trail().filter(|trail| trail.wants_request()) else { return };
         let Value::Object(mut members) = options else { return };
         members.retain(|name, _| !matches!(name, "kind" | "apiVersion"));
         let mut object = Object::with_capacity(members.len() + 2);
@@ -291,7 +269,7 @@ impl Caller for Call<'_> {
     }
 
     fn take_review(&mut self, review: Review) {
-        if let Some(trail) = self.trail {
+        if let Some(trail) = self.request.trail() {
             let of_request = review.request_annotations.into_iter().filter(|_| trail.wants_request());
             let annotations = review.annotations.into_iter().chain(of_request);
             annotations.for_each(|(key, value)| trail.annotate(key, value));

@@ -50,14 +50,14 @@ pub fn kind_of(
 /// Returns the options of a patch; `force` is only for apply patches.
 pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
     let meta_group = call.api.naming().meta_group();
-    let given = call.query.optional_flag("force");
+    let given = call.request.query.optional_flag("force");
     let errors = given.map(|_| FieldError::forbidden("force", "may not be specified for non-apply patch"));
-    WriteOptions::of_patch(call.query, &meta_group, errors)
+    WriteOptions::of_patch(&call.request.query, &meta_group, errors)
 }
 
 /// Patches an item, or a subresource that writes its parent.
 pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
-    let kind = kind_of(call.resource, call.api.formats(), call.headers)?;
+    let kind = kind_of(call.resource, call.api.formats(), call.request.headers())?;
     if kind.is_apply() {
         return super::apply::apply(call, (kind, body), endpoint).await;
     }
@@ -66,7 +66,7 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
     refuse_list_transform(&call.output, call.resource)?;
     let mut reading = Reading::new(kind, body, options.field_validation);
     let message = &call.resource.table.message;
-    let manager = manager(call.query, call.headers);
+    let manager = manager(&call.request.query, call.request.headers());
     let intent = intent(call, endpoint, Options::Patch(&options), &manager);
     let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
@@ -153,7 +153,8 @@ pub fn patched(
             Err(status) => Err(status),
         };
     }
-    let decoded = read_result((call.types.registry(), call.resource), kind, message, value, &current);
+    let decoded =
+        read_result((call.request.types().registry(), call.resource), kind, message, value, &current);
     let Decoded { mut object, strict } = decoded.map_err(|error| refused(&error))?;
     if let Some(why) = unreadable_annotation(message, &object) {
         // The reference server converts the result of a strategic merge only after it was read.

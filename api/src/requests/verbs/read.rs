@@ -15,12 +15,12 @@ use wire::response::Response;
 
 /// Returns the object named in the path (docs/api/lists.md#resource-versions, docs/api/lists.md#get).
 pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
-    if call.query.flag("export") {
+    if call.request.query.flag("export") {
         return Err(Status::bad_request(
             "the export parameter, deprecated since v1.14, is no longer supported",
         ));
     }
-    let version = call.query.first("resourceVersion").unwrap_or_default();
+    let version = call.request.query.first("resourceVersion").unwrap_or_default();
     let at_least = version_number(version)?;
     let asks_store = accesses::asks_for_object(call.resource, version);
     call.api.wait_for_revision(call.resource, at_least).await?;

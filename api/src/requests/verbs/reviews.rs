@@ -45,7 +45,8 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
 
 /// Answers a review: returns the same object with its status filled in.
 async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
-    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
+    let options =
+        WriteOptions::from_query(&call.request.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut object = decode_body(call, body, &options)?;
     scope_to_request(call, &mut object)?;
     admit::command(call, Options::Create(&options), &mut object).await?;
@@ -55,7 +56,7 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
             answer_anew(&mut object);
             set_meta(&mut object, "creationTimestamp", Some(clock::now().into()));
             let mut status = Object::new();
-            status.push("userInfo", user_info::info(call.user).into());
+            status.push("userInfo", user_info::info(call.proof.user()).into());
             status
         }
         "TokenReview" => token_review(call, &object).await?,
@@ -117,7 +118,8 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
     let resource = spec.and_then(|spec| spec.get("resourceAttributes")).filter(|value| !value.is_null());
     let non_resource =
         spec.and_then(|spec| spec.get("nonResourceAttributes")).filter(|value| !value.is_null());
-    let user = if kind == "SelfSubjectAccessReview" { call.user.clone() } else { reviewed_user(spec) };
+    let user =
+        if kind == "SelfSubjectAccessReview" { call.proof.user().clone() } else { reviewed_user(spec) };
     let mut errors = Vec::new();
     check_attributes(resource, non_resource, &mut errors);
     if kind != "SelfSubjectAccessReview" && user.name.is_empty() && user.groups.is_empty() {
@@ -243,8 +245,8 @@ fn is_empty(value: &Value) -> bool {
 /// Returns the metadata of a review as the error shows them: with the managed fields of the writer.
 fn shown_metadata(call: &Call<'_>, object: &Object) -> Value {
     let mut shown = object.clone();
-    let manager = ownership::manager(call.query, call.headers);
-    let (registry, resource, endpoint) = (call.types.registry(), call.resource, Endpoint::Main);
+    let manager = ownership::manager(&call.request.query, call.request.headers());
+    let (registry, resource, endpoint) = (call.request.types().registry(), call.resource, Endpoint::Main);
     Tracking { registry, resource, endpoint, manager: &manager, conversions: &Conversions::default() }
         .create(&mut shown);
     let mut metadata = shown.get("metadata").cloned().unwrap_or_default();
@@ -282,7 +284,7 @@ fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let listed = call.api.authorizer().rules_for(call.user, namespace);
+    let listed = call.api.authorizer().rules_for(call.proof.user(), namespace);
     let mut resource_rules = Vec::new();
     let mut non_resource_rules = Vec::new();
     let mut push = |rule: &Rule| {
@@ -332,7 +334,7 @@ async fn component_status(call: &Call<'_>) -> Result<Response, Status> {
     }
     let meta_group = call.api.naming().meta_group();
     let is_watch = verb == Verb::Watch;
-    let options = ListOptions::from_query(call.query, call.selection()?, is_watch, &meta_group)?;
+    let options = ListOptions::from_query(&call.request.query, call.selection()?, is_watch, &meta_group)?;
     if is_watch {
         return Err(Status::not_supported(verb.as_str(), call.subject("")));
     }

@@ -128,15 +128,15 @@ impl<'t> View<'t> {
 
     /// Assigns the fields that differ between `live` and `new` to the manager of the request.
     fn track(&self, call: &Call<'_>, live: &Object, new: &mut Object) {
-        let versions = Versions::of_body(call.types.registry(), &self.api_version, self.message);
-        let (manager, now) = (manager(call.query, call.headers), values::clock::now());
+        let versions = Versions::of_body(call.request.types().registry(), &self.api_version, self.message);
+        let (manager, now) = (manager(&call.request.query, call.request.headers()), values::clock::now());
         let writer = Writer { manager: &manager, subresource: SUBRESOURCE, now: &now };
         updated(&versions, &writer, &Reset::none(), live, new);
     }
 
     fn respond(&self, call: &Call<'_>, scale: &Object) -> Result<Response, Status> {
         if call.output.transform == Transform::Table {
-            let asked = (&**call.resource, &call.output, call.query);
+            let asked = (&**call.resource, &call.output, &call.request.query);
             return Renderer::respond_foreign_table(asked, self.message, scale);
         }
         Renderer::respond_foreign(&call.output, StatusCode::OK, self.message, scale)
@@ -175,7 +175,8 @@ pub async fn get(call: &mut Call<'_>, table: &SubresourceTable) -> Result<Respon
 /// Updates an object through its scale. The resourceVersion and uid of the scale, if given, are preconditions
 /// on the parent.
 pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let options = WriteOptions::from_query(call.query, "UpdateOptions", &call.api.naming().meta_group())?;
+    let options =
+        WriteOptions::from_query(&call.request.query, "UpdateOptions", &call.api.naming().meta_group())?;
     refuse_list_transform(&call.output, call.resource)?;
     let view = View::new(call, table);
     let expected = Expected {
@@ -186,7 +187,11 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
         known: None,
         is_strict: true,
     };
-    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
+    let decoded = expected.decode(
+        call.api.formats().input(call.request.headers())?,
+        call.request.types().registry(),
+        body,
+    )?;
     let kind = view.kind;
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         Status::bad_request(format!(
@@ -208,7 +213,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
 
 /// Patches an object through its scale.
 pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let kind = kind_of(call.resource, call.api.formats(), call.headers)?;
+    let kind = kind_of(call.resource, call.api.formats(), call.request.headers())?;
     let view = View::new(call, table);
     if kind.is_apply() {
         return apply(call, &view, (kind, body)).await;
@@ -240,7 +245,7 @@ async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -
     let config = super::apply::configuration(body, (&view.api_version, view.kind), view.message)?;
     write(call, view, Options::Patch(&options), |call, live| {
         let revision = meta(&live, "resourceVersion").to_owned();
-        let versions = Versions::of_body(call.types.registry(), &view.api_version, view.message);
+        let versions = Versions::of_body(call.request.types().registry(), &view.api_version, view.message);
         // This module built the view, so no part of it is known to conform to its type. Pass an empty object.
         let objects = (&live, &Object::new(), &config);
         let mut scale =
@@ -311,7 +316,7 @@ where
     fn decode(&mut self, call: &mut Call<'_>, current: Option<&mut Current>) -> Result<Wanted, Status> {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
         let revision = current.revision();
-        let versions = Versions::of(call.types.registry(), call.resource);
+        let versions = Versions::of(call.request.types().registry(), call.resource);
         let old = current.live(call.api, call.resource)?;
         let mut live = self.view.shown(old, revision, self.view.parts(old)?);
         let replicas = self.view.replicas();

@@ -46,7 +46,8 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
 
 /// Binds a pod with the Binding in the body.
 async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
+    let options =
+        WriteOptions::from_query(&call.request.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut binding = decode_own(call, table, body, &options, &[])?;
     write::scope_to_request(call, &mut binding)?;
     admit::mutate(call, Options::Create(&options), &mut binding).await?;
@@ -60,14 +61,15 @@ async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Res
 
 /// Binds a pod with a Binding that is posted to the collection and contains the name of the pod.
 pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
-    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
+    let options =
+        WriteOptions::from_query(&call.request.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut binding = write::decode_body(call, body, &options)?;
     let name = meta(&binding, "name").to_owned();
     if name.is_empty() {
         return Err(Status::bad_request("name must be provided"));
     }
     admit::command(call, Options::Create(&options), &mut binding).await?;
-    let Some(pods) = call.types.registry().resource("", "v1", "pods") else {
+    let Some(pods) = call.request.types().registry().resource("", "v1", "pods") else {
         return Err(Status::no_such_route());
     };
     // The permission to create bindings is the permission to bind; the access to the pod is derived from it.
@@ -79,21 +81,15 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
     };
     let mut on_pod = Call {
         api: call.api,
-        types: call.types,
+        request: call.request,
         proof: call.proof,
         derived_from: Some(call.reach()),
         info: &info,
         resource: pods,
-        query: call.query,
-        headers: call.headers,
-        user: call.user,
         output: call.output,
         upgrade: None,
         wire: None,
         warnings: Vec::new(),
-        conversions: call.conversions,
-        trail: call.trail,
-        account: call.account.clone(),
     };
     let response = bind_pod(&mut on_pod, &binding, &name, &options).await;
     call.warnings.extend(on_pod.warnings);

@@ -36,7 +36,8 @@ const EXTENDED: i64 = 60 * 60 + 7;
 
 /// Issues a token for a service account.
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
+    let options =
+        WriteOptions::from_query(&call.request.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut request = decode_own(call, table, body, &options, &[])?;
     types::schema::defaults::apply(&table.message, &mut request, call.api.naming());
     admit::mutate(call, Options::Create(&options), &mut request).await?;
@@ -101,7 +102,7 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
         node: bound.node,
     };
     let issued = tokens.issue(&spec).await?;
-    if let Some(trail) = call.trail {
+    if let Some(trail) = call.request.trail() {
         let key = format!("authentication.{}/issued-credential-id", call.api.naming().domain);
         trail.annotate(key, format!("JTI={}", issued.id));
     }
@@ -161,8 +162,12 @@ impl Bound {
         };
         store::check_key_name(name)?;
         let get = |plural: &str, name: &str| {
-            let resource =
-                call.types.registry().resource("", "v1", plural).ok_or_else(Status::no_such_route)?;
+            let resource = call
+                .request
+                .types()
+                .registry()
+                .resource("", "v1", plural)
+                .ok_or_else(Status::no_such_route)?;
             let namespace = if resource.namespaced() { namespace } else { "" };
             let bound = call.api.open_for(Part::TokenBinding);
             let stored = bound.get(&store::key(resource, namespace, name))?;

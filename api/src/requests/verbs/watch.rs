@@ -75,7 +75,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         return Err(Status::not_supported("watch", call.subject("")));
     }
     let meta_group = call.api.naming().meta_group();
-    let options = ListOptions::from_query(call.query, call.selection()?, true, &meta_group)?;
+    let options = ListOptions::from_query(&call.request.query, call.selection()?, true, &meta_group)?;
     let asked = version_number(&options.resource_version)?;
     let renderer = call.renderer()?;
     let state = begin(call, renderer, options, asked).await;

@@ -21,10 +21,10 @@ use wire::response::Response;
 /// Creates an object in a collection.
 pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
-    let options = WriteOptions::from_query(call.query, "CreateOptions", &meta_group)?;
+    let options = WriteOptions::from_query(&call.request.query, "CreateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
     let first = read_new(call, body, &options)?;
-    let manager = manager(call.query, call.headers);
+    let manager = manager(&call.request.query, call.request.headers());
     let mut intent = intent(call, Endpoint::Main, Options::Create(&options), &manager);
     let name = meta(&first, "name").to_owned();
     (intent.presence, intent.name) = (Presence::New, &name);
@@ -39,9 +39,9 @@ pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
 /// Replaces an item, or updates a subresource that writes its parent.
 pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
-    let options = WriteOptions::from_query(call.query, "UpdateOptions", &meta_group)?;
+    let options = WriteOptions::from_query(&call.request.query, "UpdateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
-    let manager = manager(call.query, call.headers);
+    let manager = manager(&call.request.query, call.request.headers());
     let mut intent = intent(call, endpoint, Options::Update(&options), &manager);
     if call.resource.table.put_creates && endpoint == Endpoint::Main {
         intent.presence = Presence::Either;
@@ -116,9 +116,9 @@ pub fn intent<'w>(call: &Call<'w>, endpoint: Endpoint, options: Options<'w>, man
     };
     Intent {
         api: call.api,
-        types: call.types,
+        types: call.request.types(),
         store: call.store(),
-        user: call.user,
+        user: call.proof.user(),
         permission: Some(call.proof.attributes()),
         operation,
         options,
@@ -130,7 +130,7 @@ pub fn intent<'w>(call: &Call<'w>, endpoint: Endpoint, options: Options<'w>, man
         presence: Presence::Existing,
         seen: None,
         manager,
-        conversions: call.conversions,
+        conversions: &call.request.origin.conversions,
         dry_run,
         may_be_behind: call.writes_from_copy(),
         leaves_out: &[],
@@ -213,11 +213,11 @@ fn decode_copy(
         known,
         is_strict: options.field_validation != FieldValidation::Ignore,
     };
-    let input = call.api.formats().input(call.headers)?;
-    let mut decoded = expected.decode(input, call.types.registry(), body);
+    let input = call.api.formats().input(call.request.headers())?;
+    let mut decoded = expected.decode(input, call.request.types().registry(), body);
     let strict = match &mut decoded {
         Ok(decoded) => std::mem::take(&mut decoded.strict),
-        Err(_) => expected.strict_as_named(input, call.types.registry(), body),
+        Err(_) => expected.strict_as_named(input, call.request.types().registry(), body),
     };
     let version = &call.resource.version;
     call.judge_strict(strict, options.field_validation, |errors| {
