@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::admission::Operation;
 use super::context::Context;
-use super::write::Intent;
+use super::write::WriteIntent;
 use types::options::ListOptions;
 use types::schema::registry::Resource;
 use values::request_scope;
@@ -74,8 +74,8 @@ pub fn asks_for_watch(resource: &Resource, options: &ListOptions, is_one: bool) 
 
 /// Returns whether a write begins with the object that is kept in memory. Such a write asks the store only if
 /// its result is not an update of that object.
-pub fn begins_with_kept(intent: &Intent<'_>) -> bool {
-    intent.operation == Operation::Update && is_kept(intent.resource)
+pub fn begins_with_kept(intent: &WriteIntent<'_>) -> bool {
+    intent.write.operation == Operation::Update && is_kept(intent.write.resource)
 }
 
 impl Context {

@@ -11,24 +11,22 @@
 mod event;
 mod plugins;
 
-use std::sync::Arc;
-
 use auth::User;
 use engine::{Change, Expected, Revision};
 
 use crate::writes::admission::namespace_lifecycle::State as NamespaceState;
-use crate::writes::admission::{Operation, Options};
+use crate::writes::admission::{Operation, Options, WriteAttributes};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::context::Context;
+use crate::writes::origin::Origin;
 use crate::writes::write::commit::{Attempt, commit};
 use crate::writes::write::deletion::delete_object;
 use crate::writes::write::intent::{
     BACKFILL, BY_SERVER, BY_SERVER_APPLIED, BY_SERVER_APPLIED_UNASKED, BY_SERVER_UNASKED, DELETION,
     DELETION_UNASKED,
 };
-use crate::writes::write::{Caller, Current, Intent, Made, Outcome, Presence, Source, Wanted, write};
+use crate::writes::write::{Caller, Current, Made, Outcome, Presence, Source, Wanted, WriteIntent, write};
 use objects::apply::{Reset, Versions, Writer, apply, take_managed_fields};
-use objects::conversion::Conversions;
 use objects::store::{self, Part, Store, Stored};
 use objects::strategy::Endpoint;
 use types::convert;
@@ -54,15 +52,13 @@ static NO_OPTIONS: WriteOptions = WriteOptions {
 /// A client with which the server writes to itself.
 #[derive(Clone)]
 pub struct Loopback<'a> {
-    api: &'a Context,
-    /// The types that were served when this client was made.
-    types: Arc<Served>,
+    /// The server, and the types that were served when this client was made.
+    origin: Origin<'a>,
     user: User,
     /// The field manager: the known name of the component of the system that writes.
     manager: String,
     /// Whether its writes pass admission.
     is_admitted: bool,
-    conversions: Arc<Conversions>,
 }
 
 impl<'a> Loopback<'a> {
@@ -70,7 +66,7 @@ impl<'a> Loopback<'a> {
     pub fn new(api: &'a Context) -> Self {
         let user = User::new("system:apiserver", [auth::identity::MASTERS]);
         let manager = api.naming().system("apiserver");
-        Loopback { api, types: api.types(), user, manager, is_admitted: true, conversions: Arc::default() }
+        Loopback { origin: Origin::new(api), user, manager, is_admitted: true }
     }
 
     /// Returns a client with the server's own identity and the name of one of its parts as field manager.
@@ -96,17 +92,17 @@ impl<'a> Loopback<'a> {
 
     /// Returns the context of the server.
     pub fn api(&self) -> &'a Context {
-        self.api
+        self.origin.api
     }
 
     /// Returns the types that were served when this client was made.
     pub fn types(&self) -> &Served {
-        &self.types
+        &self.origin.types
     }
 
     /// Opens the store with the server's own permission.
     pub fn store(&self) -> Store<'a> {
-        self.api.open_for(Part::Loopback)
+        self.origin.api.open_for(Part::Loopback)
     }
 
     /// Returns the resource of a target of a built-in type, without looking at the name of the target.
@@ -114,52 +110,55 @@ impl<'a> Loopback<'a> {
     /// # Errors
     /// Fails if there is no such resource.
     pub fn resource(&self, target: &Target) -> Result<&'a Resource, Status> {
-        let naming = self.api.naming();
+        let naming = self.origin.api.naming();
         let is_it = |name: &str| name.strip_suffix(naming.group_suffix).unwrap_or(name) == target.group;
-        let group = self.api.builtin().groups().iter().find(|group| is_it(&group.name));
+        let group = self.origin.api.builtin().groups().iter().find(|group| is_it(&group.name));
         let group = group.map(|group| group.name.as_str()).unwrap_or_default();
-        let resource = self.api.builtin().resource(group, target.version, target.resource);
+        let resource = self.origin.api.builtin().resource(group, target.version, target.resource);
         resource
             .map(|resource| &**resource)
             .ok_or_else(|| Status::internal(format!("{target:?} is not served")))
     }
 
     /// Returns the intent of a write by the server to one existing object.
-    fn intent<'s>(&'s self, resource: &'s Resource, (namespace, name): (&'s str, &'s str)) -> Intent<'s> {
-        Intent {
-            api: self.api,
-            types: &self.types,
+    fn intent<'s>(
+        &'s self,
+        resource: &'s Resource,
+        (namespace, name): (&'s str, &'s str),
+    ) -> WriteIntent<'s> {
+        WriteIntent {
+            origin: &self.origin,
             store: self.store().about(resource),
-            user: &self.user,
             permission: None,
-            operation: Operation::Update,
-            options: Options::Update(&NO_OPTIONS),
-            resource,
+            write: WriteAttributes {
+                user: &self.user,
+                operation: Operation::Update,
+                options: Options::Update(&NO_OPTIONS),
+                resource,
+                namespace,
+                name,
+            },
             endpoint: Endpoint::Main,
-            namespace,
-            name,
             is_of_collection: false,
             presence: Presence::IfThere,
             seen: None,
             manager: &self.manager,
-            conversions: &self.conversions,
-            dry_run: false,
             may_be_behind: false,
             leaves_out: if self.is_admitted { BY_SERVER } else { BY_SERVER_UNASKED },
         }
     }
 
     /// Returns the intent of a write by the server that creates an object.
-    fn creation<'s>(&'s self, resource: &'s Resource, at: (&'s str, &'s str)) -> Intent<'s> {
+    fn creation<'s>(&'s self, resource: &'s Resource, at: (&'s str, &'s str)) -> WriteIntent<'s> {
         let mut intent = self.intent(resource, at);
-        (intent.operation, intent.options) = (Operation::Create, Options::Create(&NO_OPTIONS));
+        (intent.write.operation, intent.write.options) = (Operation::Create, Options::Create(&NO_OPTIONS));
         intent.presence = Presence::New;
         intent
     }
 
     async fn write<'s>(
         &'s self,
-        intent: &Intent<'_>,
+        intent: &WriteIntent<'_>,
         source: &mut impl Source<&'s Loopback<'a>>,
     ) -> Result<Outcome, Status> {
         let mut caller = self;
@@ -232,12 +231,13 @@ impl<'a> Loopback<'a> {
         (intent.seen, intent.endpoint) = (Some(seen), endpoint);
         intent.leaves_out = if self.is_admitted { BY_SERVER_APPLIED } else { BY_SERVER_APPLIED_UNASKED };
         let (versions, reset) = (
-            Versions::of(self.types.registry(), resource).with(&self.conversions),
+            Versions::of(self.origin.types.registry(), resource).with(&self.origin.conversions),
             Reset::of(resource, endpoint),
         );
         let mut source = Made::served(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
-            let live = convert::to_served(resource, current.object(resource)?.clone(), self.api.naming())?;
+            let live =
+                convert::to_served(resource, current.object(resource)?.clone(), self.origin.api.naming())?;
             let now = values::clock::now();
             let subresource = if endpoint == Endpoint::Status { "status" } else { "" };
             let writer = Writer { manager, subresource, now: &now };
@@ -300,10 +300,10 @@ impl<'a> Loopback<'a> {
         self.delete_as(intent, options).await
     }
 
-    async fn delete_as(&self, mut intent: Intent<'_>, options: &DeleteOptions) -> Result<(), Status> {
+    async fn delete_as(&self, mut intent: WriteIntent<'_>, options: &DeleteOptions) -> Result<(), Status> {
         // Controllers that delete do not run in this state. This check catches a controller that was missed,
         // and one that is about to stop.
-        if !self.api.backends().is_whole() {
+        if !self.origin.api.backends().is_whole() {
             return Err(Status::new(
                 StatusReason::ServiceUnavailable,
                 "the server deletes nothing while the store has records that it cannot read: accept-loss accepts their loss",
@@ -320,9 +320,9 @@ impl<'a> Loopback<'a> {
         resource: &'s Resource,
         at: (&'s str, &'s str),
         options: &'s DeleteOptions,
-    ) -> Intent<'s> {
+    ) -> WriteIntent<'s> {
         let mut intent = self.intent(resource, at);
-        (intent.operation, intent.options) = (Operation::Delete, Options::Delete(options));
+        (intent.write.operation, intent.write.options) = (Operation::Delete, Options::Delete(options));
         intent.leaves_out = if self.is_admitted { DELETION } else { DELETION_UNASKED };
         intent
     }
@@ -332,7 +332,7 @@ impl<'a> Loopback<'a> {
     /// # Errors
     /// Fails if the namespace cannot be read.
     pub fn namespace_state(&self, namespace: &str) -> Result<NamespaceState, Status> {
-        let stored = self.store().get(&store::key(self.api.namespaces(), "", namespace))?;
+        let stored = self.store().get(&store::key(self.origin.api.namespaces(), "", namespace))?;
         Ok(NamespaceState::of(stored.as_ref()))
     }
 }
@@ -355,7 +355,7 @@ impl Loopback<'_> {
         }
         let remains = store::remains(resource, &target.namespace, &target.name);
         let change = Change::Delete(Some(store::payload(resource, &remains)));
-        let attempt = commit((self.api, self.store()), key, expected, change).await?;
+        let attempt = commit((self.origin.api, self.store()), key, expected, change).await?;
         Ok(matches!(attempt, Attempt::Committed(_)))
     }
 }

@@ -23,3 +23,10 @@ impl<'o> Origin<'o> {
         Origin { api, types: api.types(), conversions: Conversions::default() }
     }
 }
+
+/// A clone has the same types, and no conversions.
+impl Clone for Origin<'_> {
+    fn clone(&self) -> Self {
+        Origin { api: self.api, types: self.types.clone(), conversions: Conversions::default() }
+    }
+}

@@ -47,7 +47,6 @@ pub(super) async fn serve(permitted: Permitted<'_>, resource: &Arc<Resource>) ->
     let output = output.map_err(|status| routed.refused_by_form(status))?;
     let mut input = routed.read(incoming, formats, output).await?;
     let mut call = Call {
-        api: request.api(),
         request,
         proof,
         derived_from: None,
@@ -276,8 +275,8 @@ async fn run(
     match newest {
         Some(newest) => newest.await?,
         None if !wants_newest(call) => {}
-        None if is_read(call.info.verb) => call.api.current(call.resource).await?,
-        None => call.api.current_for_write(call.resource).await?,
+        None if is_read(call.info.verb) => call.api().current(call.resource).await?,
+        None => call.api().current_for_write(call.resource).await?,
     }
     if !call.info.subresource.is_empty() {
         return Box::pin(verbs::subresource::serve(call, body)).await;

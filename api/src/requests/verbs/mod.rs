@@ -68,8 +68,6 @@ pub struct Wire {
 
 /// A permitted request for a resource.
 pub struct Call<'r> {
-    /// The components of the server.
-    pub api: &'r Context,
     /// The request itself.
     pub request: &'r Request<'r>,
     /// Proof of permission, which names the user and opens the store.
@@ -91,11 +89,16 @@ pub struct Call<'r> {
 }
 
 impl<'r> Call<'r> {
+    /// Returns the context of the server.
+    pub fn api(&self) -> &'r Context {
+        self.request.api()
+    }
+
     /// Returns the store, opened by the permission of this request.
     pub fn store(&self) -> Store<'r> {
         match self.derived_from {
-            None => self.api.open(self.proof, self.reach()),
-            Some(asked) => self.api.open_derived(self.proof, (asked, self.reach())),
+            None => self.api().open(self.proof, self.reach()),
+            Some(asked) => self.api().open_derived(self.proof, (asked, self.reach())),
         }
     }
 
@@ -130,7 +133,7 @@ impl<'r> Call<'r> {
     /// 500 for an object that cannot be read or converted.
     pub async fn stored(&self, key: &[u8]) -> Result<Option<Stored>, Status> {
         let Some(Stored { entry, record }) = self.store().get(key)? else { return Ok(None) };
-        let record = self.api.converter().brought(self.resource, record).await?;
+        let record = self.api().converter().brought(self.resource, record).await?;
         Ok(Some(Stored { entry, record }))
     }
 
@@ -141,11 +144,11 @@ impl<'r> Call<'r> {
     pub fn renderer(&self) -> Result<Renderer, Status> {
         Renderer::new(Wanted {
             resource: self.resource,
-            naming: self.api.naming(),
+            naming: self.api().naming(),
             output: self.output,
             query: &self.request.query,
-            metrics: self.api.metrics(),
-            lengths: self.api.backends().of(self.resource).lengths(),
+            metrics: self.api().metrics(),
+            lengths: self.api().backends().of(self.resource).lengths(),
             account: &self.request.account,
         })
     }
@@ -190,7 +193,7 @@ impl<'r> Call<'r> {
         trail.refer_to(object);
         if trail.wants_request() {
             let mut object = object.clone();
-            defaults::apply(&self.resource.table.message, &mut object, self.api.naming());
+            defaults::apply(&self.resource.table.message, &mut object, self.api().naming());
             // Prepared as upstream prepares it, so that the event contains no part of a secret that the
             // policy does not expect.
             validation::prepare(&self.resource.table, &mut object);
@@ -220,7 +223,7 @@ impl<'r> Call<'r> {
             return;
         }
         let mut object = object.clone();
-        defaults::apply(message, &mut object, self.api.naming());
+        defaults::apply(message, &mut object, self.api().naming());
         trail.request(object.into());
     }
 
@@ -231,7 +234,7 @@ impl<'r> Call<'r> {
         members.retain(|name, _| !matches!(name, "kind" | "apiVersion"));
         let mut object = Object::with_capacity(members.len() + 2);
         object.push("kind", kind.into());
-        object.push("apiVersion", format!("{}/__internal", self.api.naming().meta_group()).into());
+        object.push("apiVersion", format!("{}/__internal", self.api().naming().meta_group()).into());
         for (name, value) in members.into_members() {
             object.push(name, value);
         }
@@ -265,7 +268,7 @@ impl Caller for Call<'_> {
     }
 
     async fn confirm_create(&self) -> Result<(), Status> {
-        self.api.authorize_create(self.proof).await
+        self.api().authorize_create(self.proof).await
     }
 
     fn take_review(&mut self, review: Review) {

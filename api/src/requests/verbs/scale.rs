@@ -11,7 +11,7 @@ use super::write::{check_identity, intent, scope_to_request};
 use crate::writes::admission::Options;
 use crate::writes::write::intent::{OWNED_BY_SOURCE, precondition_failed};
 use crate::writes::write::ownership::manager;
-use crate::writes::write::{Current, Form, Intent, Source, Wanted};
+use crate::writes::write::{Current, Form, Source, Wanted, WriteIntent};
 use objects::apply::scale::{Replicas, to_parent, to_scale};
 use objects::apply::{Reset, Versions, Writer, put_managed_fields, take_managed_fields, updated};
 use objects::body::Expected;
@@ -57,7 +57,7 @@ struct Parts {
 
 impl<'t> View<'t> {
     fn new(call: &Call<'_>, table: &'t SubresourceTable) -> Self {
-        let api_version = call.api.naming().api_version(&table.group, table.group_suffixed, &table.version);
+        let api_version = call.api().naming().api_version(&table.group, table.group_suffixed, &table.version);
         View { message: &table.message, api_version, kind: &table.kind, paths: table.scale.as_ref() }
     }
 
@@ -176,7 +176,7 @@ pub async fn get(call: &mut Call<'_>, table: &SubresourceTable) -> Result<Respon
 /// on the parent.
 pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options =
-        WriteOptions::from_query(&call.request.query, "UpdateOptions", &call.api.naming().meta_group())?;
+        WriteOptions::from_query(&call.request.query, "UpdateOptions", &call.api().naming().meta_group())?;
     refuse_list_transform(&call.output, call.resource)?;
     let view = View::new(call, table);
     let expected = Expected {
@@ -188,7 +188,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
         is_strict: true,
     };
     let decoded = expected.decode(
-        call.api.formats().input(call.request.headers())?,
+        call.api().formats().input(call.request.headers())?,
         call.request.types().registry(),
         body,
     )?;
@@ -213,7 +213,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
 
 /// Patches an object through its scale.
 pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let kind = kind_of(call.resource, call.api.formats(), call.request.headers())?;
+    let kind = kind_of(call.resource, call.api().formats(), call.request.headers())?;
     let view = View::new(call, table);
     if kind.is_apply() {
         return apply(call, &view, (kind, body)).await;
@@ -280,14 +280,14 @@ where
 }
 
 /// Refuses an invalid scale, and one that is not the scale of the object that it is written to.
-fn judge(intent: &Intent<'_>, scale: &Object, replicas: i64, stored: &str) -> Result<(), Status> {
-    let mut errors = validation::metadata_of_view(intent.api.naming(), scale);
+fn judge(intent: &WriteIntent<'_>, scale: &Object, replicas: i64, stored: &str) -> Result<(), Status> {
+    let mut errors = validation::metadata_of_view(intent.api().naming(), scale);
     if replicas < 0 {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid("spec.replicas", &Value::Int(replicas), detail));
     }
     if !errors.is_empty() {
-        let subject = Subject { group: "autoscaling", kind: "Scale", name: intent.name };
+        let subject = Subject { group: "autoscaling", kind: "Scale", name: intent.write.name };
         return Err(Status::invalid(subject, &errors));
     }
     let wanted = meta(scale, "uid");
@@ -295,8 +295,8 @@ fn judge(intent: &Intent<'_>, scale: &Object, replicas: i64, stored: &str) -> Re
         return Ok(());
     }
     let cause = precondition_failed("UID", wanted, stored);
-    let kind = format!("{}/{SUBRESOURCE}", intent.resource.table.plural);
-    Err(Status::conflict(Subject { kind: &kind, ..intent.subject(intent.name) }, &cause))
+    let kind = format!("{}/{SUBRESOURCE}", intent.write.resource.table.plural);
+    Err(Status::conflict(Subject { kind: &kind, ..intent.subject(intent.write.name) }, &cause))
 }
 
 /// A scale as a source of a write: plugins get the scale, the store gets the parent.
@@ -317,7 +317,7 @@ where
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
         let revision = current.revision();
         let versions = Versions::of(call.request.types().registry(), call.resource);
-        let old = current.live(call.api, call.resource)?;
+        let old = current.live(call.api(), call.resource)?;
         let mut live = self.view.shown(old, revision, self.view.parts(old)?);
         let replicas = self.view.replicas();
         put_managed_fields(&mut live, to_scale(old, &versions, &self.view.api_version, &replicas));
@@ -328,7 +328,7 @@ where
     /// resourceVersion the write is unconditional.
     fn to_stored(
         &mut self,
-        intent: &Intent<'_>,
+        intent: &WriteIntent<'_>,
         scale: Object,
         current: Option<&mut Current>,
     ) -> Result<Object, Status> {
@@ -340,8 +340,8 @@ where
             let path = go_quote(&paths.spec);
             return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
         }
-        let versions = Versions::of(intent.types.registry(), intent.resource);
-        let old = current.live(intent.api, intent.resource)?;
+        let versions = Versions::of(intent.origin.types.registry(), intent.write.resource);
+        let old = current.live(intent.api(), intent.write.resource)?;
         // The scale of a custom object is validated by the rules of its kind.
         if self.view.paths.is_none() {
             judge(intent, &scale, replicas, meta(old, "uid"))?;
@@ -366,7 +366,7 @@ where
 
     fn shown<'o>(
         &self,
-        _intent: &Intent<'_>,
+        _intent: &WriteIntent<'_>,
         object: &'o Object,
         revision: Revision,
     ) -> Result<Cow<'o, Object>, Status> {

@@ -47,7 +47,7 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
 /// Binds a pod with the Binding in the body.
 async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options =
-        WriteOptions::from_query(&call.request.query, "CreateOptions", &call.api.naming().meta_group())?;
+        WriteOptions::from_query(&call.request.query, "CreateOptions", &call.api().naming().meta_group())?;
     let mut binding = decode_own(call, table, body, &options, &[])?;
     write::scope_to_request(call, &mut binding)?;
     admit::mutate(call, Options::Create(&options), &mut binding).await?;
@@ -62,7 +62,7 @@ async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Res
 /// Binds a pod with a Binding that is posted to the collection and contains the name of the pod.
 pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let options =
-        WriteOptions::from_query(&call.request.query, "CreateOptions", &call.api.naming().meta_group())?;
+        WriteOptions::from_query(&call.request.query, "CreateOptions", &call.api().naming().meta_group())?;
     let mut binding = write::decode_body(call, body, &options)?;
     let name = meta(&binding, "name").to_owned();
     if name.is_empty() {
@@ -80,7 +80,6 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         ..call.info.clone()
     };
     let mut on_pod = Call {
-        api: call.api,
         request: call.request,
         proof: call.proof,
         derived_from: Some(call.reach()),
@@ -121,7 +120,7 @@ async fn bind_pod(
     let mut source = Made::stored(|call: &mut Call<'_>, current: Option<&mut Current>| {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
         let revision = current.revision().to_string();
-        let old = current.live(call.api, call.resource)?;
+        let old = current.live(call.api(), call.resource)?;
         for (what, name, found) in
             [("UID", "uid", meta(old, "uid")), ("ResourceVersion", "resourceVersion", &revision)]
         {

@@ -74,7 +74,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     if !call.resource.table.verbs.contains(&"watch") {
         return Err(Status::not_supported("watch", call.subject("")));
     }
-    let meta_group = call.api.naming().meta_group();
+    let meta_group = call.api().naming().meta_group();
     let options = ListOptions::from_query(&call.request.query, call.selection()?, true, &meta_group)?;
     let asked = version_number(&options.resource_version)?;
     let renderer = call.renderer()?;
@@ -108,7 +108,7 @@ async fn begin(call: &Call<'_>, renderer: Renderer, options: ListOptions, asked:
     let single_scope = !namespace.is_empty() || !call.resource.namespaced();
     let is_one = single_scope && options.selection.field().exact_name().is_some();
     if let Some(asked) = accesses::asks_for_watch(call.resource, &options, is_one) {
-        call.api.watched(call.resource, asked, began.elapsed());
+        call.api().watched(call.resource, asked, began.elapsed());
     }
     let from_newest = matches!(options.resource_version.as_str(), "" | "0");
     let start = if initial || from_newest { view.revision() } else { asked };
@@ -121,17 +121,17 @@ async fn begin(call: &Call<'_>, renderer: Renderer, options: ListOptions, asked:
     };
     let initial_objects = initial.then(|| {
         let scan = view.prefix(&prefix).filtered(bloom::query(&options.selection));
-        let converter = call.api.converter().clone();
+        let converter = call.api().converter().clone();
         Selected::new(scan, options.selection.clone(), call.resource.clone(), converter)
     });
-    let duration = duration(options.timeout_seconds, call.api.limits().min_request_timeout);
+    let duration = duration(options.timeout_seconds, call.api().limits().min_request_timeout);
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
-    let lifecycle = call.api.lifecycle().clone();
-    let grace = call.api.limits().watch_grace.mul_f64(random_part());
+    let lifecycle = call.api().lifecycle().clone();
+    let grace = call.api().limits().watch_grace.mul_f64(random_part());
     State {
         renderer,
         selection: options.selection,
-        converter: call.api.converter().clone(),
+        converter: call.api().converter().clone(),
         initial_objects,
         tail,
         events: Vec::new().into_iter(),
@@ -149,10 +149,10 @@ async fn begin(call: &Call<'_>, renderer: Renderer, options: ListOptions, asked:
             tokio::time::sleep(grace).await;
         }),
         gate: PollGate::new(),
-        retired: call.api.retired(call.resource).map(|retired| Box::pin(retired) as Ends),
+        retired: call.api().retired(call.resource).map(|retired| Box::pin(retired) as Ends),
         is_last: false,
-        counts: Counts::of(call.api.metrics(), call.resource, &call.info.version, scope_of(call)),
-        metrics: call.api.metrics().clone(),
+        counts: Counts::of(call.api().metrics(), call.resource, &call.info.version, scope_of(call)),
+        metrics: call.api().metrics().clone(),
         chunk_bytes: CHUNK_BYTES,
         buffer: Vec::new(),
         charge: Charge::default(),

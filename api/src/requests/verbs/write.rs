@@ -4,10 +4,10 @@
 use http::StatusCode;
 
 use super::Call;
-use crate::writes::admission::{Operation, Options};
+use crate::writes::admission::{Operation, Options, WriteAttributes};
 use crate::writes::write::intent::seen_revision;
 use crate::writes::write::ownership::manager;
-use crate::writes::write::{self, Current, Intent, Made, Outcome, Presence, Wanted};
+use crate::writes::write::{self, Current, Made, Outcome, Presence, Wanted, WriteIntent};
 use objects::representation::answer::respond_object;
 use objects::representation::refuse_list_transform;
 use objects::strategy::owners::{AFTER_ADMISSION, without_repeated_owners};
@@ -20,14 +20,14 @@ use wire::response::Response;
 
 /// Creates an object in a collection.
 pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
-    let meta_group = call.api.naming().meta_group();
+    let meta_group = call.api().naming().meta_group();
     let options = WriteOptions::from_query(&call.request.query, "CreateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
     let first = read_new(call, body, &options)?;
     let manager = manager(&call.request.query, call.request.headers());
     let mut intent = intent(call, Endpoint::Main, Options::Create(&options), &manager);
     let name = meta(&first, "name").to_owned();
-    (intent.presence, intent.name) = (Presence::New, &name);
+    (intent.presence, intent.write.name) = (Presence::New, &name);
     let mut first = Some(first);
     let mut source = Made::served(|call: &mut Call<'_>, _: Option<&mut Current>| {
         again(call, first.take(), |call| read_new(call, body, &options)).map(Wanted::Object)
@@ -38,7 +38,7 @@ pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
 
 /// Replaces an item, or updates a subresource that writes its parent.
 pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
-    let meta_group = call.api.naming().meta_group();
+    let meta_group = call.api().naming().meta_group();
     let options = WriteOptions::from_query(&call.request.query, "UpdateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
     let manager = manager(&call.request.query, call.request.headers());
@@ -46,7 +46,7 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
     if call.resource.table.put_creates && endpoint == Endpoint::Main {
         intent.presence = Presence::Either;
     }
-    let (api, resource) = (call.api, call.resource);
+    let (api, resource) = (call.api(), call.resource);
     let mut is_read = false;
     let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
         is_read = true;
@@ -94,7 +94,7 @@ pub fn forget_revision(object: &mut Object) -> Result<(), Status> {
 ///
 /// # Errors
 /// 409 if the body has a uid.
-fn without_uid(intent: &Intent<'_>, object: &Object) -> Result<(), Status> {
+fn without_uid(intent: &WriteIntent<'_>, object: &Object) -> Result<(), Status> {
     match meta(object, "uid") {
         "" => Ok(()),
         uid => Err(intent.other_uid(uid, "")),
@@ -102,36 +102,35 @@ fn without_uid(intent: &Intent<'_>, object: &Object) -> Result<(), Status> {
 }
 
 /// Returns the intent of a request that updates the object in its path.
-pub fn intent<'w>(call: &Call<'w>, endpoint: Endpoint, options: Options<'w>, manager: &'w str) -> Intent<'w> {
-    let dry_run = match options {
-        Options::None => false,
-        Options::Create(options) | Options::Update(options) | Options::Patch(options) => options.dry_run,
-        Options::Delete(options) => options.dry_run,
-    };
+pub fn intent<'w>(
+    call: &Call<'w>,
+    endpoint: Endpoint,
+    options: Options<'w>,
+    manager: &'w str,
+) -> WriteIntent<'w> {
     let operation = match options {
         Options::None => Operation::Connect,
         Options::Create(_) => Operation::Create,
         Options::Update(_) | Options::Patch(_) => Operation::Update,
         Options::Delete(_) => Operation::Delete,
     };
-    Intent {
-        api: call.api,
-        types: call.request.types(),
+    WriteIntent {
+        origin: &call.request.origin,
         store: call.store(),
-        user: call.proof.user(),
         permission: Some(call.proof.attributes()),
-        operation,
-        options,
-        resource: call.resource,
+        write: WriteAttributes {
+            user: call.proof.user(),
+            operation,
+            options,
+            resource: call.resource,
+            namespace: call.info.namespace_of(call.resource),
+            name: &call.info.name,
+        },
         endpoint,
-        namespace: call.info.namespace_of(call.resource),
-        name: &call.info.name,
         is_of_collection: false,
         presence: Presence::Existing,
         seen: None,
         manager,
-        conversions: &call.request.origin.conversions,
-        dry_run,
         may_be_behind: call.writes_from_copy(),
         leaves_out: &[],
     }
@@ -213,7 +212,7 @@ fn decode_copy(
         known,
         is_strict: options.field_validation != FieldValidation::Ignore,
     };
-    let input = call.api.formats().input(call.request.headers())?;
+    let input = call.api().formats().input(call.request.headers())?;
     let mut decoded = expected.decode(input, call.request.types().registry(), body);
     let strict = match &mut decoded {
         Ok(decoded) => std::mem::take(&mut decoded.strict),

@@ -19,7 +19,11 @@ impl Plugin for Probe {
         true
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, review: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(
+        &'p self,
+        record: &'p mut AdmissionRecord<'_, &mut Object>,
+        review: &'p mut Review,
+    ) -> Step<'p> {
         Step::wait(async move {
             // Plugins may wait, as webhooks do.
             tokio::task::yield_now().await;
@@ -34,7 +38,7 @@ impl Plugin for Probe {
         })
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         Step::wait(async move {
             tokio::task::yield_now().await;
             self.note("validate", record, record.new.map(text));
@@ -47,17 +51,17 @@ impl Plugin for Probe {
 }
 
 impl Probe {
-    fn note<N>(&self, point: &str, record: &Record<'_, N>, new: Option<String>) {
+    fn note<N>(&self, point: &str, record: &AdmissionRecord<'_, N>, new: Option<String>) {
         let old = record.old.map(text);
         let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         self.asked.lock().push(format!(
             "{point} {:?}{} {}/{} {} by {}: {} => {}",
-            record.operation,
-            if record.dry_run { " (dry run)" } else { "" },
-            record.resource.table.plural,
+            record.write.operation,
+            if record.write.dry_run() { " (dry run)" } else { "" },
+            record.write.resource.table.plural,
             record.subresource,
-            record.name,
-            record.user.name,
+            record.write.name,
+            record.write.user.name,
             shown(old),
             shown(new),
         ));
@@ -99,7 +103,7 @@ impl Plugin for Mover {
         true
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         let Some(new) = &mut record.new else { return Ok(()).into() };
         for (annotation, member) in [("set-name", "name"), ("set-namespace", "namespace")] {
             let wanted = new.get("metadata").and_then(|metadata| metadata.at(&["annotations", annotation]));

@@ -1,7 +1,7 @@
 //! The plugins AlwaysAdmit and AlwaysDeny.
 
 use super::plugin::{Plugin, Step};
-use super::record::{Record, Review};
+use super::record::{AdmissionRecord, Review};
 use super::target::Target;
 use values::json::Object;
 
@@ -26,7 +26,7 @@ impl Plugin for Deny {
         false
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         Err(record.forbidden("admission control is denying all modifications")).into()
     }
 }

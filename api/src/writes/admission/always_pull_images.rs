@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::{Operation, Plugin, Record, Review, Step, Target, pod};
+use super::{AdmissionRecord, Operation, Plugin, Review, Step, Target, pod};
 use values::field::FieldError;
 use values::json::{Object, Value};
 use values::status::Status;
@@ -41,7 +41,7 @@ fn complete(new: &mut Object) {
     }
 }
 
-fn check(record: &Record<'_, &Object>) -> Result<(), Status> {
+fn check(record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
     let Some(new) = record.new.filter(|new| !adds_no_image(new, record.old)) else { return Ok(()) };
     let mut faults = Vec::new();
     let mut refuse = |path: String, policy: &str| {
@@ -70,7 +70,7 @@ impl Plugin for AlwaysPullImages {
         matches!(target.operation, Operation::Create | Operation::Update) && target.is("", "pods")
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         if let Some(new) = &mut record.new
             && !adds_no_image(new, record.old)
         {
@@ -79,7 +79,7 @@ impl Plugin for AlwaysPullImages {
         Ok(()).into()
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         check(record).into()
     }
 }

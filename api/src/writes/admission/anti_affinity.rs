@@ -1,7 +1,7 @@
 //! The plugin LimitPodHardAntiAffinityTopology: required anti-affinity of pods may only be between nodes,
 //! because a pod with a wider one could keep all other pods out of a zone.
 
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
 use values::json::{Object, Value};
 use values::object::{at, meta};
 use values::status::{Status, Subject};
@@ -37,7 +37,7 @@ impl Plugin for AntiAffinity {
         matches!(target.operation, Operation::Create | Operation::Update) && target.is("", "pods")
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         record.new.map_or(Ok(()), |new| self.check(new)).into()
     }
 }

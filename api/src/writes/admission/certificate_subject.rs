@@ -4,7 +4,7 @@
 use auth::authn::certificate_request::subject;
 use auth::identity::MASTERS;
 
-use super::{Lookup, Plugin, Record, Review, Step, Target};
+use super::{AdmissionRecord, Lookup, Plugin, Review, Step, Target};
 use objects::validation::StructView;
 use values::base64_text;
 use values::json::Object;
@@ -24,7 +24,7 @@ impl CertificateSubjectRestriction {
         }
     }
 
-    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+    fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         let Some(new) = record.new else { return Ok(()) };
         let spec = StructView::of(new).child("spec");
         if spec.text("signerName") != self.signer {
@@ -48,7 +48,7 @@ impl Plugin for CertificateSubjectRestriction {
         target.creates("certificates", "certificatesigningrequests")
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         self.check(record).into()
     }
 }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::lookup::Lookup;
 use super::plugin::{Make, Plugin, Step};
-use super::record::{Record, Review};
+use super::record::{AdmissionRecord, Review};
 use super::settings::Settings;
 use super::target::{Operation, Target};
 use crate::writes::stage::{Stage, trace};
@@ -118,7 +118,7 @@ impl Asked<'_> {
     ///
     /// # Errors
     /// Returns the refusal of the first plugin that refuses.
-    pub async fn mutate(&self, mut record: Record<'_, &mut Object>) -> (Review, Result<(), Status>) {
+    pub async fn mutate(&self, mut record: AdmissionRecord<'_, &mut Object>) -> (Review, Result<(), Status>) {
         trace::note(Stage::Mutate);
         let began = Instant::now();
         let mut review = Review::default();
@@ -126,18 +126,18 @@ impl Asked<'_> {
         if outcome.is_ok() && review.begin_reinvocation() {
             outcome = self.mutate_once(&mut record, &mut review).await;
         }
-        self.took((Point::Mutating, record.operation, outcome.is_err()), began);
+        self.took((Point::Mutating, record.write.operation, outcome.is_err()), began);
         (review, outcome)
     }
 
     async fn mutate_once(
         &self,
-        record: &mut Record<'_, &mut Object>,
+        record: &mut AdmissionRecord<'_, &mut Object>,
         review: &mut Review,
     ) -> Result<(), Status> {
         let mut laps = Laps::begin();
         for link in &self.plugins {
-            let operation = record.operation;
+            let operation = record.write.operation;
             let decision = match link.plugin.mutate(record, review) {
                 Step::Pass => continue,
                 Step::Done(decision) => decision,
@@ -174,7 +174,7 @@ impl Asked<'_> {
     ///
     /// # Errors
     /// Returns the refusal of the first plugin that refuses.
-    pub async fn validate(&self, record: Record<'_, &Object>) -> (Review, Result<(), Status>) {
+    pub async fn validate(&self, record: AdmissionRecord<'_, &Object>) -> (Review, Result<(), Status>) {
         trace::note(Stage::Admit);
         let began = Instant::now();
         let mut review = Review::default();
@@ -186,12 +186,12 @@ impl Asked<'_> {
                 Step::Done(decision) => decision,
                 Step::Wait(decision) => decision.await,
             };
-            outcome = self.decided(link, (Point::Validating, record.operation), &mut laps, decision);
+            outcome = self.decided(link, (Point::Validating, record.write.operation), &mut laps, decision);
             if outcome.is_err() {
                 break;
             }
         }
-        self.took((Point::Validating, record.operation, outcome.is_err()), began);
+        self.took((Point::Validating, record.write.operation, outcome.is_err()), began);
         (review, outcome)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target, pod};
 use types::schema::registry::Resource;
 use values::json::{Object, Value};
 use values::object::at;
@@ -27,7 +27,7 @@ impl ClaimResize {
         }
     }
 
-    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+    fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         let (Some(new), Some(old)) = (record.new, record.old) else { return Ok(()) };
         let size = |claim: &Object| at(claim, "spec.resources.requests.storage").and_then(pod::quantity);
         let grows = match (size(new), size(old)) {
@@ -67,7 +67,7 @@ impl Plugin for ClaimResize {
         target.operation == Operation::Update && target.is("", "persistentvolumeclaims")
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         self.check(record).into()
     }
 }

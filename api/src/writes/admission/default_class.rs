@@ -2,7 +2,7 @@
 //! class. If several classes are marked as default, the newest one is used; among equally new ones, the first
 //! by name.
 
-use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target, pod};
+use super::{AdmissionRecord, Lookup, Operation, Parsed, Plugin, Review, Step, Target, pod};
 use values::json::Object;
 use values::object::meta;
 use values::status::Status;
@@ -99,7 +99,7 @@ impl Plugin for DefaultClass {
         target.operation == Operation::Create && target.is(self.kind.group, self.kind.plural)
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         match &mut record.new {
             Some(new) => self.complete(new).into(),
             None => Ok(()).into(),

@@ -1,7 +1,7 @@
 //! The plugin DefaultTolerationSeconds: a pod without its own tolerations for failing nodes tolerates them
 //! for a limited time.
 
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod, toleration};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target, pod, toleration};
 use values::json::{Object, Value};
 
 /// Default time in seconds; flags may override it.
@@ -62,7 +62,7 @@ impl Plugin for DefaultTolerationSeconds {
         matches!(target.operation, Operation::Create | Operation::Update) && target.is("", "pods")
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         if let Some(new) = &mut record.new {
             self.complete(new);
         }

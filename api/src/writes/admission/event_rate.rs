@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::plugin::Make;
-use super::{Operation, Plugin, Record, Review, Step, Target};
+use super::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
 use objects::validation::StructView;
 use values::field::FieldError;
 use values::json::{Object, Value};
@@ -176,11 +176,11 @@ impl Kind {
         }
     }
 
-    fn key(self, record: &Record<'_, &Object>) -> String {
+    fn key(self, record: &AdmissionRecord<'_, &Object>) -> String {
         match self {
             Kind::Server => String::new(),
-            Kind::Namespace => record.namespace.to_owned(),
-            Kind::User => record.user.name.clone(),
+            Kind::Namespace => record.write.namespace.to_owned(),
+            Kind::User => record.write.user.name.clone(),
             Kind::SourceAndObject => {
                 let event = record.new.map_or(StructView::from(None), StructView::of);
                 let (source, about) = (event.child("source"), event.child("involvedObject"));
@@ -199,8 +199,8 @@ impl Plugin for EventRateLimit {
             && target.is("", "events")
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
-        if record.dry_run {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        if record.write.dry_run() {
             return Ok(()).into();
         }
         let now = Instant::now();

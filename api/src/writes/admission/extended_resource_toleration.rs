@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod, toleration};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target, pod, toleration};
 use values::json::{Object, Value};
 
 /// The admission plugin ExtendedResourceToleration.
@@ -43,7 +43,7 @@ impl Plugin for ExtendedResourceToleration {
         matches!(target.operation, Operation::Create | Operation::Update) && target.is("", "pods")
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         if let Some(new) = &mut record.new {
             self.complete(new);
         }

@@ -1,7 +1,7 @@
 //! The plugin DenyServiceExternalIPs: services get no new external addresses, because a writer of services
 //! could use them to take over traffic.
 
-use super::{Operation, Plugin, Record, Review, Step, Target};
+use super::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
 use objects::validation::StructView;
 use values::json::Object;
 
@@ -13,7 +13,7 @@ impl Plugin for DenyServiceExternalIps {
         matches!(target.operation, Operation::Create | Operation::Update) && target.is("", "services")
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         let addresses = |object: Option<&'p Object>| {
             let spec = object.map(|object| StructView::of(object).child("spec"));
             spec.into_iter().flat_map(|spec| spec.texts("externalIPs"))

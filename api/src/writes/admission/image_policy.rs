@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::plugin::{Files, Make};
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target, pod};
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::at;
@@ -136,7 +136,7 @@ impl ImagePolicyWebhook {
     }
 
     /// Returns the content of a review: the images, some annotations of the pod, and the namespace.
-    fn spec(&self, record: &Record<'_, &Object>, pod: &Object) -> Object {
+    fn spec(&self, record: &AdmissionRecord<'_, &Object>, pod: &Object) -> Object {
         let lists: &[&str] =
             if record.subresource.is_empty() { &[pod::MAIN, pod::INIT] } else { &[pod::EPHEMERAL] };
         let containers = lists.iter().flat_map(|list| pod::list(pod, list)).map(|container| {
@@ -156,7 +156,7 @@ impl ImagePolicyWebhook {
         if !annotations.is_empty() {
             spec.push("annotations", annotations.into());
         }
-        push_text(&mut spec, "namespace", record.namespace);
+        push_text(&mut spec, "namespace", record.write.namespace);
         spec
     }
 
@@ -209,7 +209,7 @@ impl ImagePolicyWebhook {
         remembered.insert(key, (now + lifetime, decision));
     }
 
-    async fn check(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {
+    async fn check(&self, record: &AdmissionRecord<'_, &Object>, review: &mut Review) -> Result<(), Status> {
         let Some(pod) = record.new else { return Ok(()) };
         let prefix = format!("imagepolicywebhook.{}/", self.naming.group("image-policy", true));
         let decision = match self.decide(self.spec(record, pod)).await {
@@ -264,7 +264,7 @@ impl Plugin for ImagePolicyWebhook {
             && matches!(target.subresource, "" | EPHEMERAL)
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, review: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, review: &'p mut Review) -> Step<'p> {
         Step::wait(self.check(record, review))
     }
 }

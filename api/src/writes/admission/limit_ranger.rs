@@ -4,7 +4,7 @@
 use quantity::Quantity;
 
 use super::pod::{self, Amounts, Bound};
-use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target};
+use super::{AdmissionRecord, Lookup, Operation, Parsed, Plugin, Review, Step, Target};
 use values::json::{Object, Value};
 use values::object::{at, meta, metadata_mut};
 use values::status::Status;
@@ -51,11 +51,11 @@ impl LimitRanger {
         }
     }
 
-    fn complete(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
-        if !record.resource.is_of("", "pods") || is_deleting(record.old) {
+    fn complete(&self, record: &mut AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
+        if !record.write.resource.is_of("", "pods") || is_deleting(record.old) {
             return Ok(());
         }
-        let ranges = self.ranges.list(&self.lookup, record.namespace)?;
+        let ranges = self.ranges.list(&self.lookup, record.write.namespace)?;
         let Some(new) = &mut record.new else { return Ok(()) };
         for limits in &*ranges {
             self.fill(new, limits);
@@ -90,10 +90,10 @@ impl LimitRanger {
         }
     }
 
-    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+    fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         let Some(new) = record.new.filter(|_| !is_deleting(record.old)) else { return Ok(()) };
-        let is_pod = record.resource.is_of("", "pods");
-        for limits in &*self.ranges.list(&self.lookup, record.namespace)? {
+        let is_pod = record.write.resource.is_of("", "pods");
+        for limits in &*self.ranges.list(&self.lookup, record.write.namespace)? {
             let faults = if is_pod { faults_of_pod(new, limits) } else { faults_of_claim(new, limits) };
             if let Some(faults) = go::join_errors(faults) {
                 return Err(record.forbidden(&faults));
@@ -229,11 +229,11 @@ impl Plugin for LimitRanger {
         }
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         self.complete(record).into()
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         self.check(record).into()
     }
 }

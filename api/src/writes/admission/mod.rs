@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A [`Chain`] has the plugins in the order of `order`, which no flag changes, each with both points. A
-//! plugin gets the whole write as a [`Record`], in the version of the request. The chain converts objects of
+//! plugin gets the whole write as a [`AdmissionRecord`], in the version of the request. The chain converts objects of
 //! the stored version and reads old objects only if a plugin that handles the write reads objects. Anything
 //! else that a plugin needs, it looks up at the newest revision of the store ([`Lookup`]).
 //!
@@ -17,6 +17,7 @@
 mod always;
 mod always_pull_images;
 mod anti_affinity;
+mod attributes;
 mod certificate_subject;
 mod chain;
 mod claim_resize;
@@ -62,12 +63,13 @@ mod toleration;
 mod topology_labels;
 pub mod webhook;
 
+pub use attributes::WriteAttributes;
 pub use chain::{Asked, Chain};
 pub use lookup::Lookup;
 pub use options::Options;
 pub use parsed::{Collection, Listed, Parsed};
 pub use plugin::{Files, Make, Plugin, Step};
-pub use record::{Charge, Pending, Record, Review, Writer};
+pub use record::{AdmissionRecord, Charge, Pending, Review, Writer};
 pub use settings::{Settings, Unusable, Wishes};
 pub use target::{Operation, Target};
 

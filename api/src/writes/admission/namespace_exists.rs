@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, namespace_lifecycle};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target, namespace_lifecycle};
 use types::schema::registry::Resource;
 use values::json::Object;
 use values::object::metadata_mut;
@@ -44,13 +44,13 @@ impl Plugin for NamespaceExists {
         false
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         if !record.is_namespaced() {
             return Ok(()).into();
         }
-        let decision = match self.0.has(record.namespace) {
+        let decision = match self.0.has(record.write.namespace) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(namespace_lifecycle::missing(record.namespace)),
+            Ok(false) => Err(namespace_lifecycle::missing(record.write.namespace)),
             Err(status) => Err(status),
         };
         decision.into()
@@ -66,14 +66,14 @@ impl NamespaceAutoProvision {
         NamespaceAutoProvision(Namespaces::new(lookup))
     }
 
-    async fn provide(&self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
-        if record.dry_run || !record.is_namespaced() || self.0.has(record.namespace)? {
+    async fn provide(&self, record: &AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
+        if record.write.dry_run() || !record.is_namespaced() || self.0.has(record.write.namespace)? {
             return Ok(());
         }
         let mut namespace = Object::new();
         namespace.push("kind", "Namespace".into());
         namespace.push("apiVersion", "v1".into());
-        metadata_mut(&mut namespace).insert("name", record.namespace.into());
+        metadata_mut(&mut namespace).insert("name", record.write.namespace.into());
         // If another request created the namespace first, that is fine as well.
         record.writer.create(&self.0.resource, namespace).await.map(drop)
     }
@@ -88,7 +88,7 @@ impl Plugin for NamespaceAutoProvision {
         false
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         Step::wait(self.provide(record))
     }
 }

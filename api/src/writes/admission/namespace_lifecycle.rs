@@ -14,7 +14,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
 use objects::store::Stored;
 use types::attributes::Attributes;
 use types::schema::registry::Resource;
@@ -98,9 +98,9 @@ impl NamespaceLifecycle {
         Ok(State::of(stored.as_ref()))
     }
 
-    fn create(&self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
-        let namespace = record.namespace;
-        if !record.is_namespaced() || is_review(record.resource) {
+    fn create(&self, record: &AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
+        let namespace = record.write.namespace;
+        if !record.is_namespaced() || is_review(record.write.resource) {
             return Ok(());
         }
         match self.state(namespace)? {
@@ -124,9 +124,9 @@ impl NamespaceLifecycle {
     }
 
     /// Checks an update. Updates are still allowed in a terminating namespace.
-    fn update(&self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
-        let is_missing = record.is_namespaced() && self.state(record.namespace)? == State::Absent;
-        if is_missing { Err(missing(record.namespace)) } else { Ok(()) }
+    fn update(&self, record: &AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
+        let is_missing = record.is_namespaced() && self.state(record.write.namespace)? == State::Absent;
+        if is_missing { Err(missing(record.write.namespace)) } else { Ok(()) }
     }
 }
 
@@ -145,8 +145,8 @@ impl Plugin for NamespaceLifecycle {
         false
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
-        match record.operation {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        match record.write.operation {
             Operation::Create => self.create(record),
             Operation::Update => self.update(record),
             Operation::Delete => delete(record),
@@ -162,10 +162,15 @@ fn refuses_deletions(resource: &Resource) -> bool {
     !behavior.undeletable.is_empty() && behavior.undeletable_detail.is_empty()
 }
 
-fn delete<N>(record: &Record<'_, N>) -> Result<(), Status> {
-    let name = record.name;
-    if refuses_deletions(record.resource) && record.resource.table.behavior.undeletable.contains(&name) {
-        return Err(Status::forbidden(subject(record.resource, name), "this namespace may not be deleted"));
+fn delete<N>(record: &AdmissionRecord<'_, N>) -> Result<(), Status> {
+    let name = record.write.name;
+    if refuses_deletions(record.write.resource)
+        && record.write.resource.table.behavior.undeletable.contains(&name)
+    {
+        return Err(Status::forbidden(
+            subject(record.write.resource, name),
+            "this namespace may not be deleted",
+        ));
     }
     Ok(())
 }

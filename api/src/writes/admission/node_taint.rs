@@ -1,6 +1,6 @@
 //! The plugin TaintNodesByCondition: a new node accepts no pods until it is ready.
 
-use super::{Lookup, Plugin, Record, Review, Step, Target, pod, toleration};
+use super::{AdmissionRecord, Lookup, Plugin, Review, Step, Target, pod, toleration};
 use values::json::Object;
 
 /// The effect of taints that keep pods away.
@@ -23,7 +23,7 @@ impl Plugin for NodeTaint {
         target.creates("", "nodes")
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         if let Some(new) = &mut record.new {
             let taints = pod::list(new, "taints");
             let is_there = taints

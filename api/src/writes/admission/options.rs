@@ -22,6 +22,15 @@ pub enum Options<'r> {
 }
 
 impl Options<'_> {
+    /// Returns whether the request is a dry run.
+    pub fn dry_run(self) -> bool {
+        match self {
+            Options::None => false,
+            Options::Create(options) | Options::Update(options) | Options::Patch(options) => options.dry_run,
+            Options::Delete(options) => options.dry_run,
+        }
+    }
+
     /// Returns the options with their kind. For a PUT and a patch, `operation` decides whether they are
     /// create or update options.
     pub fn shown(self, operation: Operation, naming: &Naming) -> Value {

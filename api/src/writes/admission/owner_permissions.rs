@@ -4,7 +4,7 @@
 
 use auth::Attributes;
 
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
 use objects::validation::StructView;
 use values::json::Object;
 use values::status::Status;
@@ -20,19 +20,19 @@ impl OwnerReferencesPermissionEnforcement {
         OwnerReferencesPermissionEnforcement { lookup: lookup.clone() }
     }
 
-    async fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+    async fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         // The creator of an object may set its owners.
-        if record.operation != Operation::Create {
+        if record.write.operation != Operation::Create {
             let asked = Attributes {
                 verb: "delete",
                 resource_request: true,
-                group: &record.resource.group,
-                version: &record.resource.version,
-                resource: &record.resource.table.plural,
+                group: &record.write.resource.group,
+                version: &record.write.resource.version,
+                resource: &record.write.resource.table.plural,
                 subresource: record.subresource,
-                namespace: record.namespace,
-                name: record.name,
-                ..Attributes::path(record.user, "", "")
+                namespace: record.write.namespace,
+                name: record.write.name,
+                ..Attributes::path(record.write.user, "", "")
             };
             let decision = self.lookup.authorizer.decide(&asked).await.decision;
             if !decision.is_allowed() {
@@ -52,7 +52,7 @@ impl OwnerReferencesPermissionEnforcement {
     /// a finalizer on it.
     async fn check_blocking(
         &self,
-        record: &Record<'_, &Object>,
+        record: &AdmissionRecord<'_, &Object>,
         owner: StructView<'_>,
     ) -> Result<(), Status> {
         let (api_version, kind) = (owner.text("apiVersion"), owner.text("kind"));
@@ -71,9 +71,9 @@ impl OwnerReferencesPermissionEnforcement {
             version: &resource.version,
             resource: &resource.table.plural,
             subresource: "finalizers",
-            namespace: if resource.namespaced() { record.namespace } else { "" },
+            namespace: if resource.namespaced() { record.write.namespace } else { "" },
             name: owner.text("name"),
-            ..Attributes::path(record.user, "", "")
+            ..Attributes::path(record.write.user, "", "")
         };
         let decision = self.lookup.authorizer.decide(&asked).await.decision;
         if decision.is_allowed() {
@@ -94,7 +94,7 @@ impl Plugin for OwnerReferencesPermissionEnforcement {
         matches!(target.operation, Operation::Create | Operation::Update) && !is_pod_status
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         if owners(record.new) == owners(record.old) {
             return Ok(()).into();
         }
@@ -107,7 +107,7 @@ fn owners(object: Option<&Object>) -> &[values::json::Value] {
 }
 
 /// Returns the owners whose deletion the new object blocks and the old one did not.
-fn newly_blocking<'r>(record: &Record<'r, &'r Object>) -> Vec<StructView<'r>> {
+fn newly_blocking<'r>(record: &AdmissionRecord<'r, &'r Object>) -> Vec<StructView<'r>> {
     let blocking = |object: Option<&'r Object>| {
         let owners = owners(object).iter().map(|owner| StructView::from(Some(owner)));
         owners.filter(|owner| owner.is_true("blockOwnerDeletion"))

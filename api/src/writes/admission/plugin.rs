@@ -9,7 +9,7 @@ use std::time::Duration;
 use auth::authn::webhook::Reviewer;
 
 use super::lookup::Lookup;
-use super::record::{Record, Review};
+use super::record::{AdmissionRecord, Review};
 use super::target::Target;
 use values::json::Object;
 use values::status::Status;
@@ -49,12 +49,20 @@ pub trait Plugin: Send + Sync {
     }
 
     /// Runs the plugin at the mutating point, where it may change the new object or refuse the write.
-    fn mutate<'p>(&'p self, _record: &'p mut Record<'_, &mut Object>, _review: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(
+        &'p self,
+        _record: &'p mut AdmissionRecord<'_, &mut Object>,
+        _review: &'p mut Review,
+    ) -> Step<'p> {
         Step::Pass
     }
 
     /// Runs the plugin at the validating point, where the new object is in its final state.
-    fn validate<'p>(&'p self, _record: &'p Record<'_, &Object>, _review: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(
+        &'p self,
+        _record: &'p AdmissionRecord<'_, &Object>,
+        _review: &'p mut Review,
+    ) -> Step<'p> {
         Step::Pass
     }
 }

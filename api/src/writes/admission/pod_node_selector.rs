@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::pod::{self, pairs};
-use super::{Lookup, Make, Plugin, Record, Review, Step, Target, namespace_lifecycle};
+use super::{AdmissionRecord, Lookup, Make, Plugin, Review, Step, Target, namespace_lifecycle};
 use types::schema::registry::Resource;
 use values::json::{Object, Value};
 use values::object::{at, meta};
@@ -66,8 +66,8 @@ impl PodNodeSelector {
         }
     }
 
-    fn complete(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
-        let selector = self.of_namespace(record.namespace)?;
+    fn complete(&self, record: &mut AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
+        let selector = self.of_namespace(record.write.namespace)?;
         let Some(new) = record.new.as_deref_mut() else { return Ok(()) };
         if conflicts(new, &selector) {
             return Err(forbidden(
@@ -84,15 +84,16 @@ impl PodNodeSelector {
         Ok(())
     }
 
-    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+    fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         let Some(new) = record.new else { return Ok(()) };
-        if conflicts(new, &self.of_namespace(record.namespace)?) {
+        if conflicts(new, &self.of_namespace(record.write.namespace)?) {
             return Err(forbidden(
                 new,
                 "pod node label selector conflicts with its namespace node label selector",
             ));
         }
-        let Some(allowed) = self.selectors.get(record.namespace).filter(|allowed| !allowed.is_empty()) else {
+        let Some(allowed) = self.selectors.get(record.write.namespace).filter(|allowed| !allowed.is_empty())
+        else {
             return Ok(());
         };
         let mut given = pairs(at(new, "spec.nodeSelector"));
@@ -121,11 +122,11 @@ impl Plugin for PodNodeSelector {
         target.creates("", "pods")
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         self.complete(record).into()
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         self.check(record).into()
     }
 }

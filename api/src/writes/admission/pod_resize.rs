@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quantity::Quantity;
 
 use super::pod::{self, Bound};
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
 use types::schema::registry::Resource;
 use values::json::Object;
 use values::object::{at, meta};
@@ -30,7 +30,7 @@ impl PodResizeValidator {
         }
     }
 
-    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+    fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         let (Some(pod), Some(old)) = (record.new, record.old) else { return Ok(()) };
         let node = pod::text(pod, "nodeName");
         let generation = |pod: &Object| at(pod, "metadata.generation").cloned();
@@ -59,7 +59,7 @@ impl PodResizeValidator {
 }
 
 /// Returns a 403 whose cause tells clients whether a retry on another node can help.
-fn refusal(record: &Record<'_, &Object>, why: &str, cause: &str) -> Status {
+fn refusal(record: &AdmissionRecord<'_, &Object>, why: &str, cause: &str) -> Status {
     let mut status = record.forbidden(why);
     let details = status.details.get_or_insert_default();
     details.causes.push(Cause { reason: cause.to_owned(), ..Cause::default() });
@@ -91,7 +91,7 @@ impl Plugin for PodResizeValidator {
             && target.resource.is_of("", "pods")
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         self.check(record).into()
     }
 }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::{
-    Lookup, Make, Operation, Plugin, Record, Review, Step, Target, namespace_lifecycle, pod, toleration,
+    AdmissionRecord, Lookup, Make, Operation, Plugin, Review, Step, Target, namespace_lifecycle, pod,
+    toleration,
 };
 use types::schema::registry::Resource;
 use values::json::{Object, Value, parse};
@@ -63,10 +64,10 @@ impl PodTolerationRestriction {
         })
     }
 
-    fn complete(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
-        let defaults = match record.operation {
+    fn complete(&self, record: &mut AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
+        let defaults = match record.write.operation {
             Operation::Create => {
-                self.annotated(record.namespace, DEFAULT)?.unwrap_or_else(|| self.default.clone())
+                self.annotated(record.write.namespace, DEFAULT)?.unwrap_or_else(|| self.default.clone())
             }
             _ => Vec::new(),
         };
@@ -86,12 +87,12 @@ impl PodTolerationRestriction {
         Ok(())
     }
 
-    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+    fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         let given = record.new.map_or(&[][..], |new| pod::list(new, "tolerations"));
         if given.is_empty() {
             return Ok(());
         }
-        let (allowed, scope) = match self.annotated(record.namespace, ALLOWED)? {
+        let (allowed, scope) = match self.annotated(record.write.namespace, ALLOWED)? {
             Some(allowed) => (allowed, "namespace"),
             None => (self.allowed.clone(), "cluster"),
         };
@@ -109,11 +110,11 @@ impl Plugin for PodTolerationRestriction {
         matches!(target.operation, Operation::Create | Operation::Update) && target.is("", "pods")
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         self.complete(record).into()
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         self.check(record).into()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target, pod};
+use super::{AdmissionRecord, Lookup, Operation, Parsed, Plugin, Review, Step, Target, pod};
 use values::json::{Object, Value};
 use values::object::meta;
 use values::status::Status;
@@ -50,7 +50,7 @@ impl Priority {
         Ok(defaults.min_by_key(|class| class.value).cloned())
     }
 
-    fn resolve(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
+    fn resolve(&self, record: &mut AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
         let Some(new) = record.new.as_deref() else { return Ok(()) };
         let named = pod::text(new, "priorityClassName");
         let class = if named.is_empty() {
@@ -93,16 +93,17 @@ impl Priority {
     }
 
     /// Checks that at most one class is the default.
-    fn check_default(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+    fn check_default(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         if !record.new.is_some_and(|new| Class::parse(new).is_default) {
             return Ok(());
         }
         match self.default_class()? {
-            Some(other) if record.operation == Operation::Create || other.name != record.name => Err(record
-                .forbidden(&format!(
+            Some(other) if record.write.operation == Operation::Create || other.name != record.write.name => {
+                Err(record.forbidden(&format!(
                     "PriorityClass {} is already marked as default. Only one default can exist",
                     other.name
-                ))),
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -134,11 +135,11 @@ impl Plugin for Priority {
             && (target.is("", "pods") || target.is("scheduling", "priorityclasses"))
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         if !record.target().is("", "pods") {
             return Ok(()).into();
         }
-        match (record.operation, &mut record.new, record.old) {
+        match (record.write.operation, &mut record.new, record.old) {
             (Operation::Update, Some(new), Some(old)) => {
                 keep(new, old);
                 Ok(())
@@ -149,7 +150,7 @@ impl Plugin for Priority {
         .into()
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         if record.target().is("", "pods") { Ok(()).into() } else { self.check_default(record).into() }
     }
 }

@@ -6,12 +6,11 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use auth::User;
 use engine::Revision;
 
+use super::attributes::WriteAttributes;
 use super::kinds::is_whole;
-use super::options::Options;
-use super::target::{Operation, Target};
+use super::target::Target;
 use objects::strategy::Endpoint;
 use objects::validation;
 use types::schema::registry::Resource;
@@ -43,63 +42,55 @@ pub type Pending<'w, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send 
 
 /// A write as a plugin sees it. `New` is `&mut Object` at the mutating point and `&Object` at the
 /// validating one.
-pub struct Record<'r, New> {
+pub struct AdmissionRecord<'r, New> {
     /// Makes writes on behalf of the server.
     pub writer: &'r dyn Writer,
-    /// The user who makes the write.
-    pub user: &'r User,
-    /// The operation on the object.
-    pub operation: Operation,
-    /// Whether the write is a dry run, which stores nothing.
-    pub dry_run: bool,
-    /// The options of the request.
-    pub options: Options<'r>,
-    /// The resource, in the version of the request.
-    pub resource: &'r Resource,
+    /// What is written, by whom, and with which options.
+    pub write: WriteAttributes<'r>,
     /// Subresource; empty for the resource itself.
     pub subresource: &'r str,
-    /// Namespace; empty for cluster-scoped resources.
-    pub namespace: &'r str,
-    /// Name; empty for a collection, and for a new object whose name is to be generated.
-    pub name: &'r str,
     /// The stored object, in the version of the request. Present only if a plugin reads objects.
     pub old: Option<&'r Object>,
     /// The new object, in the version of the request; `None` for deletions and connects.
     pub new: Option<New>,
 }
 
-impl<New> Record<'_, New> {
+impl<New> AdmissionRecord<'_, New> {
     /// Returns the target of the write.
     pub fn target(&self) -> Target<'_> {
-        Target { operation: self.operation, resource: self.resource, subresource: self.subresource }
+        Target {
+            operation: self.write.operation,
+            resource: self.write.resource,
+            subresource: self.subresource,
+        }
     }
 
     /// Returns whether the write concerns a namespaced object.
     pub fn is_namespaced(&self) -> bool {
-        self.resource.namespaced() && !self.namespace.is_empty()
+        self.write.resource.namespaced() && !self.write.namespace.is_empty()
     }
 }
 
-impl Record<'_, &mut Object> {
+impl AdmissionRecord<'_, &mut Object> {
     /// Replaces the new object by the one that a plugin made of it, and prepares it for validation like the
     /// object of a request.
     pub fn replace(&mut self, changed: Object) {
         let Some(new) = self.new.as_deref_mut() else { return };
         *new = changed;
         if is_whole(self.subresource) {
-            validation::prepare(&self.resource.table, new);
+            validation::prepare(&self.write.resource.table, new);
         }
     }
 }
 
-impl<New: Deref<Target = Object>> Record<'_, New> {
+impl<New: Deref<Target = Object>> AdmissionRecord<'_, New> {
     /// Returns the object's name, or the prefix from which the name is generated, as shown in refusals.
     pub fn shown_name(&self) -> &str {
         let of_object = self.new.as_deref().map_or("", |new| match meta(new, "name") {
             "" => meta(new, "generateName"),
             name => name,
         });
-        [self.name, of_object].into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
+        [self.write.name, of_object].into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
     }
 
     /// Returns a 403 about the object of the write: `pods "p" is forbidden: <why>`.
@@ -115,7 +106,11 @@ impl<New: Deref<Target = Object>> Record<'_, New> {
 
     /// Returns the object of the write, as named in refusals.
     pub fn subject(&self) -> Subject<'_> {
-        Subject { group: &self.resource.group, kind: &self.resource.table.plural, name: self.shown_name() }
+        Subject {
+            group: &self.write.resource.group,
+            kind: &self.write.resource.table.plural,
+            name: self.shown_name(),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::pod::{self, pairs};
-use super::{Lookup, Plugin, Record, Review, Step, Target, toleration};
+use super::{AdmissionRecord, Lookup, Plugin, Review, Step, Target, toleration};
 use types::schema::registry::Resource;
 use values::json::{Object, Value};
 use values::object::at;
@@ -92,12 +92,12 @@ impl Plugin for RuntimeClass {
         target.creates("", "pods")
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         let completed = record.new.as_deref_mut().map_or(Ok(()), |new| self.complete(new));
         completed.map_err(|why| record.forbidden(&why)).into()
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         let checked: Result<(), Status> =
             record.new.map_or(Ok(()), |new| self.check(new)).map_err(|why| record.forbidden(&why));
         checked.into()

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target, pod};
+use super::{AdmissionRecord, Lookup, Operation, Parsed, Plugin, Review, Step, Target, pod};
 use values::json::{Object, Value};
 use values::names;
 use values::status::Status;
@@ -84,8 +84,8 @@ impl ServiceAccount {
         pod::annotation(pod, &self.mirror).is_some()
     }
 
-    fn account<N>(&self, record: &Record<'_, N>, name: &str) -> Result<Arc<Account>, String> {
-        let namespace = record.namespace;
+    fn account<N>(&self, record: &AdmissionRecord<'_, N>, name: &str) -> Result<Arc<Account>, String> {
+        let namespace = record.write.namespace;
         let why = match self.accounts.get(&self.lookup, namespace, name) {
             Ok(Some(account)) => return Ok(account),
             Ok(None) => format!("serviceaccount {name:?} not found"),
@@ -94,7 +94,7 @@ impl ServiceAccount {
         Err(format!("error looking up service account {namespace}/{name}: {why}"))
     }
 
-    fn complete(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
+    fn complete(&self, record: &mut AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
         let Some(new) = record.new.as_deref_mut() else { return Ok(()) };
         if self.is_mirror(new) {
             // The agent compares a mirror pod with its file, so the pod must not be changed.
@@ -171,7 +171,7 @@ impl ServiceAccount {
         object(vec![("name", name.into()), ("projected", projected)])
     }
 
-    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+    fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         let Some(new) = record.new else { return Ok(()) };
         if record.subresource == "ephemeralcontainers" {
             let account = self.account(record, pod::text(new, "serviceAccountName"));
@@ -184,7 +184,10 @@ impl ServiceAccount {
         }
         let name = pod::text(new, "serviceAccountName");
         if name.is_empty() {
-            let why = format!("no service account specified for pod {}/{}", record.namespace, record.name);
+            let why = format!(
+                "no service account specified for pod {}/{}",
+                record.write.namespace, record.write.name
+            );
             return Err(record.forbidden(&why));
         }
         let account = self.account(record, name).map_err(|why| record.forbidden(&why))?;
@@ -302,11 +305,11 @@ impl Plugin for ServiceAccount {
                 && target.resource.is_of("", "pods")
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
-        if record.operation == Operation::Create { self.complete(record).into() } else { Ok(()).into() }
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        if record.write.operation == Operation::Create { self.complete(record).into() } else { Ok(()).into() }
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         self.check(record).into()
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use auth::{Attributes, User};
 
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
 use objects::validation::StructView;
 use values::json::Object;
 use values::object::same_but_for_collection;
@@ -58,7 +58,7 @@ impl Signers {
         false
     }
 
-    async fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+    async fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         let signer_of = |object: Option<&Object>| match object {
             Some(object) => StructView::of(object).child("spec").text("signerName").to_owned(),
             None => String::new(),
@@ -70,7 +70,7 @@ impl Signers {
             Act::Attest => signer_of(record.new),
         };
         let is_free = self.act == Act::Attest && (signer.is_empty() || is_collected(record));
-        if is_free || self.allows(record.user, &signer).await {
+        if is_free || self.allows(record.write.user, &signer).await {
             return Ok(());
         }
         Err(record.forbidden(&match self.act {
@@ -92,7 +92,7 @@ impl Act {
 }
 
 /// Returns whether an update changes what a signer reports about a request.
-fn is_signed_anew(record: &Record<'_, &Object>) -> bool {
+fn is_signed_anew(record: &AdmissionRecord<'_, &Object>) -> bool {
     let (Some(new), Some(old)) = (record.new, record.old) else { return false };
     let changed = |name: &str| {
         StructView::of(new).child("status").get(name) != StructView::of(old).child("status").get(name)
@@ -101,7 +101,7 @@ fn is_signed_anew(record: &Record<'_, &Object>) -> bool {
 }
 
 /// Returns whether an update changes no more than garbage collection does.
-fn is_collected(record: &Record<'_, &Object>) -> bool {
+fn is_collected(record: &AdmissionRecord<'_, &Object>) -> bool {
     record.new.zip(record.old).is_some_and(|(new, old)| same_but_for_collection(old, new))
 }
 
@@ -119,7 +119,7 @@ impl Plugin for Signers {
         }
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         Step::wait(self.check(record))
     }
 }

@@ -1,7 +1,7 @@
 //! The plugin StorageObjectInUseProtection: new claims, volumes and attribute classes get a finalizer. The
 //! controller of the same name removes it once nothing uses them.
 
-use super::{Lookup, Plugin, Record, Review, Step, Target, pod};
+use super::{AdmissionRecord, Lookup, Plugin, Review, Step, Target, pod};
 use values::json::Object;
 use values::naming::Naming;
 use values::object::{finalizers, metadata_mut};
@@ -30,8 +30,9 @@ impl Plugin for StorageProtection {
         PROTECTED.iter().any(|(group, plural, _)| target.creates(group, plural))
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
-        let protected = PROTECTED.iter().find(|(group, plural, _)| record.resource.is_of(group, plural));
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        let protected =
+            PROTECTED.iter().find(|(group, plural, _)| record.write.resource.is_of(group, plural));
         if let (Some((_, _, name)), Some(new)) = (protected, &mut record.new) {
             let finalizer = self.naming.label(name);
             if !finalizers(new).contains(&&*finalizer) {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
 use objects::strategy::sort_members;
 use objects::validation::StructView;
 use types::schema::registry::Resource;
@@ -31,7 +31,7 @@ impl PodTopologyLabels {
         }
     }
 
-    fn label(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
+    fn label(&self, record: &mut AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
         let is_binding = record.subresource == "binding";
         let Some(new) = &mut record.new else { return Ok(()) };
         let view = StructView::of(new);
@@ -68,7 +68,7 @@ impl Plugin for PodTopologyLabels {
             && matches!(target.subresource, "" | "binding")
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         self.label(record).into()
     }
 }

@@ -6,7 +6,8 @@
 //! removed.
 
 use super::intent::{
-    Caller, Current, DELETION_UNASKED, Intent, Made, Outcome, Presence, Wanted, Written, precondition_failed,
+    Caller, Current, DELETION_UNASKED, Made, Outcome, Presence, Wanted, WriteIntent, Written,
+    precondition_failed,
 };
 use objects::store::{self, Stored};
 use objects::strategy;
@@ -30,15 +31,15 @@ pub const FOREGROUND: &str = "foregroundDeletion";
 /// the write path.
 pub async fn delete_object<C: Caller>(
     caller: &mut C,
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     options: &DeleteOptions,
 ) -> Result<Outcome, Status> {
     let mut is_stopped = false;
     let outcome = {
         let mut source = Made::stored(|_: &mut C, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
-            let mut object = current.take(intent.resource)?;
-            check_preconditions(intent.resource, intent.name, options, &object, &current.stored)?;
+            let mut object = current.take(intent.write.resource)?;
+            check_preconditions(intent.write.resource, intent.write.name, options, &object, &current.stored)?;
             let phase = first_phase(intent, &mut object, options);
             is_stopped = matches!(phase, Phase::RemoveAs) && is_stopped_first(intent, &object);
             Ok(match phase {
@@ -59,9 +60,9 @@ pub async fn delete_object<C: Caller>(
 
 /// Returns whether the object is marked in a separate write, although it is removed at once. The node agent
 /// stops a pod when it sees the mark.
-fn is_stopped_first(intent: &Intent<'_>, object: &Object) -> bool {
+fn is_stopped_first(intent: &WriteIntent<'_>, object: &Object) -> bool {
     let node = at(object, "spec.nodeName").and_then(Value::as_str).unwrap_or_default();
-    intent.resource.table.graceful_delete && !intent.dry_run && !node.is_empty()
+    intent.write.resource.table.graceful_delete && !intent.write.dry_run() && !node.is_empty()
 }
 
 /// Removes an object that this request has just marked. The object stays if another writer has added a
@@ -69,14 +70,15 @@ fn is_stopped_first(intent: &Intent<'_>, object: &Object) -> bool {
 /// object as removed.
 async fn remove_marked<C: Caller>(
     caller: &mut C,
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     marked: Written,
 ) -> Result<Outcome, Status> {
-    let uid = meta(&store::decode_stored(intent.resource, &marked.value)?, "uid").to_owned();
-    let intent = Intent { leaves_out: DELETION_UNASKED, presence: Presence::IfThere, seen: None, ..*intent };
+    let uid = meta(&store::decode_stored(intent.write.resource, &marked.value)?, "uid").to_owned();
+    let intent =
+        WriteIntent { leaves_out: DELETION_UNASKED, presence: Presence::IfThere, seen: None, ..*intent };
     let mut source = Made::stored(|_: &mut C, current: Option<&mut Current>| {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
-        let object = current.take(intent.resource)?;
+        let object = current.take(intent.write.resource)?;
         let grace = at(&object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64);
         if meta(&object, "uid") == uid && grace == Some(0) && finalizers(&object).is_empty() {
             return Ok(Wanted::GoneAsStored(object));
@@ -104,11 +106,11 @@ enum Phase {
 }
 
 /// Decides the phase and marks `object` accordingly.
-fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) -> Phase {
+fn first_phase(on: &WriteIntent<'_>, object: &mut Object, options: &DeleteOptions) -> Phase {
     let deleted_at = clock::parse_seconds(meta(object, "deletionTimestamp"));
-    let graceful = on.resource.table.graceful_delete;
+    let graceful = on.write.resource.table.graceful_delete;
     let mut changed = false;
-    if deleted_at.is_none() && strategy::begin_deletion(on.resource, object, on.api.naming()) {
+    if deleted_at.is_none() && strategy::begin_deletion(on.write.resource, object, on.api().naming()) {
         set_meta(object, "deletionTimestamp", Some(clock::now().into()));
         return Phase::Wait;
     }
@@ -128,7 +130,7 @@ fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) ->
         }
     }
     changed |= mark_finalizers(on, object, options);
-    if on.resource.table.behavior.spec_finalizers
+    if on.write.resource.table.behavior.spec_finalizers
         && at(object, "spec.finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
     {
         // A namespace waits for its content, regardless of its own finalizers.
@@ -190,12 +192,12 @@ fn grace_period(object: &Object, options: &DeleteOptions) -> i64 {
 
 /// Sets the two garbage-collection finalizers according to the options and the default of the kind. Returns
 /// whether anything changed.
-fn mark_finalizers(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) -> bool {
+fn mark_finalizers(on: &WriteIntent<'_>, object: &mut Object, options: &DeleteOptions) -> bool {
     let existing: Vec<String> = finalizers(object).into_iter().map(str::to_owned).collect();
     let has = |name: &str| existing.iter().any(|finalizer| finalizer == name);
     let nothing_chosen = options.choose_no_propagation();
-    let by_default = on.resource.stored().table.orphans_by_default;
-    let collected = !on.resource.stored().table.behavior.uncollected;
+    let by_default = on.write.resource.stored().table.orphans_by_default;
+    let collected = !on.write.resource.stored().table.behavior.uncollected;
     let orphan = match (options.propagation, options.orphan_dependents) {
         (Some(policy), _) => policy == Propagation::Orphan,
         (None, Some(orphan)) => orphan,
@@ -207,7 +209,7 @@ fn mark_finalizers(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions
     };
     let mut wanted: Vec<String> =
         existing.iter().filter(|name| !matches!(name.as_str(), ORPHAN | FOREGROUND)).cloned().collect();
-    if collected && on.api.collects_garbage() {
+    if collected && on.api().collects_garbage() {
         wanted.extend(
             [(orphan, ORPHAN), (foreground, FOREGROUND)]
                 .into_iter()

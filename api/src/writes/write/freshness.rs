@@ -11,7 +11,7 @@
 
 use engine::Revision;
 
-use super::intent::{Caller, Intent, Presence, Source};
+use super::intent::{Caller, Presence, Source, WriteIntent};
 use super::path::{Prepared, Round, WritePath};
 use super::stages::{Encoded, Refuser};
 use objects::store;
@@ -26,9 +26,9 @@ pub(super) async fn first_round<'w, C: Caller, S: Source<C>>(
     path: &mut WritePath<'_, 'w, C, S>,
 ) -> Result<Round<'w>, Status> {
     let intent = path.intent;
-    let mut may_lag = intent.may_be_behind && intent.api.ledger().is_some();
-    if may_lag && intent.dry_run {
-        intent.api.current_for_write(intent.resource).await?;
+    let mut may_lag = intent.may_be_behind && intent.api().ledger().is_some();
+    if may_lag && intent.write.dry_run() {
+        intent.api().current_for_write(intent.write.resource).await?;
         may_lag = false;
     }
     loop {
@@ -37,7 +37,7 @@ pub(super) async fn first_round<'w, C: Caller, S: Source<C>>(
         if !may_lag || !depends_on_state(&round) {
             return Ok(round);
         }
-        intent.api.current_for_write(intent.resource).await?;
+        intent.api().current_for_write(intent.write.resource).await?;
         may_lag = false;
         if !lacks_something(intent, &round, before) {
             return Ok(round);
@@ -47,8 +47,8 @@ pub(super) async fn first_round<'w, C: Caller, S: Source<C>>(
 
 /// Returns the revisions of the store of the resource, and of the main store, which has the objects that
 /// admission reads.
-fn revisions(intent: &Intent<'_>) -> [Revision; 2] {
-    intent.api.backends().revisions(intent.resource)
+fn revisions(intent: &WriteIntent<'_>) -> [Revision; 2] {
+    intent.api().backends().revisions(intent.write.resource)
 }
 
 /// Returns whether the result of a round depends on the state of the store, so that a newer state may change
@@ -65,7 +65,7 @@ fn depends_on_state(round: &Round<'_>) -> bool {
 /// state of the store. Plugins read the whole store. So do the other stages, but once a webhook was called,
 /// only a change of the object counts for them. The result of a webhook, and whether a write is a no-op,
 /// depend on the object only.
-fn lacks_something(intent: &Intent<'_>, round: &Round<'_>, before: [Revision; 2]) -> bool {
+fn lacks_something(intent: &WriteIntent<'_>, round: &Round<'_>, before: [Revision; 2]) -> bool {
     let looks_at_all = round.result.as_ref().is_err_and(|refusal| match refusal.by {
         Refuser::Plugin => true,
         Refuser::Webhook => false,
@@ -76,6 +76,6 @@ fn lacks_something(intent: &Intent<'_>, round: &Round<'_>, before: [Revision; 2]
     }
     // The name of a new object is not looked up before its commit.
     let is_named = intent.presence != Presence::New;
-    let key = is_named.then(|| store::key(intent.resource, intent.namespace, intent.name));
+    let key = is_named.then(|| store::key(intent.write.resource, intent.write.namespace, intent.write.name));
     key.and_then(|key| intent.store.entry(&key)).map(|entry| entry.revision()) != round.seen.object
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Caller   gets warnings, and may have to prove a permission to create
-//! Intent   which object, by whom, through which endpoint, which stages are skipped
+//! WriteIntent  which object, by whom, through which endpoint, which stages are skipped
 //! Source   makes the wanted object from the newest state, in every round of the loop
 //! Outcome  the result of the write
 //! ```
@@ -12,13 +12,14 @@ use engine::{Record, Revision};
 use std::borrow::Cow;
 use std::future::Future;
 
-use auth::{Attributes, User};
+use auth::Attributes;
 use bytes::Bytes;
 
-use crate::writes::admission::{self, Operation, Review};
+use crate::writes::admission::{self, AdmissionRecord, Review, WriteAttributes};
 use crate::writes::context::Context;
+use crate::writes::origin::Origin;
 use crate::writes::stage::Stage;
-use objects::conversion::{Conversions, is_current};
+use objects::conversion::is_current;
 use objects::store::{self, Store, Stored};
 use objects::strategy::Endpoint;
 use types::convert;
@@ -26,7 +27,6 @@ use types::options::decimal;
 use types::schema::decode::share;
 use types::schema::registry::Resource;
 use types::schema::table::Message;
-use types::served::Served;
 use values::field::go_quote;
 use values::json::Object;
 use values::object::meta;
@@ -34,7 +34,7 @@ use values::status::{Status, StatusReason, Subject};
 use wire::server;
 
 /// Stages that the server's own writes skip, in contrast to those of clients: the comparison (the server sets
-/// the revision in [`Intent::seen`]), the privilege escalation check, and the check which parameters the
+/// the revision in [`WriteIntent::seen`]), the privilege escalation check, and the check which parameters the
 /// writer may read.
 pub const BY_SERVER: &[Stage] = &[Stage::Compare, Stage::Escalate, Stage::Confirm];
 
@@ -130,29 +130,17 @@ pub enum Presence {
 
 /// The description of one write.
 #[derive(Clone, Copy)]
-pub struct Intent<'w> {
-    /// The context of the server.
-    pub api: &'w Context,
-    /// The served types, unchanged for the whole write.
-    pub types: &'w Served,
+pub struct WriteIntent<'w> {
+    /// The request or the client of the server that makes the write.
+    pub origin: &'w Origin<'w>,
     /// The store, opened with a permission.
     pub store: Store<'w>,
-    /// The user who makes the write.
-    pub user: &'w User,
     /// The permission of the request; `None` for the server's own writes.
     pub permission: Option<&'w Attributes<'w>>,
-    /// The operation as passed to admission.
-    pub operation: Operation,
-    /// The options of the request.
-    pub options: admission::Options<'w>,
-    /// The resource, in the version of the request.
-    pub resource: &'w Resource,
+    /// What is written, by whom, and with which options.
+    pub write: WriteAttributes<'w>,
     /// The endpoint: the resource itself or one of its subresources.
     pub endpoint: Endpoint,
-    /// Namespace; empty for cluster-scoped resources.
-    pub namespace: &'w str,
-    /// Name; empty for a creation, whose object contains the name or requests a generated one.
-    pub name: &'w str,
     /// Whether the object is deleted as part of a collection. Admission then gets no name.
     pub is_of_collection: bool,
     /// The state of the store that the write requires.
@@ -162,10 +150,6 @@ pub struct Intent<'w> {
     pub seen: Option<Revision>,
     /// The field manager of the writer.
     pub manager: &'w str,
-    /// Conversions by webhooks that the field managers need.
-    pub conversions: &'w Conversions,
-    /// Whether the write is a dry run, which does everything except the commit.
-    pub dry_run: bool,
     /// Whether the store may lag writes that other servers have acknowledged. In this case the commit is
     /// decided by the shared store. Other results that depend on the state, above all a refusal, are returned
     /// only for a state that does not lag.
@@ -174,7 +158,12 @@ pub struct Intent<'w> {
     pub leaves_out: &'static [Stage],
 }
 
-impl<'w> Intent<'w> {
+impl<'w> WriteIntent<'w> {
+    /// Returns the context of the server.
+    pub fn api(&self) -> &'w Context {
+        self.origin.api
+    }
+
     /// Returns whether the caller lets this write pass `stage`.
     pub fn passes(&self, stage: Stage) -> bool {
         !self.leaves_out.contains(&stage)
@@ -182,18 +171,18 @@ impl<'w> Intent<'w> {
 
     /// Returns the object as named in most errors: by plural resource.
     pub fn subject<'s>(&'s self, name: &'s str) -> Subject<'s> {
-        Subject { group: &self.resource.group, kind: &self.resource.table.plural, name }
+        Subject { group: &self.write.resource.group, kind: &self.write.resource.table.plural, name }
     }
 
     /// Returns the object as named in 422 errors: by kind.
     pub fn subject_by_kind<'s>(&'s self, name: &'s str) -> Subject<'s> {
-        Subject { group: &self.resource.group, kind: &self.resource.table.kind, name }
+        Subject { group: &self.write.resource.group, kind: &self.write.resource.table.kind, name }
     }
 
     /// Returns the object as named in validation errors: by kind, with the group of the stored form.
     pub fn subject_of_rules<'s>(&'s self, name: &'s str) -> Subject<'s> {
-        let stored = self.resource.storage.as_ref();
-        let group = stored.map_or(&self.resource.group, |storage| &storage.group);
+        let stored = self.write.resource.storage.as_ref();
+        let group = stored.map_or(&self.write.resource.group, |storage| &storage.group);
         Subject { group, ..self.subject_by_kind(name) }
     }
 
@@ -206,32 +195,27 @@ impl<'w> Intent<'w> {
     /// Returns the refusal of a write with a precondition on `what` (`UID`, `ResourceVersion`) that the
     /// stored object does not meet.
     pub fn unmet(&self, what: &str, wanted: &str, found: &str) -> Status {
-        let key = store::shown_key(self.resource, self.namespace, self.name);
+        let key = store::shown_key(self.write.resource, self.write.namespace, self.write.name);
         let why = precondition_failed(what, wanted, found);
         let cause = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
         );
-        Status::conflict(self.subject(self.name), &cause)
+        Status::conflict(self.subject(self.write.name), &cause)
     }
 
     /// Returns the target by which admission selects its plugins.
     pub fn target(&self) -> admission::Target<'_> {
-        let (operation, resource) = (self.operation, self.resource);
+        let WriteAttributes { operation, resource, .. } = self.write;
         admission::Target { operation, resource, subresource: self.endpoint.subresource() }
     }
 
     /// Returns this write as passed to admission.
-    pub fn record<'r, N>(&'r self, old: Option<&'r Object>, new: Option<N>) -> admission::Record<'r, N> {
-        admission::Record {
-            writer: self.api,
-            user: self.user,
-            operation: self.operation,
-            dry_run: self.dry_run,
-            options: self.options,
-            resource: self.resource,
+    pub fn record<'r, N>(&'r self, old: Option<&'r Object>, new: Option<N>) -> AdmissionRecord<'r, N> {
+        let name = if self.is_of_collection { "" } else { self.write.name };
+        AdmissionRecord {
+            writer: self.api(),
+            write: WriteAttributes { name, ..self.write },
             subresource: self.endpoint.subresource(),
-            namespace: self.namespace,
-            name: if self.is_of_collection { "" } else { self.name },
             old,
             new,
         }
@@ -275,12 +259,12 @@ impl Current {
     ///
     /// # Errors
     /// 500 if the record cannot be converted.
-    pub(super) async fn found(intent: &Intent<'_>, stored: Stored) -> Result<Current, Status> {
-        if is_current(intent.resource, &stored.record.attributes) {
+    pub(super) async fn found(intent: &WriteIntent<'_>, stored: Stored) -> Result<Current, Status> {
+        if is_current(intent.write.resource, &stored.record.attributes) {
             return Ok(Current { stored, original: None, object: None });
         }
         let Stored { entry, record: original } = stored;
-        let record = intent.api.converter().brought(intent.resource, original.clone()).await?;
+        let record = intent.api().converter().brought(intent.write.resource, original.clone()).await?;
         Ok(Current { stored: Stored { entry, record }, original: Some(Box::new(original)), object: None })
     }
 
@@ -422,12 +406,12 @@ pub trait Source<C>: Send + Sync {
     /// Fails if the object cannot be converted.
     fn to_stored(
         &mut self,
-        intent: &Intent<'_>,
+        intent: &WriteIntent<'_>,
         object: Object,
         _current: Option<&mut Current>,
     ) -> Result<Object, Status> {
         match self.form() {
-            Form::Served => convert::to_stored(intent.resource, object, intent.api.naming()),
+            Form::Served => convert::to_stored(intent.write.resource, object, intent.api().naming()),
             Form::Stored | Form::Foreign => Ok(object),
         }
     }
@@ -438,21 +422,21 @@ pub trait Source<C>: Send + Sync {
     /// Fails if the object cannot be converted.
     fn shown<'o>(
         &self,
-        intent: &Intent<'_>,
+        intent: &WriteIntent<'_>,
         object: &'o Object,
         _revision: Revision,
     ) -> Result<Cow<'o, Object>, Status> {
-        if intent.resource.is_stored_form() {
+        if intent.write.resource.is_stored_form() {
             return Ok(Cow::Borrowed(object));
         }
-        convert::to_served(intent.resource, object.clone(), intent.api.naming()).map(Cow::Owned)
+        convert::to_served(intent.write.resource, object.clone(), intent.api().naming()).map(Cow::Owned)
     }
 
     /// Returns the type whose defaults are filled in; `None` if there are no defaults.
-    fn message<'i>(&self, intent: &'i Intent<'_>) -> Option<&'i Message> {
+    fn message<'i>(&self, intent: &'i WriteIntent<'_>) -> Option<&'i Message> {
         match self.form() {
-            Form::Served => Some(&intent.resource.table.message),
-            Form::Stored => Some(&intent.resource.stored().message),
+            Form::Served => Some(&intent.write.resource.table.message),
+            Form::Stored => Some(&intent.write.resource.stored().message),
             Form::Foreign => None,
         }
     }
@@ -511,7 +495,7 @@ pub enum Outcome {
     Removed(Written),
     /// The object did not exist, and [`Presence::IfThere`] was set.
     Missing,
-    /// The object is not at the revision in [`Intent::seen`].
+    /// The object is not at the revision in [`WriteIntent::seen`].
     Changed,
 }
 

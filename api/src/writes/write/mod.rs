@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! verbs (requests) ──┐                         ┌─► admission (two points)
-//! controllers ───────┼─► Intent + Source ─► path ─► ownership · allocation · strategy · validation
+//! controllers ───────┼─► WriteIntent + Source ─► path ─► ownership · allocation · strategy · validation
 //! bootstrap, backfill┘                         └─► commit ─► store
 //! ```
 //!
@@ -30,5 +30,5 @@ mod stages;
 #[cfg(test)]
 mod table_test;
 
-pub use intent::{Caller, Current, Form, Intent, Made, Outcome, Presence, Source, Wanted, Written};
+pub use intent::{Caller, Current, Form, Made, Outcome, Presence, Source, Wanted, WriteIntent, Written};
 pub use rounds::write;

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Change, Revision};
 
-use super::intent::{Caller, Current, Intent, Outcome, Presence, Source};
+use super::intent::{Caller, Current, Outcome, Presence, Source, WriteIntent};
 use super::stages::{self, Encoded, Refusal};
 use crate::state::allocation::Reservation;
 use crate::writes::accesses;
@@ -44,7 +44,7 @@ use values::status::Status;
 /// A write on its way through the stages, once in each round.
 pub(super) struct WritePath<'p, 'w, C, S> {
     caller: &'p mut C,
-    pub(super) intent: &'p Intent<'w>,
+    pub(super) intent: &'p WriteIntent<'w>,
     source: &'p mut S,
     /// Number of warnings that the caller had before the write.
     warned: usize,
@@ -52,7 +52,7 @@ pub(super) struct WritePath<'p, 'w, C, S> {
 
 impl<'p, 'w, C: Caller, S: Source<C>> WritePath<'p, 'w, C, S> {
     /// Starts a write.
-    pub(super) fn new(caller: &'p mut C, intent: &'p Intent<'w>, source: &'p mut S) -> Self {
+    pub(super) fn new(caller: &'p mut C, intent: &'p WriteIntent<'w>, source: &'p mut S) -> Self {
         let warned = caller.warnings().map_or(0, |warnings| warnings.len());
         WritePath { caller, intent, source, warned }
     }
@@ -81,19 +81,19 @@ impl<'w> Round<'w> {
     ///
     /// # Errors
     /// The refusal of a stage.
-    pub(super) fn end(self, intent: &Intent<'_>) -> Result<Prepared<'w>, Status> {
+    pub(super) fn end(self, intent: &WriteIntent<'_>) -> Result<Prepared<'w>, Status> {
         let Round { result, seen } = self;
         if seen.object.is_some() && accesses::begins_with_kept(intent) && !is_replacement(intent, &result) {
-            intent.api.accessed_for(intent.resource, "get", seen.took);
+            intent.api().accessed_for(intent.write.resource, "get", seen.took);
         }
         result.map_err(|refusal| refusal.status)
     }
 }
 
 /// Returns whether a round ends with a new version of the object that is to be stored.
-fn is_replacement(intent: &Intent<'_>, result: &Result<Prepared<'_>, Refusal>) -> bool {
+fn is_replacement(intent: &WriteIntent<'_>, result: &Result<Prepared<'_>, Refusal>) -> bool {
     let Ok(Prepared::Ready(ready)) = result else { return false };
-    !intent.dry_run && matches!(&ready.encoded, Encoded::Change { change: Change::Put(_), .. })
+    !intent.write.dry_run() && matches!(&ready.encoded, Encoded::Change { change: Change::Put(_), .. })
 }
 
 /// The state of the object that a round has seen.
@@ -148,7 +148,7 @@ impl Held<'_> {
 /// even if a stage refuses.
 async fn prepared<'w, C: Caller, S: Source<C>>(
     caller: &mut C,
-    intent: &Intent<'w>,
+    intent: &WriteIntent<'w>,
     source: &mut S,
     seen: &mut RoundState,
 ) -> Result<Prepared<'w>, Refusal> {
@@ -162,11 +162,11 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
         return Ok(Prepared::Over(Outcome::unchanged(current.as_ref())));
     };
     // Defaults and managed fields may make a small object large.
-    let structures = intent.api.memory().structures(object.structures());
+    let structures = intent.api().memory().structures(object.structures());
     let structures = structures.map_err(Status::no_memory)?;
     let is_labelled = stages::is_labelled(&object);
     stages::default(intent, source, &mut object);
-    let creation = current.is_none().then(|| intent.api.creations().begin());
+    let creation = current.is_none().then(|| intent.api().creations().begin());
     if current.is_none() {
         stages::defined(intent)?;
         stages::own_new(intent, &mut object).await?;
@@ -208,20 +208,20 @@ enum Located {
 
 async fn locate<C: Caller>(
     caller: &C,
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     seen: &mut RoundState,
 ) -> Result<Located, Status> {
     if intent.presence == Presence::New {
         // The commit detects whether the object exists.
         return Ok(Located::At(None));
     }
-    store::check_key_name(intent.name)?;
-    let key = store::key(intent.resource, intent.namespace, intent.name);
+    store::check_key_name(intent.write.name)?;
+    let key = store::key(intent.write.resource, intent.write.namespace, intent.write.name);
     let began = Instant::now();
     let found = intent.store.get(&key)?;
     seen.took = began.elapsed();
     if found.is_none() || !accesses::begins_with_kept(intent) {
-        intent.api.accessed_for(intent.resource, "get", seen.took);
+        intent.api().accessed_for(intent.write.resource, "get", seen.took);
     }
     match (found, intent.presence) {
         (Some(stored), _) if intent.seen.is_some_and(|seen| seen != stored.entry.revision()) => {

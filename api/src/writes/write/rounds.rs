@@ -14,7 +14,7 @@ use engine::{Change, Expected, Payload};
 
 use super::commit::Attempt;
 use super::freshness;
-use super::intent::{Caller, Current, Intent, Outcome, Presence, Source, Written};
+use super::intent::{Caller, Current, Outcome, Presence, Source, WriteIntent, Written};
 use super::path::{Prepared, Round, WritePath};
 use super::stages::{self, Encoded};
 use crate::writes::admission::Operation;
@@ -35,7 +35,7 @@ const GENERATE_ATTEMPTS: u32 = 8;
 /// Returns the refusal of a stage, as a response to the client. Nothing is stored in this case.
 pub async fn write<C: Caller, S: Source<C>>(
     caller: &mut C,
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     source: &mut S,
 ) -> Result<Outcome, Status> {
     // Boxed because the combined future of the stages is large and would otherwise be embedded in every
@@ -47,7 +47,7 @@ pub async fn write<C: Caller, S: Source<C>>(
         rounds(path, retries, first).await
     })
     .await;
-    intent.conversions.clear();
+    intent.origin.conversions.clear();
     outcome
 }
 
@@ -63,7 +63,7 @@ async fn rounds<'w, C: Caller, S: Source<C>>(
             Prepared::Ready(ready) => *ready,
             Prepared::Over(outcome) => return Ok(outcome),
         };
-        let name = if intent.presence == Presence::New { &*ready.name } else { intent.name };
+        let name = if intent.presence == Presence::New { &*ready.name } else { intent.write.name };
         match store(intent, name, ready.encoded, &ready.new, ready.current.as_ref()).await? {
             Ended::Stored(outcome) => {
                 ready.held.keep(outcome.revision());
@@ -102,11 +102,11 @@ impl Retries {
     /// 409 for a name that the writer chose, and after too many generated names.
     fn confirm_name(
         &mut self,
-        intent: &Intent<'_>,
+        intent: &WriteIntent<'_>,
         (name, generated_from): (&str, Option<String>),
         taken: Option<Stored>,
     ) -> Result<(), Status> {
-        intent.api.accessed_untimed(intent.resource, "get");
+        intent.api().accessed_untimed(intent.write.resource, "get");
         let Some(base) = generated_from else { return Err(already_exists(intent, name, taken.as_ref())) };
         self.names_tried += 1;
         if self.names_tried == GENERATE_ATTEMPTS {
@@ -128,7 +128,7 @@ enum Ended {
 }
 
 async fn store(
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     name: &str,
     encoded: Encoded,
     new: &Object,
@@ -138,18 +138,18 @@ async fn store(
         Encoded::Same => return Ok(Ended::Stored(Outcome::unchanged(current))),
         Encoded::Change { change, shown } => (change, shown),
     };
-    let key = store::key(intent.resource, intent.namespace, name);
+    let key = store::key(intent.write.resource, intent.write.namespace, name);
     let expected = match current {
-        Some(current) if intent.dry_run => {
-            if intent.operation == Operation::Delete && matches!(change, Change::Put(_)) {
-                intent.api.accessed_untimed(intent.resource, "get");
+        Some(current) if intent.write.dry_run() => {
+            if intent.write.operation == Operation::Delete && matches!(change, Change::Put(_)) {
+                intent.api().accessed_untimed(intent.write.resource, "get");
             }
             return Ok(Ended::Stored(dry(&change, shown, current)));
         }
-        None if intent.dry_run => {
+        None if intent.write.dry_run() => {
             let began = Instant::now();
             let taken = intent.store.get(&key)?;
-            intent.api.accessed(intent.resource, "get", began);
+            intent.api().accessed(intent.write.resource, "get", began);
             return Ok(match taken {
                 None => Ended::Stored(Outcome::Created(stages::shown_new(intent, new))),
                 taken => Ended::Conflict(taken),
@@ -160,14 +160,16 @@ async fn store(
     };
     let removes = matches!(change, Change::Delete(_));
     let last = match (&change, current) {
-        (Change::Delete(_), Some(current)) if intent.operation == Operation::Update && shown.is_some() => {
+        (Change::Delete(_), Some(current))
+            if intent.write.operation == Operation::Update && shown.is_some() =>
+        {
             Some(dry(&change, shown.clone(), current))
         }
         _ => None,
     };
     // With a ledger, a delete stores the previous version of the object; the caller gets the final one.
     let last_shown = match &change {
-        Change::Delete(Some(_)) if intent.api.ledger().is_some() => shown,
+        Change::Delete(Some(_)) if intent.api().ledger().is_some() => shown,
         _ => None,
     };
     match stages::commit(intent, key, expected, change).await? {
@@ -183,7 +185,7 @@ async fn store(
                 return Ok(Ended::Stored(Outcome::Removed(Written { value, revision })));
             }
             let record = store::read(committed.entry)?.record;
-            let record = intent.api.converter().brought(intent.resource, record).await?;
+            let record = intent.api().converter().brought(intent.write.resource, record).await?;
             let written = Written { value: record.value, revision };
             Ok(Ended::Stored(match current {
                 None => Outcome::Created(written),
@@ -215,7 +217,7 @@ fn dry(change: &Change, shown: Option<Payload>, current: &Current) -> Outcome {
     }
 }
 
-fn already_exists(intent: &Intent<'_>, name: &str, taken: Option<&Stored>) -> Status {
+fn already_exists(intent: &WriteIntent<'_>, name: &str, taken: Option<&Stored>) -> Status {
     let deleting = taken.is_some_and(|stored| Attributes::new(&stored.record.attributes).is_deleting());
     Status::already_exists(intent.subject(name), deleting)
 }

@@ -183,7 +183,8 @@ fn parts(engine: Engine, ledger: Option<Arc<dyn Ledger>>, admission: Settings) -
         fairness: Default::default(),
         extensions: Default::default(),
         peers: Default::default(),
-        nodes: crate::state::connect::NodeConnections::new(crate::state::connect::Settings::default()).unwrap(),
+        nodes: crate::state::connect::NodeConnections::new(crate::state::connect::Settings::default())
+            .unwrap(),
         secrecy: None,
     }
 }

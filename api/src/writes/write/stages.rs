@@ -10,14 +10,14 @@ use engine::{Change, Expected, Payload, Revision};
 
 use super::commit::{Attempt, completes_deletion, fitting_payload, is_same, unversioned};
 use super::intent::{
-    Caller, Current, Intent, Presence, Source, Wanted, Written, generate_name, seen_revision,
+    Caller, Current, Presence, Source, Wanted, WriteIntent, Written, generate_name, seen_revision,
 };
 use super::ownership::{Tracking, keep_times_of_no_change};
 use crate::state::allocation::Reservation;
 use crate::state::policy;
 use crate::writes::admission::policy::access::confirm_readable;
 use crate::writes::admission::{
-    self, Charge, Operation, Record, Review, Target, device_access, device_status,
+    self, AdmissionRecord, Charge, Operation, Review, Target, device_access, device_status,
 };
 use crate::writes::stage::{Stage, trace};
 use objects::store::{self, Part};
@@ -50,7 +50,7 @@ pub(super) enum Fate {
 /// Returns the wanted object and its fate; `None` if the object stays as it is.
 pub(super) async fn decode<C: Caller, S: Source<C>>(
     caller: &mut C,
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     source: &mut S,
     mut current: Option<&mut Current>,
 ) -> Result<Option<(Object, Fate)>, Status> {
@@ -58,14 +58,14 @@ pub(super) async fn decode<C: Caller, S: Source<C>>(
     let warned = caller.warnings().map_or(0, |warnings| warnings.len());
     let wanted = loop {
         let wanted = source.decode(caller, current.as_deref_mut());
-        if !intent.conversions.is_wanting() {
+        if !intent.origin.conversions.is_wanting() {
             break wanted?;
         }
         // The result was computed without all conversions, so its warnings are dropped.
         if let Some(warnings) = caller.warnings() {
             warnings.truncate(warned);
         }
-        intent.api.converter().make(intent.resource, intent.conversions).await?;
+        intent.api().converter().make(intent.write.resource, &intent.origin.conversions).await?;
     };
     Ok(match wanted {
         Wanted::AsItIs => None,
@@ -83,19 +83,19 @@ pub(super) fn is_labelled(object: &Object) -> bool {
 }
 
 /// Fills in the defaults of fields that the writer left out.
-pub(super) fn default<C, S: Source<C>>(intent: &Intent<'_>, source: &S, object: &mut Object) {
+pub(super) fn default<C, S: Source<C>>(intent: &WriteIntent<'_>, source: &S, object: &mut Object) {
     if let Some(message) = source.message(intent)
         && intent.passes(Stage::Default)
     {
         trace::note(Stage::Default);
-        defaults::apply(message, object, intent.api.naming());
+        defaults::apply(message, object, intent.api().naming());
     }
 }
 
 /// Refuses the creation of a custom object if the definition of its type is being deleted (403), or is gone
 /// together with the type (404).
-pub(super) fn defined(intent: &Intent<'_>) -> Result<(), Status> {
-    let (api, resource) = (intent.api, intent.resource);
+pub(super) fn defined(intent: &WriteIntent<'_>) -> Result<(), Status> {
+    let (api, resource) = (intent.api(), intent.write.resource);
     if resource.is_builtin() {
         return Ok(());
     }
@@ -103,7 +103,7 @@ pub(super) fn defined(intent: &Intent<'_>) -> Result<(), Status> {
     match api.open_for(Part::Definitions).get(&definition)? {
         Some(stored) if Attributes::new(&stored.record.attributes).is_deleting() => {
             let why = "create not allowed while custom resource definition is terminating";
-            Err(Status::forbidden(intent.subject(intent.name), why))
+            Err(Status::forbidden(intent.subject(intent.write.name), why))
         }
         Some(_) => Ok(()),
         None => {
@@ -150,7 +150,7 @@ impl From<Status> for Refusal {
 /// change it. Returns whether a webhook was called.
 pub(super) async fn mutate<C: Caller, S: Source<C>>(
     caller: &mut C,
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     source: &S,
     current: Option<&mut Current>,
     object: &mut Object,
@@ -159,17 +159,17 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
         return Ok(false);
     }
     let operation = operation(intent, current.is_none());
-    let asked = intent.api.admission().about(&Target { operation, ..intent.target() });
+    let asked = intent.api().admission().about(&Target { operation, ..intent.target() });
     let old = match current {
         Some(current) if asked.reads_objects() => {
             let revision = current.revision();
-            let old = current.old(intent.resource)?;
+            let old = current.old(intent.write.resource)?;
             Some(source.shown(intent, old, revision)?)
         }
         _ => None,
     };
     let new = (operation != Operation::Delete).then_some(&mut *object);
-    let record = Record { operation, ..intent.record(old.as_deref(), new) };
+    let record = record(intent, operation, old.as_deref(), new);
     let (review, outcome) = asked.mutate(record).await;
     let (by, asked_webhooks) = (Refuser::in_review(&review), review.asked_webhooks);
     caller.take_review(review);
@@ -183,15 +183,27 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
 }
 
 /// For admission, a PUT or an apply that creates an object is a creation.
-fn operation(intent: &Intent<'_>, is_new: bool) -> Operation {
-    if is_new { Operation::Create } else { intent.operation }
+fn operation(intent: &WriteIntent<'_>, is_new: bool) -> Operation {
+    if is_new { Operation::Create } else { intent.write.operation }
+}
+
+/// Returns the write as admission sees it, with this operation.
+fn record<'r, N>(
+    intent: &'r WriteIntent<'_>,
+    operation: Operation,
+    old: Option<&'r Object>,
+    new: Option<N>,
+) -> AdmissionRecord<'r, N> {
+    let mut record = intent.record(old, new);
+    record.write.operation = operation;
+    record
 }
 
 /// Makes the writer own the fields of a new object, as sent.
-pub(super) async fn own_new(intent: &Intent<'_>, object: &mut Object) -> Result<(), Status> {
+pub(super) async fn own_new(intent: &WriteIntent<'_>, object: &mut Object) -> Result<(), Status> {
     if intent.passes(Stage::Prepare) {
         trace::note(Stage::Prepare);
-        validation::prepare(&intent.resource.table, object);
+        validation::prepare(&intent.write.resource.table, object);
     }
     if intent.passes(Stage::Own) {
         trace::note(Stage::Own);
@@ -207,7 +219,7 @@ pub(super) async fn own_new(intent: &Intent<'_>, object: &mut Object) -> Result<
 /// Returns the object in the stored version and in the namespace of the request, which a plugin cannot
 /// change. Also returns the version that it replaces, if a later stage reads it.
 pub(super) fn convert<C, S: Source<C>>(
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     source: &mut S,
     object: Object,
     mut current: Option<&mut Current>,
@@ -216,8 +228,8 @@ pub(super) fn convert<C, S: Source<C>>(
     if !intent.passes(Stage::Prepare) {
         return Ok((new, None));
     }
-    strategy::scope_to(intent.resource, intent.namespace, &mut new)?;
-    let old = current.map(|current| current.beside(intent.resource, &mut new)).transpose()?;
+    strategy::scope_to(intent.write.resource, intent.write.namespace, &mut new)?;
+    let old = current.map(|current| current.beside(intent.write.resource, &mut new)).transpose()?;
     Ok((new, old))
 }
 
@@ -236,8 +248,8 @@ pub(super) fn identify(object: &mut Object) -> Option<String> {
 
 /// Refuses a version in a new object, since only the store assigns versions. A text that is not a version is
 /// ignored. A dry run does not reach the store, so it returns the version that the writer sent.
-pub(super) fn check_unversioned(intent: &Intent<'_>, object: &mut Object) -> Result<(), Status> {
-    if intent.dry_run {
+pub(super) fn check_unversioned(intent: &WriteIntent<'_>, object: &mut Object) -> Result<(), Status> {
+    if intent.write.dry_run() {
         return Ok(());
     }
     if decimal(meta(object, "resourceVersion")).is_some_and(|version| version > 0) {
@@ -250,14 +262,18 @@ pub(super) fn check_unversioned(intent: &Intent<'_>, object: &mut Object) -> Res
 
 /// Compares the uid in the body of a PUT with the stored one. Validation refuses a patch or a plugin that
 /// changes the uid.
-pub(super) fn same(intent: &Intent<'_>, new: &Object, current: Option<&mut Current>) -> Result<(), Status> {
+pub(super) fn same(
+    intent: &WriteIntent<'_>,
+    new: &Object,
+    current: Option<&mut Current>,
+) -> Result<(), Status> {
     let uid = meta(new, "uid");
-    let is_patch = matches!(intent.options, admission::Options::Patch(_));
+    let is_patch = matches!(intent.write.options, admission::Options::Patch(_));
     let is_compared = !uid.is_empty() && !is_patch && intent.passes(Stage::Compare);
     let Some(current) = current.filter(|_| is_compared) else {
         return Ok(());
     };
-    let stored_uid = meta(current.old(intent.resource)?, "uid");
+    let stored_uid = meta(current.old(intent.write.resource)?, "uid");
     if uid == stored_uid {
         return Ok(());
     }
@@ -266,7 +282,7 @@ pub(super) fn same(intent: &Intent<'_>, new: &Object, current: Option<&mut Curre
 
 /// Compares the version that the writer saw with the stored one.
 pub(super) fn compare(
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     new: &mut Object,
     old: Option<&Object>,
     current: &Current,
@@ -275,29 +291,33 @@ pub(super) fn compare(
         return Ok(());
     }
     trace::note(Stage::Compare);
-    let is_patch = matches!(intent.options, admission::Options::Patch(_));
+    let is_patch = matches!(intent.write.options, admission::Options::Patch(_));
     match meta(new, "resourceVersion") {
-        "" | "0" if intent.resource.table.unconditional_update || is_patch => {}
+        "" | "0" if intent.write.resource.table.unconditional_update || is_patch => {}
         "" | "0" => {
             let error = FieldError::invalid(
                 "metadata.resourceVersion",
                 &Value::Int(0),
                 "must be specified for an update",
             );
-            return Err(Status::invalid(intent.subject(intent.name), &[error]));
+            return Err(Status::invalid(intent.subject(intent.write.name), &[error]));
         }
         text if seen_revision(text)? == current.revision() => {}
-        _ => return Err(Status::stale(intent.subject(intent.name))),
+        _ => return Err(Status::stale(intent.subject(intent.write.name))),
     }
     set_meta(new, "resourceVersion", None);
     Ok(())
 }
 
 /// Makes the writer own the fields that an update changes.
-pub(super) async fn own_change(intent: &Intent<'_>, new: &mut Object, old: &Object) -> Result<(), Status> {
+pub(super) async fn own_change(
+    intent: &WriteIntent<'_>,
+    new: &mut Object,
+    old: &Object,
+) -> Result<(), Status> {
     if intent.passes(Stage::Prepare) {
         trace::note(Stage::Prepare);
-        validation::prepare_update(&intent.resource.stored().table, new, old);
+        validation::prepare_update(&intent.write.resource.stored().table, new, old);
     }
     if intent.passes(Stage::Own) {
         trace::note(Stage::Own);
@@ -308,33 +328,33 @@ pub(super) async fn own_change(intent: &Intent<'_>, new: &mut Object, old: &Obje
 
 /// Runs an operation that may need conversions by webhooks, and repeats it until all of them are available.
 async fn with_conversions(
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     object: &mut Object,
     own: impl Fn(&mut Object) -> Result<(), Status>,
 ) -> Result<(), Status> {
-    if !intent.resource.versions.as_ref().is_some_and(|versions| versions.has_webhook()) {
+    if !intent.write.resource.versions.as_ref().is_some_and(|versions| versions.has_webhook()) {
         return own(object);
     }
     loop {
         let mut owned = object.clone();
         let outcome = own(&mut owned);
-        if !intent.conversions.is_wanting() {
+        if !intent.origin.conversions.is_wanting() {
             *object = owned;
             return outcome;
         }
-        intent.api.converter().make(intent.resource, intent.conversions).await?;
+        intent.api().converter().make(intent.write.resource, &intent.origin.conversions).await?;
     }
 }
 
-fn tracking<'i>(intent: &'i Intent<'_>) -> Tracking<'i> {
-    let (resource, endpoint, manager) = (intent.resource, intent.endpoint, intent.manager);
-    let conversions = intent.conversions;
-    Tracking { registry: intent.types.registry(), resource, endpoint, manager, conversions }
+fn tracking<'i>(intent: &'i WriteIntent<'_>) -> Tracking<'i> {
+    let (resource, endpoint, manager) = (intent.write.resource, intent.endpoint, intent.manager);
+    let conversions = &intent.origin.conversions;
+    Tracking { registry: intent.origin.types.registry(), resource, endpoint, manager, conversions }
 }
 
 /// Allocates addresses and ports. Keep the returned value until the write is over.
 pub(super) fn allocate<'w>(
-    intent: &Intent<'w>,
+    intent: &WriteIntent<'w>,
     new: &mut Object,
     old: Option<&Object>,
 ) -> Result<Option<Reservation<'w>>, Status> {
@@ -342,15 +362,15 @@ pub(super) fn allocate<'w>(
         return Ok(None);
     }
     trace::note(Stage::Allocate);
-    let api = intent.api;
-    api.allocations().begin(intent.resource, new, old)
+    let api = intent.api();
+    api.allocations().begin(intent.write.resource, new, old)
 }
 
 /// Keeps only the fields that the endpoint may write, and sets the fields that the server derives.
 /// `is_labelled` says whether the writer set the labels of the object, rather than a default.
 pub(super) fn prepare<C: Caller>(
     caller: &mut C,
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     new: &mut Object,
     old: Option<&Object>,
     is_labelled: bool,
@@ -359,28 +379,29 @@ pub(super) fn prepare<C: Caller>(
         return;
     }
     trace::note(Stage::Prepare);
-    let naming = intent.api.naming();
+    let naming = intent.api().naming();
     let Some(old) = old else {
-        let told = strategy::prepare_create(intent.resource, new, intent.user, naming, is_labelled);
+        let told =
+            strategy::prepare_create(intent.write.resource, new, intent.write.user, naming, is_labelled);
         if let Some(warnings) = caller.warnings() {
             warnings.extend(told);
         }
         return;
     };
-    strategy::prepare_update(intent.resource, intent.endpoint, new, old);
+    strategy::prepare_update(intent.write.resource, intent.endpoint, new, old);
     if intent.endpoint != Endpoint::Main {
         // The defaults of written fields may depend on fields that were restored only now.
-        defaults::apply(&intent.resource.stored().message, new, naming);
+        defaults::apply(&intent.write.resource.stored().message, new, naming);
     }
     let began = Instant::now();
     keep_times_of_no_change(old, new);
-    intent.api.metrics().comparisons.time(&["write"], began.elapsed());
+    intent.api().metrics().comparisons.time(&["write"], began.elapsed());
 }
 
 /// Checks the rules of the kind. An object without a name is refused even if the writer skips the rules.
 pub(super) async fn validate<C: Caller>(
     caller: &mut C,
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     new: &Object,
     old: Option<&Object>,
 ) -> Result<(), Status> {
@@ -392,14 +413,14 @@ pub(super) async fn validate<C: Caller>(
         return Ok(());
     }
     trace::note(Stage::Validate);
-    let about = (intent.resource, intent.endpoint.subresource());
-    let refused = device_access::refused(intent.api.lookup(), about, intent.namespace, new, old)?;
+    let about = (intent.write.resource, intent.endpoint.subresource());
+    let refused = device_access::refused(intent.api().lookup(), about, intent.write.namespace, new, old)?;
     let mut errors: Vec<FieldError> = refused.into_iter().collect();
     let found = rules(caller, intent, new, old);
     // Each driver needs its own authorization check, and only the lists of a valid object are known to be
     // short.
     if let (Some(asked), Some(old), true) = (intent.permission, old, found.is_empty()) {
-        errors.extend(device_status::refused(intent.api.authorizer(), asked, about, [new, old]).await);
+        errors.extend(device_status::refused(intent.api().authorizer(), asked, about, [new, old]).await);
     }
     errors.extend(found);
     if errors.is_empty() {
@@ -411,12 +432,12 @@ pub(super) async fn validate<C: Caller>(
 /// Returns the errors of an object under the rules of its kind.
 fn rules<C: Caller>(
     caller: &mut C,
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     new: &Object,
     old: Option<&Object>,
 ) -> Vec<FieldError> {
     let (group, table, settings) =
-        (&intent.resource.group, &intent.resource.stored().table, intent.api.validation());
+        (&intent.write.resource.group, &intent.write.resource.stored().table, intent.api().validation());
     let Some(old) = old else { return validation::create_in(group, table, settings, new) };
     let judgement = validation::update_in(group, intent.endpoint.subresource(), table, settings, [new, old]);
     if let Some(warnings) = caller.warnings() {
@@ -426,18 +447,28 @@ fn rules<C: Caller>(
 }
 
 /// Adds the warnings of the kind about a valid object.
-pub(super) fn warn<C: Caller>(caller: &mut C, intent: &Intent<'_>, new: &Object, old: Option<&Object>) {
+pub(super) fn warn<C: Caller>(caller: &mut C, intent: &WriteIntent<'_>, new: &Object, old: Option<&Object>) {
     if intent.passes(Stage::Validate)
         && let Some(warnings) = caller.warnings()
     {
-        warnings.extend(strategy::warnings(intent.resource, intent.endpoint, intent.api.naming(), new, old));
+        warnings.extend(strategy::warnings(
+            intent.write.resource,
+            intent.endpoint,
+            intent.api().naming(),
+            new,
+            old,
+        ));
     }
 }
 
 /// Checks that a role or a binding grants only permissions that its writer has: 403 otherwise, or 404 if the
 /// role of a binding is missing. The object is checked as sent: it may have no name yet, and may be invalid.
-pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) -> Result<(), Status> {
-    let authorizer = intent.api.authorizer();
+pub(super) async fn escalate(
+    intent: &WriteIntent<'_>,
+    new: &Object,
+    old: Option<&Object>,
+) -> Result<(), Status> {
+    let authorizer = intent.api().authorizer();
     let Some(asked) = intent.permission.filter(|_| intent.passes(Stage::Escalate)) else { return Ok(()) };
     trace::note(Stage::Escalate);
     if asked.group != authorizer.rbac().group() {
@@ -458,7 +489,7 @@ pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Obj
 /// Checks that the writer of a policy or binding may read the objects that become its parameters: 422
 /// otherwise.
 pub(super) async fn confirm_parameters(
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     new: &Object,
     old: Option<&Object>,
 ) -> Result<(), Status> {
@@ -467,8 +498,8 @@ pub(super) async fn confirm_parameters(
         return Ok(());
     }
     trace::note(Stage::Confirm);
-    let source = (intent.api.lookup(), intent.api.authorizer());
-    let readable = confirm_readable(source, intent.user, intent.resource, new, old).await;
+    let source = (intent.api().lookup(), intent.api().authorizer());
+    let readable = confirm_readable(source, intent.write.user, intent.write.resource, new, old).await;
     readable.map_err(|error| Status::invalid(intent.subject_of_rules(meta(new, "name")), &[error]))
 }
 
@@ -476,7 +507,7 @@ pub(super) async fn confirm_parameters(
 /// the request. Returns the charges that they took, which are given back unless they are kept.
 pub(super) async fn admit<C: Caller, S: Source<C>>(
     caller: &mut C,
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     source: &S,
     (new, fate): (&Object, Fate),
     old: Option<&Object>,
@@ -486,24 +517,22 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
         return Ok(Vec::new());
     }
     let operation = operation(intent, current.is_none());
-    let asked = intent.api.admission().about(&Target { operation, ..intent.target() });
+    let asked = intent.api().admission().about(&Target { operation, ..intent.target() });
     let (mut review, outcome) = match current {
-        _ if !asked.reads_objects() => {
-            asked.validate(Record { operation, ..intent.record(None, Some(new)) }).await
-        }
+        _ if !asked.reads_objects() => asked.validate(record(intent, operation, None, Some(new))).await,
         None => {
             let new = source.shown(intent, new, Revision::ZERO)?;
-            asked.validate(Record { operation, ..intent.record(None, Some(&*new)) }).await
+            asked.validate(record(intent, operation, None, Some(&*new))).await
         }
         Some(current) => {
             let revision = current.revision();
             let old = match old {
                 Some(old) => old,
-                None => current.old(intent.resource)?,
+                None => current.old(intent.write.resource)?,
             };
             let old = source.shown(intent, old, revision)?;
-            let stays =
-                !matches!(fate, Fate::Goes | Fate::GoesAsStored) && intent.operation != Operation::Delete;
+            let stays = !matches!(fate, Fate::Goes | Fate::GoesAsStored)
+                && intent.write.operation != Operation::Delete;
             let new = if stays { Some(source.shown(intent, new, revision)?) } else { None };
             asked.validate(intent.record(Some(&*old), new.as_deref())).await
         }
@@ -531,7 +560,7 @@ pub(super) enum Encoded {
 
 /// Encodes the bytes to store. A no-op write is not stored.
 pub(super) async fn encode(
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     new: &mut Object,
     fate: Fate,
     old: Option<&Object>,
@@ -541,19 +570,20 @@ pub(super) async fn encode(
     if fate == Fate::GoesAsStored {
         return Ok(Encoded::Change { change: Change::Delete(None), shown: None });
     }
-    if intent.dry_run {
+    if intent.write.dry_run() {
         // The response of a dry run equals a read of the stored object, although nothing is stored.
-        *new = intent.api.converter().kept(intent.resource, std::mem::take(new)).await?;
+        *new = intent.api().converter().kept(intent.write.resource, std::mem::take(new)).await?;
     }
     let replaced = current.map_or(&[][..], |current| &current.stored.record.attributes);
     let shown = payload(intent, new, replaced);
-    let resource = intent.resource;
-    let payload = match resource.versions.is_none() || resource.is_stored_version() || intent.dry_run {
+    let resource = intent.write.resource;
+    let payload = match resource.versions.is_none() || resource.is_stored_version() || intent.write.dry_run()
+    {
         true => shown.clone(),
-        false => intent.api.converter().payload(resource, new).await?,
+        false => intent.api().converter().payload(resource, new).await?,
     };
     let goes = match fate {
-        Fate::Derived => old.is_some_and(|old| completes_deletion(intent.resource, new, old)),
+        Fate::Derived => old.is_some_and(|old| completes_deletion(intent.write.resource, new, old)),
         Fate::Stays | Fate::GoesAsStored => false,
         Fate::Goes => true,
     };
@@ -562,7 +592,7 @@ pub(super) async fn encode(
         let last = (fate != Fate::Derived).then_some(payload);
         return Ok(Encoded::Change { change: Change::Delete(last), shown: Some(shown) });
     }
-    let known = current.map(|current| match intent.dry_run {
+    let known = current.map(|current| match intent.write.dry_run() {
         true => &current.stored.record,
         false => current.original(),
     });
@@ -573,17 +603,17 @@ pub(super) async fn encode(
     Ok(Encoded::Change { change: Change::Put(payload), shown: Some(shown) })
 }
 
-fn payload(intent: &Intent<'_>, object: &mut Object, replaced: &[u8]) -> Payload {
+fn payload(intent: &WriteIntent<'_>, object: &mut Object, replaced: &[u8]) -> Payload {
     if !intent.passes(Stage::Own) {
         // The managed fields are part of the request: without them the write would mean something else.
-        return store::payload_of_change(intent.resource, object, replaced);
+        return store::payload_of_change(intent.write.resource, object, replaced);
     }
-    fitting_payload(intent.resource, object, replaced)
+    fitting_payload(intent.write.resource, object, replaced)
 }
 
 /// Commits the change on its condition.
 pub(super) async fn commit(
-    intent: &Intent<'_>,
+    intent: &WriteIntent<'_>,
     key: Bytes,
     expected: Expected,
     change: Change,
@@ -595,24 +625,24 @@ pub(super) async fn commit(
         (Change::Put(_), _) => "update",
     };
     let began = Instant::now();
-    let attempt = super::commit::commit((intent.api, intent.store), key, expected, change).await;
-    intent.api.accessed(intent.resource, operation, began);
+    let attempt = super::commit::commit((intent.api(), intent.store), key, expected, change).await;
+    intent.api().accessed(intent.write.resource, operation, began);
     if matches!(attempt, Ok(Attempt::Committed(_))) {
-        intent.api.changed(intent.resource);
+        intent.api().changed(intent.write.resource);
     }
     if attempt.is_err() {
-        let resource = intent.resource;
-        intent.api.metrics().access_failed(&resource.group, operation, &resource.table.plural);
+        let resource = intent.write.resource;
+        intent.api().metrics().access_failed(&resource.group, operation, &resource.table.plural);
     }
     attempt
 }
 
 /// Returns the result of a dry run of a creation.
-pub(super) fn shown_new(intent: &Intent<'_>, object: &Object) -> Written {
-    Written { value: unversioned(intent.resource, object), revision: Revision::ZERO }
+pub(super) fn shown_new(intent: &WriteIntent<'_>, object: &Object) -> Written {
+    Written { value: unversioned(intent.write.resource, object), revision: Revision::ZERO }
 }
 
 /// Returns a 404 for the object, whether its namespace exists or not.
-pub(super) fn not_found(intent: &Intent<'_>) -> Status {
-    Status::not_found(intent.subject(intent.name))
+pub(super) fn not_found(intent: &WriteIntent<'_>) -> Status {
+    Status::not_found(intent.subject(intent.write.name))
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use auth::authn::certificate_request;
 use auth::identity::NODE_PREFIX;
 
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
 use objects::validation::StructView;
 use types::schema::registry::Resource;
 use values::base64_text;
@@ -40,7 +40,7 @@ pub struct NodeRestriction {
 /// A write of a node agent.
 struct Agent<'a, 'r, N> {
     plugin: &'a NodeRestriction,
-    record: &'a Record<'r, N>,
+    record: &'a AdmissionRecord<'r, N>,
     node: &'a str,
 }
 
@@ -57,14 +57,14 @@ impl NodeRestriction {
         }
     }
 
-    fn check<N: Deref<Target = Object>>(&self, record: &Record<'_, N>) -> Result<(), Status> {
-        let Some(node) = record.user.node() else { return Ok(()) };
+    fn check<N: Deref<Target = Object>>(&self, record: &AdmissionRecord<'_, N>) -> Result<(), Status> {
+        let Some(node) = record.write.user.node() else { return Ok(()) };
         if node.is_empty() {
-            let why = format!("could not determine node from user {:?}", record.user.name);
+            let why = format!("could not determine node from user {:?}", record.write.user.name);
             return Err(record.forbidden(&why));
         }
         let agent = Agent { plugin: self, record, node };
-        let is = |group: &str, plural: &str| record.resource.is_of(group, plural);
+        let is = |group: &str, plural: &str| record.write.resource.is_of(group, plural);
         match record.subresource {
             "" if is("", "pods") => agent.pod(),
             "status" if is("", "pods") => agent.pod_status(),
@@ -97,7 +97,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     }
 
     fn operation(&self) -> &'static str {
-        match self.record.operation {
+        match self.record.write.operation {
             Operation::Create => "CREATE",
             Operation::Update => "UPDATE",
             Operation::Delete => "DELETE",
@@ -116,14 +116,14 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     /// Returns a stored pod of the namespace.
     fn stored_pod(&self, name: &str) -> Result<Object, Status> {
         let plugin = self.plugin;
-        let pod = plugin.lookup.get(&plugin.pods, self.record.namespace, name)?;
+        let pod = plugin.lookup.get(&plugin.pods, self.record.write.namespace, name)?;
         // The reference server gets this error from its informers, with the kind in the singular.
         pod.ok_or_else(|| Status::not_found(Subject { group: "", kind: "pod", name }))
     }
 
     fn pod(&self) -> Result<(), Status> {
         let node = self.node;
-        match self.record.operation {
+        match self.record.write.operation {
             Operation::Create => self.mirror_pod(),
             // A collection is deleted pod by pod, and each deletion passes here with the name of the pod.
             Operation::Delete => self.require(
@@ -152,7 +152,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
 
     fn pod_status(&self) -> Result<(), Status> {
         let node = self.node;
-        if self.record.operation != Operation::Update {
+        if self.record.write.operation != Operation::Update {
             return self.refuse(format_args!("unexpected operation {:?}", self.operation()));
         }
         let (new, old) = (self.wanted(), self.stored());
@@ -178,7 +178,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     }
 
     fn eviction(&self) -> Result<(), Status> {
-        let name = match self.record.name {
+        let name = match self.record.write.name {
             "" => self.wanted().child("metadata").text("name"),
             name => name,
         };
@@ -213,7 +213,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
 
     fn node(&self) -> Result<(), Status> {
         let (node, new, old) = (self.node, self.wanted(), self.stored());
-        let named = match self.record.name {
+        let named = match self.record.write.name {
             "" => new.child("metadata").text("name"),
             name => name,
         };
@@ -222,7 +222,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         let has_source = new.child("spec").has("configSource");
         let forbidden = labels::forbidden(labels::changed(new, old), self.plugin.lookup.naming);
         let forbidden = forbidden.into_iter().collect::<Vec<_>>().join(", ");
-        match self.record.operation {
+        match self.record.write.operation {
             Operation::Create => {
                 self.require(
                     !has_source,
@@ -262,22 +262,22 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     fn lease(&self) -> Result<(), Status> {
         let leases = self.plugin.lookup.naming.system("node-lease");
         self.require(
-            self.record.namespace == leases,
+            self.record.write.namespace == leases,
             format_args!("can only access leases in the {leases:?} system namespace"),
         )?;
         self.named_like_node("can only access node lease with the same name as the requesting node")
     }
 
     fn named_like_node(&self, why: &str) -> Result<(), Status> {
-        let name = match self.record.operation {
+        let name = match self.record.write.operation {
             Operation::Create => self.wanted().child("metadata").text("name"),
-            _ => self.record.name,
+            _ => self.record.write.name,
         };
         self.require(name == self.node, why)
     }
 
     fn slice(&self) -> Result<(), Status> {
-        let (slice, act) = match self.record.operation {
+        let (slice, act) = match self.record.write.operation {
             Operation::Create => (self.wanted(), "create"),
             Operation::Delete => (self.stored(), "delete"),
             _ => return Ok(()),
@@ -295,7 +295,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         let signers =
             ["kubelet-serving".to_owned(), format!("{}-kubelet", naming.system("apiserver-client"))];
         let is_of_agents = signers.iter().any(|signer| naming.label(signer) == spec.text("signerName"));
-        if self.record.operation != Operation::Create || !is_of_agents {
+        if self.record.write.operation != Operation::Create || !is_of_agents {
             return Ok(());
         }
         let request = base64_text::decode(spec.text("request")).unwrap_or_default();
@@ -323,7 +323,7 @@ impl Plugin for NodeRestriction {
         target.operation != Operation::Connect && target.resource.is_builtin()
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         let checked = self.check(record);
         if checked.is_ok() && is_token_of_agent(record) {
             return Step::wait(self.audience(record));
@@ -333,11 +333,11 @@ impl Plugin for NodeRestriction {
 }
 
 /// Returns whether an agent requests a token.
-fn is_token_of_agent<N>(record: &Record<'_, N>) -> bool {
+fn is_token_of_agent<N>(record: &AdmissionRecord<'_, N>) -> bool {
     record.subresource == "token"
-        && record.operation == Operation::Create
-        && record.resource.is_of("", "serviceaccounts")
-        && record.user.node().is_some()
+        && record.write.operation == Operation::Create
+        && record.write.resource.is_of("", "serviceaccounts")
+        && record.write.user.node().is_some()
 }
 
 #[cfg(test)]
@@ -346,7 +346,7 @@ mod tests {
     use auth::identity::NODES;
 
     use super::*;
-    use crate::writes::admission::{Make, Settings};
+    use crate::writes::admission::{Make, Settings, WriteAttributes};
     use crate::writes::write::server_fixture::Server;
 
     /// The plugin, with the agent of the node `x` as the user of all writes.
@@ -360,17 +360,15 @@ mod tests {
             ["nodes", "pods"].into_iter().any(|plural| target.resource.is_of("", plural))
         }
 
-        fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
-            let record = Record {
+        fn mutate<'p>(
+            &'p self,
+            record: &'p mut AdmissionRecord<'_, &mut Object>,
+            _: &'p mut Review,
+        ) -> Step<'p> {
+            let record = AdmissionRecord {
                 writer: record.writer,
-                user: &self.user,
-                operation: record.operation,
-                dry_run: record.dry_run,
-                options: record.options,
-                resource: record.resource,
+                write: WriteAttributes { user: &self.user, ..record.write },
                 subresource: record.subresource,
-                namespace: record.namespace,
-                name: record.name,
                 old: record.old,
                 new: record.new.as_deref(),
             };

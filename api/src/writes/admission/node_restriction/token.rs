@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use auth::Attributes;
 
-use super::{Agent, NodeRestriction, Operation, Record};
+use super::{AdmissionRecord, Agent, NodeRestriction, Operation};
 use objects::validation::StructView;
 use types::schema::registry::Resource;
 use values::json::Object;
@@ -18,7 +18,7 @@ const VERB: &str = "request-serviceaccounts-token-audience";
 impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     /// Checks that a token is bound to a pod on the node.
     pub(super) fn token(&self) -> Result<(), Status> {
-        if self.record.operation != Operation::Create {
+        if self.record.write.operation != Operation::Create {
             return Ok(());
         }
         let bound = self.wanted().child("spec").child("boundObjectRef");
@@ -39,15 +39,18 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
 
 impl NodeRestriction {
     /// Checks that the requested audience is one of the pod's, or that the agent is authorized for it.
-    pub(super) async fn audience(&self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
+    pub(super) async fn audience(&self, record: &AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
         let wanted = record.new.as_deref().map_or(StructView::from(None), StructView::of).child("spec");
         let mut audiences = wanted.texts("audiences");
         let (audience, more) = (audiences.next().unwrap_or_default(), audiences.next());
         if more.is_some() {
             return Err(record.forbidden("node may only request 0 or 1 audiences"));
         }
-        let pod =
-            self.lookup.get(&self.pods, record.namespace, wanted.child("boundObjectRef").text("name"))?;
+        let pod = self.lookup.get(
+            &self.pods,
+            record.write.namespace,
+            wanted.child("boundObjectRef").text("name"),
+        )?;
         let Some(pod) = pod else { return Ok(()) };
         let mut missing = Vec::new();
         if self.names_audience(&pod, audience, &mut missing)? {
@@ -59,16 +62,16 @@ impl NodeRestriction {
         }
         let asked = Attributes {
             resource_request: true,
-            namespace: record.namespace,
+            namespace: record.write.namespace,
             version: "*",
             resource: audience,
-            name: record.name,
-            ..Attributes::path(record.user, VERB, "")
+            name: record.write.name,
+            ..Attributes::path(record.write.user, VERB, "")
         };
         if self.lookup.authorizer.decide(&asked).await.decision.is_allowed() {
             return Ok(());
         }
-        let user = &record.user.name;
+        let user = &record.write.user.name;
         Err(record.forbidden(&format!(
             "audience {} not found in pod spec volume, {user} is not authorized to request tokens for this audience",
             go::quote(audience)

@@ -23,7 +23,7 @@ use level::{Level, Policy};
 
 use super::parsed::Parsed;
 use super::plugin::Make;
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
 use objects::validation::StructView;
 use types::schema::registry::Resource;
 use values::field::{FieldError, go_quote};
@@ -80,13 +80,13 @@ impl PodSecurity {
         }
     }
 
-    fn namespace<'p>(&'p self, record: &'p Record<'_, &Object>, review: &'p mut Review) -> Step<'p> {
+    fn namespace<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, review: &'p mut Review) -> Step<'p> {
         let Some(new) = record.new else { return Ok(()).into() };
         let (policy, errors) = policy_of(new, self.lookup.naming, self.config.defaults);
         let invalid = || {
-            let table = &record.resource.table;
+            let table = &record.write.resource.table;
             let subject =
-                Subject { group: &record.resource.group, kind: &table.kind, name: meta(new, "name") };
+                Subject { group: &record.write.resource.group, kind: &table.kind, name: meta(new, "name") };
             Err(Status::invalid(subject, &errors))
         };
         let is_exempt = self.exempts_namespace(meta(new, "name"));
@@ -113,7 +113,8 @@ impl PodSecurity {
         }
         Step::wait(async move {
             let is_exempt = |pod: &Object| self.exempts_class(StructView::of(pod).child("spec"));
-            let found = existing::warnings(&self.lookup, &self.pods, record.name, to, is_exempt).await?;
+            let found =
+                existing::warnings(&self.lookup, &self.pods, record.write.name, to, is_exempt).await?;
             review.warnings.extend(found);
             Ok(())
         })
@@ -140,28 +141,31 @@ impl PodSecurity {
     }
 
     /// Checks a pod, or a workload with a pod template.
-    fn pods(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {
+    fn pods(&self, record: &AdmissionRecord<'_, &Object>, review: &mut Review) -> Result<(), Status> {
         let Some(new) = record.new else { return Ok(()) };
         let naming = self.lookup.naming;
         let mut annotate = |name: &str, value: String| {
             review.annotations.push((level::label(naming, name), value));
         };
         let counts = Counts::of(&self.lookup, record);
-        if self.exempts_namespace(record.namespace) {
+        if self.exempts_namespace(record.write.namespace) {
             annotate("exempt", "namespace".to_owned());
             counts.exempted();
             return Ok(());
         }
-        if self.config.exempt.users.contains(&record.user.name) {
+        if self.config.exempt.users.contains(&record.write.user.name) {
             annotate("exempt", "user".to_owned());
             counts.exempted();
             return Ok(());
         }
-        let Some(of_namespace) = self.policies.get(&self.lookup, "", record.namespace)? else {
-            return Err(Status::internal(format_args!("failed to lookup namespace {}", record.namespace)));
+        let Some(of_namespace) = self.policies.get(&self.lookup, "", record.write.namespace)? else {
+            return Err(Status::internal(format_args!(
+                "failed to lookup namespace {}",
+                record.write.namespace
+            )));
         };
         let (policy, errors) = &*of_namespace;
-        let template = WORKLOADS.iter().find(|(group, plural, _)| record.resource.is_of(group, plural));
+        let template = WORKLOADS.iter().find(|(group, plural, _)| record.write.resource.is_of(group, plural));
         let object = match template {
             None => StructView::of(new),
             Some((_, _, path)) => path.iter().fold(StructView::of(new), |view, name| view.child(name)),
@@ -238,8 +242,8 @@ impl Plugin for PodSecurity {
         target.is("", "namespaces") || WORKLOADS.iter().any(|(group, plural, _)| target.is(group, plural))
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, review: &'p mut Review) -> Step<'p> {
-        if record.resource.is_of("", "namespaces") {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, review: &'p mut Review) -> Step<'p> {
+        if record.write.resource.is_of("", "namespaces") {
             self.namespace(record, review)
         } else {
             self.pods(record, review).into()
@@ -256,11 +260,11 @@ struct Counts<'w> {
 }
 
 impl<'w> Counts<'w> {
-    fn of(lookup: &'w Lookup, record: &'w Record<'_, &Object>) -> Counts<'w> {
+    fn of(lookup: &'w Lookup, record: &'w AdmissionRecord<'_, &Object>) -> Counts<'w> {
         Counts {
             metrics: &lookup.metrics,
             operation: if record.old.is_none() { "create" } else { "update" },
-            resource: if record.resource.is_of("", "pods") { "pod" } else { "controller" },
+            resource: if record.write.resource.is_of("", "pods") { "pod" } else { "controller" },
             subresource: record.subresource,
         }
     }

@@ -25,7 +25,7 @@ use super::source::{
 };
 use super::validation::FailurePolicy;
 use crate::writes::admission::kinds::message_of;
-use crate::writes::admission::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use crate::writes::admission::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
 use types::schema::defaults;
 use types::schema::registry::Registry;
 use values::field::go_quote;
@@ -100,7 +100,7 @@ impl MutatingAdmissionPolicy {
     async fn change(
         &self,
         bound: Bound<Mutating>,
-        record: &mut Record<'_, &mut Object>,
+        record: &mut AdmissionRecord<'_, &mut Object>,
         review: &mut Review,
     ) -> Result<(), Status> {
         let round = Round {
@@ -133,7 +133,7 @@ impl MutatingAdmissionPolicy {
         registry: &Registry,
         (policy, uses): (&Policy<Mutating>, &[Use<'_>]),
         round: &Round,
-        (record, review, refusals): (&Record<'_, &mut Object>, &mut Review, &mut Refusals),
+        (record, review, refusals): (&AdmissionRecord<'_, &mut Object>, &mut Review, &mut Refusals),
     ) -> Result<Option<Object>, Status> {
         for fault in uses.iter().filter_map(|used| used.as_ref().err()) {
             let binding = fault.binding.map(|binding| &*binding.name);
@@ -164,7 +164,7 @@ impl MutatingAdmissionPolicy {
         match (is_changed, seen) {
             (false, _) => Ok(None),
             (true, None) => Ok(Some(object)),
-            (true, Some(_)) => self.source.given_back(object, matched, record.resource).await.map(Some),
+            (true, Some(_)) => self.source.given_back(object, matched, record.write.resource).await.map(Some),
         }
     }
 
@@ -247,7 +247,7 @@ impl Refusals {
 
     /// Returns the first refusal, with all refusals as causes. Refusals because of the configuration come
     /// first and have another reason. The status code is 403 in both cases.
-    fn finish(self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
+    fn finish(self, record: &AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
         let reason =
             if self.of_configuration.is_empty() { StatusReason::Invalid } else { StatusReason::Forbidden };
         let refusals: Vec<String> = self.of_configuration.into_iter().chain(self.of_evaluation).collect();
@@ -272,7 +272,11 @@ impl Plugin for MutatingAdmissionPolicy {
         handles(target) && target.operation != Operation::Delete
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, review: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(
+        &'p self,
+        record: &'p mut AdmissionRecord<'_, &mut Object>,
+        review: &'p mut Review,
+    ) -> Step<'p> {
         match self.source.bound() {
             Err(status) => Err(status).into(),
             Ok(bound) if bound.is_empty() => Ok(()).into(),

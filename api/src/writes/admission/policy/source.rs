@@ -14,7 +14,7 @@ use super::request::Request;
 use super::scope::Inputs;
 use super::validation::FailurePolicy;
 use crate::writes::admission::kinds::{is_whole, kind_of, matched_kind};
-use crate::writes::admission::{Lookup, Operation, Parsed, Record, Target};
+use crate::writes::admission::{AdmissionRecord, Lookup, Operation, Parsed, Target};
 use types::schema::registry::{Registry, Resource};
 use types::served::Served;
 use values::json::{Object, Value};
@@ -179,16 +179,19 @@ impl<P: Send + Sync + 'static> Source<P> {
     ///
     /// # Errors
     /// Fails if the namespace cannot be read.
-    pub fn namespace<N>(&self, record: &Record<'_, N>) -> Result<Option<Object>, Status> {
+    pub fn namespace<N>(&self, record: &AdmissionRecord<'_, N>) -> Result<Option<Object>, Status> {
         if !record.is_namespaced() {
             return Ok(None);
         }
-        self.lookup.get(&self.namespaces, "", record.namespace)
+        self.lookup.get(&self.namespaces, "", record.write.namespace)
     }
 
     /// Returns the permissions of the writer.
-    pub fn permissions<N>(&self, record: &Record<'_, N>) -> Arc<dyn cel::library::authorizer::Authorizer> {
-        Permissions::of(&self.lookup.authorizer, record.user)
+    pub fn permissions<N>(
+        &self,
+        record: &AdmissionRecord<'_, N>,
+    ) -> Arc<dyn cel::library::authorizer::Authorizer> {
+        Permissions::of(&self.lookup.authorizer, record.write.user)
     }
 
     /// Returns the uses of one policy for a write.
@@ -266,8 +269,8 @@ impl<P: Send + Sync + 'static> Source<P> {
     }
 
     /// Returns the options of a write, as expressions see them.
-    pub fn options<N>(&self, record: &Record<'_, N>) -> Value {
-        record.options.shown(record.operation, self.lookup.naming)
+    pub fn options<N>(&self, record: &AdmissionRecord<'_, N>) -> Value {
+        record.write.options.shown(record.write.operation, self.lookup.naming)
     }
 }
 
@@ -289,20 +292,20 @@ impl<P> Bound<P> {
 }
 
 /// Returns a write as rules see it, with this new object.
-pub fn asked<'r, N>(record: &Record<'r, N>, new: Option<&'r Object>) -> Asked<'r> {
-    let name = match (record.name, new) {
+pub fn asked<'r, N>(record: &AdmissionRecord<'r, N>, new: Option<&'r Object>) -> Asked<'r> {
+    let name = match (record.write.name, new) {
         ("", Some(new)) => meta(new, "name"),
         (name, _) => name,
     };
     Asked {
-        operation: record.operation,
-        resource: record.resource,
+        operation: record.write.operation,
+        resource: record.write.resource,
         subresource: record.subresource,
         // The namespace of a namespace is its own name.
-        namespace: if record.resource.is_of("", "namespaces") {
+        namespace: if record.write.resource.is_of("", "namespaces") {
             name
         } else if record.is_namespaced() {
-            record.namespace
+            record.write.namespace
         } else {
             ""
         },
@@ -314,24 +317,24 @@ pub fn asked<'r, N>(record: &Record<'r, N>, new: Option<&'r Object>) -> Asked<'r
 
 /// Returns the request as expressions see it.
 pub fn request<'r, N>(
-    record: &Record<'r, N>,
+    record: &AdmissionRecord<'r, N>,
     asked: &Asked<'r>,
     matched: &'r Resource,
     options: &'r Value,
 ) -> Request<'r> {
-    let requested = kind_of(asked.new.or(asked.old), record.resource);
+    let requested = kind_of(asked.new.or(asked.old), record.write.resource);
     let named = |resource: &'r Resource| (&*resource.group, &*resource.version, &*resource.table.plural);
     Request {
-        operation: record.operation,
+        operation: record.write.operation,
         kind: matched_kind(requested, matched, record.subresource),
         resource: named(matched),
         request_kind: requested,
-        request_resource: named(record.resource),
+        request_resource: named(record.write.resource),
         subresource: record.subresource,
         name: asked.name,
         namespace: asked.namespace,
-        user: record.user,
-        dry_run: record.dry_run,
+        user: record.write.user,
+        dry_run: record.write.dry_run(),
         options,
         made: OnceLock::new(),
     }

@@ -11,7 +11,7 @@ use super::condition::Owner;
 use super::matching::Asked;
 use super::source::{Binding, Bound, Source, asked, handles, inputs, misconfigured, request};
 use super::validation::{Annotated, Decision, FailurePolicy, Published, Validation};
-use crate::writes::admission::{Lookup, Plugin, Record, Review, Step, Target};
+use crate::writes::admission::{AdmissionRecord, Lookup, Plugin, Review, Step, Target};
 use values::json::{Object, Value, write};
 use values::status::{Cause, Status, StatusReason};
 use wire::metrics::Metrics;
@@ -59,7 +59,7 @@ impl ValidatingAdmissionPolicy {
     async fn judge(
         &self,
         bound: Bound<Validation>,
-        record: &Record<'_, &Object>,
+        record: &AdmissionRecord<'_, &Object>,
         review: &mut Review,
     ) -> Result<(), Status> {
         let namespace = self.source.namespace(record)?;
@@ -108,7 +108,7 @@ impl ValidatingAdmissionPolicy {
                 };
                 if let Some(judged) = outcome.conditions {
                     let owner = Owner { kind: "policy", name: used.name, point: "validate" };
-                    judged.count(&self.metrics, owner, record.operation);
+                    judged.count(&self.metrics, owner, record.write.operation);
                 }
                 verdict.decide(&used, outcome.decisions, &outcome.took);
                 verdict.annotate(&used, outcome.annotations, &mut annotations);
@@ -208,7 +208,7 @@ impl Plugin for ValidatingAdmissionPolicy {
         handles(target)
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, review: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, review: &'p mut Review) -> Step<'p> {
         match self.source.bound() {
             Err(status) => Err(status).into(),
             Ok(bound) if bound.is_empty() => Ok(()).into(),
@@ -252,7 +252,7 @@ fn cut(mut value: String) -> String {
     value
 }
 
-fn refusal(record: &Record<'_, &Object>, denial: &Denial) -> Status {
+fn refusal(record: &AdmissionRecord<'_, &Object>, denial: &Denial) -> Status {
     let Denial { policy, binding, message, reason } = denial;
     let why = match binding {
         Some(binding) => {

@@ -23,7 +23,9 @@ use engine::Revision;
 
 use self::inputs::{Ask, Refusal};
 use super::pod::{self, Amounts};
-use super::{Collection, Lookup, Make, Operation, Pending, Plugin, Record, Review, Step, Target, Writer};
+use super::{
+    AdmissionRecord, Collection, Lookup, Make, Operation, Pending, Plugin, Review, Step, Target, Writer,
+};
 use objects::store;
 use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
@@ -115,24 +117,24 @@ fn has_any(lookup: &Lookup, quotas: &Resource, namespace: &str) -> bool {
 }
 
 impl ResourceQuota {
-    async fn charge(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {
+    async fn charge(&self, record: &AdmissionRecord<'_, &Object>, review: &mut Review) -> Result<(), Status> {
         let Some(new) = record.new.filter(|_| record.is_namespaced()) else { return Ok(()) };
-        let are_there =
-            !self.all.is_empty(self.lookup.engine()) && has_any(&self.lookup, &self.quotas, record.namespace);
+        let are_there = !self.all.is_empty(self.lookup.engine())
+            && has_any(&self.lookup, &self.quotas, record.write.namespace);
         if self.limited.is_empty() && !are_there {
             return Ok(());
         }
-        let is_whole_pod = record.resource.is_of("", "pods") && record.subresource.is_empty();
+        let is_whole_pod = record.write.resource.is_of("", "pods") && record.subresource.is_empty();
         if let Some(old) = record.old.filter(|_| is_whole_pod)
             && !usage::moves_between_deadline_scopes(old, new)
         {
             return Ok(());
         }
-        let usage = Usage::of(self.lookup.naming, record.resource, new);
+        let usage = Usage::of(self.lookup.naming, record.write.resource, new);
         if let Some((name, _)) = usage.amounts.iter().find(|(_, amount)| amount.is_negative()) {
             return Err(record.forbidden(&format!("quota usage is negative for resource(s): {name}")));
         }
-        let before = record.old.map(|old| Usage::of(self.lookup.naming, record.resource, old));
+        let before = record.old.map(|old| Usage::of(self.lookup.naming, record.write.resource, old));
         let mut delta = usage.amounts.clone();
         if let Some(before) = before.as_ref().filter(|before| before.has_scopes_of(&usage)) {
             let less = before.amounts.iter().map(|(name, amount)| (name.clone(), amount.negated())).collect();
@@ -146,11 +148,11 @@ impl ResourceQuota {
         if !are_there {
             return Ok(());
         }
-        let key_prefix = record.resource.stored().key_prefix.clone();
-        let ask = Ask { usage, before, key_prefix, dry_run: record.dry_run };
+        let key_prefix = record.write.resource.stored().key_prefix.clone();
+        let ask = Ask { usage, before, key_prefix, dry_run: record.write.dry_run() };
         let (lookup, resource) = (self.lookup.clone(), self.quotas.clone());
         let store = Arc::new(StoredQuotas { lookup, resource, writer: record.writer.shared() });
-        match self.lookup.quotas.take(store, record.namespace, ask).await {
+        match self.lookup.quotas.take(store, record.write.namespace, ask).await {
             Ok(None) => Ok(()),
             Ok(Some(share)) => {
                 review.charges.push(Box::new(share));
@@ -164,13 +166,14 @@ impl ResourceQuota {
     /// Checks that a quota covers every limited resource that the object uses.
     fn check_limited(
         &self,
-        record: &Record<'_, &Object>,
+        record: &AdmissionRecord<'_, &Object>,
         usage: &Usage,
         delta: &Amounts,
     ) -> Result<(), Status> {
         let (mut uncovered, mut scopes): (Vec<&str>, Vec<&Scope>) = (Vec::new(), Vec::new());
         for limited in &self.limited {
-            if (&limited.group, &*limited.plural) != (&record.resource.group, &*record.resource.table.plural)
+            if (&limited.group, &*limited.plural)
+                != (&record.write.resource.group, &*record.write.resource.table.plural)
             {
                 continue;
             }
@@ -182,7 +185,7 @@ impl ResourceQuota {
         if uncovered.is_empty() && scopes.is_empty() {
             return Ok(());
         }
-        let stored = self.lookup.list(&self.quotas, record.namespace)?;
+        let stored = self.lookup.list(&self.quotas, record.write.namespace)?;
         let covering: Vec<Quota> =
             stored.iter().map(Quota::parse).filter(|quota| quota.covers(usage)).collect();
         uncovered.retain(|name| !covering.iter().any(|quota| quota.hard.contains_key(*name)));
@@ -221,7 +224,7 @@ impl Plugin for ResourceQuota {
         }
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, review: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, review: &'p mut Review) -> Step<'p> {
         Step::wait(self.charge(record, review))
     }
 }

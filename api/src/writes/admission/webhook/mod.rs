@@ -56,16 +56,16 @@ struct Write<'r> {
 }
 
 impl<'r> Write<'r> {
-    fn of<N>(record: &'r super::Record<'_, N>, new: Option<&'r Object>) -> Write<'r> {
+    fn of<N>(record: &'r super::AdmissionRecord<'_, N>, new: Option<&'r Object>) -> Write<'r> {
         Write {
-            user: record.user,
-            operation: record.operation,
-            dry_run: record.dry_run,
-            options: record.options,
-            resource: record.resource,
+            user: record.write.user,
+            operation: record.write.operation,
+            dry_run: record.write.dry_run(),
+            options: record.write.options,
+            resource: record.write.resource,
             subresource: record.subresource,
-            namespace: record.namespace,
-            name: record.name,
+            namespace: record.write.namespace,
+            name: record.write.name,
             old: record.old,
             new,
         }

@@ -10,7 +10,7 @@ use super::review::Verdict;
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::writes::admission::kinds::{is_whole, message_of};
 use crate::writes::admission::patched::{self, Misread};
-use crate::writes::admission::{Operation, Plugin, Record, Review, Step, Target};
+use crate::writes::admission::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
 use objects::patch::{Patch, PatchKind, apply_operations};
 use types::schema::encode::encode;
 use types::schema::registry::Resource;
@@ -48,7 +48,11 @@ impl MutatingWebhooks {
         MutatingWebhooks(Webhooks::new(lookup, "mutatingwebhookconfigurations", identities))
     }
 
-    async fn run(&self, record: &mut Record<'_, &mut Object>, review: &mut Review) -> Result<(), Status> {
+    async fn run(
+        &self,
+        record: &mut AdmissionRecord<'_, &mut Object>,
+        review: &mut Review,
+    ) -> Result<(), Status> {
         let configurations = self.0.all()?;
         if configurations.is_empty() {
             return Ok(());
@@ -71,7 +75,7 @@ impl MutatingWebhooks {
                 continue;
             }
             let write = Write::of(record, record.new.as_deref());
-            let wanted = self.0.wanted(webhook, &write, record.resource, served.registry()).await?;
+            let wanted = self.0.wanted(webhook, &write, record.write.resource, served.registry()).await?;
             let Some(seen) = wanted else { continue };
             review.asked_webhooks = true;
             let outcome = self.0.ask(webhook, &write, seen, true).await;
@@ -97,7 +101,7 @@ impl MutatingWebhooks {
     /// changed.
     async fn take(
         &self,
-        record: &mut Record<'_, &mut Object>,
+        record: &mut AdmissionRecord<'_, &mut Object>,
         review: &mut Review,
         (owner, webhook, index): (&Configuration, &Webhook, usize),
         seen: &Resource,
@@ -120,7 +124,7 @@ impl MutatingWebhooks {
             }
             Ok(Outcome::Answered(verdict, took)) => {
                 webhook.annotate(&verdict, review);
-                let is_written = record.new.is_some() && record.operation != Operation::Delete;
+                let is_written = record.new.is_some() && record.write.operation != Operation::Delete;
                 let call = About::of(&Write::of(record, record.new.as_deref()), took);
                 match operations(&verdict, webhook, is_written, &call) {
                     Ok(Some(operations)) => {
@@ -153,13 +157,13 @@ impl MutatingWebhooks {
     /// Patches the object. Returns whether it differs afterwards.
     async fn change(
         &self,
-        record: &mut Record<'_, &mut Object>,
+        record: &mut AdmissionRecord<'_, &mut Object>,
         seen: &Resource,
         operations: Value,
     ) -> Result<bool, Status> {
         let lookup = &self.0.lookup;
         let Some(new) = record.new.as_deref() else { return Ok(false) };
-        let resource = record.resource;
+        let resource = record.write.resource;
         let changed = if is_whole(record.subresource) && !std::ptr::eq(seen, resource) {
             let shown = lookup.converted(new.clone(), (resource, seen)).await?;
             let patched = patched(operations, &seen.table.message, &shown, lookup)?;
@@ -257,7 +261,11 @@ impl Plugin for MutatingWebhooks {
         is_sent(target) && self.0.is_configured()
     }
 
-    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, review: &'p mut Review) -> Step<'p> {
+    fn mutate<'p>(
+        &'p self,
+        record: &'p mut AdmissionRecord<'_, &mut Object>,
+        review: &'p mut Review,
+    ) -> Step<'p> {
         Step::wait(self.run(record, review))
     }
 }

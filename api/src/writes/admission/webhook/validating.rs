@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::{Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
-use crate::writes::admission::{Plugin, Record, Review, Step, Target};
+use crate::writes::admission::{AdmissionRecord, Plugin, Review, Step, Target};
 use values::json::Object;
 use values::status::Status;
 use wire::outgoing::Identities;
@@ -19,7 +19,7 @@ impl ValidatingWebhooks {
         ValidatingWebhooks(Webhooks::new(lookup, "validatingwebhookconfigurations", identities))
     }
 
-    async fn run(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {
+    async fn run(&self, record: &AdmissionRecord<'_, &Object>, review: &mut Review) -> Result<(), Status> {
         let configurations = self.0.all()?;
         if configurations.is_empty() {
             return Ok(());
@@ -32,7 +32,7 @@ impl ValidatingWebhooks {
             webhooks.extend(&owner.webhooks);
         }
         for (index, webhook) in webhooks.into_iter().enumerate() {
-            let wanted = self.0.wanted(webhook, &write, record.resource, served.registry()).await?;
+            let wanted = self.0.wanted(webhook, &write, record.write.resource, served.registry()).await?;
             if let Some(seen) = wanted {
                 asked.push((index, webhook, seen));
             }
@@ -72,7 +72,7 @@ impl Plugin for ValidatingWebhooks {
         is_sent(target) && self.0.is_configured()
     }
 
-    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, review: &'p mut Review) -> Step<'p> {
+    fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, review: &'p mut Review) -> Step<'p> {
         Step::wait(self.run(record, review))
     }
 }
