@@ -17,7 +17,7 @@ use cel::library::authorizer::Authorizer;
 use super::condition::{Match, Owner};
 use super::matching::Asked;
 use super::mutation::{Mutating, ObjectType, Refused};
-use super::request::Request;
+use super::request::PolicyRequest;
 use super::scope::Inputs;
 use super::source::{
     Bound, Invocation, Misconfigured, Policy, Source, WithBindings, asked, handles, inputs, misconfigured,
@@ -72,7 +72,7 @@ struct Round {
 struct Asking<'a> {
     /// The write, with its objects in the version as which the policy matched it.
     write: Asked<'a>,
-    request: &'a Request<'a>,
+    request: &'a PolicyRequest<'a>,
     of: ObjectType<'a>,
     round: &'a Round,
 }

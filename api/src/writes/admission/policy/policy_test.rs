@@ -6,7 +6,7 @@ use auth::User;
 use cel::environment::Origin;
 
 use super::condition::{Conditions, Match};
-use super::request::Request;
+use super::request::PolicyRequest;
 use super::scope::{Inputs, Scope};
 use super::validation::{Decision, Published, Validation};
 use crate::writes::admission::Operation;
@@ -18,7 +18,7 @@ fn with_inputs<T>(run: impl FnOnce(&Inputs<'_>) -> T) -> T {
     let user = User::new("alice", ["dev"]);
     let kind = ("apps", "v1", "Deployment");
     let resource = ("apps", "v1", "deployments");
-    let request = Request {
+    let request = PolicyRequest {
         operation: Operation::Create,
         kind,
         resource,

@@ -11,7 +11,7 @@ use objects::user_info;
 use values::json::{Object, Value};
 
 /// The properties of a request that expressions see.
-pub struct Request<'r> {
+pub struct PolicyRequest<'r> {
     /// The operation on the object.
     pub operation: Operation,
     /// The kind of the object, in the version that the policy or webhook matched.
@@ -38,11 +38,11 @@ pub struct Request<'r> {
     pub made: OnceLock<Object>,
 }
 
-impl<'r> Request<'r> {
+impl<'r> PolicyRequest<'r> {
     /// Returns the request for match conditions, if it differs. They see the matched kind, but the resource
     /// of the request.
-    pub fn for_conditions(&self) -> Option<Request<'r>> {
-        (self.resource != self.request_resource).then(|| Request {
+    pub fn for_conditions(&self) -> Option<PolicyRequest<'r>> {
+        (self.resource != self.request_resource).then(|| PolicyRequest {
             resource: self.request_resource,
             made: OnceLock::new(),
             ..*self

@@ -12,7 +12,7 @@ use cel::evaluation::{Activation, Evaluation};
 use cel::library::authorizer::{self, Authorizer, Resource};
 use cel::value::{HostObject, HostRef, Object as ObjectValue, Value, View};
 
-use super::request::Request;
+use super::request::PolicyRequest;
 use objects::expression::policy::environment::Variable;
 use objects::expression::{self, json};
 use values::json::Object;
@@ -31,7 +31,7 @@ pub struct Inputs<'a> {
     /// The namespace of the object; `None` for cluster-scoped objects, and for match conditions of webhooks.
     pub namespace: Option<&'a Object>,
     /// The value of the variable `request`.
-    pub request: &'a Request<'a>,
+    pub request: &'a PolicyRequest<'a>,
     /// The authorizer for permission checks of the writer.
     pub authorizer: Option<&'a Arc<dyn Authorizer>>,
 }
@@ -127,7 +127,7 @@ impl<'a> Activation<'a> for Open<'a> {
 }
 
 /// Returns the resource of the request, as used in permission checks.
-fn resource_of(request: &Request<'_>) -> Resource {
+fn resource_of(request: &PolicyRequest<'_>) -> Resource {
     let resource = request.request_resource;
     Resource {
         group: resource.0.into(),

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::matching::{Asked, Matching};
 use super::params::{ParamKind, ParamRef};
 use super::permission::Permissions;
-use super::request::Request;
+use super::request::PolicyRequest;
 use super::scope::Inputs;
 use super::validation::FailurePolicy;
 use crate::writes::admission::kinds::{is_whole, kind_of, matched_kind};
@@ -321,10 +321,10 @@ pub fn request<'r, N>(
     asked: &Asked<'r>,
     matched: &'r Resource,
     options: &'r Value,
-) -> Request<'r> {
+) -> PolicyRequest<'r> {
     let requested = kind_of(asked.new.or(asked.old), record.write.resource);
     let named = |resource: &'r Resource| (&*resource.group, &*resource.version, &*resource.table.plural);
-    Request {
+    PolicyRequest {
         operation: record.write.operation,
         kind: matched_kind(requested, matched, record.subresource),
         resource: named(matched),
@@ -344,7 +344,7 @@ pub fn request<'r, N>(
 /// one.
 pub fn inputs<'a>(
     asked: &Asked<'a>,
-    request: &'a Request<'a>,
+    request: &'a PolicyRequest<'a>,
     namespace: Option<&'a Object>,
     authorizer: &'a Arc<dyn cel::library::authorizer::Authorizer>,
 ) -> Inputs<'a> {

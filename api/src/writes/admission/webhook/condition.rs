@@ -8,7 +8,7 @@ use crate::writes::admission::Lookup;
 use crate::writes::admission::kinds::{kind_of, matched_kind};
 use crate::writes::admission::policy::condition::Judged;
 use crate::writes::admission::policy::permission::Permissions;
-use crate::writes::admission::policy::request::Request;
+use crate::writes::admission::policy::request::PolicyRequest;
 use crate::writes::admission::policy::scope::{Inputs, Scope};
 use types::schema::registry::Resource;
 use values::json::Object;
@@ -43,7 +43,7 @@ fn evaluate(
     let requested = kind_of(write.new.or(write.old), write.resource);
     let resource = (&*write.resource.group, &*write.resource.version, &*write.resource.table.plural);
     let options = write.options.shown(write.operation, lookup.naming);
-    let request = Request {
+    let request = PolicyRequest {
         operation: write.operation,
         kind: matched_kind(requested, seen, write.subresource),
         resource,

@@ -16,7 +16,7 @@ use values::status::{Details, Said, Status, StatusReason};
 use wire::outgoing;
 
 /// A review to send.
-pub(super) struct Request {
+pub(super) struct ReviewRequest {
     pub(super) uid: String,
     pub(super) body: Bytes,
 }
@@ -102,7 +102,7 @@ pub(super) async fn request(
     seen: &Resource,
     (version, is_mutating): (&str, bool),
     lookup: &Lookup,
-) -> Result<Request, String> {
+) -> Result<ReviewRequest, String> {
     let naming = lookup.naming;
     let mut new = in_version(write, seen, write.new, lookup).await?;
     let mut old = in_version(write, seen, write.old, lookup).await?;
@@ -144,7 +144,7 @@ pub(super) async fn request(
     review.push("request", request.into());
     let mut body = Vec::new();
     json::write(&review.into(), &mut body);
-    Ok(Request { uid, body: body.into() })
+    Ok(ReviewRequest { uid, body: body.into() })
 }
 
 /// Parses the field sets in managed fields: the tree of an object contains each set as text, but webhooks
