@@ -1,55 +1,14 @@
 //! The server binary: flags → config → assembly, or flags → an offline command. An error is a single record
 //! on standard error and exit code 1; invalid flags change nothing.
 
-mod allocator;
 mod assemble;
 mod audit;
-mod authentication;
-mod authorities;
-mod authorization;
 mod cli;
-mod client;
 mod config;
-mod copies;
-mod credentials;
-mod debug_socket;
-mod duration;
-mod egress;
-mod encryption;
-mod ending;
-mod etcd;
-mod expiry;
-mod extension;
-mod failure;
-mod files;
 mod flags;
-mod flaws;
-mod freshness;
-mod grpc;
 mod host;
-mod identity;
-mod issuers;
-mod kms;
-mod kubeconfig;
-mod log_files;
-mod logging;
-mod losses;
-mod memory_return;
-mod moving;
-mod nodes;
-mod notify;
-mod peers;
-mod pki;
-mod process;
-mod profiles;
-mod reload;
-mod rotation;
-mod signer;
-mod signing;
-mod tokens;
-mod traces;
-mod upgrade;
-mod webhooks;
+mod remote;
+mod store;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -64,8 +23,9 @@ use wire::metrics::{self, Metrics};
 
 use crate::assemble::{After, Process};
 use crate::config::Config;
-use crate::ending::Ending;
 use crate::flags::{Invocation, Stop};
+use crate::host::ending::Ending;
+use crate::host::{allocator, authorities, failure, logging, memory_return, process, profiles};
 
 /// A write allocates and frees hundreds of small values across threads;
 /// docs/decisions/0007-mimalloc-without-huge-pages.md explains the choice of this allocator.

@@ -156,7 +156,7 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::files::scratch::Scratch;
+    use crate::host::files::scratch::Scratch;
 
     const ROTATION: Rotation =
         Rotation { bytes_max: 10, backups_max: 2, age_max: Duration::ZERO, compresses: false };

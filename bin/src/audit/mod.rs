@@ -26,8 +26,8 @@ use wire::outgoing::Egress;
 use self::log::LogConfig;
 use self::settings::Mode;
 use self::webhook::WebhookConfig;
+use crate::config::checks::Flaws;
 use crate::flags::{AuditFlags, AuditWebhookFlags, Profile};
-use crate::flaws::Flaws;
 
 /// The audit policy, and the sinks of events.
 #[derive(Clone, Debug)]
@@ -56,11 +56,11 @@ impl AuditConfig {
             return Ok(log.map(|log| AuditConfig { policy: None, log: Some(log), webhook: None }));
         };
         let shown = path.display();
-        let text = crate::files::read(&path).map_err(|error| {
+        let text = crate::host::files::read(&path).map_err(|error| {
             anyhow!(
                 "loading audit policy file: failed to read file path {:?}: {}",
                 shown.to_string(),
-                crate::issuers::opening(&path, &error)
+                crate::config::issuers::opening(&path, &error)
             )
         })?;
         let policy = AuditPolicy::parse(&text, naming)
@@ -183,8 +183,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::files::scratch::Scratch;
     use crate::flags;
+    use crate::host::files::scratch::Scratch;
 
     fn config(dir: &Path, arguments: &str) -> Result<Option<AuditConfig>, String> {
         let arguments = arguments.replace("DIR", &dir.display().to_string());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 
 use super::batch::{self, Batching, Throttle};
-use crate::flaws::Flaws;
+use crate::config::checks::Flaws;
 
 /// When an event is written, and the effect of its loss.
 #[derive(Clone, Copy, Debug, PartialEq)]

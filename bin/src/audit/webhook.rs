@@ -18,8 +18,8 @@ use wire::outgoing::{Egress, Failure};
 use super::Losses;
 use super::batch::Queue;
 use super::settings::{Given, Mode, Truncation};
+use crate::config::webhooks::Remote;
 use crate::flags::{AuditWebhookFlags, Profile};
-use crate::webhooks::Remote;
 
 /// Value of the label `plugin` in metrics.
 pub const PLUGIN: &str = "webhook";

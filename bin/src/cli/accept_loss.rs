@@ -15,7 +15,7 @@ use crate::cli::args::{AcceptLoss, Format};
 use crate::cli::progress::Progress;
 use crate::cli::report::DamageReport;
 use crate::cli::{Outcome, store_dir};
-use crate::moving::{self, Place};
+use crate::store::relocation::{self, Place};
 
 /// Maximum number of damaged places in the report; `verify` lists all.
 const LISTED_MAX: usize = 1_000;
@@ -33,7 +33,7 @@ struct Report {
 /// Runs the command and prints the report.
 pub fn run(flags: &AcceptLoss, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let data_dir = &flags.common.data_dir;
-    if moving::recorded(data_dir)? == Some(Place::Etcd) {
+    if relocation::recorded(data_dir)? == Some(Place::Etcd) {
         bail!(
             "{}: the objects are in etcd, and the next start replaces a damaged local copy",
             data_dir.display()

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use api::state::allocation::Ports;
 use values::naming;
 
-use crate::duration;
 use crate::flags::Profile;
+use crate::flags::duration;
 
 /// The commands that work on a store instead of starting the server.
 #[derive(Clone, Debug, Subcommand)]

@@ -12,14 +12,14 @@ use anyhow::{Context, bail};
 use engine::offline::{BackupSummary, Damage};
 use serde::Serialize;
 
+use crate::assemble::credentials::{KUBECONFIG_FILE, PKI_DIR};
 use crate::cli::args::{Backup, Format};
 use crate::cli::progress::Progress;
 use crate::cli::receive::receive;
 use crate::cli::report::{self, DamageReport, bytes};
 use crate::cli::{Outcome, store_dir};
 use crate::config::PROFILE_FILE;
-use crate::credentials::{KUBECONFIG_FILE, PKI_DIR};
-use crate::files;
+use crate::host::files;
 
 #[derive(Serialize)]
 struct Report {
@@ -178,7 +178,7 @@ fn must_have_pki(data_dir: &Path) -> anyhow::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::scratch::Scratch;
+    use crate::host::files::scratch::Scratch;
 
     #[test]
     fn only_a_backup_or_nothing_is_replaced() {

@@ -22,7 +22,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::args::Command;
-use crate::{host, one_line, refuse};
+use crate::host::machine;
+use crate::one_line;
+use crate::refuse;
 
 /// The outcome of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,7 +38,7 @@ enum Outcome {
 /// Runs a command and returns the exit code of the process.
 pub fn run(command: Command) -> ExitCode {
     // A command opens all files of a store at once, so that reclamation cannot delete them.
-    host::raise_open_files();
+    machine::raise_open_files();
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match command {
         Command::Verify(flags) => verify::run(&flags, &mut out),

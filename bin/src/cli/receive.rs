@@ -11,8 +11,8 @@ use wire::outgoing::Opened;
 use wire::server::BODY_BYTES_MAX;
 
 use crate::cli::progress::Progress;
-use crate::client::{self, Client};
-use crate::kubeconfig::Settings;
+use crate::remote::client::{self, Client};
+use crate::remote::kubeconfig::Settings;
 
 /// Receives a backup of the server of `kubeconfig`, or of `server` if given, into the store directory
 /// `store`. Returns the backup with the server's naming profile.

@@ -10,14 +10,15 @@ use anyhow::{Context, anyhow, bail};
 use engine::offline::{OfflineError, RestorePoint, RestoreSummary};
 use serde::Serialize;
 
+use crate::assemble::credentials::PKI_DIR;
 use crate::cli::args::{Format, Restore};
 use crate::cli::backup::copy_pki;
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, bytes};
 use crate::cli::{Outcome, store_dir};
 use crate::config::PROFILE_FILE;
-use crate::credentials::PKI_DIR;
-use crate::{files, losses};
+use crate::host::files;
+use crate::store::losses;
 
 #[derive(Serialize)]
 struct Report {

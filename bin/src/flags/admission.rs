@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::Profile;
 use super::forms::{List, boolean, integer};
-use crate::flaws::Flaws;
+use crate::config::checks::Flaws;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::forms::{boolean, float32, integer};
-use crate::duration;
+use crate::flags::duration;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Default, Args)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::forms::{List, boolean, pair};
-use crate::duration;
+use crate::flags::duration;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Default, Args)]

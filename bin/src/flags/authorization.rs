@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::forms::List;
-use crate::duration;
+use crate::flags::duration;
 
 /// The flags that choose and configure the authorizers.
 #[derive(Args, Clone, Debug)]

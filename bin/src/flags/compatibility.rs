@@ -4,7 +4,7 @@ use clap::Args;
 use types::version::AskedReleases;
 
 use super::forms;
-use crate::flaws::Flaws;
+use crate::config::checks::Flaws;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Default, Args)]

@@ -6,7 +6,7 @@ use http::HeaderValue;
 use types::schema::pattern::Pattern;
 
 use super::forms;
-use crate::flaws::Flaws;
+use crate::config::checks::Flaws;
 
 /// Largest probability that a request ends its connection. With a larger one, handshakes would dominate.
 const GOAWAY_CHANCE_MAX: f64 = 0.02;

@@ -3,7 +3,7 @@
 use api::state::fairness::Settings;
 use clap::Args;
 
-use crate::flaws::Flaws;
+use crate::config::checks::Flaws;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]

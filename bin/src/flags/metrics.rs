@@ -10,8 +10,8 @@ use values::json::Value;
 use values::yaml;
 use wire::metrics::allowed::{Allowed, is_family};
 
-use crate::flaws::Flaws;
-use crate::issuers::opening;
+use crate::config::checks::Flaws;
+use crate::config::issuers::opening;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Default, Args)]
@@ -133,7 +133,7 @@ fn check_keys(mapping: &Mapping, field: &str) -> anyhow::Result<()> {
 
 /// Reads a manifest, which maps `family,label` to values.
 fn read(path: &Path) -> anyhow::Result<Mapping> {
-    let bytes = crate::files::read(path)
+    let bytes = crate::host::files::read(path)
         .map_err(|error| anyhow!("failed to read allow list manifest: {}", opening(path, &error)))?;
     parse(&bytes).map_err(|why| anyhow!("failed to parse allow list manifest: {why}"))
 }
@@ -211,7 +211,7 @@ fn content(text: &str, start: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::scratch::Scratch;
+    use crate::host::files::scratch::Scratch;
 
     #[test]
     fn a_value_of_the_flag_is_one_pair_or_a_line_of_csv() {

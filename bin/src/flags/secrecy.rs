@@ -8,8 +8,8 @@ use values::naming::Naming;
 use wire::outgoing::Networks;
 
 use super::forms;
-use crate::egress;
-use crate::encryption::EncryptionConfig;
+use crate::config::egress;
+use crate::config::encryption::EncryptionConfig;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]

@@ -6,7 +6,7 @@ use clap::Args;
 use wire::server::{NamedCertificate, TlsSettings};
 
 use super::forms;
-use crate::issuers::opening;
+use crate::config::issuers::opening;
 
 /// Cipher suites that the flag accepts: those of Go's library. The server never offers the weak ones among them.
 const KNOWN_SUITES: &[&str] = &[
@@ -96,7 +96,7 @@ impl NamedFiles {
     /// # Errors
     /// The files cannot be read, or the key does not belong to the certificate.
     pub fn read(&self) -> anyhow::Result<NamedCertificate> {
-        let open = |path: &Path| crate::files::read(path).map_err(|error| opening(path, &error));
+        let open = |path: &Path| crate::host::files::read(path).map_err(|error| opening(path, &error));
         let read = || -> anyhow::Result<NamedCertificate> {
             let (chain, key) = (open(&self.certificate)?, open(&self.key)?);
             Ok(NamedCertificate::from_pem(&chain, &key, self.names.clone())?)

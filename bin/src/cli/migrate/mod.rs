@@ -28,12 +28,12 @@ use serde::Serialize;
 use crate::cli::args::{Format, Migrate};
 use crate::cli::progress::Progress;
 use crate::cli::{Outcome, report, store_dir};
+use crate::config::encryption::EncryptionConfig;
+use crate::config::etcd::{COPY_DIR, EtcdConfig};
 use crate::config::{PROFILE_FILE, remember_profile};
-use crate::encryption::EncryptionConfig;
-use crate::etcd::{COPY_DIR, EtcdConfig};
-use crate::files;
 use crate::flags::{EtcdFlags, Profile};
-use crate::moving::{self, IntoEtcd, Place};
+use crate::host::files;
+use crate::store::relocation::{self, IntoEtcd, Place};
 
 /// Distance of the new store's revisions from the snapshot's revision: enough for all writes since then, for
 /// years.
@@ -166,21 +166,21 @@ async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdConfig) -> anyhow::R
     if !store_dir(from).is_dir() {
         bail!("--from {} contains no store", from.display());
     }
-    if moving::recorded(from)? == Some(Place::Etcd) {
+    if relocation::recorded(from)? == Some(Place::Etcd) {
         bail!("--from {}: its objects were moved to etcd", from.display());
     }
     let naming = naming(flags, from)?;
     let secrecy = secrecy(flags, naming)?;
     let to = &to.encrypted(secrecy.clone());
     let source = open(&store_dir(from), Role::Leader, &secrecy)?;
-    crate::identity::must_have_profile(&source, from, naming)?;
-    moving::must_be_whole(&source, from)?;
+    crate::store::identity::must_have_profile(&source, from, naming)?;
+    relocation::must_be_whole(&source, from)?;
     let newest = source.revision();
     let ports = (&flags.service_node_port_range, flags.event_ttl);
     if flags.dry_run {
         let replica = Replica::new(to.client(), source.clone(), naming, (to.prefix(), ports.0));
         refuse_unless_free(&replica, from).await?;
-        let raised_by = replica.raising(newest, moving::ROOM).await?;
+        let raised_by = replica.raising(newest, relocation::ROOM).await?;
         let digests = replica.digests(&source.snapshot())?;
         let report = Report { dry_run: true, from_revision: newest.get(), raised_by, ..Report::default() };
         return Ok(report.of(digests));
@@ -193,14 +193,14 @@ async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdConfig) -> anyhow::R
     let revision = into.revision();
     let digests = into.finish(&source).await?;
     source.close().await;
-    moving::put_log_aside(from)?;
+    relocation::put_log_aside(from)?;
     let report = Report { from_revision: newest.get(), revision: revision.get(), ..Report::default() };
     Ok(report.of(digests))
 }
 
 /// Checks before the first write that the target is empty or belongs to this move.
 async fn refuse_unless_free(replica: &Replica, dir: &Path) -> anyhow::Result<()> {
-    let id = moving::store_id(dir)?;
+    let id = relocation::store_id(dir)?;
     match replica.mark().await? {
         Some((mark, _)) if mark == format!("filling {id}") || mark == format!("left {id}") => Ok(()),
         Some((mark, _)) => bail!("the target belongs to another move: its mark is {mark:?}"),
@@ -233,7 +233,7 @@ async fn etcd_to_dir(flags: &Migrate, from: &EtcdConfig, to: &Path) -> anyhow::R
     let open_as = |dir: &Path, role| open(dir, role, &secrecy);
     let (engine, replica) = from.open(to, naming, ports, None, |dir| open_as(dir, Role::Follower)).await?;
     let following = tokio::spawn(replica.clone().follow());
-    let moved = moving::out_of_etcd(to, &engine, &replica, |dir| open_as(dir, Role::Leader)).await;
+    let moved = relocation::out_of_etcd(to, &engine, &replica, |dir| open_as(dir, Role::Leader)).await;
     following.abort();
     let revision = engine.revision().get();
     let report = Report { from_revision: revision, revision, ..Report::default() };
@@ -274,14 +274,14 @@ async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<
         let report = Report { dry_run: true, from_revision: from_revision.get(), ..Report::default() };
         return Ok(report.of(replica.digests(&engine.snapshot())?));
     }
-    let digests = moving::settle(to, &engine, &replica, |dir| open(dir, Role::Leader, &secrecy)).await?;
+    let digests = relocation::settle(to, &engine, &replica, |dir| open(dir, Role::Leader, &secrecy)).await?;
     let report = Report { from_revision: from_revision.get(), revision: revision.get(), ..Report::default() };
     Ok(report.of(digests))
 }
 
 /// Creates a data directory; refuses one that already has a store of its own.
 fn begin_dir(flags: &Migrate, to: &Path) -> anyhow::Result<Profile> {
-    if store_dir(to).exists() && moving::recorded(to)? != Some(Place::Etcd) {
+    if store_dir(to).exists() && relocation::recorded(to)? != Some(Place::Etcd) {
         bail!("--to {} already contains a store: choose an empty directory", to.display());
     }
     files::private_dir(to)?;

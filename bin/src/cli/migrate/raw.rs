@@ -15,8 +15,8 @@ use replica::digests::{Digests, Sums};
 use super::{Report, Scratch, open};
 use crate::cli::args::Migrate;
 use crate::cli::progress::Progress;
-use crate::etcd::EtcdConfig;
-use crate::moving;
+use crate::config::etcd::EtcdConfig;
+use crate::store::relocation;
 
 /// Number of keys in a page.
 const PAGE_KEYS: usize = 100;
@@ -125,7 +125,7 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdConfig) -> anyhow::R
         }
     };
     let source = Revision::new(at.unsigned_abs());
-    let raised_by = target.raising(source, moving::ROOM).await?;
+    let raised_by = target.raising(source, relocation::ROOM).await?;
     let mut report =
         Report { dry_run: flags.dry_run, from_revision: source.get(), raised_by, ..Report::default() };
     let there = digests(Pages::of(&from, &prefix, at), &prefix).await?;
@@ -133,7 +133,7 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdConfig) -> anyhow::R
         return Ok(report.of(there));
     }
     target.claim(&id).await?;
-    target.raise(source, moving::ROOM).await?;
+    target.raise(source, relocation::ROOM).await?;
     let client = to.client();
     let total = there.values().map(|digest| digest.objects).sum();
     let (mut pages, mut progress, mut done) = (Pages::of(&from, &prefix, at), Progress::new("migrate", 0), 0);

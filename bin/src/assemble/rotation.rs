@@ -1,0 +1,190 @@
+//! Rotation of credentials without a restart: the files of authorities, signing keys and client certificates
+//! are read periodically, and valid new contents replace those in use.
+//!
+//! ```text
+//! files ─ changed? ─► checked ─┬─ valid ─► replaced as a whole: authorities, keys, certificates
+//!                              └─ not ───► one warning; the old ones stay in use
+//! ```
+//!
+//! The new authorities apply to open connections too. A token of a removed key is refused at once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use api::state::tokens::TokenSigner;
+use api::writes::context::Context as Api;
+use auth::authn::x509::{CaBundle, ClientCertificates};
+use wire::server::ServerTls;
+
+use crate::assemble::credentials::Credentials;
+use crate::assemble::tokens;
+use crate::config::authentication::Bundles;
+use crate::config::extension;
+use crate::config::issuers;
+use crate::config::{Config, NamedFile};
+use crate::host::expiry;
+use crate::host::reload::{self, Watched};
+
+/// The components whose credentials are replaced.
+pub struct Followed<'s> {
+    /// The authenticators that use the files.
+    pub bundles: &'s Bundles,
+    /// The names of authorities that TLS handshakes send.
+    pub tls: &'s ServerTls,
+    /// The server, which signs tokens and connects to extension servers.
+    pub api: &'s Arc<Api>,
+}
+
+/// Follows the credential files of `config` while the server runs.
+pub async fn follow(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
+    let issuers = async {
+        if let Some(issuers) = &followed.bundles.issuers {
+            let reloads = &followed.api.metrics().reloads.0;
+            issuers::follow(&config.authentication.issuers, issuers, reloads).await;
+        }
+    };
+    let signer = async {
+        if let TokenSigner::External(external) = &followed.api.tokens().signer {
+            external.follow().await;
+        }
+    };
+    tokio::join!(
+        credentials.follow(followed.api.metrics()),
+        follow_authorities(config, credentials, followed),
+        follow_keys(config, credentials, followed),
+        config.nodes.follow(followed.api.metrics()),
+        issuers,
+        signer
+    );
+}
+
+fn path(file: &NamedFile) -> PathBuf {
+    file.path.clone()
+}
+
+/// Follows the authorities of clients and proxies, and the client certificate for extension servers. Both
+/// bundles are also published to extension servers.
+async fn follow_authorities(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
+    let mut authentication = config.authentication.clone();
+    let mut clients = Watched::new(authentication.client_ca.iter().map(path).collect());
+    let mut proxies = Watched::new(authentication.proxy.iter().map(|proxy| path(&proxy.client_ca)).collect());
+    let mut own = Watched::new(config.extensions.files());
+    loop {
+        tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
+        let mut is_changed = false;
+        if let (Some([bundle]), Some(file)) = (clients.changed(), &mut authentication.client_ca) {
+            let joined = credentials.client_cas(Some(bundle));
+            if reload_bundle("--client-ca-file", joined.as_deref(), bundle, &followed.bundles.clients) {
+                is_changed = true;
+                file.bytes.clone_from(bundle);
+                followed.tls.name_authorities(&joined.unwrap_or_default());
+                expiry::watch(followed.api.metrics(), "client-ca", bundle);
+            }
+        }
+        if let (Some([bundle]), Some(certificates), Some(proxy)) =
+            (proxies.changed(), &followed.bundles.proxies, &mut authentication.proxy)
+            && reload_bundle("--requestheader-client-ca-file", Ok(bundle), bundle, certificates)
+        {
+            is_changed = true;
+            proxy.client_ca.bytes.clone_from(bundle);
+            expiry::watch(followed.api.metrics(), "requestheader-client-ca", bundle);
+        }
+        is_changed |= own.changed().is_some();
+        if is_changed {
+            match extension::ExtensionConfig::read(
+                config.extensions.certificate.clone(),
+                &authentication,
+                &config.extensions.settings.networks,
+            ) {
+                Ok(mut read) => {
+                    match credentials.client_cas(None) {
+                        Ok(own) => extension::tell_own_authority(&mut read.settings, &own),
+                        Err(error) => {
+                            let error = format!("{error:#}");
+                            tracing::warn!(
+                                error,
+                                "the server's own CA is not published to extension servers"
+                            );
+                        }
+                    }
+                    if let Some((chain, _)) = &read.settings.certificate {
+                        expiry::watch(followed.api.metrics(), "proxy-client", chain);
+                    }
+                    followed.api.peers().replace_certificate(read.settings.certificate.clone());
+                    followed.api.extensions().replace_settings(read.settings);
+                    tracing::info!("credentials for extension servers reloaded");
+                }
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::warn!(
+                        error,
+                        "credentials for extension servers not reloaded, the old ones stay in use: correct the files"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Replaces a bundle, unless the file has no valid certificate. Returns whether it was replaced.
+fn reload_bundle<B: AsRef<[u8]>>(
+    flag: &str,
+    bundle: Result<B, &anyhow::Error>,
+    file: &[u8],
+    certificates: &ClientCertificates,
+) -> bool {
+    let read = |bytes: &[u8]| CaBundle::from_pem(bytes).map_err(anyhow::Error::from);
+    let whole = match bundle {
+        Ok(bundle) => read(file).and_then(|_| read(bundle.as_ref())),
+        Err(error) => Err(anyhow::anyhow!("{error:#}")),
+    };
+    match whole {
+        Ok(bundle) => {
+            certificates.replace_bundle(bundle);
+            tracing::info!(flag, "CA bundle reloaded");
+            true
+        }
+        Err(error) => {
+            tracing::warn!(
+                flag,
+                error = %format!("{error:#}"),
+                "CA bundle not reloaded, the old one stays in use: correct the file"
+            );
+            false
+        }
+    }
+}
+
+/// Follows the key files of service account tokens.
+async fn follow_keys(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
+    let flags = &config.authentication.tokens;
+    let paths: Vec<PathBuf> = flags.signing_key.iter().chain(&flags.keys).map(path).collect();
+    if paths.is_empty() {
+        return;
+    }
+    let mut watched = Watched::new(paths);
+    loop {
+        tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
+        let Some(contents) = watched.changed() else { continue };
+        let (signing, others) = contents.split_at(flags.signing_key.iter().count());
+        let signing = signing.first().map(Vec::as_slice);
+        let others: Vec<&[u8]> = others.iter().map(Vec::as_slice).collect();
+        match tokens::Keys::read(config, signing, &others) {
+            Ok(keys) => {
+                let documents = keys.documents(config, credentials.address());
+                let verifying = keys.verifying.clone();
+                // Keys must verify before one of them signs, so that no new token is refused.
+                followed.bundles.tokens.replace_keys(verifying);
+                followed.api.tokens().replace(keys.signing, documents);
+                tracing::info!(keys = keys.verifying.len(), "keys of service account tokens reloaded");
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::warn!(
+                    error,
+                    "keys of service account tokens not reloaded, the old ones stay in use: correct the files"
+                );
+            }
+        }
+    }
+}

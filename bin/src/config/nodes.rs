@@ -1,0 +1,147 @@
+//! Connections to nodes, from the flags; client certificates for agents are reloaded when their files change.
+
+use std::path::PathBuf;
+
+use anyhow::{anyhow, bail};
+use api::state::connect::{NodeConnections, Settings};
+use auth::authn::key_pair;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use wire::metrics::Metrics;
+use wire::outgoing::Networks;
+
+use crate::config::issuers::opening;
+use crate::flags::NodeFlags;
+use crate::host::expiry;
+use crate::host::reload::{self, Watched};
+
+/// Settings of connections to nodes, and the files that they come from.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// The settings that requests use.
+    pub nodes: NodeConnections,
+    /// Files of the client certificate and key that this server presents to agents.
+    certificate: Option<(PathBuf, PathBuf)>,
+    /// The CA file that agents' certificates are verified against.
+    authorities: Option<PathBuf>,
+}
+
+/// Prefix of kube-apiserver's messages about files that it cannot use.
+const UNUSABLE: &str = "problem initializing API group \"\": ";
+
+impl NodeConfig {
+    /// Reads the files that the flags name.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn from_flags(flags: NodeFlags, networks: &Networks) -> anyhow::Result<NodeConfig> {
+        let given = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
+        // As in kube-apiserver, one file without the other has no effect.
+        let (chain, key) = (given(flags.kubelet_client_certificate), given(flags.kubelet_client_key));
+        let authorities = given(flags.kubelet_certificate_authority);
+        let contents = |path: &Option<PathBuf>| {
+            path.as_ref().map(open).transpose().map_err(|why| anyhow!("{UNUSABLE}{why}"))
+        };
+        let bundle = contents(&authorities)?;
+        let pair = contents(&chain)?.zip(contents(&key)?);
+        let is_empty = |bundle: &Vec<u8>| CertificateDer::pem_slice_iter(bundle).all(|one| one.is_err());
+        if bundle.as_ref().is_some_and(is_empty) {
+            bail!("{UNUSABLE}unable to load root certificates: unable to parse bytes as PEM block");
+        }
+        if let Some((chain, key)) = &pair
+            && let Some(why) = key_pair::problem(chain, key)
+        {
+            bail!("{UNUSABLE}{why}");
+        }
+        let settings = Settings {
+            address_types: flags.kubelet_preferred_address_types,
+            certificate: pair,
+            authorities: bundle,
+            timeout: flags.kubelet_timeout,
+            egress: networks.cluster.clone(),
+        };
+        let nodes = NodeConnections::new(settings).map_err(|why| anyhow!("--kubelet-*: {why}"))?;
+        Ok(NodeConfig { nodes, certificate: chain.zip(key), authorities })
+    }
+
+    /// Reloads the files when one of them changes. The new contents apply to new connections to agents.
+    pub async fn follow(&self, metrics: &Metrics) {
+        let pair = self.certificate.iter().flat_map(|(chain, key)| [chain.clone(), key.clone()]);
+        let mut watched = Watched::new(pair.chain(self.authorities.clone()).collect());
+        if let Some(chain) = watched.contents().first().filter(|_| self.certificate.is_some()) {
+            expiry::watch(metrics, "kubelet-client", chain);
+        }
+        while self.certificate.is_some() || self.authorities.is_some() {
+            tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
+            if watched.changed().is_none() {
+                continue;
+            }
+            match self.read_again(metrics) {
+                Ok(()) => tracing::info!("credentials for kubelets reloaded"),
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::warn!(
+                        error,
+                        "credentials for kubelets not reloaded, the old ones stay in use: correct the files"
+                    );
+                }
+            }
+        }
+    }
+
+    fn read_again(&self, metrics: &Metrics) -> anyhow::Result<()> {
+        let pair = match &self.certificate {
+            None => None,
+            Some((chain, key)) => Some((open(chain)?, open(key)?)),
+        };
+        let bundle = self.authorities.as_ref().map(open).transpose()?;
+        let chain = pair.as_ref().map(|(chain, _)| chain.clone());
+        self.nodes.replace(pair, bundle.as_deref()).map_err(|why| anyhow!("--kubelet-*: {why}"))?;
+        if let Some(chain) = chain {
+            expiry::watch(metrics, "kubelet-client", &chain);
+        }
+        Ok(())
+    }
+}
+
+fn open(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
+    crate::host::files::read(path).map_err(|error| opening(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::files::scratch::Scratch;
+
+    #[test]
+    fn each_file_must_be_there() {
+        let dir = Scratch::new();
+        let text = dir.join("text");
+        std::fs::write(&text, "no certificate").unwrap();
+        let missing = Some(PathBuf::from("/missing/a"));
+        let none = "problem initializing API group \"\": open /missing/a: no such file or directory";
+        let unusable = "problem initializing API group \"\": unable to load root certificates: unable to parse bytes as PEM \
+                        block";
+        let no_pair =
+            "problem initializing API group \"\": tls: failed to find any PEM data in certificate input";
+        for (authorities, chain, key, want) in [
+            (None, None, None, ""),
+            (None, Some(text.clone()), None, ""),
+            (None, missing.clone(), None, none),
+            (None, None, missing.clone(), none),
+            (missing, None, None, none),
+            (Some(text.clone()), None, None, unusable),
+            (None, Some(text.clone()), Some(text), no_pair),
+        ] {
+            let flags = NodeFlags {
+                kubelet_certificate_authority: authorities,
+                kubelet_client_certificate: chain,
+                kubelet_client_key: key,
+                kubelet_preferred_address_types: Vec::new(),
+                kubelet_timeout: std::time::Duration::ZERO,
+            };
+            let made = NodeConfig::from_flags(flags, &Networks::default());
+            assert_eq!(made.err().map(|error| error.to_string()).unwrap_or_default(), want);
+        }
+    }
+}

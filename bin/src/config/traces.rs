@@ -1,0 +1,170 @@
+//! The file of `--tracing-config-file`: the collector of traces, and how many requests are traced.
+
+use std::path::Path;
+
+use anyhow::{anyhow, bail};
+use auth::strict::{Form, Object};
+use values::json::Value;
+use values::naming::Naming;
+use wire::config_type::ConfigType;
+
+use crate::config::checks::Flaws;
+use crate::config::issuers::opening;
+
+/// Default endpoint: a collector on the same machine.
+const ENDPOINT: &str = "localhost:4317";
+
+/// Type of the file.
+const FILE: ConfigType = ConfigType {
+    names: &[("apiserver.config", &["v1", "v1beta1", "v1alpha1"], FORM.name)],
+    scheme: "apiserver/pkg/server/options/tracing.go:49",
+    form: &FORM,
+    is_implied: true,
+};
+
+/// The members of the file.
+const FORM: Object = Object {
+    name: "TracingConfiguration",
+    members: &[
+        ("apiVersion", Form::Text),
+        ("kind", Form::Text),
+        ("endpoint", Form::Text),
+        ("samplingRatePerMillion", Form::Int32),
+    ],
+};
+
+/// The largest value of `samplingRatePerMillion`.
+const MILLION: i64 = 1_000_000;
+
+/// A checked tracing configuration.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TracingConfig {
+    /// Address of the collector, as `host:port`.
+    pub endpoint: String,
+    /// How many of a million requests are traced, apart from those for which a trusted client requests it.
+    pub per_million: u32,
+}
+
+impl TracingConfig {
+    /// Reads and checks the file.
+    ///
+    /// # Errors
+    /// The problem of the file, in the words of kube-apiserver if it has a message for it.
+    pub fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<TracingConfig> {
+        let bytes = crate::host::files::read(path).map_err(|error| {
+            anyhow!(
+                "failed to read tracing config: unable to read tracing configuration from {}: {}",
+                go::quote(&path.to_string_lossy()),
+                opening(path, &error)
+            )
+        })?;
+        TracingConfig::parse(&bytes, naming)
+    }
+
+    fn parse(bytes: &[u8], naming: &'static Naming) -> anyhow::Result<TracingConfig> {
+        let undecodable = |why: String| {
+            anyhow!("failed to read tracing config: unable to decode tracing configuration data: {why}")
+        };
+        let document = FILE.read(bytes, naming).map_err(undecodable)?;
+        let mut flaws = Flaws::default();
+        let per_million = document.get("samplingRatePerMillion").and_then(Value::as_i64).unwrap_or(0);
+        flaws.take(check_chance(per_million));
+        let endpoint = document.str_at(&["endpoint"]);
+        let endpoint = if endpoint.is_empty() { ENDPOINT } else { endpoint };
+        flaws.take(check_scheme(endpoint));
+        flaws.none()?;
+        let endpoint = host_and_port(endpoint)?.to_owned();
+        Ok(TracingConfig { endpoint, per_million: u32::try_from(per_million)? })
+    }
+}
+
+fn check_chance(per_million: i64) -> anyhow::Result<()> {
+    if per_million < 0 {
+        bail!("tracing.samplingRatePerMillion: Invalid value: {per_million}: sampling rate must be positive");
+    }
+    if per_million > MILLION {
+        bail!(
+            "tracing.samplingRatePerMillion: Invalid value: {per_million}: sampling rate per million must be less than or \
+             equal to one million"
+        );
+    }
+    Ok(())
+}
+
+/// Checks the scheme of an endpoint, which must be one of those of gRPC names.
+fn check_scheme(endpoint: &str) -> anyhow::Result<()> {
+    let scheme = endpoint.split_once("://").map_or("dns", |(scheme, _)| scheme);
+    if !matches!(scheme, "dns" | "unix" | "unix-abstract") {
+        bail!(
+            "tracing.endpoint: Invalid value: {}: unsupported scheme: {scheme}.  Options are none, dns, unix, or \
+             unix-abstract.  See https://github.com/grpc/grpc/blob/master/doc/naming.md",
+            go::quote(endpoint)
+        );
+    }
+    Ok(())
+}
+
+/// Returns the `host:port` of an endpoint. Sockets are not supported.
+fn host_and_port(endpoint: &str) -> anyhow::Result<&str> {
+    let address = endpoint.strip_prefix("dns:///").unwrap_or(endpoint);
+    let has_port =
+        address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if !has_port || address.contains('/') {
+        bail!("tracing.endpoint: Invalid value: {}: must be a host and a port", go::quote(address));
+    }
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_checked() {
+        let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n";
+        let config = |text: &str| {
+            let text = text.replace("HEAD ", head);
+            TracingConfig::parse(text.as_bytes(), &values::naming::KUBERNETES)
+                .map(|config| format!("{} {}", config.endpoint, config.per_million))
+                .map_err(|error| error.to_string())
+        };
+        for (text, want) in [
+            ("HEAD ", Ok("localhost:4317 0")),
+            ("HEAD endpoint: a.b:1\nsamplingRatePerMillion: 1000000", Ok("a.b:1 1000000")),
+            ("HEAD samplingRatePerMillion: -1", Err("sampling rate must be positive")),
+            ("HEAD samplingRatePerMillion: 1000001", Err("less than or equal to one million")),
+            (
+                "HEAD endpoint: http://a:1\nsamplingRatePerMillion: -1",
+                Err(
+                    "[tracing.samplingRatePerMillion: Invalid value: -1: sampling rate must be positive, tracing.endpoint: \
+                     Invalid value: \"http://a:1\": unsupported scheme: http.  Options are none, dns, unix, or \
+                     unix-abstract.  See https://github.com/grpc/grpc/blob/master/doc/naming.md]",
+                ),
+            ),
+            ("HEAD endpoint: dns:///a:1", Ok("a:1 0")),
+            ("HEAD endpoint: unix://a", Err("must be a host and a port")),
+            ("HEAD endpoint: a", Err("must be a host and a port")),
+            ("HEAD sampling: 1", Err("strict decoding error: unknown field \"sampling\"")),
+            (
+                "HEAD samplingRatePerMillion: x",
+                Err(
+                    "json: cannot unmarshal string into Go struct field TracingConfiguration.samplingRatePerMillion",
+                ),
+            ),
+            ("", Ok("localhost:4317 0")),
+            ("a: b", Err("strict decoding error: unknown field \"a\"")),
+            ("- a", Err("couldn't get version/kind; json parse error: json: cannot unmarshal array into")),
+            (
+                "kind: ConfigMap\napiVersion: v1",
+                Err("no kind \"ConfigMap\" is registered for version \"v1\""),
+            ),
+            ("{", Err("unable to decode tracing configuration data: ")),
+        ] {
+            match (config(text), want) {
+                (Ok(got), Ok(want)) => assert_eq!(got, want, "{text}"),
+                (Err(got), Err(want)) => assert!(got.contains(want), "{text}: {got}"),
+                (got, want) => panic!("{text}: {got:?}, not {want:?}"),
+            }
+        }
+    }
+}

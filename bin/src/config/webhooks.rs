@@ -1,0 +1,260 @@
+//! Servers that review tokens and permissions: their kubeconfig files, and the reviews sent to them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use anyhow::bail;
+use auth::authn::webhook::{Reviewed, Reviewer, WebhookTokens};
+use bytes::Bytes;
+use http::Uri;
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+use values::json::Value;
+use wire::outgoing::{self, Egress, Failure, Identities};
+use wire::typed;
+
+use crate::flags::Profile;
+use crate::remote::kubeconfig::{self, Settings, Source};
+
+/// Maximum number of attempts for a review, if the other server is overloaded or broken.
+const ATTEMPTS: u32 = 5;
+
+/// Interval at which a pause between two attempts checks whether the request was given up.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Pause before the second attempt; each further pause is half as long again.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+
+/// The flags of the token webhook.
+#[derive(Clone, Debug)]
+pub struct WebhookConfig {
+    file: PathBuf,
+    version: String,
+    lifetime: Duration,
+    egress: Egress,
+}
+
+impl WebhookConfig {
+    /// Checks the flags and reads the kubeconfig file.
+    ///
+    /// # Errors
+    /// An unknown version, or an invalid file.
+    pub fn from_flags(
+        file: Option<PathBuf>,
+        version: &str,
+        lifetime: Duration,
+        egress: &Egress,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(file) = file else { return Ok(None) };
+        access(&file)?;
+        if !matches!(version, "v1" | "v1beta1") {
+            bail!(
+                "unsupported authentication webhook version {}, supported versions are \"v1\", \"v1beta1\"",
+                go::quote(version)
+            );
+        }
+        Ok(Some(WebhookConfig { file, version: version.to_owned(), lifetime, egress: egress.clone() }))
+    }
+
+    /// Builds the authenticator; `own_audiences` are those of this server.
+    ///
+    /// # Errors
+    /// The kubeconfig file is invalid.
+    pub fn build(&self, own_audiences: Vec<String>, naming: Profile) -> anyhow::Result<WebhookTokens> {
+        let group = naming.group("authentication", true);
+        let version = format!("{group}/{}", self.version);
+        let remote = Remote::read(&self.file, None, naming)?.through(&self.egress);
+        Ok(WebhookTokens::new(Arc::new(Once::new(remote)), version, self.lifetime, own_audiences))
+    }
+}
+
+/// A server that reviews are sent to, from a kubeconfig file.
+#[derive(Clone)]
+pub struct Remote {
+    source: Arc<Source>,
+    egress: Egress,
+    agent: String,
+    timeout: Duration,
+    pause: Duration,
+}
+
+/// Default time limit of a review.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Remote {
+    /// Reads a kubeconfig file. A review takes at most `timeout`.
+    ///
+    /// # Errors
+    /// The file is invalid; the message is that of kube-apiserver.
+    pub fn read(path: &Path, timeout: Option<Duration>, naming: Profile) -> anyhow::Result<Remote> {
+        let settings = access(path)?;
+        let server = with_scheme(&settings.server)?;
+        let timeout = timeout.unwrap_or(TIMEOUT);
+        let separator = if server.contains('?') { '&' } else { '?' };
+        let url: Uri = format!("{server}{separator}timeout={}", go_seconds(timeout)).parse()?;
+        let source = Source::new(settings, url)?;
+        Ok(Remote {
+            source: Arc::new(source),
+            egress: Egress::default(),
+            agent: naming.system("apiserver"),
+            timeout,
+            pause: FIRST_DELAY,
+        })
+    }
+
+    /// Returns this server with another egress.
+    pub fn through(self, egress: &Egress) -> Remote {
+        Remote { egress: egress.clone(), ..self }
+    }
+
+    /// Returns this server with another user agent in requests.
+    pub fn of_agent(self, agent: &str) -> Remote {
+        Remote { agent: agent.to_owned(), ..self }
+    }
+
+    /// Returns this server with another pause before the second attempt.
+    pub fn pausing(self, pause: Duration) -> Remote {
+        Remote { pause, ..self }
+    }
+}
+
+/// Completes a server URL with a scheme, which may be missing if nothing follows the host.
+fn with_scheme(server: &str) -> anyhow::Result<String> {
+    let is_whole = |uri: &Uri| {
+        uri.scheme_str().is_some_and(|scheme| !scheme.is_empty())
+            && uri.host().is_some_and(|host| !host.is_empty())
+    };
+    if server.parse().is_ok_and(|uri| is_whole(&uri)) {
+        return Ok(server.to_owned());
+    }
+    let secure = format!("https://{server}");
+    if secure.parse().is_ok_and(|uri: Uri| is_whole(&uri) && matches!(uri.path(), "" | "/")) {
+        return Ok(secure);
+    }
+    bail!("host must be a URL or a host:port pair: {}", go::quote(server))
+}
+
+/// Formats a duration as Go does, with millisecond precision.
+fn go_seconds(time: Duration) -> String {
+    match (time.as_secs(), time.subsec_millis()) {
+        (0, millis) => format!("{millis}ms"),
+        (seconds, 0) => format!("{seconds}s"),
+        (seconds, millis) => format!("{seconds}.{}s", format!("{millis:03}").trim_end_matches('0')),
+    }
+}
+
+/// Returns the credentials for each server that a user of a kubeconfig file is named after.
+///
+/// # Errors
+/// The file is invalid; the message is that of kube-apiserver.
+pub fn identities(path: &Path) -> anyhow::Result<Identities> {
+    Ok(kubeconfig::identities(path, &kubeconfig::load(path)?))
+}
+
+/// Reads the server of a kubeconfig file; problems are reported in the words of kube-apiserver. No file
+/// counts as an empty one.
+fn access(path: &Path) -> anyhow::Result<Settings> {
+    let config = if path.as_os_str().is_empty() { Value::Null } else { kubeconfig::load(path)? };
+    kubeconfig::confirm(path, &config)?;
+    Settings::read(path)
+}
+
+impl Remote {
+    /// Posts a document, and retries after failures for which `retries` returns true, unless the request is
+    /// given up. The second attempt starts after `delay`; each further pause is half as long again.
+    ///
+    /// # Errors
+    /// The failure of the last attempt.
+    pub async fn send(
+        &self,
+        body: Bytes,
+        mut delay: Duration,
+        retries: impl Fn(&Failure) -> bool,
+        is_given_up: impl Fn() -> bool,
+    ) -> Result<outgoing::Answer, Failure> {
+        let Remote { source, egress, agent, timeout, .. } = self;
+        let bounds = (*timeout, outgoing::REVIEW_BYTES_MAX);
+        let mut attempt = 1;
+        loop {
+            let endpoint = source.endpoint().await;
+            let endpoint =
+                endpoint.map_err(|error| Failure::Other(format!("getting credentials: {error:#}")))?;
+            let endpoint = endpoint.through(egress);
+            let failure = match outgoing::post_at_most(&endpoint, agent, body.clone(), bounds).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            if matches!(&failure, Failure::Code { code: 401, .. })
+                && attempt < ATTEMPTS
+                && source.refused().await
+            {
+                attempt += 1;
+                continue;
+            }
+            if attempt == ATTEMPTS || !retries(&failure) {
+                return Err(failure);
+            }
+            attempt += 1;
+            let next = Instant::now() + delay;
+            while Instant::now() < next {
+                if is_given_up() {
+                    return Err(failure);
+                }
+                tokio::time::sleep_until(next.min(Instant::now() + LOOK_INTERVAL)).await;
+            }
+            delay = delay.mul_f32(1.5);
+        }
+    }
+}
+
+impl Reviewer for Remote {
+    fn review(&self, review: Vec<u8>) -> Reviewed {
+        let remote = self.clone();
+        Box::pin(async move {
+            let answer = remote.send(review.into(), remote.pause, Failure::is_passing, || false).await;
+            typed::to_json(&answer.map_err(|failure| failure.to_string())?.body)
+        })
+    }
+}
+
+/// A server that gets each review once at a time: callers with the same review wait for the same answer. If
+/// the first caller gives up, the next one sends the review.
+#[derive(Clone)]
+struct Once {
+    remote: Remote,
+    asked: Arc<Mutex<HashMap<Vec<u8>, Weak<Asked>>>>,
+}
+
+type Asked = OnceCell<Result<Vec<u8>, String>>;
+
+impl Once {
+    fn new(remote: Remote) -> Once {
+        Once { remote, asked: Arc::default() }
+    }
+
+    /// Returns the entry of a review, which may be in progress already, and drops entries that no caller
+    /// waits for.
+    fn open(&self, review: &[u8]) -> Arc<Asked> {
+        let mut asked = self.asked.lock();
+        if let Some(open) = asked.get(review).and_then(Weak::upgrade) {
+            return open;
+        }
+        asked.retain(|_, open| open.strong_count() > 0);
+        let open = Arc::new(Asked::new());
+        asked.insert(review.to_vec(), Arc::downgrade(&open));
+        open
+    }
+}
+
+impl Reviewer for Once {
+    fn review(&self, review: Vec<u8>) -> Reviewed {
+        let once = self.clone();
+        Box::pin(async move {
+            let open = once.open(&review);
+            open.get_or_init(|| once.remote.review(review)).await.clone()
+        })
+    }
+}

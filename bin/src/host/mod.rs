@@ -1,0 +1,20 @@
+//! The machine and the process: files, certificates, sockets, logging, memory, profiles, and the end of the process.
+//!
+//! Nothing here knows a flag group or talks to another server.
+
+pub mod allocator;
+pub mod authorities;
+pub mod debug_socket;
+pub mod ending;
+pub mod expiry;
+pub mod failure;
+pub mod files;
+pub mod log_files;
+pub mod logging;
+pub mod machine;
+pub mod memory_return;
+pub mod notify;
+pub mod pki;
+pub mod process;
+pub mod profiles;
+pub mod reload;

@@ -1,0 +1,68 @@
+//! Watches files that may change while the server runs.
+//!
+//! Files are read and compared every few seconds: change notifications miss mounted volumes, which replace a
+//! symbolic link above the file. An invalid change is logged once, and the previous contents stay in use.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Time between two reads.
+pub const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Time between two reads of files for authentication, so that a removed key soon stops working.
+pub const BUNDLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A group of files that are valid only together.
+pub struct Watched {
+    paths: Vec<PathBuf>,
+    last: Vec<Vec<u8>>,
+}
+
+impl Watched {
+    /// Starts with the current contents; an unreadable file counts as empty.
+    pub fn new(paths: Vec<PathBuf>) -> Self {
+        let last = paths.iter().map(|path| crate::host::files::read(path).unwrap_or_default()).collect();
+        Watched { paths, last }
+    }
+
+    /// Returns the last contents read, in the order of the paths.
+    pub fn contents(&self) -> &[Vec<u8>] {
+        &self.last
+    }
+
+    /// Returns the contents, in the order of the paths, if any of them has changed since the last call. An
+    /// unreadable file is assumed to be in replacement, and counts as unchanged until it can be read.
+    pub fn changed(&mut self) -> Option<&[Vec<u8>]> {
+        let now: Vec<_> = self.paths.iter().map(crate::host::files::read).collect::<Result<_, _>>().ok()?;
+        if now == self.last {
+            return None;
+        }
+        self.last = now;
+        Some(&self.last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::host::files::scratch::Scratch;
+
+    #[test]
+    fn a_change_is_seen_once_and_a_missing_file_is_not_one() {
+        let dir = Scratch::new();
+        let (one, two) = (dir.join("one"), dir.join("two"));
+        fs::write(&one, "1").unwrap();
+        fs::write(&two, "2").unwrap();
+        let mut watched = Watched::new(vec![one.clone(), two.clone()]);
+        assert_eq!(watched.changed(), None);
+        fs::write(&two, "3").unwrap();
+        assert_eq!(watched.changed(), Some(&[b"1".to_vec(), b"3".to_vec()][..]));
+        assert_eq!(watched.changed(), None);
+        fs::remove_file(&one).unwrap();
+        assert_eq!(watched.changed(), None);
+        fs::write(&one, "4").unwrap();
+        assert!(watched.changed().is_some());
+    }
+}

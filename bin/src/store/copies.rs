@@ -1,0 +1,162 @@
+//! The copies of the objects in etcd: one of the main etcd, and one of each etcd that stores a single
+//! resource (docs/api/etcd.md). They are opened, followed, maintained and closed together.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use api::state::allocation::Ports;
+use engine::Engine;
+use futures_util::future::{join_all, select_all, try_join_all};
+use objects::store::Ledger;
+use objects::store::backends::{Backend, Backends};
+use replica::{Replica, compaction};
+use tokio::task::JoinSet;
+use types::served::Types;
+use values::naming::Naming;
+use wire::metrics::Metrics;
+
+use crate::config::etcd::{self, EtcdConfig};
+use crate::host::files;
+
+/// The local copy of the contents of one etcd.
+struct Copy {
+    /// Key prefixes that are served from this copy; empty for the main copy.
+    prefixes: Vec<String>,
+    etcd: EtcdConfig,
+    /// Directory of the copy and of the files that describe it.
+    directory: PathBuf,
+    engine: Engine,
+    replica: Arc<Replica>,
+}
+
+/// The copies of a server; the first is the main one. Empty if the server has a log of its own.
+#[derive(Default)]
+pub struct Copies(Vec<Copy>);
+
+impl Copies {
+    /// Opens the copies and brings them up to date with their etcds. `open` opens a follower engine in a
+    /// directory.
+    ///
+    /// # Errors
+    /// An etcd cannot be reached for a minute, or a copy cannot be stored.
+    pub async fn open(
+        etcd: &EtcdConfig,
+        data_dir: &Path,
+        naming: &'static Naming,
+        limits: (&Ports, Duration),
+        open: impl Fn(&Path) -> anyhow::Result<Engine>,
+    ) -> anyhow::Result<Copies> {
+        let main = (Vec::new(), etcd.clone(), data_dir.to_owned());
+        let apart = etcd.apart(naming).into_iter().map(|(resources, prefixes, etcd)| {
+            (prefixes, etcd, data_dir.join(format!("etcd-of-{}", resources.join("-"))))
+        });
+        let open = &open;
+        let copies = std::iter::once(main).chain(apart).map(|(prefixes, etcd, directory)| async move {
+            files::private_dir(&directory)?;
+            let opened = etcd.open(&directory, naming, limits, None, open).await;
+            let (engine, replica) = match &prefixes[..] {
+                [] => opened?,
+                prefixes => opened.with_context(|| format!("of {}", prefixes.join(" and ")))?,
+            };
+            Ok::<_, anyhow::Error>(Copy { prefixes, etcd, directory, engine, replica })
+        });
+        Ok(Copies(try_join_all(copies).await?))
+    }
+
+    /// Returns the main copy; `None` if the server has a log of its own.
+    pub fn main(&self) -> Option<(&Engine, &Arc<Replica>)> {
+        self.0.first().map(|copy| (&copy.engine, &copy.replica))
+    }
+
+    /// Returns the backends that store objects; `own` is the server's own log, used if there are no copies.
+    pub fn backends(&self, own: &Engine) -> Backends {
+        let backend =
+            |copy: &Copy| Backend::new(copy.engine.clone(), Some(copy.replica.clone() as Arc<dyn Ledger>));
+        let Some((main, apart)) = self.0.split_first() else {
+            return Backends::new(Backend::new(own.clone(), None), Vec::new());
+        };
+        Backends::new(
+            backend(main),
+            apart.iter().map(|copy| (copy.prefixes.clone(), backend(copy))).collect(),
+        )
+    }
+
+    /// Starts to follow the etcds, until the tasks are dropped.
+    pub fn follow(&self) -> JoinSet<()> {
+        self.0.iter().map(|copy| copy.replica.clone().follow()).collect()
+    }
+
+    /// Waits until the copies have the newest state of their etcds. The copies must be followed.
+    ///
+    /// # Errors
+    /// A copy is not up to date after a minute.
+    pub async fn caught_up(&self) -> anyhow::Result<()> {
+        for copy in &self.0 {
+            copy.etcd.caught_up(&copy.replica).await?;
+        }
+        Ok(())
+    }
+
+    /// Sets which types are served, and the metrics that count changes.
+    pub fn serve(&self, types: &Arc<Types>, metrics: &Arc<Metrics>) {
+        self.0.iter().for_each(|copy| copy.replica.serve(types.clone(), metrics.clone()));
+    }
+
+    /// Starts to compact the etcds and to check their health, until the tasks are dropped.
+    pub fn tend(&self) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        for copy in &self.0 {
+            let (replica, interval) = (copy.replica.clone(), copy.etcd.compaction_interval);
+            if !interval.is_zero() {
+                tasks.spawn(async move { compaction::run(replica, interval).await });
+            }
+            let (replica, timeout) = (copy.replica.clone(), copy.etcd.check_timeout);
+            tasks.spawn(async move { replica.watch_health(timeout).await });
+        }
+        tasks
+    }
+
+    /// Waits until one of the copies cannot continue, and returns the reason. The next start fills that copy
+    /// again.
+    pub async fn broken(&self) -> anyhow::Error {
+        if self.0.is_empty() {
+            return std::future::pending().await;
+        }
+        let broken = self.0.iter().map(|copy| Box::pin(copy.broken()));
+        select_all(broken).await.0
+    }
+
+    /// Returns the engines of all copies except the main one.
+    pub fn engines_apart(&self) -> Vec<Engine> {
+        self.0.iter().skip(1).map(|copy| copy.engine.clone()).collect()
+    }
+
+    /// Closes the engines of all copies.
+    pub async fn close(&self) {
+        join_all(self.0.iter().map(|copy| copy.engine.close())).await;
+    }
+}
+
+impl Copy {
+    async fn broken(&self) -> anyhow::Error {
+        let mut losses = self.engine.watch_losses();
+        let damaged = async {
+            if losses.wait_for(|losses| !losses.is_empty()).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = damaged => match etcd::forget_cluster(&self.directory) {
+                Ok(()) => anyhow!("the local copy of etcd has unreadable records: the next start fills it again"),
+                Err(error) => anyhow!(error).context("cannot discard the local copy of etcd"),
+            },
+            refusal = self.engine.failed() => anyhow!("the store's log failed: {refusal}"),
+            broken = self.replica.broken() => match etcd::forget_cluster(&self.directory) {
+                Ok(()) => anyhow!("the local copy of etcd is broken: {broken}"),
+                Err(error) => anyhow!(error).context("cannot discard the local copy of etcd"),
+            },
+        }
+    }
+}
