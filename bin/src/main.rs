@@ -19,13 +19,15 @@ use std::time::Instant;
 use anyhow::Context;
 use api::state::debug::Debugging;
 use types::version::Build;
-use wire::metrics::{self, Metrics};
+use wire::metrics::Metrics;
 
-use crate::assemble::{After, Process};
-use crate::config::Config;
-use crate::flags::{Invocation, Stop};
+use crate::assemble::{After, Process, Run};
+use crate::cli::line::{self, Invocation, Stop};
+use crate::config::{Config, Flags};
+use crate::flags::problems::FlagErrors;
 use crate::host::ending::Ending;
-use crate::host::{allocator, authorities, failure, logging, memory_return, process, profiles};
+use crate::host::failure::FailedStart;
+use crate::host::{allocator, authorities, failure, logging, memory_return, profiles};
 
 /// A write allocates and frees hundreds of small values across threads;
 /// docs/decisions/0007-mimalloc-without-huge-pages.md explains the choice of this allocator.
@@ -36,8 +38,8 @@ fn main() -> ExitCode {
     let started = Instant::now();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let format = failure::format_of(&arguments);
-    let is_command = flags::is_command(&arguments);
-    let (flags, shown) = match flags::parse(arguments) {
+    let is_command = line::is_command(&arguments);
+    let (flags, shown) = match line::parse(arguments) {
         Ok(Invocation::Serve(flags, shown)) => (*flags, shown),
         Ok(Invocation::Run(command)) => return cli::run(command),
         Err(Stop::Print(text)) => {
@@ -45,44 +47,35 @@ fn main() -> ExitCode {
             let _ = std::io::stdout().write_all(text.as_bytes());
             return ExitCode::SUCCESS;
         }
-        Err(Stop::Refuse(line)) if is_command => return refuse(&line),
+        Err(Stop::Refuse(line)) if is_command => return failure::refuse(&line),
         Err(Stop::Refuse(line)) => {
-            failure::report(format, &line);
+            failure::report(format, &FailedStart { error: &line, ..FailedStart::default() });
             return ExitCode::FAILURE;
         }
     };
-    match serve(flags, shown, started) {
+    match serve(&flags, shown, started) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            failure::report(format, &one_line(&error));
+            let wrong = error.downcast_ref::<FlagErrors>();
+            let flags = wrong.into_iter().flat_map(FlagErrors::all);
+            let flags = flags.map(|error| (error.flag(), error.value())).collect();
+            failure::report(format, &FailedStart { error: &failure::one_line(&error), flags });
             // Errors that kube-apiserver calls fatal have a separate exit code.
-            if is_fatal(&error) { ExitCode::from(255) } else { ExitCode::FAILURE }
+            if wrong.is_some_and(FlagErrors::are_fatal) { ExitCode::from(255) } else { ExitCode::FAILURE }
         }
     }
-}
-
-/// Returns whether kube-apiserver exits at once because of an error.
-fn is_fatal(error: &anyhow::Error) -> bool {
-    error.is::<flags::NoReconciler>()
-        || matches!(error.downcast_ref(), Some(api::writes::admission::Unusable::Unreadable(_)))
 }
 
 /// The commit and date that `build.rs` recorded.
 const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE") };
 
-fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
+fn serve(flags: &Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     let config = Config { flags: shown, ..Config::from_flags(flags)? };
-    let metrics = Arc::new(Metrics::new(metrics::Settings {
-        disabled: config.disabled_metrics.clone(),
-        shows_hidden: config.shows_hidden_metrics,
-        allowed: config.allowed_labels.clone(),
-        usage: process::usage,
-        outgoing: config.outgoing_calls.clone(),
-    }));
-    let set_level = logging::start(config.log_format, config.verbosity, metrics.clone());
+    let metrics = Arc::new(Metrics::new(config.metrics.of_process(config.outgoing_calls.clone())));
+    let set_level = logging::start(config.logging, metrics.clone());
     let profiles = Arc::new(profiles::OwnProfiles);
     let debugging = Debugging { set_level: Some(set_level), profiles: Some(profiles) };
-    if config.edge.is_debugged || config.debug_socket.is_some() {
+    if config.edge.edge.is_debugged || config.edge.debug_socket.is_some() {
         profiles::heap::start();
     }
     if let Err(error) = authorities::check() {
@@ -92,7 +85,7 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
             "CA certificates of the system not read: connections to servers without a configured CA bundle fail"
         );
     }
-    let ending = Ending::watch(config.shutdown_delay, config.shutdown_deadline)?;
+    let ending = Ending::watch(config.requests.shutdown)?;
     let mut kept = None;
     loop {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -102,48 +95,14 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
             .context("cannot start the runtime")?;
         runtime.spawn(memory_return::run());
         let process = Process { metrics: metrics.clone(), debugging: debugging.clone(), started };
-        let run = assemble::run(config.clone(), process, &ending, &mut kept);
-        let result = runtime.block_on(run);
+        let run = Run::new(config.clone(), process, &ending);
+        let result = runtime.block_on(run.finish(&mut kept));
         // The remaining tasks belong to connections that were cut.
         runtime.shutdown_background();
         logging::flush();
         match result? {
             After::End => return Ok(()),
             After::Again => {}
-        }
-    }
-}
-
-/// Joins an error and its causes, without the causes that the preceding text already ends with.
-fn one_line(error: &anyhow::Error) -> String {
-    let mut line = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !line.ends_with(&cause) {
-            line = format!("{line}: {cause}");
-        }
-    }
-    line
-}
-
-/// Reports the error of an offline command.
-fn refuse(line: &str) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "error: {}", line.trim_end());
-    ExitCode::FAILURE
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cause_is_told_once() {
-        let cause = || std::io::Error::other("no room");
-        for (error, want) in [
-            (anyhow::anyhow!("alone"), "alone"),
-            (anyhow::Error::new(cause()).context("cannot write"), "cannot write: no room"),
-            (anyhow::Error::new(cause()).context("cannot write: no room"), "cannot write: no room"),
-        ] {
-            assert_eq!(one_line(&error), want);
         }
     }
 }

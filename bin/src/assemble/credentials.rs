@@ -12,22 +12,16 @@ use wire::metrics::Metrics;
 use wire::server::ServingCertificate;
 
 use crate::config::Config;
-use crate::flags::NamedFiles;
+use crate::config::tls::NamedFiles;
 use crate::host::expiry;
 use crate::host::files;
 use crate::host::machine;
-use crate::host::pki::{self, Name, Pki};
+use crate::host::pki::{self, Name, PKI_DIR, Pki};
 use crate::host::reload::{self, Watched};
-use crate::remote::kubeconfig::Connection;
+use crate::remote::kubeconfig::{Connection, KUBECONFIG_FILE};
 
 /// User and group of the administrator's certificate. Members of the group may make every request.
 const ADMIN: (&str, &str) = ("cluster-admin", "system:masters");
-
-/// Name of the administrator's kubeconfig in the data directory.
-pub const KUBECONFIG_FILE: &str = "admin.kubeconfig";
-
-/// Name of the directory of certificates and keys in the data directory.
-pub const PKI_DIR: &str = "pki";
 
 /// Time between two expiry checks of the server's own certificates.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
@@ -63,7 +57,7 @@ impl Credentials {
     pub fn prepare(config: &Config, address: SocketAddr) -> anyhow::Result<Self> {
         let Texts { chain, key, ca, vouching, .. } = texts(config, address)?;
         let serving = ServingCertificate::from_pem(&chain, &key).context("cannot serve the certificate")?;
-        let named: anyhow::Result<Vec<_>> = config.named_certificates.iter().map(NamedFiles::read).collect();
+        let named: anyhow::Result<Vec<_>> = config.tls.named.iter().map(NamedFiles::read).collect();
         serving.replace_named(named?);
         let file = config.authentication.client_ca.as_ref();
         let client_cas = joined(&ca, file.map(|file| file.bytes.as_slice()));
@@ -102,7 +96,7 @@ impl Credentials {
 
     /// Reloads the certificates for single names when their files change.
     async fn follow_named(&self) {
-        let files = &self.config.named_certificates;
+        let files = &self.config.tls.named;
         let paths = files.iter().flat_map(|files| [files.certificate.clone(), files.key.clone()]);
         let mut watched = Watched::new(paths.collect());
         while !files.is_empty() {
@@ -128,7 +122,7 @@ impl Credentials {
     }
 
     async fn follow_serving(&self, metrics: &Metrics) {
-        let given = self.config.tls_files.as_ref();
+        let given = self.config.tls.files.as_ref();
         let paths = given.map(|files| vec![files.certificate.clone(), files.key.clone()]);
         let mut watched = Watched::new(paths.unwrap_or_default());
         let mut renewed = Instant::now();
@@ -181,15 +175,15 @@ impl Texts {
 }
 
 fn kubeconfig_path(config: &Config) -> PathBuf {
-    config.data_dir.join(KUBECONFIG_FILE)
+    config.store.data_dir.join(KUBECONFIG_FILE)
 }
 
 /// Reads all files once; renews the server's own certificates if they are due.
 fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
     let now = SystemTime::now();
-    let pki = Pki::open(&config.data_dir.join(PKI_DIR), now)?;
+    let pki = Pki::open(&config.store.data_dir.join(PKI_DIR), now)?;
     let local = machine::local_address(address);
-    let (chain, key, vouching, server_name) = match &config.tls_files {
+    let (chain, key, vouching, server_name) = match &config.tls.files {
         Some(files) => {
             let read =
                 |path| files::read_if_there(path)?.with_context(|| format!("{} is gone", path.display()));
@@ -197,30 +191,31 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
             // The CA of a configured chain is unknown here; clients that trust the chain itself do not need
             // it.
             let names = pki::names_in(&chain);
-            let server_name = match names.contains(&Name::Ip(local.ip())) {
-                true => None,
-                false => names.into_iter().find_map(|name| match name {
+            let server_name = if names.contains(&Name::Ip(local.ip())) {
+                None
+            } else {
+                names.into_iter().find_map(|name| match name {
                     Name::Dns(name) if !name.starts_with('*') => Some(name),
                     _ => None,
-                }),
+                })
             };
             (chain.clone(), key, chain, server_name)
         }
         None => {
             // Addresses for clients inside the cluster: the address of the server's own service, and the
             // address that the service points to.
-            let own = config.ranges.networks.iter().filter_map(Network::first);
-            let inside: Vec<_> = own.chain(config.advertise_address).collect();
-            let mut names = machine::serving_names(address.ip(), config.naming, &inside);
-            names.extend(config.extra_names.iter().cloned());
-            names.extend(config.external_hostname.iter().filter_map(|name| pki::Name::read(name)));
+            let own = config.service.ranges.networks.iter().filter_map(Network::first);
+            let inside: Vec<_> = own.chain(config.service.advertise_address).collect();
+            let mut names = machine::serving_names(address.ip(), config.store.naming, &inside);
+            names.extend(config.tls.extra_names.iter().cloned());
+            names.extend(config.service.external_hostname.iter().filter_map(|name| pki::Name::read(name)));
             let pair = pki.serving(&names, now)?;
             (pair.chain.into_bytes(), pair.key.into_bytes(), pki.ca_pem().into(), None)
         }
     };
     let client = pki.client("admin", ADMIN.0, ADMIN.1, now)?;
     let connection = Connection {
-        profile: config.naming.profile,
+        profile: config.store.naming.profile,
         address: &local.to_string(),
         server_name: server_name.as_deref(),
         ca_pem: &vouching,
@@ -231,8 +226,8 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
     let is_kept = files::read_if_there(&path)?
         .is_some_and(|bytes| std::str::from_utf8(&bytes).is_ok_and(|file| connection.fits(file)));
     if !is_kept && files::write_private(&path, connection.render().as_bytes())? {
-        files::sync_dir(&config.data_dir.join(PKI_DIR))?;
-        files::sync_dir(&config.data_dir)?;
+        files::sync_dir(&config.store.data_dir.join(PKI_DIR))?;
+        files::sync_dir(&config.store.data_dir)?;
     }
     Ok(Texts { chain, key, ca: pki.ca_pem().into(), vouching, admin: client.chain.into_bytes() })
 }
@@ -240,7 +235,7 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags;
+    use crate::cli::line;
     use crate::host::files::scratch::Scratch;
     use base64::Engine;
     use std::ffi::OsString;
@@ -249,7 +244,7 @@ mod tests {
 
     fn config(arguments: &str) -> Config {
         let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
-        Config::from_flags(flags::parse(words.map(OsString::from)).unwrap().flags()).unwrap()
+        Config::from_flags(&line::parse(words.map(OsString::from)).unwrap().flags()).unwrap()
     }
 
     fn field(kubeconfig: &str, name: &str) -> String {
@@ -287,7 +282,7 @@ mod tests {
             &"--data-dir=DIR/data --tls-cert-file=DIR/crt --tls-private-key-file=DIR/key --client-ca-file=DIR/crt"
                 .replace("DIR", &dir.display().to_string()),
         );
-        files::private_dir(&config.data_dir).unwrap();
+        files::private_dir(&config.store.data_dir).unwrap();
         let credentials = Credentials::prepare(&config, "127.0.0.1:7001".parse().unwrap()).unwrap();
         let text = fs::read_to_string(&credentials.kubeconfig).unwrap();
         assert_eq!(field(&text, "tls-server-name"), "api.example");

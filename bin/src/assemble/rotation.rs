@@ -16,12 +16,13 @@ use api::writes::context::Context as Api;
 use auth::authn::x509::{CaBundle, ClientCertificates};
 use wire::server::ServerTls;
 
+use crate::assemble::authenticators::Bundles;
 use crate::assemble::credentials::Credentials;
 use crate::assemble::tokens;
-use crate::config::authentication::Bundles;
+use crate::config::Config;
 use crate::config::extension;
 use crate::config::issuers;
-use crate::config::{Config, NamedFile};
+use crate::config::named_file::NamedFile;
 use crate::host::expiry;
 use crate::host::reload::{self, Watched};
 
@@ -91,14 +92,14 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
         }
         is_changed |= own.changed().is_some();
         if is_changed {
-            match extension::ExtensionConfig::read(
+            match extension::ExtensionSettings::read(
                 config.extensions.certificate.clone(),
                 &authentication,
                 &config.extensions.settings.networks,
             ) {
                 Ok(mut read) => {
                     match credentials.client_cas(None) {
-                        Ok(own) => extension::tell_own_authority(&mut read.settings, &own),
+                        Ok(own) => extension::publish_own_authority(&mut read.settings, &own),
                         Err(error) => {
                             let error = format!("{error:#}");
                             tracing::warn!(

@@ -12,7 +12,8 @@ use auth::authn::service_account::{Drafts, ServiceAccountTokens, TokenIssuer};
 use auth::authn::{NameDomains, SigningKey, VerificationKey};
 use parking_lot::RwLock;
 
-use crate::config::{Config, NamedFile};
+use crate::config::Config;
+use crate::config::named_file::NamedFile;
 use crate::flags::duration;
 use crate::host::machine;
 use crate::host::pki;
@@ -87,7 +88,11 @@ pub fn prepare(
 
 /// Returns the host and port of this server for published documents.
 fn shown_address(config: &Config, address: SocketAddr) -> String {
-    machine::readers_authority(address, config.advertise_address, config.external_hostname.as_deref())
+    machine::readers_authority(
+        address,
+        config.service.advertise_address,
+        config.service.external_hostname.as_deref(),
+    )
 }
 
 /// The keys of service account tokens.
@@ -108,7 +113,7 @@ impl Keys {
         let shown = |file: &NamedFile| file.path.display().to_string();
         let signing = match (signing, &flags.signing_key) {
             (Some(bytes), Some(file)) => SigningKey::from_pem(bytes).with_context(|| shown(file))?,
-            _ => own_key(&config.data_dir.join("pki"))?,
+            _ => own_key(&config.store.data_dir.join("pki"))?,
         };
         let mut verifying: Vec<VerificationKey> = Vec::new();
         for (bytes, file) in others.iter().zip(&flags.keys) {

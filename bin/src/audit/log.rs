@@ -4,55 +4,34 @@ use std::fs::DirBuilder;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{anyhow, bail};
-use api::state::audit::{Encoder, Event, Format, Sink};
+use anyhow::anyhow;
+use api::state::audit::{Encoder, Event, Sink};
 use parking_lot::Mutex;
 
 use super::Losses;
 use super::batch::Queue;
-use super::file::{self, RotatingFile, Rotation};
-use super::settings::{Given, Mode};
-use crate::flags::AuditFlags;
+use super::file::{RotatingFile, Rotation};
+use super::mode::Mode;
 
 /// Value of the label `plugin` in metrics.
 pub const PLUGIN: &str = "log";
 
 /// Settings of the audit log.
 #[derive(Clone, Debug)]
-pub struct LogConfig {
-    path: PathBuf,
+pub struct LogSettings {
+    /// Path of the file; `-` is standard output.
+    pub path: PathBuf,
     /// When events are written.
     pub mode: Mode,
-    encoder: Encoder,
-    rotation: Rotation,
+    /// The form of the lines.
+    pub encoder: Encoder,
+    /// The rotation of the file.
+    pub rotation: Rotation,
 }
 
-impl LogConfig {
-    /// Reads the flags of the log.
-    ///
-    /// # Errors
-    /// A flag has an invalid value.
-    pub fn from_flags(path: PathBuf, flags: &AuditFlags) -> anyhow::Result<LogConfig> {
-        let given = given(flags);
-        let mode = given.mode()?;
-        let event_bytes_max = given.truncation()?.map(|truncation| truncation.event_bytes_max);
-        given.check_version()?;
-        let format = format(flags)?;
-        let [age, backups, size] = bounds(flags).map(|(name, value)| bound(name, value));
-        let rotation = Rotation {
-            age_max: Duration::from_secs(age?.saturating_mul(86_400)),
-            backups_max: backups?,
-            bytes_max: match size? {
-                0 => file::BYTES_MAX,
-                megabytes => megabytes.saturating_mul(1 << 20),
-            },
-            compresses: flags.audit_log_compress,
-        };
-        Ok(LogConfig { path, mode, encoder: Encoder { format, event_bytes_max }, rotation })
-    }
-
+impl LogSettings {
     /// Creates the file if it is missing.
     ///
     /// # Errors
@@ -66,7 +45,7 @@ impl LogConfig {
     /// # Errors
     /// The file cannot be opened, or the writer thread cannot start.
     pub fn open(&self, losses: Losses) -> anyhow::Result<Log> {
-        let LogConfig { path, mode, encoder, rotation } = self;
+        let LogSettings { path, mode, encoder, rotation } = self;
         let mut target = open(path, *rotation)?;
         let out = match mode {
             Mode::Blocking | Mode::BlockingStrict => Out::Direct(Mutex::new(target)),
@@ -81,53 +60,6 @@ impl LogConfig {
         };
         Ok(Log { encoder: *encoder, out })
     }
-}
-
-/// Returns the flags that a log and a webhook have in common.
-pub fn given(flags: &AuditFlags) -> Given<'_> {
-    Given {
-        name: "log",
-        mode: &flags.audit_log_mode,
-        version: &flags.audit_log_version,
-        buffer_size: flags.audit_log_batch_buffer_size,
-        max_size: flags.audit_log_batch_max_size,
-        max_wait: flags.audit_log_batch_max_wait,
-        throttle_enable: flags.audit_log_batch_throttle_enable,
-        throttle_qps: flags.audit_log_batch_throttle_qps,
-        throttle_burst: flags.audit_log_batch_throttle_burst,
-        truncate_enabled: flags.audit_log_truncate_enabled,
-        truncate_max_event_size: flags.audit_log_truncate_max_event_size,
-        truncate_max_batch_size: flags.audit_log_truncate_max_batch_size,
-    }
-}
-
-/// Returns the format of the lines.
-///
-/// # Errors
-/// The format is unknown.
-pub fn format(flags: &AuditFlags) -> anyhow::Result<Format> {
-    match flags.audit_log_format.as_str() {
-        "json" => Ok(Format::Json),
-        "legacy" => Ok(Format::Legacy),
-        format => bail!("invalid audit log format {format}, allowed formats are \"legacy,json\""),
-    }
-}
-
-/// Returns the limits of rotation with the suffixes of their flags: days, files, megabytes.
-pub fn bounds(flags: &AuditFlags) -> [(&'static str, i64); 3] {
-    [
-        ("maxage", flags.audit_log_maxage),
-        ("maxbackup", flags.audit_log_maxbackup),
-        ("maxsize", flags.audit_log_maxsize),
-    ]
-}
-
-/// Checks one of these limits.
-///
-/// # Errors
-/// The value is negative.
-pub fn bound(name: &str, value: i64) -> anyhow::Result<u64> {
-    u64::try_from(value).map_err(|_| anyhow!("--audit-log-{name} {value} can't be a negative number"))
 }
 
 fn open(path: &Path, rotation: Rotation) -> anyhow::Result<Target> {

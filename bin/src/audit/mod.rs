@@ -1,4 +1,4 @@
-//! Audit: from the flags to the sinks of events (docs/api/audit.md#log, docs/api/audit.md#audit-webhook).
+//! Audit: the sinks of events (docs/api/audit.md#log, docs/api/audit.md#audit-webhook).
 //!
 //! ```text
 //! blocking:  event ─► Encoder ─► file · webhook
@@ -7,83 +7,32 @@
 //!
 //! Writing to the log does not wait for the disk: a written line is in the cache of the system.
 
-mod batch;
-mod file;
-mod log;
-mod settings;
-mod webhook;
+pub mod batch;
+pub mod file;
+pub mod log;
+pub mod mode;
+pub mod webhook;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::anyhow;
 use api::state::audit::{AuditPolicy, Auditor, Event, Sink};
 use wire::metrics::Metrics;
-use wire::outgoing::Egress;
 
-use self::log::LogConfig;
-use self::settings::Mode;
-use self::webhook::WebhookConfig;
-use crate::config::checks::Flaws;
-use crate::flags::{AuditFlags, AuditWebhookFlags, Profile};
+use self::log::LogSettings;
+use self::mode::Mode;
+use self::webhook::WebhookSettings;
 
 /// The audit policy, and the sinks of events.
 #[derive(Clone, Debug)]
-pub struct AuditConfig {
-    /// Without a policy no events are recorded.
-    policy: Option<Arc<AuditPolicy>>,
-    log: Option<LogConfig>,
-    webhook: Option<WebhookConfig>,
-}
-
-impl AuditConfig {
-    /// Reads the policy and the settings of the sinks. Without a policy, no event is recorded and the log
-    /// stays empty; without a log or a webhook, the policy has no effect.
-    ///
-    /// # Errors
-    /// The policy, or a setting of the log or the webhook, is invalid or cannot be read.
-    pub fn from_flags(
-        naming: Profile,
-        flags: &AuditFlags,
-        webhook: &AuditWebhookFlags,
-        egress: &Egress,
-    ) -> anyhow::Result<Option<AuditConfig>> {
-        let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
-        let log = given(&flags.audit_log_path).map(|path| LogConfig::from_flags(path, flags)).transpose()?;
-        let Some(path) = given(&flags.audit_policy_file) else {
-            return Ok(log.map(|log| AuditConfig { policy: None, log: Some(log), webhook: None }));
-        };
-        let shown = path.display();
-        let text = crate::host::files::read(&path).map_err(|error| {
-            anyhow!(
-                "loading audit policy file: failed to read file path {:?}: {}",
-                shown.to_string(),
-                crate::config::issuers::opening(&path, &error)
-            )
-        })?;
-        let policy = AuditPolicy::parse(&text, naming)
-            .map_err(|why| anyhow!("loading audit policy file: {why}: from file {shown}"))?;
-        let webhook = WebhookConfig::from_flags(webhook, naming, egress)?;
-        let is_recorded = log.is_some() || webhook.is_some();
-        Ok(is_recorded.then(|| AuditConfig { policy: Some(Arc::new(policy)), log, webhook }))
-    }
-}
-
-/// Adds the problems of the settings of the log and the webhook, if they are configured.
-pub fn check(log: &AuditFlags, webhook: &AuditWebhookFlags, flaws: &mut Flaws) {
-    let is_given = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| !path.as_os_str().is_empty());
-    if is_given(&log.audit_log_path) {
-        log::given(log).check(flaws);
-        flaws.take(log::format(log));
-        for (name, value) in log::bounds(log) {
-            flaws.take(log::bound(name, value));
-        }
-    }
-    if is_given(&webhook.audit_webhook_config_file) {
-        webhook::given(webhook).check(flaws);
-    }
+pub struct AuditSettings {
+    /// The policy; without one, no events are recorded.
+    pub policy: Option<Arc<AuditPolicy>>,
+    /// The audit log, if configured.
+    pub log: Option<LogSettings>,
+    /// The audit webhook, if configured.
+    pub webhook: Option<WebhookSettings>,
 }
 
 /// Counts and logs lost events.
@@ -103,9 +52,9 @@ impl Losses {
 ///
 /// # Errors
 /// The log cannot be opened.
-pub fn auditor(config: &AuditConfig, metrics: &Arc<Metrics>) -> anyhow::Result<Option<Auditor>> {
-    let Some(policy) = &config.policy else {
-        config.log.iter().try_for_each(LogConfig::make)?;
+pub fn auditor(settings: &AuditSettings, metrics: &Arc<Metrics>) -> anyhow::Result<Option<Auditor>> {
+    let Some(policy) = &settings.policy else {
+        settings.log.iter().try_for_each(LogSettings::make)?;
         return Ok(None);
     };
     let losses = Losses(metrics.clone());
@@ -115,10 +64,10 @@ pub fn auditor(config: &AuditConfig, metrics: &Arc<Metrics>) -> anyhow::Result<O
         let plugin = if matches!(mode, Mode::Batch(_)) { BUFFERED } else { name };
         sinks.push(Named { sink, plugin, is_strict: mode == Mode::BlockingStrict });
     };
-    if let Some(log) = &config.log {
+    if let Some(log) = &settings.log {
         add(Box::new(log.open(losses.clone())?), log.mode, log::PLUGIN);
     }
-    if let Some(webhook) = &config.webhook {
+    if let Some(webhook) = &settings.webhook {
         add(Box::new(webhook.open(losses.clone())?), webhook.mode, webhook::PLUGIN);
     }
     let strict = sinks.iter().any(|sink| sink.is_strict);
@@ -182,20 +131,20 @@ mod tests {
     use std::ffi::OsString;
     use std::path::Path;
 
+    use wire::outgoing::Egress;
+
     use super::*;
-    use crate::flags;
+    use crate::cli::line;
+    use crate::flags::problems::Problems;
     use crate::host::files::scratch::Scratch;
 
-    fn config(dir: &Path, arguments: &str) -> Result<Option<AuditConfig>, String> {
+    fn config(dir: &Path, arguments: &str) -> Result<Option<AuditSettings>, String> {
         let arguments = arguments.replace("DIR", &dir.display().to_string());
         let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
-        let flags = flags::parse(words.map(OsString::from)).unwrap().flags();
-        let egress = Egress::default();
-        let mut flaws = Flaws::default();
-        check(&flags.audit, &flags.audit_webhook, &mut flaws);
-        flaws.none().map_err(|error| error.to_string())?;
-        AuditConfig::from_flags(&values::naming::KUBERNETES, &flags.audit, &flags.audit_webhook, &egress)
-            .map_err(|error| error.to_string())
+        let flags = line::parse(words.map(OsString::from)).unwrap().flags();
+        let mut problems = Problems::default();
+        let settings = flags.audit.settings(&values::naming::KUBERNETES, &Egress::default(), &mut problems);
+        problems.finish(settings).map_err(|errors| errors.to_string())
     }
 
     fn event() -> Event {
@@ -249,65 +198,5 @@ mod tests {
         }
         let mode = |path: &str| std::fs::metadata(dir.join(path)).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode("new"), mode("new/deep"), mode("new/deep/audit.log")), (0o700, 0o700, 0o600));
-    }
-
-    #[test]
-    fn settings_of_a_log_are_checked_once_there_is_one() {
-        let dir = Scratch::new();
-        std::fs::write(dir.join("policy"), format!("{POLICY}rules: [{{level: Metadata}}]")).unwrap();
-        for (arguments, want) in [
-            ("--audit-log-format=xml", Ok(())),
-            (
-                "--audit-log-path=- --audit-log-format=xml",
-                Err("invalid audit log format xml, allowed formats are \"legacy,json\""),
-            ),
-            (
-                "--audit-log-path=- --audit-log-mode=never",
-                Err("invalid audit log mode never, allowed modes are \"batch,blocking,blocking-strict\""),
-            ),
-            (
-                "--audit-log-path=- --audit-log-maxsize=-1",
-                Err("--audit-log-maxsize -1 can't be a negative number"),
-            ),
-            ("--audit-log-path=- --audit-log-batch-max-size=0", Ok(())),
-            (
-                "--audit-log-path=- --audit-log-mode=batch --audit-log-batch-max-size=0",
-                Err("invalid audit batch log max batch size 0, must be a positive number"),
-            ),
-            (
-                "--audit-log-path=- --audit-log-mode=batch --audit-log-batch-buffer-size=0",
-                Err("invalid audit batch log buffer size 0, must be a positive number"),
-            ),
-            (
-                "--audit-log-path=- --audit-log-mode=batch --audit-log-batch-throttle-enable",
-                Err("invalid audit batch log throttle QPS 0, must be a positive number"),
-            ),
-            (
-                "--audit-log-path=- --audit-log-truncate-enabled --audit-log-truncate-max-event-size=10 \
-                 --audit-log-truncate-max-batch-size=5",
-                Err("invalid audit truncate log max batch size 5, must be greater than max event size (10)"),
-            ),
-            ("--audit-webhook-mode=x", Ok(())),
-            (
-                "--audit-webhook-config-file=DIR/none --audit-webhook-mode=x",
-                Err("invalid audit webhook mode x, allowed modes are \"batch,blocking,blocking-strict\""),
-            ),
-            (
-                "--audit-webhook-config-file=DIR/none --audit-webhook-batch-throttle-burst=0",
-                Err("invalid audit batch webhook throttle burst 0, must be a positive number"),
-            ),
-            ("--audit-webhook-config-file=DIR/none", Ok(())),
-            (
-                "--audit-webhook-config-file=DIR/none --audit-policy-file=DIR/policy",
-                Err("initializing audit webhook"),
-            ),
-        ] {
-            let got = config(&dir, arguments).map(drop);
-            assert_eq!(
-                got.as_ref().map_err(String::as_str),
-                want.as_ref().map_err(|why| *why),
-                "{arguments}"
-            );
-        }
     }
 }

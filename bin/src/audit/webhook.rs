@@ -9,17 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use api::state::audit::{Encoder, Event, Format, Sink};
 use bytes::Bytes;
 use tokio::runtime::Handle;
-use wire::outgoing::{Egress, Failure};
+use wire::outgoing::Failure;
 
 use super::Losses;
 use super::batch::Queue;
-use super::settings::{Given, Mode, Truncation};
-use crate::config::webhooks::Remote;
-use crate::flags::{AuditWebhookFlags, Profile};
+use super::mode::{Mode, Truncation};
+use crate::remote::webhooks::Remote;
 
 /// Value of the label `plugin` in metrics.
 pub const PLUGIN: &str = "webhook";
@@ -30,58 +28,24 @@ const TAIL: &[u8] = b"]}\n";
 
 /// Settings of the audit webhook.
 #[derive(Clone)]
-pub struct WebhookConfig {
-    remote: Remote,
+pub struct WebhookSettings {
+    /// The server that receives the events.
+    pub remote: Remote,
     /// When events are sent.
     pub mode: Mode,
-    backoff: Duration,
-    truncation: Option<Truncation>,
+    /// Pause before events are sent a second time.
+    pub backoff: Duration,
+    /// Sizes above which events are truncated, if they are.
+    pub truncation: Option<Truncation>,
 }
 
-impl std::fmt::Debug for WebhookConfig {
+impl std::fmt::Debug for WebhookSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WebhookConfig").field("mode", &self.mode).finish_non_exhaustive()
+        f.debug_struct("WebhookSettings").field("mode", &self.mode).finish_non_exhaustive()
     }
 }
 
-/// Returns the flags that a log and a webhook have in common.
-pub fn given(flags: &AuditWebhookFlags) -> Given<'_> {
-    Given {
-        name: "webhook",
-        mode: &flags.audit_webhook_mode,
-        version: &flags.audit_webhook_version,
-        buffer_size: flags.audit_webhook_batch_buffer_size,
-        max_size: flags.audit_webhook_batch_max_size,
-        max_wait: flags.audit_webhook_batch_max_wait,
-        throttle_enable: flags.audit_webhook_batch_throttle_enable,
-        throttle_qps: flags.audit_webhook_batch_throttle_qps,
-        throttle_burst: flags.audit_webhook_batch_throttle_burst,
-        truncate_enabled: flags.audit_webhook_truncate_enabled,
-        truncate_max_event_size: flags.audit_webhook_truncate_max_event_size,
-        truncate_max_batch_size: flags.audit_webhook_truncate_max_batch_size,
-    }
-}
-
-impl WebhookConfig {
-    /// Reads the flags; `None` if no server is configured.
-    ///
-    /// # Errors
-    /// A flag or the kubeconfig file is invalid.
-    pub fn from_flags(
-        flags: &AuditWebhookFlags,
-        naming: Profile,
-        egress: &Egress,
-    ) -> anyhow::Result<Option<WebhookConfig>> {
-        let file = flags.audit_webhook_config_file.as_ref().filter(|file| !file.as_os_str().is_empty());
-        let Some(file) = file else { return Ok(None) };
-        let given = given(flags);
-        let (mode, truncation) = (given.mode()?, given.truncation()?);
-        given.check_version()?;
-        let remote = Remote::read(file, None, naming).context("initializing audit webhook")?.through(egress);
-        let backoff = flags.audit_webhook_initial_backoff;
-        Ok(Some(WebhookConfig { remote, mode, backoff, truncation }))
-    }
-
+impl WebhookSettings {
     /// Opens the sink. Must be called within the runtime that sends the events.
     ///
     /// # Errors

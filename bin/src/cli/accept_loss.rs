@@ -11,11 +11,12 @@ use engine::offline::{Damage, OfflineError, Store};
 use engine::{Engine, Losses, OpenError, Options, RevisionSet};
 use serde::Serialize;
 
+use crate::cli::Outcome;
 use crate::cli::args::{AcceptLoss, Format};
 use crate::cli::progress::Progress;
 use crate::cli::report::DamageReport;
-use crate::cli::{Outcome, store_dir};
-use crate::store::relocation::{self, Place};
+use crate::store::location::log_dir;
+use crate::store::location::{self, StoreLocation};
 
 /// Maximum number of damaged places in the report; `verify` lists all.
 const LISTED_MAX: usize = 1_000;
@@ -33,13 +34,13 @@ struct Report {
 /// Runs the command and prints the report.
 pub fn run(flags: &AcceptLoss, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let data_dir = &flags.common.data_dir;
-    if relocation::recorded(data_dir)? == Some(Place::Etcd) {
+    if location::recorded(data_dir)? == Some(StoreLocation::Etcd) {
         bail!(
             "{}: the objects are in etcd, and the next start replaces a damaged local copy",
             data_dir.display()
         );
     }
-    let dir = store_dir(data_dir);
+    let dir = log_dir(data_dir);
     let store = Store::open(&dir)?;
     let in_use = || {
         anyhow!("{} is in use: stop the server, and start it again after the loss is accepted", dir.display())

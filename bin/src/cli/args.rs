@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use api::state::allocation::Ports;
 use values::naming;
 
-use crate::flags::Profile;
 use crate::flags::duration;
+use crate::flags::profile::{Profile, profile};
 
 /// The commands that work on a store instead of starting the server.
 #[derive(Clone, Debug, Subcommand)]
@@ -224,7 +224,7 @@ pub struct Migrate {
     pub etcd_keyfile: Option<PathBuf>,
 
     /// Naming profile of the objects, if neither source nor target is a data directory that records it.
-    #[arg(long, value_name = "PROFILE", default_value = naming::ALL[0].profile, value_parser = crate::flags::profile)]
+    #[arg(long, value_name = "PROFILE", default_value = naming::ALL[0].profile, value_parser = profile)]
     pub naming: Profile,
 
     /// Range of ports from which services get node ports.

@@ -12,14 +12,16 @@ use anyhow::{Context, bail};
 use engine::offline::{BackupSummary, Damage};
 use serde::Serialize;
 
-use crate::assemble::credentials::{KUBECONFIG_FILE, PKI_DIR};
+use crate::cli::Outcome;
 use crate::cli::args::{Backup, Format};
 use crate::cli::progress::Progress;
 use crate::cli::receive::receive;
 use crate::cli::report::{self, DamageReport, bytes};
-use crate::cli::{Outcome, store_dir};
-use crate::config::PROFILE_FILE;
 use crate::host::files;
+use crate::host::pki::PKI_DIR;
+use crate::remote::kubeconfig::KUBECONFIG_FILE;
+use crate::store::identity::PROFILE_FILE;
+use crate::store::location::log_dir;
 
 #[derive(Serialize)]
 struct Report {
@@ -53,7 +55,7 @@ pub fn run(flags: &Backup, out: &mut impl Write) -> anyhow::Result<Outcome> {
     };
     let (ready, profile) = match &flags.kubeconfig {
         Some(kubeconfig) => {
-            let (ready, profile) = receive(kubeconfig, flags.server.as_deref(), &store_dir(to), on_damage)?;
+            let (ready, profile) = receive(kubeconfig, flags.server.as_deref(), &log_dir(to), on_damage)?;
             (ready, Some(format!("{profile}\n").into_bytes()))
         }
         None => {
@@ -61,7 +63,7 @@ pub fn run(flags: &Backup, out: &mut impl Write) -> anyhow::Result<Outcome> {
             let profile = files::read_if_there(&data_dir.join(PROFILE_FILE))?;
             let mut progress = Progress::new("backup", 0);
             let update = |done, total| progress.update_of(done, total);
-            (engine::offline::backup(&store_dir(data_dir), &store_dir(to), on_damage, update)?, profile)
+            (engine::offline::backup(&log_dir(data_dir), &log_dir(to), on_damage, update)?, profile)
         }
     };
     // The profile is written before the store, so that a complete backup always has it.

@@ -8,9 +8,10 @@ use anyhow::{Context, anyhow, bail};
 use engine::{CompactError, Engine, OpenError, Options, Revision};
 use serde::Serialize;
 
+use crate::cli::Outcome;
 use crate::cli::args::{Compact, Format};
 use crate::cli::report::bytes;
-use crate::cli::{Outcome, store_dir};
+use crate::store::location::log_dir;
 
 #[derive(Serialize)]
 struct Report {
@@ -25,7 +26,7 @@ struct Report {
 
 /// Runs the command and prints the report.
 pub fn run(flags: &Compact, out: &mut impl Write) -> anyhow::Result<Outcome> {
-    let dir = store_dir(&flags.common.data_dir);
+    let dir = log_dir(&flags.common.data_dir);
     // Opening the engine would create a store in an empty directory.
     engine::offline::Store::open(&dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

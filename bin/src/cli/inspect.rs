@@ -9,9 +9,10 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::cli::Outcome;
 use crate::cli::args::{Format, Inspect};
 use crate::cli::report::{self, DamageReport, printable};
-use crate::cli::{Outcome, store_dir};
+use crate::store::location::log_dir;
 
 /// A record in the JSON output.
 #[derive(Serialize)]
@@ -44,7 +45,7 @@ enum Value<'a> {
 
 /// Runs the command and prints the records.
 pub fn run(flags: &Inspect, out: &mut impl Write) -> anyhow::Result<Outcome> {
-    let store = Store::open(&store_dir(&flags.common.data_dir))?;
+    let store = Store::open(&log_dir(&flags.common.data_dir))?;
     let json = flags.common.output == Format::Json;
     for damage in store.damage() {
         write_damage(damage, json, out)?;
@@ -139,8 +140,9 @@ fn write_json(flags: &Inspect, record: &LogRecord, out: &mut impl Write) -> anyh
 }
 
 fn write_damage(damage: &Damage, json: bool, out: &mut impl Write) -> std::io::Result<()> {
-    match json {
-        true => writeln!(out, "{}", json!({"damage": DamageReport::from(damage)})),
-        false => writeln!(out, "damage: {damage}"),
+    if json {
+        writeln!(out, "{}", json!({"damage": DamageReport::from(damage)}))
+    } else {
+        writeln!(out, "damage: {damage}")
     }
 }

@@ -9,7 +9,10 @@ pub mod args;
 mod backup;
 mod compact;
 mod inspect;
+pub mod line;
 mod migrate;
+#[cfg(test)]
+mod page_test;
 mod progress;
 mod receive;
 mod report;
@@ -18,13 +21,11 @@ mod stats;
 mod verify;
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::args::Command;
+use crate::host::failure::{one_line, refuse};
 use crate::host::machine;
-use crate::one_line;
-use crate::refuse;
 
 /// The outcome of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -66,9 +67,4 @@ pub fn run(command: Command) -> ExitCode {
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let cause = error.downcast_ref::<io::Error>();
     cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
-/// Returns the directory of the store in a data directory.
-pub fn store_dir(data_dir: &Path) -> PathBuf {
-    data_dir.join("log")
 }

@@ -10,14 +10,15 @@ use anyhow::{Context, anyhow, bail};
 use engine::offline::{OfflineError, RestorePoint, RestoreSummary};
 use serde::Serialize;
 
-use crate::assemble::credentials::PKI_DIR;
+use crate::cli::Outcome;
 use crate::cli::args::{Format, Restore};
 use crate::cli::backup::copy_pki;
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, bytes};
-use crate::cli::{Outcome, store_dir};
-use crate::config::PROFILE_FILE;
 use crate::host::files;
+use crate::host::pki::PKI_DIR;
+use crate::store::identity::PROFILE_FILE;
+use crate::store::location::log_dir;
 use crate::store::losses;
 
 #[derive(Serialize)]
@@ -54,8 +55,8 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let progress = RefCell::new(Progress::new("restore", 0));
     let mut failed = None;
     let restored = engine::offline::restore(
-        &store_dir(from),
-        &store_dir(to),
+        &log_dir(from),
+        &log_dir(to),
         point,
         flags.skip_damaged,
         |damage| {

@@ -7,10 +7,11 @@ use std::io::{self, Write};
 use engine::offline::{Store, Survey, survey};
 use serde::Serialize;
 
+use crate::cli::Outcome;
 use crate::cli::args::{Format, Stats};
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, bytes};
-use crate::cli::{Outcome, store_dir};
+use crate::store::location::log_dir;
 
 #[derive(Serialize)]
 struct Report {
@@ -55,7 +56,7 @@ struct SegmentReport {
 
 /// Runs the command and prints the report.
 pub fn run(flags: &Stats, out: &mut impl Write) -> anyhow::Result<Outcome> {
-    let dir = store_dir(&flags.common.data_dir);
+    let dir = log_dir(&flags.common.data_dir);
     let store = Store::open(&dir)?;
     let mut progress = Progress::new("stats", store.data_bytes());
     let survey = survey(&store, |_| (), |done| progress.update(done));

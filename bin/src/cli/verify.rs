@@ -6,10 +6,11 @@ use std::io::Write;
 use engine::offline::{Damage, Store, survey};
 use serde::Serialize;
 
+use crate::cli::Outcome;
 use crate::cli::args::{Format, Verify};
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, DamageReport};
-use crate::cli::{Outcome, store_dir};
+use crate::store::location::log_dir;
 
 /// Members of the report that follow `damage`.
 #[derive(Serialize)]
@@ -33,7 +34,7 @@ struct Torn {
 
 /// Runs the command and prints the report.
 pub fn run(flags: &Verify, out: &mut impl Write) -> anyhow::Result<Outcome> {
-    let dir = store_dir(&flags.common.data_dir);
+    let dir = log_dir(&flags.common.data_dir);
     let store = Store::open(&dir)?;
     let json = flags.common.output == Format::Json;
     let progress = RefCell::new(Progress::new("verify", store.data_bytes()));

@@ -11,22 +11,60 @@ use auth::authz::abac::Policies;
 use auth::authz::config::{self, AuthorizerSettings};
 use auth::authz::webhook::{FailurePolicy, Settings, Webhook};
 use auth::authz::{Conditions, Mode, Module, NodePolicy};
+use clap::Args;
 use engine::Engine;
 use go::quote;
 use wire::metrics::Metrics;
 use wire::outgoing::Egress;
 use wire::typed;
 
-use crate::config::checks::Flaws;
-use crate::config::issuers::opening;
-use crate::config::webhooks::Remote;
-use crate::flags::{AuthorizationFlags, List, Profile};
+use crate::flags::duration;
+use crate::flags::forms::List;
+use crate::flags::problems::{FlagError, Problems, shown};
+use crate::flags::profile::Profile;
+use crate::host::files::{self, opening};
 use crate::host::reload::{self, Watched};
+use crate::remote::webhooks::Remote;
+
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Args)]
+pub struct AuthorizationFlags {
+    /// Authorizers to ask, in this order, separated by commas. Possible values: ABAC, AlwaysAllow,
+    /// AlwaysDeny, Node, RBAC, Webhook. Default: RBAC.
+    #[arg(long, value_name = "MODES")]
+    pub authorization_mode: Vec<List>,
+
+    /// File with the rules of the authorizer ABAC, one JSON object per line.
+    #[arg(long, value_name = "FILE")]
+    pub authorization_policy_file: Option<PathBuf>,
+
+    /// Kubeconfig of the server that the authorizer Webhook asks.
+    #[arg(long, value_name = "FILE")]
+    pub authorization_webhook_config_file: Option<PathBuf>,
+
+    /// API version of the SubjectAccessReview objects that the authorizer Webhook sends. Possible values: v1,
+    /// v1beta1. Default: v1beta1.
+    #[arg(long, value_name = "VERSION")]
+    pub authorization_webhook_version: Option<String>,
+
+    /// How long a permission from the authorizer Webhook is cached. Default: 5m0s.
+    #[arg(long, value_name = "DURATION", value_parser = duration::kept, allow_hyphen_values = true)]
+    pub authorization_webhook_cache_authorized_ttl: Option<Duration>,
+
+    /// How long a refusal from the authorizer Webhook is cached. Default: 30s.
+    #[arg(long, value_name = "DURATION", value_parser = duration::kept, allow_hyphen_values = true)]
+    pub authorization_webhook_cache_unauthorized_ttl: Option<Duration>,
+
+    /// Configuration of the authorizers (AuthorizationConfiguration). Replaces --authorization-mode and the
+    /// --authorization-webhook-* flags. Reloaded when the file changes.
+    #[arg(long, value_name = "FILE")]
+    pub authorization_config: Option<PathBuf>,
+}
 
 /// The authorizers in their order, and the file that they were read from.
 #[derive(Clone)]
-pub struct AuthorizationConfig {
-    parts: Vec<Part>,
+pub struct AuthorizationSettings {
+    parts: Vec<ConfiguredAuthorizer>,
     file: Option<PathBuf>,
     naming: Profile,
     /// How the server connects to webhooks.
@@ -35,21 +73,21 @@ pub struct AuthorizationConfig {
 
 /// An authorizer before the store is open; those that read the store are built from it.
 #[derive(Clone)]
-enum Part {
+enum ConfiguredAuthorizer {
     Whole(Mode, Module),
     Node,
 }
 
-impl Part {
+impl ConfiguredAuthorizer {
     fn mode(&self) -> Mode {
         match self {
-            Part::Whole(mode, _) => *mode,
-            Part::Node => Mode::Node,
+            ConfiguredAuthorizer::Whole(mode, _) => *mode,
+            ConfiguredAuthorizer::Node => Mode::Node,
         }
     }
 }
 
-impl std::fmt::Display for AuthorizationConfig {
+impl std::fmt::Display for AuthorizationSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (at, part) in self.parts.iter().enumerate() {
             write!(f, "{}{}", if at > 0 { "," } else { "" }, part.mode())?;
@@ -58,9 +96,9 @@ impl std::fmt::Display for AuthorizationConfig {
     }
 }
 
-impl std::fmt::Debug for AuthorizationConfig {
+impl std::fmt::Debug for AuthorizationSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "AuthorizationConfig({self})")
+        write!(f, "AuthorizationSettings({self})")
     }
 }
 
@@ -71,30 +109,7 @@ const DEFAULT: &str = "RBAC";
 const AUTHORIZED_TTL: Duration = Duration::from_secs(5 * 60);
 const UNAUTHORIZED_TTL: Duration = Duration::from_secs(30);
 
-impl AuthorizationConfig {
-    /// Checks the flags and reads the files that they name.
-    ///
-    /// # Errors
-    /// An error that lists all problems.
-    pub fn from_flags(flags: AuthorizationFlags, naming: Profile, egress: &Egress) -> anyhow::Result<Self> {
-        let mut flaws = Flaws::default();
-        check(&flags, &mut flaws);
-        flaws.none()?;
-        let egress = egress.clone();
-        let Some(path) = flags.authorization_config.clone() else {
-            let parts = of_flags(&flags, naming, &egress)?;
-            return Ok(AuthorizationConfig { parts, file: None, naming, egress });
-        };
-        let failed = |why: String| anyhow!("failed to load AuthorizationConfiguration from file: {why}");
-        let bytes =
-            crate::host::files::read(&path).map_err(|error| failed(opening(&path, &error).to_string()))?;
-        let settings = contents(&bytes, naming).map_err(failed)?;
-        let policy = flags.authorization_policy_file.unwrap_or_default();
-        let abac = || Ok(Module::Abac(Arc::new(policies(&policy)?)));
-        let parts = of_file(&settings, abac, naming, &egress)?;
-        Ok(AuthorizationConfig { parts, file: Some(path), naming, egress })
-    }
-
+impl AuthorizationSettings {
     /// Returns whether every user may make every request.
     pub fn allows_all(&self) -> bool {
         self.parts.iter().any(|part| part.mode() == Mode::AlwaysAllow)
@@ -102,9 +117,9 @@ impl AuthorizationConfig {
 
     /// Returns the authorizers over a store.
     pub fn modules(&self, nodes: &Arc<dyn NodePolicy>) -> Vec<Module> {
-        let module = |part: &Part| match part {
-            Part::Whole(_, module) => module.clone(),
-            Part::Node => Module::Node(nodes.clone()),
+        let module = |part: &ConfiguredAuthorizer| match part {
+            ConfiguredAuthorizer::Whole(_, module) => module.clone(),
+            ConfiguredAuthorizer::Node => Module::Node(nodes.clone()),
         };
         self.parts.iter().map(module).collect()
     }
@@ -116,18 +131,18 @@ impl AuthorizationConfig {
 
     /// Parses the file's new contents. Webhooks may be added and removed; for other authorizers only the
     /// order may change.
-    fn changed(&self, bytes: &[u8]) -> anyhow::Result<AuthorizationConfig> {
+    fn changed(&self, bytes: &[u8]) -> anyhow::Result<AuthorizationSettings> {
         let settings = contents(bytes, self.naming).map_err(|why| anyhow!(why))?;
         // The policy file is read only at the start.
         let abac = || {
             let known = self.parts.iter().find_map(|part| match part {
-                Part::Whole(Mode::Abac, module) => Some(module.clone()),
+                ConfiguredAuthorizer::Whole(Mode::Abac, module) => Some(module.clone()),
                 _ => None,
             });
             known.ok_or_else(|| anyhow!("no policies were read at the start"))
         };
         let parts = of_file(&settings, abac, self.naming, &self.egress)?;
-        let others = |parts: &[Part]| {
+        let others = |parts: &[ConfiguredAuthorizer]| {
             let others = parts.iter().map(|part| part.mode().name()).filter(|name| *name != "Webhook");
             let mut others: Vec<&str> = others.collect();
             others.sort_unstable();
@@ -137,7 +152,7 @@ impl AuthorizationConfig {
         if before != now {
             bail!("authorizers other than webhooks must stay: {before:?}, not {now:?}");
         }
-        Ok(AuthorizationConfig {
+        Ok(AuthorizationSettings {
             parts,
             file: self.file.clone(),
             naming: self.naming,
@@ -179,43 +194,97 @@ impl AuthorizationConfig {
     }
 }
 
-/// Collects problems of the flags, without reading the files that they name.
-pub fn check(flags: &AuthorizationFlags, flaws: &mut Flaws) {
-    if flags.authorization_config.is_some() {
-        if flags.names_authorizers() {
-            flaws.push(
-                "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags \
-                 are defined"
-                    .to_owned(),
-            );
-        }
-        return;
+impl AuthorizationFlags {
+    /// Returns the settings, and reads the files that the flags name. Adds the errors of the flags, or the error of a
+    /// file.
+    pub fn settings(
+        &self,
+        naming: Profile,
+        egress: &Egress,
+        problems: &mut Problems,
+    ) -> Option<AuthorizationSettings> {
+        let mut found = Problems::default();
+        self.check(&mut found);
+        problems.take_all(found)?;
+        let egress = egress.clone();
+        let Some(path) = self.authorization_config.clone() else {
+            let modes = names(self).join(",");
+            let parts = problems.take_for("authorization-mode", modes, of_flags(self, naming, &egress))?;
+            return Some(AuthorizationSettings { parts, file: None, naming, egress });
+        };
+        let parts = problems.take_for(
+            "authorization-config",
+            path.display(),
+            self.of_configuration(&path, naming, &egress),
+        )?;
+        Some(AuthorizationSettings { parts, file: Some(path), naming, egress })
     }
-    let names = names(flags);
-    let (policy, webhook) = (&flags.authorization_policy_file, &flags.authorization_webhook_config_file);
-    for name in &names {
-        match Mode::of(name) {
-            None => flaws.push(format!("authorization-mode {} is not a valid mode", quote(name))),
-            Some(Mode::Abac) if policy.is_none() => {
-                flaws.push("authorization-mode ABAC's authorization policy file not passed".to_owned());
+
+    fn of_configuration(
+        &self,
+        path: &Path,
+        naming: Profile,
+        egress: &Egress,
+    ) -> anyhow::Result<Vec<ConfiguredAuthorizer>> {
+        let failed = |why: String| anyhow!("failed to load AuthorizationConfiguration from file: {why}");
+        let bytes = files::read(path).map_err(|error| failed(opening(path, &error).to_string()))?;
+        let settings = contents(&bytes, naming).map_err(failed)?;
+        let policy = self.authorization_policy_file.clone().unwrap_or_default();
+        let abac = || Ok(Module::Abac(Arc::new(policies(&policy)?)));
+        of_file(&settings, abac, naming, egress)
+    }
+
+    /// Returns whether a flag is given that `--authorization-config` replaces.
+    fn names_authorizers(&self) -> bool {
+        !self.authorization_mode.is_empty()
+            || self.authorization_webhook_config_file.is_some()
+            || self.authorization_webhook_version.is_some()
+            || self.authorization_webhook_cache_authorized_ttl.is_some()
+            || self.authorization_webhook_cache_unauthorized_ttl.is_some()
+    }
+
+    /// Collects problems of the flags, without reading the files that they name.
+    fn check(&self, problems: &mut Problems) {
+        let (policy, webhook) = (&self.authorization_policy_file, &self.authorization_webhook_config_file);
+        if self.authorization_config.is_some() {
+            if self.names_authorizers() {
+                let text = "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags \
+                     are defined";
+                let path = shown(self.authorization_config.as_deref());
+                problems.add(FlagError::worded("authorization-config", path, text));
             }
-            Some(Mode::Webhook) if webhook.is_none() => {
-                flaws.push("authorization-mode Webhook's authorization config file not passed".to_owned());
+            return;
+        }
+        let names = names(self);
+        let mut wrong = |flag: &str, value: String, text: String| {
+            problems.add(FlagError::worded(flag, value, text));
+        };
+        for name in &names {
+            let text = match Mode::of(name) {
+                None => format!("authorization-mode {} is not a valid mode", quote(name)),
+                Some(Mode::Abac) if policy.is_none() => {
+                    "authorization-mode ABAC's authorization policy file not passed".to_owned()
+                }
+                Some(Mode::Webhook) if webhook.is_none() => {
+                    "authorization-mode Webhook's authorization config file not passed".to_owned()
+                }
+                Some(_) => continue,
+            };
+            wrong("authorization-mode", name.clone(), text);
+        }
+        for (file, flag, mode) in [
+            (policy, "authorization-policy-file", "ABAC"),
+            (webhook, "authorization-webhook-config-file", "Webhook"),
+        ] {
+            if file.is_some() && !names.iter().any(|name| name == mode) {
+                wrong(flag, shown(file.as_deref()), format!("cannot specify --{flag} without mode {mode}"));
             }
-            Some(_) => {}
         }
-    }
-    for (file, flag, mode) in [
-        (policy, "--authorization-policy-file", "ABAC"),
-        (webhook, "--authorization-webhook-config-file", "Webhook"),
-    ] {
-        if file.is_some() && !names.iter().any(|name| name == mode) {
-            flaws.push(format!("cannot specify {flag} without mode {mode}"));
+        if names.iter().enumerate().any(|(at, name)| names[..at].contains(name)) {
+            let quoted: Vec<String> = names.iter().map(|name| quote(name)).collect();
+            let text = format!("authorization-mode [{}] has mode specified more than once", quoted.join(" "));
+            wrong("authorization-mode", names.join(","), text);
         }
-    }
-    if names.iter().enumerate().any(|(at, name)| names[..at].contains(name)) {
-        let quoted: Vec<String> = names.iter().map(|name| quote(name)).collect();
-        flaws.push(format!("authorization-mode [{}] has mode specified more than once", quoted.join(" ")));
     }
 }
 
@@ -229,13 +298,19 @@ fn names(flags: &AuthorizationFlags) -> Vec<String> {
 }
 
 /// Returns the authorizers that the flags name. The flags must have been checked.
-fn of_flags(flags: &AuthorizationFlags, naming: Profile, egress: &Egress) -> anyhow::Result<Vec<Part>> {
+fn of_flags(
+    flags: &AuthorizationFlags,
+    naming: Profile,
+    egress: &Egress,
+) -> anyhow::Result<Vec<ConfiguredAuthorizer>> {
     let (policy, webhook) = (&flags.authorization_policy_file, &flags.authorization_webhook_config_file);
     let failed = |why: anyhow::Error| anyhow!("invalid authorization config: {why:#}");
-    let part = |name: &str| -> anyhow::Result<Part> {
+    let part = |name: &str| -> anyhow::Result<ConfiguredAuthorizer> {
         let mode = Mode::of(name).unwrap_or(Mode::AlwaysDeny);
         Ok(match (mode, policy, webhook) {
-            (Mode::Abac, Some(path), _) => Part::Whole(mode, Module::Abac(Arc::new(policies(path)?))),
+            (Mode::Abac, Some(path), _) => {
+                ConfiguredAuthorizer::Whole(mode, Module::Abac(Arc::new(policies(path)?)))
+            }
             (Mode::Webhook, _, Some(path)) => {
                 let version = flags.authorization_webhook_version.as_deref().unwrap_or("v1beta1");
                 if !matches!(version, "v1" | "v1beta1") {
@@ -257,12 +332,17 @@ fn of_flags(flags: &AuthorizationFlags, naming: Profile, egress: &Egress) -> any
                     conditions: Conditions::default(),
                 };
                 let remote = Remote::read(path, None, naming)?.through(egress);
-                Part::Whole(mode, Module::Webhook(Arc::new(Webhook::new(Arc::new(remote), settings))))
+                ConfiguredAuthorizer::Whole(
+                    mode,
+                    Module::Webhook(Arc::new(Webhook::new(Arc::new(remote), settings))),
+                )
             }
-            (Mode::AlwaysAllow, ..) => Part::Whole(mode, Module::AlwaysAllow),
-            (Mode::Rbac, ..) => Part::Whole(mode, Module::Rbac),
-            (Mode::Node, ..) => Part::Node,
-            (Mode::AlwaysDeny | Mode::Abac | Mode::Webhook, ..) => Part::Whole(mode, Module::AlwaysDeny),
+            (Mode::AlwaysAllow, ..) => ConfiguredAuthorizer::Whole(mode, Module::AlwaysAllow),
+            (Mode::Rbac, ..) => ConfiguredAuthorizer::Whole(mode, Module::Rbac),
+            (Mode::Node, ..) => ConfiguredAuthorizer::Node,
+            (Mode::AlwaysDeny | Mode::Abac | Mode::Webhook, ..) => {
+                ConfiguredAuthorizer::Whole(mode, Module::AlwaysDeny)
+            }
         })
     };
     names(flags).iter().map(|name| part(name).map_err(failed)).collect()
@@ -271,7 +351,7 @@ fn of_flags(flags: &AuthorizationFlags, naming: Profile, egress: &Egress) -> any
 /// Reads a policy file, whose lines are JSON or YAML.
 fn policies(path: &Path) -> anyhow::Result<Policies> {
     let shown = path.display();
-    let bytes = crate::host::files::read(path).map_err(|error| match error.kind() {
+    let bytes = files::read(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::IsADirectory => {
             anyhow!("error reading policy file {shown}: {}", opening(path, &error))
         }
@@ -308,10 +388,10 @@ fn of_file(
     abac: impl Fn() -> anyhow::Result<Module>,
     naming: Profile,
     egress: &Egress,
-) -> anyhow::Result<Vec<Part>> {
+) -> anyhow::Result<Vec<ConfiguredAuthorizer>> {
     let modes = Mode::ALL.map(Mode::name);
     config::validate(settings, &modes, file_fault).map_err(|why| anyhow!(why))?;
-    let part = |AuthorizerSettings { kind, webhook, .. }: &AuthorizerSettings| -> anyhow::Result<Part> {
+    let part = |AuthorizerSettings { kind, webhook, .. }: &AuthorizerSettings| -> anyhow::Result<ConfiguredAuthorizer> {
         let mode = Mode::of(kind).unwrap_or(Mode::AlwaysDeny);
         Ok(match (mode, webhook) {
             (Mode::Webhook, Some(webhook)) => {
@@ -325,13 +405,13 @@ fn of_file(
                 };
                 let remote =
                     Remote::read(Path::new(webhook.file()), Some(webhook.timeout()), naming)?.through(egress);
-                Part::Whole(mode, Module::Webhook(Arc::new(Webhook::new(Arc::new(remote), settings))))
+                ConfiguredAuthorizer::Whole(mode, Module::Webhook(Arc::new(Webhook::new(Arc::new(remote), settings))))
             }
-            (Mode::AlwaysAllow, _) => Part::Whole(mode, Module::AlwaysAllow),
-            (Mode::Rbac, _) => Part::Whole(mode, Module::Rbac),
-            (Mode::Node, _) => Part::Node,
-            (Mode::Abac, _) => Part::Whole(mode, abac()?),
-            (Mode::AlwaysDeny | Mode::Webhook, _) => Part::Whole(mode, Module::AlwaysDeny),
+            (Mode::AlwaysAllow, _) => ConfiguredAuthorizer::Whole(mode, Module::AlwaysAllow),
+            (Mode::Rbac, _) => ConfiguredAuthorizer::Whole(mode, Module::Rbac),
+            (Mode::Node, _) => ConfiguredAuthorizer::Node,
+            (Mode::Abac, _) => ConfiguredAuthorizer::Whole(mode, abac()?),
+            (Mode::AlwaysDeny | Mode::Webhook, _) => ConfiguredAuthorizer::Whole(mode, Module::AlwaysDeny),
         })
     };
     settings
@@ -343,16 +423,16 @@ fn of_file(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::line;
     use crate::config::Config;
-    use crate::flags;
     use crate::host::files::scratch::Scratch;
     use std::ffi::OsString;
 
     fn of(dir: &Path, arguments: &[String]) -> Result<String, String> {
         let line = ["cluster-apiserver".to_owned(), format!("--data-dir={}", dir.display())];
         let words = line.iter().chain(arguments).map(OsString::from);
-        let flags = flags::parse(words).map_err(|stop| format!("{stop:?}"))?.flags();
-        let config = Config::from_flags(flags).map_err(|error| format!("{error:#}"))?;
+        let flags = line::parse(words).map_err(|stop| format!("{stop:?}"))?.flags();
+        let config = Config::from_flags(&flags).map_err(|error| format!("{error:#}"))?;
         Ok(config.authorization.to_string())
     }
 

@@ -6,13 +6,36 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
 use auth::strict::{Form, Object};
+use clap::Args;
 use values::json::Value;
 use values::naming::Naming;
 use wire::config_type::ConfigType;
 use wire::outgoing::{Credentials, Egress, Identity, Networks, Protocol, Transport, Tunnel};
 
-use crate::config::issuers::opening;
+use crate::flags::problems::FlagError;
 use crate::host::authorities::system_authorities;
+use crate::host::files::{self, opening};
+
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Args)]
+pub struct EgressFlags {
+    /// Configuration of the proxies through which the server connects to other servers
+    /// (EgressSelectorConfiguration).
+    #[arg(long, value_name = "FILE")]
+    pub egress_selector_config_file: Option<PathBuf>,
+}
+
+impl EgressFlags {
+    /// Returns the networks through which the server connects to other servers.
+    ///
+    /// # Errors
+    /// The file, or a file that it names, is missing or invalid.
+    pub fn settings(&self, naming: &'static Naming) -> Result<Networks, FlagError> {
+        let Some(path) = &self.egress_selector_config_file else { return Ok(Networks::default()) };
+        let networks = read(path, naming);
+        networks.map_err(|why| FlagError::worded("egress-selector-config-file", path.display(), why))
+    }
+}
 
 /// Destinations that a file may configure.
 const NAMES: [&str; 3] = ["cluster", "controlplane", ETCD];
@@ -65,12 +88,9 @@ const TLS: Object = Object {
     members: &[("caBundle", Form::Text), ("clientKey", Form::Text), ("clientCert", Form::Text)],
 };
 
-/// Reads the file, and the certificates that it names.
-///
-/// # Errors
-/// All problems of the file.
-pub fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<Networks> {
-    let bytes = crate::host::files::read(path).map_err(|error| {
+/// Reads the file, and the certificates that it names. The error has all problems of the file.
+fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<Networks> {
+    let bytes = files::read(path).map_err(|error| {
         anyhow!(
             "failed to read egress selector config: unable to read egress selector configuration from {} [{}]",
             go::quote(&path.to_string_lossy()),
@@ -84,7 +104,7 @@ fn parse(bytes: &[u8], naming: &'static Naming) -> anyhow::Result<Networks> {
     let unreadable = |why: String| anyhow!("failed to read egress selector config: {why}");
     let document = FILE.read(bytes, naming).map_err(unreadable)?;
     let selections = document.get("egressSelections").and_then(Value::as_array).unwrap_or_default();
-    if let Some(wrong) = go::join_errors(flaws(selections)) {
+    if let Some(wrong) = go::join_errors(problems(selections)) {
         bail!("failed to validate egress selector configuration: {wrong}");
     }
     let mut networks = Networks { is_configured: true, ..Networks::default() };
@@ -105,7 +125,7 @@ fn parse(bytes: &[u8], naming: &'static Naming) -> anyhow::Result<Networks> {
 }
 
 /// Returns the problems of the selections.
-fn flaws(selections: &[Value]) -> Vec<String> {
+fn problems(selections: &[Value]) -> Vec<String> {
     let mut wrong = Vec::new();
     for selection in selections {
         let connection = member(selection, "connection");
@@ -119,7 +139,7 @@ fn flaws(selections: &[Value]) -> Vec<String> {
             (way @ (HTTP_CONNECT | GRPC), None) => wrong.push(format!(
                 "service.connection.transport: Required value: transport must be set for {way}"
             )),
-            (way @ (HTTP_CONNECT | GRPC), Some(transport)) => flaws_of_transport(way, transport, &mut wrong),
+            (way @ (HTTP_CONNECT | GRPC), Some(transport)) => check_transport(way, transport, &mut wrong),
             (other, _) => wrong.push(format!(
                 "service.connection.protocol: Unsupported value: {}: supported values: {}",
                 go::quote(other),
@@ -142,7 +162,7 @@ fn flaws(selections: &[Value]) -> Vec<String> {
     wrong
 }
 
-fn flaws_of_transport(way: &str, transport: &Value, wrong: &mut Vec<String>) {
+fn check_transport(way: &str, transport: &Value, wrong: &mut Vec<String>) {
     let given = |name: &str| transport.get(name).filter(|value| !value.is_null());
     match (way, given("tcp"), given("uds")) {
         (GRPC, _, None) => {
@@ -167,7 +187,7 @@ fn flaws_of_transport(way: &str, transport: &Value, wrong: &mut Vec<String>) {
                     "service.connection.tlsConfig: Required value: TLSConfig must be present when using HTTPS"
                         .to_owned(),
                 ),
-                (Some(("https", _)), Some(tls)) => flaws_of_tls(tls, wrong),
+                (Some(("https", _)), Some(tls)) => check_tls(tls, wrong),
                 _ => wrong.push(format!(
                     "service.connection.url: Invalid value: {}: supported connection protocols are http:// and \
                      https://",
@@ -183,7 +203,7 @@ fn flaws_of_transport(way: &str, transport: &Value, wrong: &mut Vec<String>) {
     }
 }
 
-fn flaws_of_tls(tls: &Value, wrong: &mut Vec<String>) {
+fn check_tls(tls: &Value, wrong: &mut Vec<String>) {
     let mut check = |name: &str, absent: &str, missing: &str| {
         let path = tls.str_at(&[name]);
         let why = match path {
@@ -215,7 +235,7 @@ fn egress(connection: &Value) -> Result<Egress, String> {
             let tcp = member(transport, "tcp");
             let held = |name: &str| {
                 let path = tcp.str_at(&["tlsConfig", name]);
-                crate::host::files::read(path).map_err(|error| {
+                files::read(path).map_err(|error| {
                     format!("failed to read cert file {path}, got {}", opening(Path::new(path), &error))
                 })
             };

@@ -6,35 +6,75 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use api::state::secrecy::{KeyService, Rule, Secrecy, config, refresh};
+use clap::Args;
 use types::schema::registry::Registry;
 use values::naming::Naming;
 
-use crate::config::issuers::opening;
+use crate::flags::forms;
+use crate::flags::problems::FlagError;
+use crate::host::files::{self, opening};
 use crate::host::reload::{INTERVAL, Watched};
 use crate::remote::kms::Socket;
 
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Args)]
+pub struct EncryptionFlags {
+    /// Configuration of encryption: which stored values are encrypted, and with which keys
+    /// (EncryptionConfiguration).
+    #[arg(long, value_name = "FILE")]
+    pub encryption_provider_config: Option<PathBuf>,
+
+    /// Reload --encryption-provider-config when the file changes.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+    pub encryption_provider_config_automatic_reload: bool,
+}
+
+impl EncryptionFlags {
+    /// Returns the settings, or `None` if stored values are not encrypted.
+    ///
+    /// # Errors
+    /// The file is missing or invalid.
+    pub fn settings(&self, naming: &'static Naming) -> Result<Option<EncryptionSettings>, FlagError> {
+        let is_reloaded = self.encryption_provider_config_automatic_reload;
+        let Some(path) = &self.encryption_provider_config else {
+            if is_reloaded {
+                let text = "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config";
+                return Err(FlagError::worded("encryption-provider-config-automatic-reload", "true", text));
+            }
+            return Ok(None);
+        };
+        let settings = EncryptionSettings::read(path, is_reloaded, naming);
+        settings.map(Some).map_err(|why| FlagError::worded("encryption-provider-config", path.display(), why))
+    }
+}
+
 /// The configured encryption of stored values.
 #[derive(Clone, Debug)]
-pub struct EncryptionConfig {
+pub struct EncryptionSettings {
     path: PathBuf,
     is_reloaded: bool,
     naming: &'static Naming,
 }
 
-impl EncryptionConfig {
+impl EncryptionSettings {
     /// Reads and checks the file.
     ///
     /// # Errors
     /// The problem of the file, in the words of kube-apiserver.
-    pub fn read(path: &Path, is_reloaded: bool, naming: &'static Naming) -> anyhow::Result<EncryptionConfig> {
-        let config = EncryptionConfig { path: path.to_owned(), is_reloaded, naming };
+    pub fn read(
+        path: &Path,
+        is_reloaded: bool,
+        naming: &'static Naming,
+    ) -> anyhow::Result<EncryptionSettings> {
+        let config = EncryptionSettings { path: path.to_owned(), is_reloaded, naming };
         config.rules()?;
         Ok(config)
     }
 
     fn rules(&self) -> anyhow::Result<Vec<Rule>> {
         let shown = go::quote(&self.path.to_string_lossy());
-        let bytes = crate::host::files::read(&self.path).map_err(|error| {
+        let bytes = files::read(&self.path).map_err(|error| {
             anyhow!(
                 "error while parsing file: error while loading file: error reading encryption provider configuration file \
                  {shown}: {}",

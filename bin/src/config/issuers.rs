@@ -2,16 +2,18 @@
 //! file.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use auth::authn::jws::Algorithm;
-use auth::authn::jwt::file::{self, AnonymousSettings, Contents};
+use auth::authn::jwt::file::{self as issuers_file, AnonymousSettings, Contents};
 use auth::authn::jwt::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings};
 use auth::authn::jwt::{Answered, Answering, Fetch, Issuer, Issuers};
 use auth::authn::{Anonymous, NameDomains};
+use clap::Args;
 use go::quote;
 use go::url::Url;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -24,8 +26,10 @@ use wire::metrics::reloads::Reloads;
 use wire::outgoing::{self, ClientTls, Credentials, Egress, Endpoint, Networks};
 use wire::typed;
 
-use crate::flags::{List, OidcFlags, Profile};
+use crate::flags::forms::{List, pair};
+use crate::flags::profile::Profile;
 use crate::host::authorities::system_authorities;
+use crate::host::files::{self, opening};
 use crate::host::reload::{self, Watched};
 use crate::remote::freshness;
 
@@ -43,9 +47,80 @@ const DISCOVERY_TURN: Duration = Duration::from_secs(1);
 /// Time limit for reading the keys of the issuers of a changed file; afterwards the change is tried again.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Default, Args)]
+pub struct OidcFlags {
+    /// https URL of the issuer of OpenID Connect tokens. The server finds the keys of the issuer below this
+    /// URL.
+    #[arg(long, value_name = "URL")]
+    pub oidc_issuer_url: Option<String>,
+
+    /// Audience that tokens of the issuer must have.
+    #[arg(long, value_name = "NAME")]
+    pub oidc_client_id: Option<String>,
+
+    /// CA bundle (PEM) that the certificate of the issuer is verified against. Default: the certificate
+    /// authorities of the system.
+    #[arg(long, value_name = "FILE")]
+    // Not a path, because clap would drop an empty path, but even an empty value counts as a use of the flag.
+    pub oidc_ca_file: Option<OsString>,
+
+    /// Claim that contains the user name. Default: sub.
+    #[arg(long, value_name = "CLAIM")]
+    pub oidc_username_claim: Option<String>,
+
+    /// Prefix that the server adds to user names. - means no prefix. Default: the issuer and #, unless the
+    /// claim is email.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub oidc_username_prefix: Option<String>,
+
+    /// Claim that contains the groups of the user.
+    #[arg(long, value_name = "CLAIM")]
+    pub oidc_groups_claim: Option<String>,
+
+    /// Prefix that the server adds to the names of groups.
+    #[arg(long, value_name = "TEXT")]
+    pub oidc_groups_prefix: Option<String>,
+
+    /// Claim and value that tokens must have, as claim=value. Repeatable.
+    #[arg(long, value_name = "PAIR", value_parser = pair)]
+    pub oidc_required_claim: Vec<(String, String)>,
+
+    /// Signature algorithms that are accepted, separated by commas. Default: RS256.
+    #[arg(long, value_name = "NAMES")]
+    pub oidc_signing_algs: Vec<List>,
+}
+
+impl OidcFlags {
+    /// Returns whether any of the flags is given, even with an empty value.
+    pub fn is_used(&self) -> bool {
+        let texts = [
+            &self.oidc_issuer_url,
+            &self.oidc_client_id,
+            &self.oidc_username_claim,
+            &self.oidc_username_prefix,
+            &self.oidc_groups_claim,
+            &self.oidc_groups_prefix,
+        ];
+        texts.iter().any(|text| text.is_some())
+            || self.oidc_ca_file.is_some()
+            || !(self.oidc_required_claim.is_empty() && self.oidc_signing_algs.is_empty())
+    }
+}
+
+/// The sources of issuers.
+pub struct IssuerSources<'f> {
+    /// The flags of a single issuer.
+    pub oidc: &'f OidcFlags,
+    /// The file of all issuers, if one is named.
+    pub file: Option<&'f Path>,
+    /// Issuers of service account tokens.
+    pub own: &'f [String],
+}
+
 /// The configured issuers, from flags or a file.
 #[derive(Clone, Debug)]
-pub struct IssuersConfig {
+pub struct IssuersSettings {
     settings: Settings,
     algorithms: Vec<Algorithm>,
     /// The configuration file, if there is one.
@@ -60,42 +135,33 @@ pub struct IssuersConfig {
     may_name_networks: bool,
 }
 
-impl IssuersConfig {
+impl IssuersSettings {
     /// Checks the flags of a single issuer, or reads the file of all issuers with its settings for anonymous
-    /// requests. `own` are the issuers of service account tokens.
+    /// requests.
     ///
     /// # Errors
     /// An error that lists all problems.
-    pub fn from_flags(
-        oidc: OidcFlags,
-        path: Option<PathBuf>,
-        own: &[String],
+    pub fn new(
+        sources: &IssuerSources<'_>,
         naming: Profile,
         networks: &Networks,
         features: &Features,
     ) -> anyhow::Result<(Self, Option<Anonymous>)> {
+        let IssuerSources { oidc, file, own } = *sources;
         let may_name_networks = features.has(Feature::IssuerNetworks);
-        if path.is_some() && oidc.is_used() {
+        if file.is_some() && oidc.is_used() {
             bail!("authentication-config file and oidc-* flags are mutually exclusive");
         }
         let mut algorithms = Algorithm::ALL.to_vec();
         algorithms.sort_by_key(|algorithm| algorithm.name());
-        let (mut anonymous, mut said_of_anonymous) = (None, None);
-        let settings = match &path {
+        let mut in_file = None;
+        let settings = match file {
             Some(path) => {
-                let contents = read(path, naming)?;
-                let anonymous_part = contents.anonymous.as_ref();
-                let checked = contents.settings.validate(own, anonymous_part, may_name_networks);
+                let Contents { settings, anonymous, .. } = read(path, naming)?;
+                let checked = settings.validate(own, anonymous.as_ref(), may_name_networks);
                 checked.map_err(|why| anyhow!(why))?;
-                said_of_anonymous.clone_from(&contents.anonymous);
-                if let Some(said) = contents.anonymous {
-                    anonymous = Some(match (said.enabled, said.paths.is_empty()) {
-                        (false, _) => Anonymous::Refused,
-                        (true, true) => Anonymous::Accepted,
-                        (true, false) => Anonymous::OnPaths(said.paths),
-                    });
-                }
-                contents.settings
+                in_file = anonymous;
+                settings
             }
             None if oidc.is_used() => {
                 let names = List::all(&oidc.oidc_signing_algs);
@@ -107,17 +173,22 @@ impl IssuersConfig {
             None => Settings::default(),
         };
         check_networks(&settings, networks)?;
-        let config = IssuersConfig {
+        let anonymous = in_file.as_ref().map(|given| match (given.enabled, given.paths.is_empty()) {
+            (false, _) => Anonymous::Refused,
+            (true, true) => Anonymous::Accepted,
+            (true, false) => Anonymous::OnPaths(given.paths.clone()),
+        });
+        let settings = IssuersSettings {
             settings,
             algorithms,
-            file: path,
-            anonymous: said_of_anonymous,
+            file: file.map(Path::to_owned),
+            anonymous: in_file,
             own: own.to_vec(),
             naming,
             networks: networks.clone(),
             may_name_networks,
         };
-        Ok((config, anonymous))
+        Ok((settings, anonymous))
     }
 
     /// Returns whether tokens of issuers may be accepted, now or after a change of the file.
@@ -150,7 +221,7 @@ impl IssuersConfig {
 /// Reads and parses the configuration file.
 fn read(path: &Path, naming: Profile) -> anyhow::Result<Contents> {
     let failed = || format!("failed to load authentication configuration from file \"{}\"", path.display());
-    let bytes = crate::host::files::read(path).map_err(|error| opening(path, &error)).with_context(failed)?;
+    let bytes = files::read(path).map_err(|error| opening(path, &error)).with_context(failed)?;
     contents(&bytes, naming).with_context(failed)
 }
 
@@ -160,20 +231,7 @@ fn contents(bytes: &[u8], naming: Profile) -> anyhow::Result<Contents> {
     }
     let document = typed::document(bytes).map_err(anyhow::Error::msg)?;
     let group = naming.group("apiserver.config", true);
-    file::read(&document, &group).map_err(anyhow::Error::msg)
-}
-
-/// Formats an error of opening a file as Go does.
-pub fn opening(path: &Path, error: &std::io::Error) -> anyhow::Error {
-    let why = match error.kind() {
-        // Go can open a directory, but not read it.
-        std::io::ErrorKind::IsADirectory => return anyhow!("read {}: is a directory", path.display()),
-        std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        std::io::ErrorKind::NotADirectory => "not a directory".to_owned(),
-        _ => error.to_string(),
-    };
-    anyhow!("open {}: {why}", path.display())
+    issuers_file::read(&document, &group).map_err(anyhow::Error::msg)
 }
 
 fn signing_algorithms(names: &[String]) -> anyhow::Result<Vec<Algorithm>> {
@@ -187,30 +245,30 @@ fn signing_algorithms(names: &[String]) -> anyhow::Result<Vec<Algorithm>> {
 }
 
 /// Returns the settings that the flags of a single issuer stand for.
-fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
-    let text = |flag: Option<String>| flag.unwrap_or_default();
-    let (url, client) = (text(flags.oidc_issuer_url), text(flags.oidc_client_id));
+fn of_flags(flags: &OidcFlags) -> anyhow::Result<JwtSettings> {
+    let text = |flag: &Option<String>| flag.clone().unwrap_or_default();
+    let (url, client) = (text(&flags.oidc_issuer_url), text(&flags.oidc_client_id));
     if url.is_empty() || client.is_empty() {
         bail!("oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set");
     }
-    let authorities = match flags.oidc_ca_file.filter(|path| !path.is_empty()).as_deref().map(Path::new) {
+    let authorities = match flags.oidc_ca_file.as_ref().filter(|path| !path.is_empty()).map(Path::new) {
         Some(path) => {
-            let bytes = crate::host::files::read(path).map_err(|error| opening(path, &error))?;
+            let bytes = files::read(path).map_err(|error| opening(path, &error))?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
             // An empty bundle must not fall back to the system's authorities.
             if text.is_empty() { "\n".to_owned() } else { text }
         }
         None => String::new(),
     };
-    let claim = flags.oidc_username_claim.unwrap_or_else(|| "sub".to_owned());
-    let prefix = match text(flags.oidc_username_prefix) {
+    let claim = flags.oidc_username_claim.clone().unwrap_or_else(|| "sub".to_owned());
+    let prefix = match text(&flags.oidc_username_prefix) {
         prefix if prefix == "-" => String::new(),
         prefix if prefix.is_empty() && claim != "email" => format!("{url}#"),
         prefix => prefix,
     };
-    let groups = text(flags.oidc_groups_claim);
+    let groups = text(&flags.oidc_groups_claim);
     // If a claim has several values, the last one counts.
-    let required: BTreeMap<String, String> = flags.oidc_required_claim.into_iter().collect();
+    let required: BTreeMap<String, String> = flags.oidc_required_claim.iter().cloned().collect();
     let rule = |(claim, required_value)| ClaimRule { claim, required_value, ..ClaimRule::default() };
     Ok(JwtSettings {
         issuer: IssuerSettings {
@@ -224,7 +282,7 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
             username: Mapping { claim, prefix: Some(prefix), ..Mapping::default() },
             groups: Mapping {
                 claim: groups,
-                prefix: Some(text(flags.oidc_groups_prefix)),
+                prefix: Some(text(&flags.oidc_groups_prefix)),
                 ..Mapping::default()
             },
             ..Mappings::default()
@@ -342,7 +400,7 @@ impl Fetch for Documents {
 
 /// Reads the keys of the issuers, and the configuration file when it changes. An invalid change leaves the
 /// old issuers in use; keys that are not available yet are requested again.
-pub async fn follow(config: &IssuersConfig, issuers: &Issuers, reloads: &Reloads) {
+pub async fn follow(config: &IssuersSettings, issuers: &Issuers, reloads: &Reloads) {
     let turns = Arc::new(Semaphore::new(DISCOVERIES_AT_ONCE));
     for issuer in issuers.all().iter() {
         tokio::spawn(discover(Arc::downgrade(issuer), turns.clone()));

@@ -1,23 +1,57 @@
 //! Connections to nodes, from the flags; client certificates for agents are reloaded when their files change.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use api::state::connect::{NodeConnections, Settings};
 use auth::authn::key_pair;
+use clap::Args;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use wire::metrics::Metrics;
 use wire::outgoing::Networks;
 
-use crate::config::issuers::opening;
-use crate::flags::NodeFlags;
+use crate::flags::duration;
+use crate::flags::problems::FlagError;
 use crate::host::expiry;
+use crate::host::files::{self, opening};
 use crate::host::reload::{self, Watched};
+
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Args)]
+pub struct NodeFlags {
+    /// CA bundle (PEM) that the certificates of kubelets are verified against. Default: their certificates
+    /// are not verified.
+    #[arg(long, value_name = "FILE")]
+    pub kubelet_certificate_authority: Option<PathBuf>,
+
+    /// Client certificate (PEM) that this server presents to kubelets.
+    #[arg(long, value_name = "FILE")]
+    pub kubelet_client_certificate: Option<PathBuf>,
+
+    /// Private key (PEM) of --kubelet-client-certificate.
+    #[arg(long, value_name = "FILE")]
+    pub kubelet_client_key: Option<PathBuf>,
+
+    /// Types of node addresses, separated by commas. The server connects to a kubelet at the first of these
+    /// addresses that the node has.
+    #[arg(
+        long,
+        value_name = "TYPES",
+        value_delimiter = ',',
+        default_value = "Hostname,InternalDNS,InternalIP,ExternalDNS,ExternalIP"
+    )]
+    pub kubelet_preferred_address_types: Vec<String>,
+
+    /// How long connecting to a kubelet may take.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::kept)]
+    pub kubelet_timeout: Duration,
+}
 
 /// Settings of connections to nodes, and the files that they come from.
 #[derive(Clone, Debug)]
-pub struct NodeConfig {
+pub struct NodeSettings {
     /// The settings that requests use.
     pub nodes: NodeConnections,
     /// Files of the client certificate and key that this server presents to agents.
@@ -29,41 +63,51 @@ pub struct NodeConfig {
 /// Prefix of kube-apiserver's messages about files that it cannot use.
 const UNUSABLE: &str = "problem initializing API group \"\": ";
 
-impl NodeConfig {
-    /// Reads the files that the flags name.
+impl NodeFlags {
+    /// Returns the settings, and reads the files that the flags name.
     ///
     /// # Errors
-    /// A file cannot be read.
-    pub fn from_flags(flags: NodeFlags, networks: &Networks) -> anyhow::Result<NodeConfig> {
-        let given = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
+    /// A file cannot be used.
+    pub fn settings(&self, networks: &Networks) -> Result<NodeSettings, FlagError> {
+        let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         // As in kube-apiserver, one file without the other has no effect.
-        let (chain, key) = (given(flags.kubelet_client_certificate), given(flags.kubelet_client_key));
-        let authorities = given(flags.kubelet_certificate_authority);
-        let contents = |path: &Option<PathBuf>| {
-            path.as_ref().map(open).transpose().map_err(|why| anyhow!("{UNUSABLE}{why}"))
+        let (chain, key) = (given(&self.kubelet_client_certificate), given(&self.kubelet_client_key));
+        let authorities = given(&self.kubelet_certificate_authority);
+        let contents = |flag: &str, path: &Option<PathBuf>| {
+            let read = |path: &PathBuf| open(path).map_err(|why| unusable(flag, path, &why));
+            path.as_ref().map(read).transpose()
         };
-        let bundle = contents(&authorities)?;
-        let pair = contents(&chain)?.zip(contents(&key)?);
+        let bundle = contents("kubelet-certificate-authority", &authorities)?;
+        let pair = contents("kubelet-client-certificate", &chain)?.zip(contents("kubelet-client-key", &key)?);
         let is_empty = |bundle: &Vec<u8>| CertificateDer::pem_slice_iter(bundle).all(|one| one.is_err());
-        if bundle.as_ref().is_some_and(is_empty) {
-            bail!("{UNUSABLE}unable to load root certificates: unable to parse bytes as PEM block");
+        if let Some(path) = authorities.as_ref().filter(|_| bundle.as_ref().is_some_and(is_empty)) {
+            let why = anyhow!("unable to load root certificates: unable to parse bytes as PEM block");
+            return Err(unusable("kubelet-certificate-authority", path, &why));
         }
-        if let Some((chain, key)) = &pair
-            && let Some(why) = key_pair::problem(chain, key)
+        if let (Some(path), Some((certificate, key))) = (&chain, &pair)
+            && let Some(why) = key_pair::problem(certificate, key)
         {
-            bail!("{UNUSABLE}{why}");
+            return Err(unusable("kubelet-client-certificate", path, &anyhow!("{why}")));
         }
         let settings = Settings {
-            address_types: flags.kubelet_preferred_address_types,
+            address_types: self.kubelet_preferred_address_types.clone(),
             certificate: pair,
             authorities: bundle,
-            timeout: flags.kubelet_timeout,
+            timeout: self.kubelet_timeout,
             egress: networks.cluster.clone(),
         };
-        let nodes = NodeConnections::new(settings).map_err(|why| anyhow!("--kubelet-*: {why}"))?;
-        Ok(NodeConfig { nodes, certificate: chain.zip(key), authorities })
+        let nodes = NodeConnections::new(settings).map_err(|why| {
+            FlagError::worded("kubelet-client-certificate", "", format_args!("--kubelet-*: {why}"))
+        })?;
+        Ok(NodeSettings { nodes, certificate: chain.zip(key), authorities })
     }
+}
 
+fn unusable(flag: &str, path: &Path, why: &anyhow::Error) -> FlagError {
+    FlagError::worded(flag, path.display(), format_args!("{UNUSABLE}{why:#}"))
+}
+
+impl NodeSettings {
     /// Reloads the files when one of them changes. The new contents apply to new connections to agents.
     pub async fn follow(&self, metrics: &Metrics) {
         let pair = self.certificate.iter().flat_map(|(chain, key)| [chain.clone(), key.clone()]);
@@ -105,7 +149,7 @@ impl NodeConfig {
 }
 
 fn open(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
-    crate::host::files::read(path).map_err(|error| opening(path, &error))
+    files::read(path).map_err(|error| opening(path, &error))
 }
 
 #[cfg(test)]
@@ -140,7 +184,7 @@ mod tests {
                 kubelet_preferred_address_types: Vec::new(),
                 kubelet_timeout: std::time::Duration::ZERO,
             };
-            let made = NodeConfig::from_flags(flags, &Networks::default());
+            let made = flags.settings(&Networks::default());
             assert_eq!(made.err().map(|error| error.to_string()).unwrap_or_default(), want);
         }
     }

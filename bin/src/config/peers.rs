@@ -1,21 +1,40 @@
 //! Connections between the servers on the same etcd, from the flags (docs/api/peers.md).
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
-use anyhow::bail;
 use api::state::peers::Settings;
 use auth::authn::x509::CaBundle;
+use clap::Args;
 use types::features::{Feature, Features};
 use values::naming::Naming;
 use wire::outgoing::Networks;
 
-use crate::config::read;
-use crate::flags::PeerFlags;
-use crate::host::machine;
+use crate::flags::problems::FlagError;
+use crate::host::{files, machine};
+
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Args)]
+pub struct PeerFlags {
+    /// CA bundle (PEM) that the certificates of other servers on the same etcd are verified against. With
+    /// this flag, the server forwards requests for types that only another server serves. Requires
+    /// --proxy-client-cert-file and --proxy-client-key-file.
+    #[arg(long, value_name = "FILE")]
+    pub peer_ca_file: Option<PathBuf>,
+
+    /// IP address at which other servers on the same etcd reach this one. Requires --peer-advertise-port.
+    /// Default: --advertise-address, or the address that the server listens on.
+    #[arg(long, value_name = "IP", default_value = "")]
+    pub peer_advertise_ip: String,
+
+    /// Port at which other servers on the same etcd reach this one. Requires --peer-advertise-ip.
+    #[arg(long, value_name = "PORT", default_value = "")]
+    pub peer_advertise_port: String,
+}
 
 /// The checked flags about peers.
 #[derive(Clone, Debug)]
-pub struct PeerConfig {
+pub struct PeerSettings {
     is_open: bool,
     authorities: Option<Vec<u8>>,
     address: Option<SocketAddr>,
@@ -23,43 +42,50 @@ pub struct PeerConfig {
     warning: Option<String>,
 }
 
-impl PeerConfig {
-    /// Checks the flags. `missing` is the missing flag of the two that name the client certificate for peers
-    /// and its key.
+impl PeerFlags {
+    /// Returns the settings. `missing` is the missing flag of the two that name the client certificate for peers and its
+    /// key.
     ///
     /// # Errors
-    /// The flags contradict each other, or a file is invalid.
-    pub fn from_flags(flags: &PeerFlags, features: &Features, missing: Option<&str>) -> anyhow::Result<Self> {
+    /// The flags contradict each other, or the file cannot be used.
+    pub fn settings(&self, features: &Features, missing: Option<&str>) -> Result<PeerSettings, FlagError> {
         let is_open = features.has(Feature::PeerProxy);
-        for (name, is_set) in [
-            ("peer-ca-file", flags.peer_ca_file.is_some()),
-            ("peer-advertise-ip", !flags.peer_advertise_ip.is_empty()),
-            ("peer-advertise-port", !flags.peer_advertise_port.is_empty()),
+        for (flag, is_set) in [
+            ("peer-ca-file", self.peer_ca_file.is_some()),
+            ("peer-advertise-ip", !self.peer_advertise_ip.is_empty()),
+            ("peer-advertise-port", !self.peer_advertise_port.is_empty()),
         ] {
             if is_set && !is_open {
-                bail!("--{name} requires UnknownVersionInteroperabilityProxy feature to be turned on");
+                let text =
+                    format!("--{flag} requires UnknownVersionInteroperabilityProxy feature to be turned on");
+                return Err(FlagError::worded(flag, "", text));
             }
         }
-        let authorities = match (&flags.peer_ca_file, missing) {
-            (Some(_), Some(file)) => bail!("error building peer proxy handler, {file} not specified"),
-            (Some(path), None) => {
-                let bundle = read("--peer-ca-file", path)?;
-                if let Err(why) = CaBundle::from_pem(&bundle) {
-                    bail!("--peer-ca-file {}: {why}", path.display());
-                }
-                Some(bundle)
-            }
-            (None, _) => None,
-        };
-        let (address, warning) = match advertised(&flags.peer_advertise_ip, &flags.peer_advertise_port) {
+        let authorities = self.authorities(missing)?;
+        let (address, warning) = match advertised(&self.peer_advertise_ip, &self.peer_advertise_port) {
             Ok(address) => (address, None),
             Err(why) => {
                 (None, Some(format!("{why}: neither --peer-advertise-ip nor --peer-advertise-port is used")))
             }
         };
-        Ok(PeerConfig { is_open, authorities, address, warning })
+        Ok(PeerSettings { is_open, authorities, address, warning })
     }
 
+    /// Reads the authorities of peers, if a file names them.
+    fn authorities(&self, missing: Option<&str>) -> Result<Option<Vec<u8>>, FlagError> {
+        let Some(path) = &self.peer_ca_file else { return Ok(None) };
+        let wrong = |text: String| FlagError::worded("peer-ca-file", path.display(), text);
+        if let Some(missing) = missing {
+            return Err(wrong(format!("error building peer proxy handler, {missing} not specified")));
+        }
+        let unusable = |why: String| wrong(format!("--peer-ca-file {}: {why}", path.display()));
+        let bundle = files::read(path).map_err(|error| unusable(error.to_string()))?;
+        CaBundle::from_pem(&bundle).map_err(|why| unusable(why.to_string()))?;
+        Ok(Some(bundle))
+    }
+}
+
+impl PeerSettings {
     /// Returns the settings of a server that listens on `bound`, and that others reach at `advertised`, if
     /// configured. Logs which flags are ignored.
     pub fn settings(
@@ -73,9 +99,8 @@ impl PeerConfig {
         if let Some(warning) = &self.warning {
             tracing::warn!("{warning}");
         }
-        let listening = || match bound.ip().is_unspecified() {
-            true => machine::advertised_address(bound, None),
-            false => Some(bound),
+        let listening = || {
+            if bound.ip().is_unspecified() { machine::advertised_address(bound, None) } else { Some(bound) }
         };
         let said = advertised.map(|ip| SocketAddr::new(ip, bound.port()));
         Settings {
@@ -128,7 +153,7 @@ mod tests {
                 Some("error building peer proxy handler, --proxy-client-key-file not specified"),
             ),
         ] {
-            let config = PeerConfig::from_flags(&flags(file, "", ""), &Features::default(), missing);
+            let config = flags(file, "", "").settings(&Features::default(), missing);
             let found = config.err().map(|error| error.to_string());
             assert_eq!(found.as_deref(), want, "{file:?} {missing:?}");
         }
@@ -148,7 +173,7 @@ mod tests {
             ("0.0.0.0", "6443", Err("--peer-advertise-ip 0.0.0.0 is no address of a server")),
             ("a.example", "6443", Err("--peer-advertise-ip a.example is no address of a server")),
         ] {
-            let config = PeerConfig::from_flags(&flags(None, ip, port), &Features::default(), None).unwrap();
+            let config = flags(None, ip, port).settings(&Features::default(), None).unwrap();
             let address = config.address.map(|address| address.to_string());
             assert_eq!(address.as_deref(), want.unwrap_or_default(), "{ip} {port}");
             let warning = want

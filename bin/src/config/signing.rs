@@ -7,45 +7,79 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use api::state::certificates::{AuthoritySource, Certificates};
 use auth::authn::certificate_authority::Authority;
+use clap::Args;
 
-use crate::flags::CertificateFlags;
+use crate::flags::duration;
+use crate::flags::problems::{FlagError, Problems};
 use crate::host::files;
 
 /// Smallest value of the maximum validity.
 const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
 
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SigningFlags {
+    /// Certificate (PEM) of the CA that signs approved CertificateSigningRequests. Default: the server's own
+    /// CA.
+    #[arg(long, value_name = "FILE")]
+    pub cluster_signing_cert_file: Option<PathBuf>,
+
+    /// Private key (PEM) of --cluster-signing-cert-file.
+    #[arg(long, value_name = "FILE")]
+    pub cluster_signing_key_file: Option<PathBuf>,
+
+    /// Longest validity of a certificate that is signed for a CertificateSigningRequest.
+    #[arg(long, value_name = "DURATION", default_value = "8760h0m0s", value_parser = duration::parse)]
+    pub cluster_signing_duration: Duration,
+}
+
 /// The checked flags of signing.
 #[derive(Clone, Debug)]
-pub struct SigningConfig {
+pub struct SigningSettings {
     /// Files of the authority's certificate and key; `None`: the server's own authority.
     files: Option<(PathBuf, PathBuf)>,
     lifetime: Duration,
 }
 
-impl SigningConfig {
-    /// Checks the flags of certificate signing.
-    ///
-    /// # Errors
-    /// An error of one line.
-    pub fn from_flags(flags: &CertificateFlags) -> anyhow::Result<SigningConfig> {
-        let files = match (&flags.cluster_signing_cert_file, &flags.cluster_signing_key_file) {
-            (None, None) => None,
-            (Some(certificate), Some(key)) => {
-                read(certificate, key).map_err(|why| anyhow::anyhow!("--cluster-signing-cert-file {why}"))?;
-                Some((certificate.clone(), key.clone()))
-            }
-            (Some(_), None) => bail!("--cluster-signing-cert-file needs --cluster-signing-key-file"),
-            (None, Some(_)) => bail!("--cluster-signing-key-file needs --cluster-signing-cert-file"),
-        };
-        if flags.cluster_signing_duration < LIFETIME_MIN {
-            bail!("--cluster-signing-duration must be at least 10 minutes");
+impl SigningFlags {
+    /// Returns the settings. Adds an error if the authority cannot be used, or if the validity is too short.
+    pub fn settings(&self, problems: &mut Problems) -> Option<SigningSettings> {
+        let files = problems.take(self.files());
+        if self.cluster_signing_duration < LIFETIME_MIN {
+            let text = "--cluster-signing-duration must be at least 10 minutes";
+            let value = duration::shown(self.cluster_signing_duration);
+            problems.add(FlagError::worded("cluster-signing-duration", value, text));
         }
-        Ok(SigningConfig { files, lifetime: flags.cluster_signing_duration })
+        Some(SigningSettings { files: files?, lifetime: self.cluster_signing_duration })
     }
 
+    /// Returns the files of the authority, if they are named.
+    fn files(&self) -> Result<Option<(PathBuf, PathBuf)>, FlagError> {
+        match (&self.cluster_signing_cert_file, &self.cluster_signing_key_file) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => {
+                read(certificate, key).map_err(|why| {
+                    let text = format!("--cluster-signing-cert-file {why}");
+                    FlagError::worded("cluster-signing-cert-file", certificate.display(), text)
+                })?;
+                Ok(Some((certificate.clone(), key.clone())))
+            }
+            (Some(path), None) => {
+                let text = "--cluster-signing-cert-file needs --cluster-signing-key-file";
+                Err(FlagError::worded("cluster-signing-cert-file", path.display(), text))
+            }
+            (None, Some(path)) => {
+                let text = "--cluster-signing-key-file needs --cluster-signing-cert-file";
+                Err(FlagError::worded("cluster-signing-key-file", path.display(), text))
+            }
+        }
+    }
+}
+
+impl SigningSettings {
     /// Returns the settings of the signers; `pki` is the directory of the server's own authority.
     pub fn settings(&self, pki: &Path) -> Certificates {
         let own = || (pki.join("ca.crt"), pki.join("ca.key"));

@@ -1,15 +1,17 @@
 //! The file of `--tracing-config-file`: the collector of traces, and how many requests are traced.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
 use auth::strict::{Form, Object};
+use clap::Args;
 use values::json::Value;
 use values::naming::Naming;
 use wire::config_type::ConfigType;
+use wire::outgoing::Egress;
 
-use crate::config::checks::Flaws;
-use crate::config::issuers::opening;
+use crate::flags::problems::FlagError;
+use crate::host::files::{self, opening};
 
 /// Default endpoint: a collector on the same machine.
 const ENDPOINT: &str = "localhost:4317";
@@ -36,45 +38,81 @@ const FORM: Object = Object {
 /// The largest value of `samplingRatePerMillion`.
 const MILLION: i64 = 1_000_000;
 
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Args)]
+pub struct TracingFlags {
+    /// Configuration of traces: how many requests are traced, and the OpenTelemetry collector to which traces
+    /// are sent over gRPC (TracingConfiguration).
+    #[arg(long, value_name = "FILE")]
+    pub tracing_config_file: Option<PathBuf>,
+}
+
+/// Settings of the export of traces.
+#[derive(Clone, Debug)]
+pub struct TracingSettings {
+    /// The contents of the configuration file.
+    pub file: TracingFile,
+    /// How the collector is reached.
+    pub egress: Egress,
+}
+
+impl TracingFlags {
+    /// Returns the settings, or `None` if requests are not traced.
+    ///
+    /// # Errors
+    /// The file is missing or invalid.
+    pub fn settings(
+        &self,
+        naming: &'static Naming,
+        egress: &Egress,
+    ) -> Result<Option<TracingSettings>, FlagError> {
+        let Some(path) = &self.tracing_config_file else { return Ok(None) };
+        let file = TracingFile::read(path, naming)
+            .map_err(|why| FlagError::worded("tracing-config-file", path.display(), why))?;
+        Ok(Some(TracingSettings { file, egress: egress.clone() }))
+    }
+}
+
 /// A checked tracing configuration.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct TracingConfig {
+pub struct TracingFile {
     /// Address of the collector, as `host:port`.
     pub endpoint: String,
     /// How many of a million requests are traced, apart from those for which a trusted client requests it.
     pub per_million: u32,
 }
 
-impl TracingConfig {
+impl TracingFile {
     /// Reads and checks the file.
     ///
     /// # Errors
     /// The problem of the file, in the words of kube-apiserver if it has a message for it.
-    pub fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<TracingConfig> {
-        let bytes = crate::host::files::read(path).map_err(|error| {
+    pub fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<TracingFile> {
+        let bytes = files::read(path).map_err(|error| {
             anyhow!(
                 "failed to read tracing config: unable to read tracing configuration from {}: {}",
                 go::quote(&path.to_string_lossy()),
                 opening(path, &error)
             )
         })?;
-        TracingConfig::parse(&bytes, naming)
+        TracingFile::parse(&bytes, naming)
     }
 
-    fn parse(bytes: &[u8], naming: &'static Naming) -> anyhow::Result<TracingConfig> {
+    fn parse(bytes: &[u8], naming: &'static Naming) -> anyhow::Result<TracingFile> {
         let undecodable = |why: String| {
             anyhow!("failed to read tracing config: unable to decode tracing configuration data: {why}")
         };
         let document = FILE.read(bytes, naming).map_err(undecodable)?;
-        let mut flaws = Flaws::default();
         let per_million = document.get("samplingRatePerMillion").and_then(Value::as_i64).unwrap_or(0);
-        flaws.take(check_chance(per_million));
         let endpoint = document.str_at(&["endpoint"]);
         let endpoint = if endpoint.is_empty() { ENDPOINT } else { endpoint };
-        flaws.take(check_scheme(endpoint));
-        flaws.none()?;
+        let problems =
+            [check_chance(per_million), check_scheme(endpoint)].into_iter().filter_map(Result::err);
+        if let Some(problems) = go::join_errors(problems) {
+            bail!("{problems}");
+        }
         let endpoint = host_and_port(endpoint)?.to_owned();
-        Ok(TracingConfig { endpoint, per_million: u32::try_from(per_million)? })
+        Ok(TracingFile { endpoint, per_million: u32::try_from(per_million)? })
     }
 }
 
@@ -124,7 +162,7 @@ mod tests {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n";
         let config = |text: &str| {
             let text = text.replace("HEAD ", head);
-            TracingConfig::parse(text.as_bytes(), &values::naming::KUBERNETES)
+            TracingFile::parse(text.as_bytes(), &values::naming::KUBERNETES)
                 .map(|config| format!("{} {}", config.endpoint, config.per_million))
                 .map_err(|error| error.to_string())
         };

@@ -1,7 +1,7 @@
 //! Suggestions for mistyped words.
 
 /// Returns the closest candidate that differs from `word` in at most two letters.
-pub(super) fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
+pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
     let near = candidates.map(|candidate| (distance(word, candidate), candidate));
     near.filter(|(distance, candidate)| *distance <= 2 && *distance < candidate.len() / 2)
         .min()

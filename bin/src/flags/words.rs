@@ -5,16 +5,15 @@
 
 use std::ffi::OsString;
 
-use clap::{Arg, CommandFactory};
+use clap::Arg;
 use types::version;
 
 use super::forms::{boolean, invalid};
-use super::line::CommandLine;
 use super::upstream;
 
 /// The words of a command line, sorted by their role.
 #[derive(Debug, Default)]
-pub(super) struct Words {
+pub struct Words {
     /// The program name and the flags, each flag with its value in one word.
     pub flags: Vec<OsString>,
     /// The words that are neither flags nor values.
@@ -29,7 +28,7 @@ pub(super) struct Words {
 
 /// The form in which a version is printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Shown {
+pub enum Shown {
     /// The version number.
     Name,
     /// All details of the build.
@@ -37,12 +36,11 @@ pub(super) enum Shown {
 }
 
 impl Words {
-    /// Splits a command line, program name first.
+    /// Splits a command line, program name first. `command` has the flags of the server.
     ///
     /// # Errors
     /// A flag has no value, or the value of the flag for help or version is invalid; the error is one line.
-    pub fn read(arguments: Vec<OsString>) -> Result<Words, String> {
-        let command = CommandLine::command();
+    pub fn read(command: &clap::Command, arguments: Vec<OsString>) -> Result<Words, String> {
         let mut words = Words::default();
         let mut arguments = arguments.into_iter();
         words.flags.extend(arguments.next());
@@ -69,7 +67,7 @@ impl Words {
             match (name, value) {
                 ("help", value) => words.ask_for_help(value)?,
                 ("version", value) => words.ask_for_version(value)?,
-                (name, None) if takes_value(&command, name) => {
+                (name, None) if takes_value(command, name) => {
                     let value = arguments.next();
                     words.flags.push(match value {
                         Some(value) => joined(argument, &value),
@@ -119,7 +117,7 @@ fn takes_value(command: &clap::Command, name: &str) -> bool {
 }
 
 /// Returns the flag whose name or alias is `name`.
-pub(super) fn named<'c>(command: &'c clap::Command, name: &str) -> Option<&'c Arg> {
+pub fn named<'c>(command: &'c clap::Command, name: &str) -> Option<&'c Arg> {
     command.get_arguments().find(|flag| {
         flag.get_long() == Some(name) || flag.get_all_aliases().is_some_and(|all| all.contains(&name))
     })
@@ -127,7 +125,10 @@ pub(super) fn named<'c>(command: &'c clap::Command, name: &str) -> Option<&'c Ar
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::line::CommandLine;
 
     #[test]
     fn words_are_flags_with_values_or_others() {
@@ -141,7 +142,8 @@ mod tests {
             ("--secure-port", "--secure-port", ""),
         ] {
             let arguments = std::iter::once("x").chain(line.split_whitespace());
-            let words = Words::read(arguments.map(OsString::from).collect()).unwrap();
+            let words =
+                Words::read(&CommandLine::command(), arguments.map(OsString::from).collect()).unwrap();
             let got: Vec<_> = words.flags[1..].iter().map(|flag| flag.to_str().unwrap()).collect();
             assert_eq!((&*got.join(" "), &*words.others.join(" ")), (flags, others), "{line}");
         }

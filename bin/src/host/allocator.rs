@@ -36,7 +36,7 @@ pub struct Allocator;
 
 /// Reports a block of `bytes` bytes to the heap profile and returns it; a null pointer is not reported.
 #[inline]
-fn told(block: *mut u8, bytes: usize) -> *mut u8 {
+fn counted(block: *mut u8, bytes: usize) -> *mut u8 {
     if !block.is_null() {
         heap::allocated(block, bytes);
     }
@@ -56,24 +56,26 @@ unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
         let block = unsafe {
-            match is_aligned_by_itself(layout.size(), layout.align()) {
-                true => mi_malloc(layout.size()).cast(),
-                false => mi_malloc_aligned(layout.size(), layout.align()).cast(),
+            if is_aligned_by_itself(layout.size(), layout.align()) {
+                mi_malloc(layout.size()).cast()
+            } else {
+                mi_malloc_aligned(layout.size(), layout.align()).cast()
             }
         };
-        told(block, layout.size())
+        counted(block, layout.size())
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
         let block = unsafe {
-            match is_aligned_by_itself(layout.size(), layout.align()) {
-                true => mi_zalloc(layout.size()).cast(),
-                false => mi_zalloc_aligned(layout.size(), layout.align()).cast(),
+            if is_aligned_by_itself(layout.size(), layout.align()) {
+                mi_zalloc(layout.size()).cast()
+            } else {
+                mi_zalloc_aligned(layout.size(), layout.align()).cast()
             }
         };
-        told(block, layout.size())
+        counted(block, layout.size())
     }
 
     #[inline]
@@ -89,12 +91,13 @@ unsafe impl GlobalAlloc for Allocator {
         heap::freed(block);
         // SAFETY: the caller got the block from this allocator; otherwise as above.
         let block = unsafe {
-            match is_aligned_by_itself(size, layout.align()) {
-                true => mi_realloc(block.cast(), size).cast(),
-                false => mi_realloc_aligned(block.cast(), size, layout.align()).cast(),
+            if is_aligned_by_itself(size, layout.align()) {
+                mi_realloc(block.cast(), size).cast()
+            } else {
+                mi_realloc_aligned(block.cast(), size, layout.align()).cast()
             }
         };
-        told(block, size)
+        counted(block, size)
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
-use crate::config::issuers::opening;
+use crate::host::files::{self, opening};
 
 /// Files in which operating systems keep the bundle.
 const SYSTEM_BUNDLES: [&str; 3] =
@@ -20,10 +20,8 @@ const NAMED: &str = "SSL_CERT_FILE";
 /// Returns the system's bundle as PEM; empty if the system has none.
 pub fn system_authorities() -> Vec<u8> {
     match named() {
-        Some(path) => crate::host::files::read(Path::new(&path)).unwrap_or_default(),
-        None => {
-            SYSTEM_BUNDLES.iter().find_map(|path| crate::host::files::read(path).ok()).unwrap_or_default()
-        }
+        Some(path) => files::read(Path::new(&path)).unwrap_or_default(),
+        None => SYSTEM_BUNDLES.iter().find_map(|path| files::read(path).ok()).unwrap_or_default(),
     }
 }
 
@@ -36,11 +34,11 @@ pub fn system_authorities() -> Vec<u8> {
 pub fn check() -> anyhow::Result<()> {
     let Some(path) = named() else { return Ok(()) };
     let path = Path::new(&path);
-    let bytes =
-        crate::host::files::read(path).map_err(|error| anyhow!("{NAMED}: {}", opening(path, &error)))?;
-    match CertificateDer::pem_slice_iter(&bytes).any(|certificate| certificate.is_ok()) {
-        true => Ok(()),
-        false => bail!("{NAMED}: {} has no certificate", path.display()),
+    let bytes = files::read(path).map_err(|error| anyhow!("{NAMED}: {}", opening(path, &error)))?;
+    if CertificateDer::pem_slice_iter(&bytes).any(|certificate| certificate.is_ok()) {
+        Ok(())
+    } else {
+        bail!("{NAMED}: {} has no certificate", path.display())
     }
 }
 

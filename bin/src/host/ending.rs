@@ -2,7 +2,7 @@
 //! (docs/api/operations.md#shutdown).
 //!
 //! ```text
-//! signal ─► Leaving ─┬─► shutdown delay ─► drain ─► controllers ─► store, audit log, spans ─► exit 0    (assemble.rs)
+//! signal ─► Leaving ─┬─► shutdown delay ─► drain ─► controllers ─► store, audit log, spans ─► exit 0    (assemble)
 //!                    └─► delay + deadline: close the stores, log what is lost ─► exit 3                 (this file)
 //! ```
 //!
@@ -45,15 +45,21 @@ const LAST_CLOSE_MAX: Duration = Duration::from_secs(1);
 /// Deadline that represents an unlimited shutdown.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// Limits of the shutdown, from the flags.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long requests are served after the signal, while the server is not ready.
+    pub delay: Duration,
+    /// Maximum time of the shutdown after `delay`, whatever hangs.
+    pub deadline: Duration,
+}
+
 /// The end of the process, shared by the supervising thread and the run that carries it out.
 #[derive(Clone)]
 pub struct Ending(Arc<Shared>);
 
 struct Shared {
-    /// How long requests are served after the signal.
-    delay: Duration,
-    /// Maximum time of the shutdown after `delay`.
-    deadline: Duration,
+    settings: Settings,
     /// Latest end of the process; `None` until the shutdown begins.
     ends_at: watch::Sender<Option<Instant>>,
     run: Mutex<Run>,
@@ -97,9 +103,9 @@ impl Ending {
     ///
     /// # Errors
     /// The system refuses a thread or the signal handlers.
-    pub fn watch(delay: Duration, deadline: Duration) -> anyhow::Result<Ending> {
+    pub fn watch(settings: Settings) -> anyhow::Result<Ending> {
         let run = Mutex::new(Run::default());
-        let ending = Ending(Arc::new(Shared { delay, deadline, ends_at: watch::Sender::new(None), run }));
+        let ending = Ending(Arc::new(Shared { settings, ends_at: watch::Sender::new(None), run }));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the runtime of the signals")?;
         let signals = {
@@ -140,7 +146,7 @@ impl Ending {
     }
 
     fn begin_after(&self, delay: Duration) {
-        let ends_at = Instant::now() + delay + self.0.deadline;
+        let ends_at = Instant::now() + delay + self.0.settings.deadline;
         self.0.ends_at.send_if_modified(|known| {
             let is_first = known.is_none();
             known.get_or_insert(ends_at);
@@ -151,7 +157,7 @@ impl Ending {
     /// Returns the phases of the shutdown. If no shutdown has begun, the deadlines are practically unlimited.
     pub fn phases(&self) -> Phases {
         match *self.0.ends_at.borrow() {
-            Some(ends_at) => Phases::until(ends_at, self.0.deadline),
+            Some(ends_at) => Phases::until(ends_at, self.0.settings.deadline),
             None => Phases::until(Instant::now() + FOR_EVER, FOR_EVER),
         }
     }
@@ -160,7 +166,7 @@ impl Ending {
         let mut begun = self.0.ends_at.subscribe();
         tokio::select! {
             () = any(&mut signals) => {
-                self.begin_after(self.0.delay);
+                self.begin_after(self.0.settings.delay);
                 if let Some(lifecycle) = &self.0.run.lock().lifecycle {
                     lifecycle.advance(LifecycleStage::Leaving);
                 }
@@ -190,13 +196,13 @@ impl Ending {
     /// Ends a process whose orderly shutdown did not finish in time.
     async fn end_now(&self) {
         let Run { lifecycle, engines, sink, spans } = std::mem::take(&mut *self.0.run.lock());
-        let closing_max = LAST_CLOSE_MAX.min(self.0.deadline / 2);
+        let closing_max = LAST_CLOSE_MAX.min(self.0.settings.deadline / 2);
         let closed = tokio::time::timeout(closing_max, join_all(engines.iter().map(Engine::close))).await;
         let requests_cut = lifecycle.map_or(0, |lifecycle| lifecycle.requests_under_way());
         let audit_events_lost = sink.map_or(0, |sink| sink.waiting());
         let spans_lost = spans.map_or(0, |spans| spans.count());
         tracing::error!(
-            deadline_s = self.0.deadline.as_secs_f32(),
+            deadline_s = self.0.settings.deadline.as_secs_f32(),
             requests_cut,
             audit_events_lost,
             spans_lost,
@@ -233,7 +239,7 @@ mod tests {
         if std::env::var_os(HUNG).is_some() {
             hang();
         }
-        let name = "ending::tests::a_process_of_which_every_thread_computes_ends_at_the_deadline";
+        let name = "host::ending::tests::a_process_of_which_every_thread_computes_ends_at_the_deadline";
         let begun = Instant::now();
         let mut process = std::process::Command::new(std::env::current_exe().unwrap());
         let process = process.args(["--exact", name, "--nocapture"]).env(HUNG, "1");
@@ -253,7 +259,11 @@ mod tests {
 
     /// Runs a server whose threads are all occupied by tasks that never wait, and sends itself SIGTERM.
     fn hang() -> ! {
-        let ending = Ending::watch(Duration::from_millis(200), Duration::from_millis(200)).unwrap();
+        let ending = Ending::watch(Settings {
+            delay: Duration::from_millis(200),
+            deadline: Duration::from_millis(200),
+        })
+        .unwrap();
         let lifecycle = Lifecycle::new();
         ending.attach(&lifecycle);
         let directory = crate::host::files::scratch::Scratch::new();

@@ -2,12 +2,15 @@
 //!
 //! In text format, supervisors of the reference server recognise a failed start by this record: severity,
 //! time, process, source location, `"command failed" err=…`. In JSON format, the record is a line like those
-//! of the log. Offline commands report errors by [`refuse`](crate::refuse).
+//! of the log; its member `flags` has the wrong flags with their values. Offline commands report errors by
+//! [`refuse`].
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
+use std::process::ExitCode;
 
-use crate::flags::LogFormat;
+use crate::host::logging::LogFormat;
 
 /// Returns the format of the log that the command line selects, even if another flag is invalid.
 pub fn format_of(arguments: &[OsString]) -> LogFormat {
@@ -31,14 +34,24 @@ fn is_format(name: &str) -> bool {
     matches!(name, "log-format" | "logging-format")
 }
 
+/// The reason of a failed start.
+#[derive(Debug, Default)]
+pub struct FailedStart<'f> {
+    /// The error, on one line.
+    pub error: &'f str,
+    /// The wrong flags with their values, if the error is about flags.
+    pub flags: Vec<(&'f str, &'f str)>,
+}
+
 /// Writes the record to standard error.
-pub fn report(format: LogFormat, error: &str) {
-    let record = record(format, error.trim_end(), jiff::Timestamp::now(), std::process::id());
+pub fn report(format: LogFormat, failure: &FailedStart<'_>) {
+    let record = record(format, failure, jiff::Timestamp::now(), std::process::id());
     // A write error is ignored: the process ends, and has no other output.
     let _ = std::io::stderr().write_all(record.as_bytes());
 }
 
-fn record(format: LogFormat, error: &str, now: jiff::Timestamp, process: u32) -> String {
+fn record(format: LogFormat, failure: &FailedStart<'_>, now: jiff::Timestamp, process: u32) -> String {
+    let error = failure.error.trim_end();
     match format {
         LogFormat::Text => {
             let now = now.strftime("%m%d %H:%M:%S%.6f");
@@ -46,13 +59,17 @@ fn record(format: LogFormat, error: &str, now: jiff::Timestamp, process: u32) ->
         }
         LogFormat::Json => {
             let now = now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
-            let fields = serde_json::json!({
+            let mut fields = serde_json::json!({
                 "timestamp": now,
                 "level": "ERROR",
                 "message": "command failed",
                 "error": error,
                 "target": "cluster_apiserver",
             });
+            if !failure.flags.is_empty() {
+                let flags: BTreeMap<&str, &str> = failure.flags.iter().copied().collect();
+                fields["flags"] = serde_json::json!(flags);
+            }
             format!("{fields}\n")
         }
     }
@@ -65,6 +82,23 @@ fn value(text: &str) -> String {
     }
     let lines: String = text.lines().map(|line| format!("\t{line}\n")).collect();
     format!("<\n{lines} >")
+}
+
+/// Joins an error and its causes, without the causes that the preceding text already ends with.
+pub fn one_line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.ends_with(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
+/// Reports the error of an offline command.
+pub fn refuse(line: &str) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "error: {}", line.trim_end());
+    ExitCode::FAILURE
 }
 
 #[cfg(test)]
@@ -93,14 +127,28 @@ mod tests {
             let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
             assert_eq!(format_of(&arguments) == LogFormat::Json, is_json, "{line}");
         }
+        let failure = |error| FailedStart { error, flags: vec![("a", "1"), ("b", "")] };
         let now: jiff::Timestamp = "2026-01-02T03:04:05.000006Z".parse().unwrap();
         assert_eq!(
-            record(LogFormat::Text, "no \"room\"", now, 42),
+            record(LogFormat::Text, &failure("no \"room\""), now, 42),
             "E0102 03:04:05.000006      42 main.rs:1] \"command failed\" err=\"no \\\"room\\\"\"\n"
         );
         let json: serde_json::Value =
-            serde_json::from_str(&record(LogFormat::Json, "no \"room\"\nat all", now, 42)).unwrap();
+            serde_json::from_str(&record(LogFormat::Json, &failure("no \"room\"\nat all"), now, 42)).unwrap();
         assert_eq!(json["timestamp"], "2026-01-02T03:04:05.000006Z");
+        assert_eq!((&json["flags"]["a"], &json["flags"]["b"]), (&"1".into(), &"".into()));
         assert_eq!((&json["level"], &json["error"]), (&"ERROR".into(), &"no \"room\"\nat all".into()));
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = || std::io::Error::other("no room");
+        for (error, want) in [
+            (anyhow::anyhow!("alone"), "alone"),
+            (anyhow::Error::new(cause()).context("cannot write"), "cannot write: no room"),
+            (anyhow::Error::new(cause()).context("cannot write: no room"), "cannot write: no room"),
+        ] {
+            assert_eq!(one_line(&error), want);
+        }
     }
 }

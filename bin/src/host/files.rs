@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 
 /// Creates a directory and its parents, readable only by the owner; an existing directory is left unchanged.
 pub fn private_dir(path: &Path) -> anyhow::Result<()> {
@@ -38,9 +38,10 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
     // Devices and pipes report no length, so the read itself is limited.
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > FILE_BYTES_MAX {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, TooLong)),
-        false => Ok(bytes),
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, TooLong))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -83,6 +84,19 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn sync_dir(path: &Path) -> anyhow::Result<()> {
     let sync = || fs::File::open(path)?.sync_all();
     sync().with_context(|| format!("cannot sync {}", path.display()))
+}
+
+/// Formats an error of opening a file as Go does.
+pub fn opening(path: &Path, error: &io::Error) -> anyhow::Error {
+    let why = match error.kind() {
+        // Go can open a directory, but not read it.
+        io::ErrorKind::IsADirectory => return anyhow!("read {}: is a directory", path.display()),
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::NotADirectory => "not a directory".to_owned(),
+        _ => error.to_string(),
+    };
+    anyhow!("open {}: {why}", path.display())
 }
 
 #[cfg(test)]

@@ -19,7 +19,23 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use wire::metrics::Metrics;
 
-use crate::flags::LogFormat;
+/// The format of log lines, set by `--log-format`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LogFormat {
+    /// Text for people.
+    Text,
+    /// A JSON object per line, for programs.
+    Json,
+}
+
+/// Settings of the log, from the flags.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Format of the lines.
+    pub format: LogFormat,
+    /// Level of detail, from 0 to 6.
+    pub verbosity: u8,
+}
 
 /// Maximum number of queued bytes: some thousand lines, so that a burst survives a short pause of the reader.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
@@ -54,20 +70,21 @@ fn filter(verbosity: i32) -> EnvFilter {
     })
 }
 
-/// Starts logging for the whole process. RUST_LOG selects the lines; if it is not set, `verbosity` does. Lines that
-/// cannot be written are counted in `metrics`. The result changes the level of detail, whatever `verbosity` or RUST_LOG
-/// selected.
-pub fn start(format: LogFormat, verbosity: u8, metrics: Arc<Metrics>) -> SetLevel {
+/// Starts logging for the whole process. RUST_LOG selects the lines; if it is not set, the settings do. Lines that
+/// cannot be written are counted in `metrics`. The result changes the level of detail, whatever the settings or
+/// RUST_LOG selected.
+pub fn start(settings: Settings, metrics: Arc<Metrics>) -> SetLevel {
     let queue = QUEUE.get_or_init(|| Arc::new(Queue::new(metrics)));
     let worker = queue.clone();
     // If the thread cannot start, the queue fills and then drops lines: the server runs without a log.
     let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || worker.run(&mut io::stderr()));
     let directives = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
-    let selected = if directives.is_empty() { filter(verbosity.into()) } else { EnvFilter::new(directives) };
+    let selected =
+        if directives.is_empty() { filter(settings.verbosity.into()) } else { EnvFilter::new(directives) };
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(selected).with_writer(LineWriter(queue.clone()));
     // `try_init` fails if another subscriber is installed already, which then stays.
-    let set_level: SetLevel = match format {
+    let set_level: SetLevel = match settings.format {
         LogFormat::Text => {
             let subscriber = subscriber.with_filter_reloading();
             let handle = subscriber.reload_handle();

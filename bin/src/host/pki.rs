@@ -26,6 +26,9 @@ use x509_parser::prelude::X509Certificate;
 
 use crate::host::files;
 
+/// Name of the directory of certificates and keys in the data directory.
+pub const PKI_DIR: &str = "pki";
+
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CA_LIFETIME: Duration = DAY.saturating_mul(10 * 365);
 const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);

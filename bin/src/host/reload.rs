@@ -6,6 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::host::files;
+
 /// Time between two reads.
 pub const INTERVAL: Duration = Duration::from_secs(10);
 
@@ -21,7 +23,7 @@ pub struct Watched {
 impl Watched {
     /// Starts with the current contents; an unreadable file counts as empty.
     pub fn new(paths: Vec<PathBuf>) -> Self {
-        let last = paths.iter().map(|path| crate::host::files::read(path).unwrap_or_default()).collect();
+        let last = paths.iter().map(|path| files::read(path).unwrap_or_default()).collect();
         Watched { paths, last }
     }
 
@@ -33,7 +35,7 @@ impl Watched {
     /// Returns the contents, in the order of the paths, if any of them has changed since the last call. An
     /// unreadable file is assumed to be in replacement, and counts as unchanged until it can be read.
     pub fn changed(&mut self) -> Option<&[Vec<u8>]> {
-        let now: Vec<_> = self.paths.iter().map(crate::host::files::read).collect::<Result<_, _>>().ok()?;
+        let now: Vec<_> = self.paths.iter().map(files::read).collect::<Result<_, _>>().ok()?;
         if now == self.last {
             return None;
         }

@@ -6,3 +6,4 @@ pub mod grpc;
 pub mod kms;
 pub mod kubeconfig;
 pub mod signer;
+pub mod webhooks;

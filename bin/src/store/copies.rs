@@ -3,10 +3,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use api::state::allocation::Ports;
 use engine::Engine;
 use futures_util::future::{join_all, select_all, try_join_all};
 use objects::store::Ledger;
@@ -14,17 +12,16 @@ use objects::store::backends::{Backend, Backends};
 use replica::{Replica, compaction};
 use tokio::task::JoinSet;
 use types::served::Types;
-use values::naming::Naming;
 use wire::metrics::Metrics;
 
-use crate::config::etcd::{self, EtcdConfig};
 use crate::host::files;
+use crate::store::etcd::{self, CopyLimits, EtcdSettings};
 
 /// The local copy of the contents of one etcd.
 struct Copy {
     /// Key prefixes that are served from this copy; empty for the main copy.
     prefixes: Vec<String>,
-    etcd: EtcdConfig,
+    etcd: EtcdSettings,
     /// Directory of the copy and of the files that describe it.
     directory: PathBuf,
     engine: Engine,
@@ -42,20 +39,19 @@ impl Copies {
     /// # Errors
     /// An etcd cannot be reached for a minute, or a copy cannot be stored.
     pub async fn open(
-        etcd: &EtcdConfig,
+        etcd: &EtcdSettings,
         data_dir: &Path,
-        naming: &'static Naming,
-        limits: (&Ports, Duration),
+        limits: CopyLimits,
         open: impl Fn(&Path) -> anyhow::Result<Engine>,
     ) -> anyhow::Result<Copies> {
         let main = (Vec::new(), etcd.clone(), data_dir.to_owned());
-        let apart = etcd.apart(naming).into_iter().map(|(resources, prefixes, etcd)| {
+        let apart = etcd.apart(limits.naming).into_iter().map(|(resources, prefixes, etcd)| {
             (prefixes, etcd, data_dir.join(format!("etcd-of-{}", resources.join("-"))))
         });
         let open = &open;
         let copies = std::iter::once(main).chain(apart).map(|(prefixes, etcd, directory)| async move {
             files::private_dir(&directory)?;
-            let opened = etcd.open(&directory, naming, limits, None, open).await;
+            let opened = etcd.open(&directory, limits, None, open).await;
             let (engine, replica) = match &prefixes[..] {
                 [] => opened?,
                 prefixes => opened.with_context(|| format!("of {}", prefixes.join(" and ")))?,

@@ -14,11 +14,13 @@ use engine::offline::{LogItem, Store};
 use engine::{Change, Engine, Expected, Payload, Revision, Write};
 use values::naming;
 
-use crate::cli::store_dir;
-use crate::config::PROFILE_FILE;
-use crate::flags::Profile;
+use crate::flags::profile::Profile;
 use crate::host::files;
-use crate::store::relocation::{self, Place};
+use crate::store::location::{self, StoreLocation};
+
+/// Name of the file that repeats the naming profile of the store. With a log of its own, the log is
+/// authoritative; with etcd, only this file has the profile.
+pub const PROFILE_FILE: &str = "profile";
 
 /// Key of the record. Keys of objects begin with `/`.
 const KEY: &[u8] = b"store/identity";
@@ -63,10 +65,10 @@ impl Identity {
 /// # Errors
 /// The store has another profile.
 pub fn check_early(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
-    let dir = store_dir(data_dir);
+    let dir = location::log_dir(data_dir);
     let is_segment = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".segment");
     let has_log = std::fs::read_dir(&dir).is_ok_and(|entries| entries.flatten().any(is_segment));
-    if !has_log || relocation::recorded(data_dir)? == Some(Place::Etcd) {
+    if !has_log || location::recorded(data_dir)? == Some(StoreLocation::Etcd) {
         return check_file(data_dir, naming);
     }
     // Errors are ignored here, as opening the store reports them.
@@ -87,6 +89,17 @@ pub fn check_early(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
 /// The file names another profile, or cannot be read.
 pub fn check_file(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     profile_in_file(data_dir)?.map_or(Ok(()), |profile| must_be(data_dir, &profile, naming))
+}
+
+/// Records the naming profile of a directory that has no log of its own. Must be called before anything is
+/// stored.
+///
+/// # Errors
+/// The file names another profile, or cannot be written.
+pub fn remember_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
+    check_file(data_dir, naming)?;
+    files::write_private(&data_dir.join(PROFILE_FILE), format!("{}\n", naming.profile).as_bytes())?;
+    Ok(())
 }
 
 fn profile_in_file(data_dir: &Path) -> anyhow::Result<Option<String>> {
@@ -172,7 +185,7 @@ pub async fn settle(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow
         Some(identity) if identity.number == number => identity,
         // The store has no identity yet, or still has the one of the store that it was restored from.
         _ => {
-            let id = relocation::store_id(data_dir)?;
+            let id = location::store_id(data_dir)?;
             let identity = Identity { profile: naming.profile.to_owned(), number, id };
             let value = Bytes::from(identity.encode());
             let payload = Payload { value, essential: true, ..Payload::default() };
@@ -195,7 +208,7 @@ pub async fn settle(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow
         );
     }
     files::write_private(&data_dir.join(PROFILE_FILE), format!("{}\n", identity.profile).as_bytes())?;
-    relocation::write_store_id(data_dir, &identity.id)
+    location::write_store_id(data_dir, &identity.id)
 }
 
 #[cfg(test)]
@@ -239,7 +252,7 @@ mod tests {
         let engine = open(&dir);
         settle(&engine, &data, &KUBERNETES).await.unwrap();
         assert_eq!(engine.revision(), Revision::FIRST, "it is the first record");
-        let id = relocation::store_id(&data).unwrap();
+        let id = location::store_id(&data).unwrap();
         put(&engine, "/core/configmaps/a/b").await;
         for text in [None, Some("cluster\n"), Some("\n"), Some("kubernetes\n")] {
             let path = data.join(PROFILE_FILE);
@@ -255,7 +268,7 @@ mod tests {
             check_early(&data, &KUBERNETES).unwrap();
             settle(&engine, &data, &KUBERNETES).await.unwrap();
             assert_eq!(file(&dir).as_deref(), Some("kubernetes"), "{text:?}");
-            assert_eq!(relocation::store_id(&data).unwrap(), id, "{text:?}");
+            assert_eq!(location::store_id(&data).unwrap(), id, "{text:?}");
         }
         assert_eq!(engine.revision(), Revision::new(2), "nothing more was written");
         engine.close().await;
@@ -307,7 +320,7 @@ mod tests {
         settle(&engine, &data, &CLUSTER).await.unwrap();
         put(&engine, "/core/configmaps/a/b").await;
         engine.close().await;
-        let id = relocation::store_id(&data).unwrap();
+        let id = location::store_id(&data).unwrap();
         let restored = dir.join("restored");
         let to = restored.join("log");
         std::fs::create_dir(&restored).unwrap();
@@ -323,7 +336,7 @@ mod tests {
         let engine = Engine::open(Options::new(&to)).unwrap();
         assert!(settle(&engine, &restored, &KUBERNETES).await.is_err());
         settle(&engine, &restored, &CLUSTER).await.unwrap();
-        assert_ne!(relocation::store_id(&restored).unwrap(), id);
+        assert_ne!(location::store_id(&restored).unwrap(), id);
         assert_eq!(read(&engine).unwrap().unwrap().number, engine.store_number());
         engine.close().await;
     }

@@ -1,5 +1,4 @@
-//! Moves of a store between the server's own log and etcd: which of them a data directory is served from, and
-//! the steps in each direction (docs/api/etcd.md#moving).
+//! Moves of a store between the server's own log and etcd: the steps in each direction (docs/api/etcd.md#moving).
 //!
 //! ```text
 //! to etcd   log ─ level, follow ─► etcd │ the log has stopped ─► the rest ─► compare ─► storage: etcd ─► no mark
@@ -15,34 +14,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use api::state::allocation::Ports;
 use engine::{Change, Engine, Expected, LossCounts, Revision, Write};
 use replica::Replica;
 use replica::digests::Digests;
 use replica::migration::{Levelled, MoveError};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use values::naming::Naming;
 
-use crate::config::etcd::{self, COPY_DIR, EtcdConfig};
-use crate::flags::Direction;
 use crate::host::files;
-
-/// Name of the file that records where the objects of a data directory are, once they have been moved.
-const STORAGE_FILE: &str = "storage";
-
-/// Name of the file with the name of the store, which marks in etcd refer to.
-const ID_FILE: &str = "store-id";
-
-/// Name of the directory of the server's own log.
-const LOG_DIR: &str = "log";
+use crate::store::etcd::{self, COPY_DIR, CopyLimits, EtcdSettings, ROOM};
+use crate::store::location::{StoreLocation, log_dir, record, store_id};
 
 /// Name of the log's directory after its store has moved.
 const MOVED_DIR: &str = "log.moved";
-
-/// Distance between the source's revision and the first object in etcd: room for what the source writes
-/// during the move.
-pub const ROOM: u64 = 2000;
 
 /// Limit above which the room is no longer doubled, and the objects are written although the room may be too small:
 /// the source may write as fast as etcd, and would then use up any room.
@@ -50,101 +34,6 @@ const ROOM_MAX: u64 = 64 * ROOM;
 
 /// Pause before a failed move starts again.
 pub const PAUSE: Duration = Duration::from_secs(5);
-
-/// The location of the objects of a data directory.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Place {
-    /// The objects are in the server's own log.
-    Log,
-    /// The objects are in etcd.
-    Etcd,
-}
-
-/// The actions of a start.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Plan {
-    /// The location that the server serves from.
-    pub place: Place,
-    /// The direction in which the store is moved meanwhile, if it is moved.
-    pub moves: Option<Direction>,
-}
-
-/// Returns the location of the objects that the directory records; `None` if there is no record.
-///
-/// # Errors
-/// The file cannot be read, or has unknown contents.
-pub fn recorded(data_dir: &Path) -> anyhow::Result<Option<Place>> {
-    let path = data_dir.join(STORAGE_FILE);
-    match files::read_if_there(&path)?.as_deref() {
-        None => Ok(None),
-        Some(b"log\n") => Ok(Some(Place::Log)),
-        Some(b"etcd\n") => Ok(Some(Place::Etcd)),
-        Some(_) => bail!("{} must contain log or etcd", path.display()),
-    }
-}
-
-fn record(data_dir: &Path, place: Place) -> anyhow::Result<()> {
-    let text = match place {
-        Place::Log => "log\n",
-        Place::Etcd => "etcd\n",
-    };
-    files::write_private(&data_dir.join(STORAGE_FILE), text.as_bytes())?;
-    files::sync_dir(data_dir)
-}
-
-/// Returns the name of the directory's store, and creates a name for a store without one.
-///
-/// # Errors
-/// The file cannot be read or written.
-pub fn store_id(data_dir: &Path) -> anyhow::Result<String> {
-    let path = data_dir.join(ID_FILE);
-    if let Some(id) = files::read_if_there(&path)? {
-        return Ok(String::from_utf8_lossy(&id).trim().to_owned());
-    }
-    let id = values::names::uid();
-    files::write_private(&path, format!("{id}\n").as_bytes())?;
-    Ok(id)
-}
-
-/// Records the name of the directory's store.
-///
-/// # Errors
-/// The file cannot be read or written.
-pub fn write_store_id(data_dir: &Path, id: &str) -> anyhow::Result<()> {
-    let path = data_dir.join(ID_FILE);
-    let text = format!("{id}\n");
-    if files::read_if_there(&path)?.as_deref() != Some(text.as_bytes()) {
-        files::write_private(&path, text.as_bytes())?;
-    }
-    Ok(())
-}
-
-/// Returns the actions of a start with these flags in a directory.
-///
-/// # Errors
-/// The objects are in another location than the flags say.
-pub fn plan(data_dir: &Path, etcd: Option<&EtcdConfig>) -> anyhow::Result<Plan> {
-    let recorded = recorded(data_dir)?;
-    let has_log = data_dir.join(LOG_DIR).exists();
-    decide(etcd.map(|etcd| etcd.live), recorded, has_log).with_context(|| data_dir.display().to_string())
-}
-
-fn decide(etcd: Option<Option<Direction>>, recorded: Option<Place>, has_log: bool) -> anyhow::Result<Plan> {
-    let stays = |place| Ok(Plan { place, moves: None });
-    match (etcd, recorded) {
-        (None, Some(Place::Etcd)) => bail!("the objects were moved to etcd: start with --etcd-servers"),
-        (None, _) => stays(Place::Log),
-        (Some(None), Some(Place::Log)) => {
-            bail!("the objects were moved from etcd to this directory: start without --etcd-servers")
-        }
-        (Some(None), _) => stays(Place::Etcd),
-        (Some(Some(Direction::ToEtcd)), Some(Place::Etcd)) => stays(Place::Etcd),
-        (Some(Some(Direction::ToEtcd)), None) if !has_log => stays(Place::Etcd),
-        (Some(moves @ Some(Direction::ToEtcd)), _) => Ok(Plan { place: Place::Log, moves }),
-        (Some(Some(Direction::ToLog)), Some(Place::Log)) => stays(Place::Log),
-        (Some(moves @ Some(Direction::ToLog)), _) => Ok(Plan { place: Place::Etcd, moves }),
-    }
-}
 
 /// Refuses to move a store with losses that the operator has not accepted: etcd does not know about losses,
 /// so a missing object there counts as deleted.
@@ -183,14 +72,13 @@ impl IntoEtcd {
     /// # Errors
     /// The etcd is in use, or cannot be reached.
     pub async fn begin(
-        config: &EtcdConfig,
+        settings: &EtcdSettings,
         data_dir: &Path,
-        naming: &'static Naming,
-        (ports, event_ttl): (&Ports, Duration),
+        limits: CopyLimits,
         source: Revision,
         open: impl Fn(&Path) -> anyhow::Result<Engine>,
     ) -> anyhow::Result<IntoEtcd> {
-        let opened = config.open(data_dir, naming, (ports, event_ttl), Some(source), open).await;
+        let opened = settings.open(data_dir, limits, Some(source), open).await;
         let (engine, replica) = opened?;
         let following = tokio::spawn(replica.clone().follow());
         Ok(IntoEtcd { engine, replica, following, data_dir: data_dir.to_owned() })
@@ -267,7 +155,7 @@ impl IntoEtcd {
         self.replica.catch_up().await?;
         let digests = self.replica.compare(&snapshot, &self.engine.snapshot())?;
         drop(snapshot);
-        record(&self.data_dir, Place::Etcd)?;
+        record(&self.data_dir, StoreLocation::Etcd)?;
         // After a crash before this point the next start serves the log. After a crash behind it the next start
         // serves etcd, and removes the mark.
         self.replica.conclude().await?;
@@ -293,7 +181,7 @@ impl IntoEtcd {
 /// # Errors
 /// The log cannot be renamed.
 pub fn put_log_aside(data_dir: &Path) -> anyhow::Result<()> {
-    let (log, aside) = (data_dir.join(LOG_DIR), data_dir.join(MOVED_DIR));
+    let (log, aside) = (log_dir(data_dir), data_dir.join(MOVED_DIR));
     if !log.exists() {
         return Ok(());
     }
@@ -352,38 +240,9 @@ pub async fn settle(
     leader.close().await;
     drop(leader);
     put_log_aside(data_dir)?;
-    let log = data_dir.join(LOG_DIR);
+    let log = log_dir(data_dir);
     std::fs::rename(&copy, &log).with_context(|| format!("cannot rename {}", copy.display()))?;
-    record(data_dir, Place::Log)?;
+    record(data_dir, StoreLocation::Log)?;
     etcd::forget_cluster(data_dir)?;
     Ok(digests)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_start_serves_from_where_the_objects_are() {
-        use Direction::{ToEtcd, ToLog};
-        use Place::{Etcd, Log};
-        for (etcd, recorded, has_log, want) in [
-            (None, None, true, Some((Log, None))),
-            (None, Some(Log), true, Some((Log, None))),
-            (None, Some(Etcd), false, None),
-            (Some(None), None, false, Some((Etcd, None))),
-            (Some(None), Some(Etcd), false, Some((Etcd, None))),
-            (Some(None), Some(Log), true, None),
-            (Some(Some(ToEtcd)), None, true, Some((Log, Some(ToEtcd)))),
-            (Some(Some(ToEtcd)), None, false, Some((Etcd, None))),
-            (Some(Some(ToEtcd)), Some(Log), true, Some((Log, Some(ToEtcd)))),
-            (Some(Some(ToEtcd)), Some(Etcd), true, Some((Etcd, None))),
-            (Some(Some(ToLog)), None, false, Some((Etcd, Some(ToLog)))),
-            (Some(Some(ToLog)), Some(Etcd), true, Some((Etcd, Some(ToLog)))),
-            (Some(Some(ToLog)), Some(Log), true, Some((Log, None))),
-        ] {
-            let got = decide(etcd, recorded, has_log).ok().map(|plan| (plan.place, plan.moves));
-            assert_eq!(got, want, "{etcd:?} {recorded:?} {has_log}");
-        }
-    }
 }

@@ -24,16 +24,19 @@ use replica::Replica;
 use replica::digests::{Digest, Digests};
 use replica::migration::MoveError;
 use serde::Serialize;
+use wire::outgoing::Egress;
 
 use crate::cli::args::{Format, Migrate};
 use crate::cli::progress::Progress;
-use crate::cli::{Outcome, report, store_dir};
-use crate::config::encryption::EncryptionConfig;
-use crate::config::etcd::{COPY_DIR, EtcdConfig};
-use crate::config::{PROFILE_FILE, remember_profile};
-use crate::flags::{EtcdFlags, Profile};
+use crate::cli::{Outcome, report};
+use crate::config::encryption::EncryptionSettings;
+use crate::config::etcd::EtcdFlags;
+use crate::flags::profile::{Profile, profile};
 use crate::host::files;
-use crate::store::relocation::{self, IntoEtcd, Place};
+use crate::store::etcd::{COPY_DIR, CopyLimits, EtcdSettings, ROOM};
+use crate::store::identity::{self, PROFILE_FILE, remember_profile};
+use crate::store::location::{StoreLocation, log_dir, recorded, store_id};
+use crate::store::relocation::{self, IntoEtcd};
 
 /// Distance of the new store's revisions from the snapshot's revision: enough for all writes since then, for
 /// years.
@@ -41,7 +44,7 @@ const ABOVE_SNAPSHOT: u64 = 1_000_000_000;
 
 /// A source or a target of a move.
 enum End {
-    Etcd(EtcdConfig),
+    Etcd(EtcdSettings),
     Dir(PathBuf),
     File(PathBuf),
 }
@@ -105,18 +108,19 @@ pub fn run(flags: &Migrate, out: &mut impl Write) -> anyhow::Result<Outcome> {
     }
     let objects = report.resources.iter().map(|resource| resource.objects).sum();
     let objects = report::count(objects, "object", "objects");
-    match report.dry_run {
-        true => writeln!(
+    if report.dry_run {
+        writeln!(
             out,
             "{objects} would be moved from revision {}; etcd's revision would be raised by {}",
             report.from_revision,
             report::count(report.raised_by, "write", "writes")
-        )?,
-        false => writeln!(
+        )?;
+    } else {
+        writeln!(
             out,
             "{objects} moved from revision {}, source and target are equal; the store continues from revision {}",
             report.from_revision, report.revision
-        )?,
+        )?;
     }
     Ok(Outcome::Fine)
 }
@@ -134,8 +138,13 @@ fn end(flags: &Migrate, text: &str) -> anyhow::Result<End> {
         etcd_keyfile: flags.etcd_keyfile.clone(),
         ..EtcdFlags::default()
     };
-    let config = EtcdConfig::from_flags(&etcd, flags.naming)?;
-    config.map(End::Etcd).ok_or_else(|| anyhow!("{text:?} names no endpoint"))
+    let settings = etcd.settings(flags.naming, &Egress::default())?;
+    settings.map(End::Etcd).ok_or_else(|| anyhow!("{text:?} names no endpoint"))
+}
+
+/// Returns the limits of a copy of objects with these names.
+fn limits(flags: &Migrate, naming: Profile) -> CopyLimits {
+    CopyLimits { naming, ports: flags.service_node_port_range, event_ttl: flags.event_ttl }
 }
 
 /// Opens a store with an encryption of values.
@@ -148,7 +157,7 @@ fn open(dir: &Path, role: Role, secrecy: &Option<Arc<Secrecy>>) -> anyhow::Resul
 /// Returns the encryption of values in source and target.
 fn secrecy(flags: &Migrate, naming: Profile) -> anyhow::Result<Option<Arc<Secrecy>>> {
     let Some(path) = &flags.encryption_provider_config else { return Ok(None) };
-    EncryptionConfig::read(path, false, naming)?.enforce().map(Some)
+    EncryptionSettings::read(path, false, naming)?.enforce().map(Some)
 }
 
 fn snapshot(path: &Path) -> anyhow::Result<Snapshot> {
@@ -159,34 +168,34 @@ fn snapshot(path: &Path) -> anyhow::Result<Snapshot> {
 fn naming(flags: &Migrate, dir: &Path) -> anyhow::Result<Profile> {
     let Some(bytes) = files::read_if_there(&dir.join(PROFILE_FILE))? else { return Ok(flags.naming) };
     let text = String::from_utf8_lossy(&bytes);
-    crate::flags::profile(text.trim()).map_err(|why| anyhow!("{}: the naming profile {why}", dir.display()))
+    profile(text.trim()).map_err(|why| anyhow!("{}: the naming profile {why}", dir.display()))
 }
 
-async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdConfig) -> anyhow::Result<Report> {
-    if !store_dir(from).is_dir() {
+async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdSettings) -> anyhow::Result<Report> {
+    if !log_dir(from).is_dir() {
         bail!("--from {} contains no store", from.display());
     }
-    if relocation::recorded(from)? == Some(Place::Etcd) {
+    if recorded(from)? == Some(StoreLocation::Etcd) {
         bail!("--from {}: its objects were moved to etcd", from.display());
     }
     let naming = naming(flags, from)?;
     let secrecy = secrecy(flags, naming)?;
     let to = &to.encrypted(secrecy.clone());
-    let source = open(&store_dir(from), Role::Leader, &secrecy)?;
-    crate::store::identity::must_have_profile(&source, from, naming)?;
+    let source = open(&log_dir(from), Role::Leader, &secrecy)?;
+    identity::must_have_profile(&source, from, naming)?;
     relocation::must_be_whole(&source, from)?;
     let newest = source.revision();
-    let ports = (&flags.service_node_port_range, flags.event_ttl);
     if flags.dry_run {
-        let replica = Replica::new(to.client(), source.clone(), naming, (to.prefix(), ports.0));
+        let replica =
+            Replica::new(to.client(), source.clone(), naming, (to.prefix(), &flags.service_node_port_range));
         refuse_unless_free(&replica, from).await?;
-        let raised_by = replica.raising(newest, relocation::ROOM).await?;
+        let raised_by = replica.raising(newest, ROOM).await?;
         let digests = replica.digests(&source.snapshot())?;
         let report = Report { dry_run: true, from_revision: newest.get(), raised_by, ..Report::default() };
         return Ok(report.of(digests));
     }
     let open = |dir: &Path| open(dir, Role::Follower, &secrecy);
-    let into = IntoEtcd::begin(to, from, naming, ports, newest, open).await?;
+    let into = IntoEtcd::begin(to, from, limits(flags, naming), newest, open).await?;
     let (progress, total) = (RefCell::new(Progress::new("migrate", 0)), source.stats().keys);
     into.fill(&source, |done| progress.borrow_mut().update_of(done, total)).await?;
     drop(progress);
@@ -200,7 +209,7 @@ async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdConfig) -> anyhow::R
 
 /// Checks before the first write that the target is empty or belongs to this move.
 async fn refuse_unless_free(replica: &Replica, dir: &Path) -> anyhow::Result<()> {
-    let id = relocation::store_id(dir)?;
+    let id = store_id(dir)?;
     match replica.mark().await? {
         Some((mark, _)) if mark == format!("filling {id}") || mark == format!("left {id}") => Ok(()),
         Some((mark, _)) => bail!("the target belongs to another move: its mark is {mark:?}"),
@@ -211,14 +220,13 @@ async fn refuse_unless_free(replica: &Replica, dir: &Path) -> anyhow::Result<()>
     }
 }
 
-async fn etcd_to_dir(flags: &Migrate, from: &EtcdConfig, to: &Path) -> anyhow::Result<Report> {
-    let ports = (&flags.service_node_port_range, flags.event_ttl);
+async fn etcd_to_dir(flags: &Migrate, from: &EtcdSettings, to: &Path) -> anyhow::Result<Report> {
     if flags.dry_run {
         let scratch = Scratch::new()?;
         let secrecy = secrecy(flags, flags.naming)?;
         let from = from.encrypted(secrecy.clone());
         let open = |dir: &Path| open(dir, Role::Follower, &secrecy);
-        let (engine, replica) = from.open(&scratch.0, flags.naming, ports, None, open).await?;
+        let (engine, replica) = from.open(&scratch.0, limits(flags, flags.naming), None, open).await?;
         let unreadable = replica.unreadable().await?;
         if !unreadable.is_empty() {
             bail!("these keys cannot be read, and would be lost: {}", unreadable.join(", "));
@@ -231,7 +239,8 @@ async fn etcd_to_dir(flags: &Migrate, from: &EtcdConfig, to: &Path) -> anyhow::R
     let secrecy = secrecy(flags, naming)?;
     let from = from.moving_to_log().encrypted(secrecy.clone());
     let open_as = |dir: &Path, role| open(dir, role, &secrecy);
-    let (engine, replica) = from.open(to, naming, ports, None, |dir| open_as(dir, Role::Follower)).await?;
+    let (engine, replica) =
+        from.open(to, limits(flags, naming), None, |dir| open_as(dir, Role::Follower)).await?;
     let following = tokio::spawn(replica.clone().follow());
     let moved = relocation::out_of_etcd(to, &engine, &replica, |dir| open_as(dir, Role::Leader)).await;
     following.abort();
@@ -281,7 +290,7 @@ async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<
 
 /// Creates a data directory; refuses one that already has a store of its own.
 fn begin_dir(flags: &Migrate, to: &Path) -> anyhow::Result<Profile> {
-    if store_dir(to).exists() && relocation::recorded(to)? != Some(Place::Etcd) {
+    if log_dir(to).exists() && recorded(to)? != Some(StoreLocation::Etcd) {
         bail!("--to {} already contains a store: choose an empty directory", to.display());
     }
     files::private_dir(to)?;

@@ -3,6 +3,8 @@
 //! Leases of servers are left out, other leases are created anew. Afterwards both sides are read again and
 //! compared.
 
+use std::time::Duration;
+
 use anyhow::{Context, bail};
 use engine::{KeyRange, Revision, Role};
 use etcd::Client;
@@ -15,8 +17,7 @@ use replica::digests::{Digests, Sums};
 use super::{Report, Scratch, open};
 use crate::cli::args::Migrate;
 use crate::cli::progress::Progress;
-use crate::config::etcd::EtcdConfig;
-use crate::store::relocation;
+use crate::store::etcd::{EtcdSettings, ROOM};
 
 /// Number of keys in a page.
 const PAGE_KEYS: usize = 100;
@@ -29,7 +30,7 @@ const LEFT_OUT: [&str; 4] = ["masterleases/", "peerserverleases/", "migration", 
 
 /// The source of a copy.
 pub enum From<'s> {
-    Etcd(&'s EtcdConfig),
+    Etcd(&'s EtcdSettings),
     File(&'s Snapshot),
 }
 
@@ -87,27 +88,18 @@ impl<'a> Pages<'a> {
 }
 
 /// Copies all keys and compares the copies with the source.
-pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdConfig) -> anyhow::Result<Report> {
+pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdSettings) -> anyhow::Result<Report> {
     let prefix = format!("/{}/", to.prefix().trim_matches('/'));
     let scratch = Scratch::new()?;
     // The replica of a target is only used for its mark.
-    let replica_of = |config: &EtcdConfig, name: &str| {
+    let replica_of = |config: &EtcdSettings, name: &str| {
         let engine = open(&scratch.0.join(name), Role::Follower, &None)?;
         let ports = &flags.service_node_port_range;
         let replica = Replica::new(config.client(), engine, flags.naming, (config.prefix(), ports));
         Ok::<_, anyhow::Error>(replica)
     };
     let target = replica_of(to, "target")?;
-    let id = match &from {
-        // The identity must stay the same, so that a second run with the same file or etcd continues an
-        // interrupted copy.
-        From::File(snapshot) => format!("snapshot-{}-{}", snapshot.revision(), snapshot.keys().len()),
-        From::Etcd(config) => {
-            let client = config.client();
-            client.range(&RangeRequest { key: "\0".into(), ..RangeRequest::default() }).await?;
-            format!("etcd-{:016x}", client.cluster())
-        }
-    };
+    let id = identity(&from).await?;
     if let Some((mark, _)) = target.mark().await? {
         if mark != format!("filling {id}") {
             bail!("the target belongs to another move: its mark is {mark:?}");
@@ -125,7 +117,7 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdConfig) -> anyhow::R
         }
     };
     let source = Revision::new(at.unsigned_abs());
-    let raised_by = target.raising(source, relocation::ROOM).await?;
+    let raised_by = target.raising(source, ROOM).await?;
     let mut report =
         Report { dry_run: flags.dry_run, from_revision: source.get(), raised_by, ..Report::default() };
     let there = digests(Pages::of(&from, &prefix, at), &prefix).await?;
@@ -133,31 +125,11 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdConfig) -> anyhow::R
         return Ok(report.of(there));
     }
     target.claim(&id).await?;
-    target.raise(source, relocation::ROOM).await?;
+    target.raise(source, ROOM).await?;
     let client = to.client();
     let total = there.values().map(|digest| digest.objects).sum();
-    let (mut pages, mut progress, mut done) = (Pages::of(&from, &prefix, at), Progress::new("migrate", 0), 0);
-    // All keys with a lease share a single new lease, with the usual lifetime of such objects.
-    let mut lease = None;
-    loop {
-        let page = pages.next().await?;
-        if page.is_empty() {
-            break;
-        }
-        done += page.len() as u64;
-        let page: Vec<KeyValue> = page.into_iter().filter(|kv| is_moved(&kv.key, &prefix)).collect();
-        if lease.is_none() && page.iter().any(|kv| kv.lease != 0) {
-            lease = Some(client.lease(flags.event_ttl.as_secs().max(1).cast_signed()).await?);
-        }
-        let writes = stream::iter(page).map(async |kv| {
-            let lease = if kv.lease == 0 { 0 } else { lease.unwrap_or_default() };
-            let put = Request::Put(PutRequest { key: kv.key, value: kv.value, lease });
-            client.txn(&TxnRequest { success: vec![put.into()], ..TxnRequest::default() }).await.map(drop)
-        });
-        writes.buffer_unordered(WRITES_MAX).try_collect::<()>().await.context("etcd")?;
-        progress.update_of(done, total);
-    }
-    drop(progress);
+    let pages = Pages::of(&from, &prefix, at);
+    write(pages, &client, &prefix, flags.event_ttl, Progress::new("migrate", total)).await?;
     let written = digests(Pages::of(&From::Etcd(to), &prefix, 0), &prefix).await?;
     if written != there {
         let differing: Vec<&str> = there
@@ -173,6 +145,50 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdConfig) -> anyhow::R
     Ok(report.of(there))
 }
 
+/// Returns the identity of a source. It stays the same, so that a second run with the same file or etcd continues an
+/// interrupted copy.
+async fn identity(from: &From<'_>) -> anyhow::Result<String> {
+    match from {
+        From::File(snapshot) => Ok(format!("snapshot-{}-{}", snapshot.revision(), snapshot.keys().len())),
+        From::Etcd(config) => {
+            let client = config.client();
+            client.range(&RangeRequest { key: "\0".into(), ..RangeRequest::default() }).await?;
+            Ok(format!("etcd-{:016x}", client.cluster()))
+        }
+    }
+}
+
+/// Writes all keys of the pages below `prefix` to another etcd.
+async fn write(
+    mut pages: Pages<'_>,
+    client: &Client,
+    prefix: &str,
+    lease_ttl: Duration,
+    mut progress: Progress,
+) -> anyhow::Result<()> {
+    let mut done = 0;
+    // All keys with a lease share a single new lease, with the usual lifetime of such objects.
+    let mut lease = None;
+    loop {
+        let page = pages.next().await?;
+        if page.is_empty() {
+            return Ok(());
+        }
+        done += page.len() as u64;
+        let page: Vec<KeyValue> = page.into_iter().filter(|kv| is_moved(&kv.key, prefix)).collect();
+        if lease.is_none() && page.iter().any(|kv| kv.lease != 0) {
+            lease = Some(client.lease(lease_ttl.as_secs().max(1).cast_signed()).await?);
+        }
+        let writes = stream::iter(page).map(async |kv| {
+            let lease = if kv.lease == 0 { 0 } else { lease.unwrap_or_default() };
+            let put = Request::Put(PutRequest { key: kv.key, value: kv.value, lease });
+            client.txn(&TxnRequest { success: vec![put.into()], ..TxnRequest::default() }).await.map(drop)
+        });
+        writes.buffer_unordered(WRITES_MAX).try_collect::<()>().await.context("etcd")?;
+        progress.update(done);
+    }
+}
+
 async fn newest(client: &Client) -> anyhow::Result<i64> {
     let answer = client.range(&RangeRequest { key: "\0".into(), ..RangeRequest::default() }).await?;
     Ok(answer.header.unwrap_or_default().revision)
@@ -180,9 +196,8 @@ async fn newest(client: &Client) -> anyhow::Result<i64> {
 
 fn is_moved(key: &[u8], prefix: &str) -> bool {
     let rest = key.strip_prefix(prefix.as_bytes()).unwrap_or_default();
-    !LEFT_OUT.iter().any(|left| match left.ends_with('/') {
-        true => rest.starts_with(left.as_bytes()),
-        false => rest == left.as_bytes(),
+    !LEFT_OUT.iter().any(|left| {
+        if left.ends_with('/') { rest.starts_with(left.as_bytes()) } else { rest == left.as_bytes() }
     })
 }
 

@@ -107,7 +107,7 @@ pub fn of_processor(samples: &Samples, length: Duration) -> Vec<u8> {
     let period = nanoseconds(cpu::PERIOD);
     let mut document = Document::of(samples.keys().map(|stack| &**stack));
     document.values(&[("samples", "count"), ("cpu", "nanoseconds")], "cpu");
-    document.period(("cpu", "nanoseconds"), period);
+    document.period("cpu", "nanoseconds", period);
     document.profile.duration_nanos = nanoseconds(length);
     for (stack, &count) in samples {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
@@ -130,7 +130,7 @@ pub fn of_memory(samples: &[(Box<[usize]>, Amounts)], shown: MemoryProfile) -> V
         MemoryProfile::Allocated => "alloc_space",
     };
     document.values(&kinds, first);
-    document.period(("space", "bytes"), i64::try_from(heap::INTERVAL).unwrap_or(i64::MAX));
+    document.period("space", "bytes", i64::try_from(heap::INTERVAL).unwrap_or(i64::MAX));
     for (stack, Amounts { allocated, freed }) in samples {
         let (blocks, bytes) = (allocated.blocks - freed.blocks, allocated.bytes - freed.bytes);
         let values = [allocated.blocks, allocated.bytes, blocks, bytes];
@@ -193,18 +193,18 @@ impl Document {
         at
     }
 
-    fn value_type(&mut self, (kind, unit): (&str, &str)) -> ValueType {
+    fn value_type(&mut self, kind: &str, unit: &str) -> ValueType {
         ValueType { kind: self.string(kind), unit: self.string(unit) }
     }
 
     /// Sets the kinds of values of each sample, and the default one.
     fn values(&mut self, kinds: &[(&str, &str)], first: &str) {
-        self.profile.sample_type = kinds.iter().map(|&kind| self.value_type(kind)).collect();
+        self.profile.sample_type = kinds.iter().map(|(kind, unit)| self.value_type(kind, unit)).collect();
         self.profile.default_sample_type = self.string(first);
     }
 
-    fn period(&mut self, kind: (&str, &str), period: i64) {
-        self.profile.period_type = Some(self.value_type(kind));
+    fn period(&mut self, kind: &str, unit: &str, period: i64) {
+        self.profile.period_type = Some(self.value_type(kind, unit));
         self.profile.period = period;
     }
 

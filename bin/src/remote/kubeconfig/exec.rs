@@ -18,7 +18,7 @@ use values::naming::{self, Naming};
 use values::type_meta::type_of;
 use wire::outgoing::Identity;
 
-use super::settings::text_of;
+use super::form::text_of;
 
 /// Time limit of a program that needs no input, and of one that may prompt a person.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -95,7 +95,7 @@ impl Exec {
             naming,
             interaction,
             install_hint: text_of(exec, "installHint"),
-            cluster: wants_cluster.then(|| told(cluster, group, dir)).transpose()?,
+            cluster: wants_cluster.then(|| cluster_info(cluster, group, dir)).transpose()?,
             api_version,
         })
     }
@@ -199,14 +199,14 @@ impl Exec {
 
 /// Returns the cluster information for a program: the cluster's settings from the kubeconfig, and its
 /// configuration for such programs.
-fn told(cluster: &Value, group: &str, dir: &Path) -> anyhow::Result<Object> {
+fn cluster_info(cluster: &Value, group: &str, dir: &Path) -> anyhow::Result<Object> {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
-    let mut told = Object::new();
+    let mut info = Object::new();
     for name in ["server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression"]
     {
         if let Some(value) = cluster.get(name).filter(|value| !value.is_null()) {
-            told.push(name, value.clone());
+            info.push(name, value.clone());
         }
     }
     let authorities =
@@ -222,15 +222,15 @@ fn told(cluster: &Value, group: &str, dir: &Path) -> anyhow::Result<Object> {
             (None, None) => None,
         };
     if let Some(authorities) = authorities {
-        told.push("certificate-authority-data", authorities.into());
+        info.push("certificate-authority-data", authorities.into());
     }
     let name = format!("{group}/exec");
     let extensions = cluster.get("extensions").and_then(Value::as_array).unwrap_or_default();
     let extension = extensions.iter().find(|extension| extension.str_at(&["name"]) == name);
     if let Some(config) = extension.and_then(|extension| extension.get("extension")) {
-        told.push("config", config.clone());
+        info.push("config", config.clone());
     }
-    Ok(told)
+    Ok(info)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The members of a kubeconfig file, with the types that errors about them name.
 
 use auth::strict::{Form, Object};
+use values::json::Value;
 
 /// The members of the whole file.
 pub(super) static CONFIG: Object = Object {
@@ -67,3 +68,8 @@ static CONTEXT: Object = Object {
     name: "Context",
     members: &[("cluster", Form::Text), ("user", Form::Text), ("namespace", Form::Text)],
 };
+
+/// Returns a member that is a string and not empty.
+pub(super) fn text_of(value: &Value, name: &str) -> Option<String> {
+    Some(value.str_at(&[name]).to_owned()).filter(|text| !text.is_empty())
+}

@@ -10,7 +10,8 @@ use anyhow::{Context, bail};
 use values::json::Value;
 use wire::outgoing::{Identities, Identity};
 
-use super::settings::{Held, Reading, named, text_of};
+use super::form::text_of;
+use super::settings::{Held, Reading, named};
 
 /// Settings of a user that are not supported, and the alternative.
 const REFUSED: [(&str, &str); 3] = [

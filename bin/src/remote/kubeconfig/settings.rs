@@ -16,6 +16,7 @@ use values::yaml;
 use wire::outgoing::{Credentials, Endpoint, Identity};
 
 use super::exec::{self, Exec};
+use super::form::text_of;
 use crate::host::authorities::system_authorities;
 use crate::host::files;
 
@@ -274,11 +275,6 @@ fn in_header_name(byte: u8) -> String {
         _ if byte.is_ascii_alphanumeric() => char::from(byte.to_ascii_lowercase()).to_string(),
         _ => format!("%{byte:02X}"),
     }
-}
-
-/// Returns a member that is a string and not empty.
-pub(super) fn text_of(value: &Value, name: &str) -> Option<String> {
-    Some(value.str_at(&[name]).to_owned()).filter(|text| !text.is_empty())
 }
 
 /// Returns the entry with this name in a list.

@@ -12,7 +12,7 @@ use values::type_meta::type_of;
 use wire::typed;
 
 use super::form;
-use crate::config::issuers::opening;
+use crate::host::files::opening;
 
 /// Source location in the client library's error about an unknown kind.
 const SCHEME: &str = "k8s.io/client-go/tools/clientcmd/api/latest/latest.go:50";

@@ -5,6 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::host::pki::PemPair;
 
+/// Name of the administrator's kubeconfig in the data directory.
+pub const KUBECONFIG_FILE: &str = "admin.kubeconfig";
+
 /// The contents of a kubeconfig to write.
 pub struct Connection<'a> {
     /// Naming profile of the server.

@@ -16,7 +16,7 @@ use values::json::Value;
 use wire::outgoing::{self, Egress, Failure, Identities};
 use wire::typed;
 
-use crate::flags::Profile;
+use crate::flags::profile::Profile;
 use crate::remote::kubeconfig::{self, Settings, Source};
 
 /// Maximum number of attempts for a review, if the other server is overloaded or broken.
@@ -28,21 +28,21 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause before the second attempt; each further pause is half as long again.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 
-/// The flags of the token webhook.
+/// Settings of the server that verifies bearer tokens.
 #[derive(Clone, Debug)]
-pub struct WebhookConfig {
+pub struct TokenWebhook {
     file: PathBuf,
     version: String,
     lifetime: Duration,
     egress: Egress,
 }
 
-impl WebhookConfig {
-    /// Checks the flags and reads the kubeconfig file.
+impl TokenWebhook {
+    /// Checks the version and reads the kubeconfig file; `None` without a file. Answers are cached for `lifetime`.
     ///
     /// # Errors
     /// An unknown version, or an invalid file.
-    pub fn from_flags(
+    pub fn read(
         file: Option<PathBuf>,
         version: &str,
         lifetime: Duration,
@@ -56,7 +56,7 @@ impl WebhookConfig {
                 go::quote(version)
             );
         }
-        Ok(Some(WebhookConfig { file, version: version.to_owned(), lifetime, egress: egress.clone() }))
+        Ok(Some(TokenWebhook { file, version: version.to_owned(), lifetime, egress: egress.clone() }))
     }
 
     /// Builds the authenticator; `own_audiences` are those of this server.

@@ -3,10 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Args;
+use wire::outgoing::Egress;
 
-use super::forms::{boolean, float32, integer};
+use crate::audit::webhook::WebhookSettings;
+use crate::config::audit_sink::SinkFlags;
 use crate::flags::duration;
+use crate::flags::forms::{boolean, float32, integer};
+use crate::flags::problems::Problems;
+use crate::flags::profile::Profile;
+use crate::remote::webhooks::Remote;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Default, Args)]
@@ -76,4 +83,56 @@ pub struct AuditWebhookFlags {
     /// API version of the events that are sent. Possible value: audit.k8s.io/v1.
     #[arg(long, value_name = "VERSION", default_value = "audit.k8s.io/v1")]
     pub audit_webhook_version: String,
+}
+
+impl AuditWebhookFlags {
+    /// Adds an error for each invalid value, if a server is configured.
+    pub fn check(&self, problems: &mut Problems) {
+        if self.file().is_some() {
+            let sink = self.sink();
+            problems.take(sink.mode());
+            problems.take(sink.truncation());
+            problems.take(sink.check_version());
+        }
+    }
+
+    /// Returns the settings, or `None` if no server is configured. Adds an error for each invalid value, or the error of
+    /// the kubeconfig file.
+    pub fn settings(
+        &self,
+        naming: Profile,
+        egress: &Egress,
+        problems: &mut Problems,
+    ) -> Option<Option<WebhookSettings>> {
+        let Some(file) = self.file() else { return Some(None) };
+        self.check(problems);
+        let sink = self.sink();
+        let (mode, truncation) = (sink.mode().ok()?, sink.truncation().ok()?);
+        let remote = Remote::read(file, None, naming).context("initializing audit webhook");
+        let remote = problems.take_for("audit-webhook-config-file", file.display(), remote)?.through(egress);
+        let backoff = self.audit_webhook_initial_backoff;
+        Some(Some(WebhookSettings { remote, mode, backoff, truncation }))
+    }
+
+    fn file(&self) -> Option<&PathBuf> {
+        self.audit_webhook_config_file.as_ref().filter(|file| !file.as_os_str().is_empty())
+    }
+
+    /// Returns the flags that a log and a webhook have in common.
+    fn sink(&self) -> SinkFlags<'_> {
+        SinkFlags {
+            name: "webhook",
+            mode: &self.audit_webhook_mode,
+            version: &self.audit_webhook_version,
+            buffer_size: self.audit_webhook_batch_buffer_size,
+            max_size: self.audit_webhook_batch_max_size,
+            max_wait: self.audit_webhook_batch_max_wait,
+            throttle_enable: self.audit_webhook_batch_throttle_enable,
+            throttle_qps: self.audit_webhook_batch_throttle_qps,
+            throttle_burst: self.audit_webhook_batch_throttle_burst,
+            truncate_enabled: self.audit_webhook_truncate_enabled,
+            truncate_max_event_size: self.audit_webhook_truncate_max_event_size,
+            truncate_max_batch_size: self.audit_webhook_truncate_max_batch_size,
+        }
+    }
 }

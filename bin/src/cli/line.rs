@@ -14,9 +14,10 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use types::version::ServerVersion;
 use values::naming::{self, Naming};
 
-use super::words::{Shown, Words, named};
-use super::{Flags, forms, suggestion, upstream};
 use crate::cli::args::Command;
+use crate::config::Flags;
+use crate::flags::words::{Shown, Words, named};
+use crate::flags::{forms, suggestion, upstream};
 
 /// Serves a Kubernetes-style API from its own store.
 ///
@@ -33,7 +34,7 @@ use crate::cli::args::Command;
     after_long_help = upstream::help(),
     args_conflicts_with_subcommands = true
 )]
-pub(super) struct CommandLine {
+pub struct CommandLine {
     #[command(flatten)]
     flags: Flags,
     #[command(subcommand)]
@@ -99,7 +100,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
             None => Err(Stop::Refuse("a command is missing: see --help".to_owned())),
         };
     }
-    let words = Words::read(arguments).map_err(Stop::Refuse)?;
+    let words = Words::read(&CommandLine::command(), arguments).map_err(Stop::Refuse)?;
     if let Some(command) = words.others.first().filter(|word| Command::has_subcommand(word)) {
         return Err(Stop::Refuse(format!("the command {command} must come before its flags")));
     }
@@ -109,7 +110,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         return Err(text(&arguments, asked));
     }
     if words.others.iter().any(|word| !word.is_empty()) {
-        return Err(Stop::Refuse(unexpected(&words.others, flags.naming)));
+        return Err(Stop::Refuse(unexpected(&words.others, flags.store.naming)));
     }
     match words.version {
         Some(Shown::Name) => return Err(text(&arguments, "--version")),

@@ -1,12 +1,14 @@
-//! Flags of TLS.
+//! Flags of TLS: the serving certificates, versions, cipher suites and protocols.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use wire::server::{NamedCertificate, TlsSettings};
+use wire::server::{self, NamedCertificate, ServingCertificate};
 
-use super::forms;
-use crate::config::issuers::opening;
+use crate::flags::forms;
+use crate::flags::problems::{FlagError, Problems};
+use crate::host::files::{self, opening};
+use crate::host::pki::Name;
 
 /// Cipher suites that the flag accepts: those of Go's library. The server never offers the weak ones among them.
 const KNOWN_SUITES: &[&str] = &[
@@ -42,6 +44,20 @@ const KNOWN_SUITES: &[&str] = &[
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct TlsFlags {
+    /// Certificate chain (PEM) that the server presents to clients. Reloaded when the file changes. Default:
+    /// a certificate created by the server.
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert_file: Option<PathBuf>,
+
+    /// Private key (PEM) of --tls-cert-file.
+    #[arg(long, value_name = "FILE")]
+    pub tls_private_key_file: Option<PathBuf>,
+
+    /// Additional host names and IP addresses in the serving certificate that the server creates, separated
+    /// by commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub tls_extra_names: Vec<String>,
+
     /// Serve HTTP/1.1 only, not HTTP/2.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
@@ -50,13 +66,6 @@ pub struct TlsFlags {
     /// Largest number of concurrent requests on an HTTP/2 connection. 0 means the server's own default.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true, value_parser = forms::integer::<i64>)]
     pub http2_max_streams_per_connection: i64,
-
-    /// Let other processes of the same user listen on the same port (SO_REUSEPORT). The system distributes
-    /// connections among them. Use it for several servers on the same etcd, or to start the next server
-    /// before the previous one ends.
-    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
-    pub permit_port_sharing: bool,
 
     /// TLS 1.2 cipher suites that the server offers, separated by commas. Default: the suites that are
     /// considered secure.
@@ -79,6 +88,30 @@ pub struct TlsFlags {
     pub tls_sni_cert_key: Vec<NamedFiles>,
 }
 
+/// Settings of TLS and of the serving certificates.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    /// Versions, cipher suites and protocols that the server offers.
+    pub offered: server::TlsSettings,
+    /// Maximum number of concurrent requests on an HTTP/2 connection, if configured.
+    pub streams_max: Option<u32>,
+    /// The serving certificate, if configured; otherwise the server creates one.
+    pub files: Option<TlsFiles>,
+    /// Additional names in the server's own serving certificate.
+    pub extra_names: Vec<Name>,
+    /// Certificates for clients that request one of their names (SNI).
+    pub named: Vec<NamedFiles>,
+}
+
+/// A serving certificate from files.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Path of the certificate chain (PEM).
+    pub certificate: PathBuf,
+    /// Path of the private key (PEM).
+    pub key: PathBuf,
+}
+
 /// The files of a certificate, and the host names that it is used for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NamedFiles {
@@ -96,7 +129,7 @@ impl NamedFiles {
     /// # Errors
     /// The files cannot be read, or the key does not belong to the certificate.
     pub fn read(&self) -> anyhow::Result<NamedCertificate> {
-        let open = |path: &Path| crate::host::files::read(path).map_err(|error| opening(path, &error));
+        let open = |path: &Path| files::read(path).map_err(|error| opening(path, &error));
         let read = || -> anyhow::Result<NamedCertificate> {
             let (chain, key) = (open(&self.certificate)?, open(&self.key)?);
             Ok(NamedCertificate::from_pem(&chain, &key, self.names.clone())?)
@@ -120,26 +153,64 @@ fn named_files(text: &str) -> Result<NamedFiles, String> {
 }
 
 impl TlsFlags {
+    /// Returns the settings, and reads the certificates. Adds an error for each value and file that cannot be used.
+    pub fn settings(&self, problems: &mut Problems) -> Option<TlsSettings> {
+        let files = problems.take(self.files());
+        let extra_names = self.tls_extra_names.iter().filter(|text| !text.is_empty());
+        let extra_names = extra_names.filter_map(|text| problems.take(extra_name(text))).collect();
+        for files in &self.tls_sni_cert_key {
+            problems.take_for("tls-sni-cert-key", files.certificate.display(), files.read());
+        }
+        let offered = problems.take(self.offered());
+        Some(TlsSettings {
+            offered: offered?,
+            streams_max: self.streams_max(),
+            files: files?,
+            extra_names,
+            named: self.tls_sni_cert_key.clone(),
+        })
+    }
+
+    /// Returns the files of the serving certificate, which must fit together.
+    fn files(&self) -> Result<Option<TlsFiles>, FlagError> {
+        let files = match (&self.tls_cert_file, &self.tls_private_key_file) {
+            (None, None) => return Ok(None),
+            (Some(certificate), Some(key)) => TlsFiles { certificate: certificate.clone(), key: key.clone() },
+            (Some(_), None) => return Err(missing("tls-private-key-file")),
+            (None, Some(_)) => return Err(missing("tls-cert-file")),
+        };
+        let open = |path: &Path| files::read(path).map_err(|error| opening(path, &error));
+        let read = || -> anyhow::Result<()> {
+            ServingCertificate::from_pem(&open(&files.certificate)?, &open(&files.key)?)?;
+            Ok(())
+        };
+        match read() {
+            Ok(()) => Ok(Some(files)),
+            Err(error) => Err(FlagError::worded("tls-cert-file", files.certificate.display(), error)),
+        }
+    }
+
     /// Returns the largest number of concurrent requests on an HTTP/2 connection, if the operator sets one.
-    pub fn streams_max(&self) -> Option<u32> {
+    fn streams_max(&self) -> Option<u32> {
         let given = u64::try_from(self.http2_max_streams_per_connection).ok().filter(|given| *given > 0)?;
         Some(u32::try_from(given).unwrap_or(u32::MAX))
     }
 
-    /// Returns the settings in the flags.
-    ///
-    /// # Errors
-    /// A name is unknown, or the settings leave nothing to offer.
-    pub fn settings(&self) -> Result<TlsSettings, String> {
+    /// Returns what the server offers to clients: at least one cipher suite and one key exchange group.
+    fn offered(&self) -> Result<server::TlsSettings, FlagError> {
         let is_modern = match self.tls_min_version.as_str() {
             "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => false,
             "VersionTLS13" => true,
-            other => return Err(format!("unknown tls version {}", go::quote(other))),
+            other => {
+                let text = format!("unknown tls version {}", go::quote(other));
+                return Err(FlagError::worded("tls-min-version", other, text));
+            }
         };
         let mut suites = Vec::new();
         for name in &self.tls_cipher_suites {
             if !KNOWN_SUITES.contains(&name.as_str()) {
-                return Err(format!("Cipher suite {name} not supported or doesn't exist"));
+                let text = format!("Cipher suite {name} not supported or doesn't exist");
+                return Err(FlagError::worded("tls-cipher-suites", name, text));
             }
             // Accept the former names of these suites.
             suites.push(match name.strip_suffix("_POLY1305") {
@@ -147,15 +218,29 @@ impl TlsFlags {
                 None => name.clone(),
             });
         }
-        let settings = TlsSettings {
+        let settings = server::TlsSettings {
             serves_http2: !self.disable_http2_serving,
             is_modern,
             suites,
             groups: self.tls_curve_preferences.clone(),
         };
-        settings.check()?;
+        let groups = || self.tls_curve_preferences.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+        settings.check().map_err(|why| FlagError::worded("tls-curve-preferences", groups(), why))?;
         Ok(settings)
     }
+}
+
+/// Returns the error for a certificate without its key, or the reverse.
+fn missing(flag: &str) -> FlagError {
+    FlagError::worded(flag, "", "missing filename for serving cert")
+}
+
+/// Parses a name of the server: an address, or a DNS name whose first label may be `*`.
+fn extra_name(text: &str) -> Result<Name, FlagError> {
+    Name::read(text).ok_or_else(|| {
+        let why = format!("--tls-extra-names: {text:?} is neither a DNS name nor an address");
+        FlagError::worded("tls-extra-names", text, why)
+    })
 }
 
 #[cfg(test)]
@@ -176,15 +261,20 @@ mod tests {
             (&[], "", &[1], "--tls-curve-preferences: the server has none of these"),
         ] {
             let flags = TlsFlags {
+                tls_cert_file: None,
+                tls_private_key_file: None,
+                tls_extra_names: Vec::new(),
                 disable_http2_serving: false,
                 http2_max_streams_per_connection: 0,
-                permit_port_sharing: false,
                 tls_cipher_suites: suites.iter().map(|name| (*name).to_owned()).collect(),
                 tls_min_version: version.to_owned(),
                 tls_curve_preferences: groups.to_vec(),
                 tls_sni_cert_key: Vec::new(),
             };
-            assert_eq!(flags.settings().err().unwrap_or_default(), want, "{suites:?} {version} {groups:?}");
+            let mut problems = Problems::default();
+            let settings = flags.settings(&mut problems);
+            let got = problems.finish(settings).map_or_else(|errors| errors.to_string(), |_| String::new());
+            assert_eq!(got, want, "{suites:?} {version} {groups:?}");
         }
     }
 

@@ -1,12 +1,14 @@
 //! Flags of the processing of requests that depends only on their head.
 
-use api::state::edge::Settings;
+use std::path::PathBuf;
+
+use api::state::edge;
 use clap::Args;
 use http::HeaderValue;
 use types::schema::pattern::Pattern;
 
-use super::forms;
-use crate::config::checks::Flaws;
+use crate::flags::forms;
+use crate::flags::problems::{FlagError, Problems};
 
 /// Largest probability that a request ends its connection. With a larger one, handshakes would dominate.
 const GOAWAY_CHANCE_MAX: f64 = 0.02;
@@ -58,38 +60,51 @@ pub struct EdgeFlags {
     pub enable_logs_handler: bool,
 }
 
-impl EdgeFlags {
-    /// Adds the error in each flag.
-    pub fn check(&self, flaws: &mut Flaws) {
-        flaws.take(chance(self.goaway_chance));
-        flaws.take(transport_security(&self.strict_transport_security_directives));
-        for text in &self.cors_allowed_origins {
-            flaws.take(origin(text));
-        }
-    }
+/// Settings of the steps that see only the head of a request, and of debugging.
+#[derive(Clone, Debug)]
+pub struct EdgeSettings {
+    /// The settings that the handler uses.
+    pub edge: edge::Settings,
+    /// Whether log files of the machine are served.
+    pub serves_log_files: bool,
+    /// Path of the socket for debugging without a credential, if configured.
+    pub debug_socket: Option<PathBuf>,
+}
 
-    /// Returns the settings in the flags.
-    ///
-    /// # Errors
-    /// A pattern is invalid or can match part of a host, a directive is unknown, or the probability is out of range.
-    pub fn settings(&self) -> Result<Settings, String> {
-        chance(self.goaway_chance)?;
-        let origins = self.cors_allowed_origins.iter().map(|text| origin(text));
-        Ok(Settings {
-            transport_security: transport_security(&self.strict_transport_security_directives)?,
-            origins: origins.collect::<Result<_, _>>()?,
-            refuses_when_leaving: self.shutdown_send_retry_after,
-            goaway_chance: self.goaway_chance,
-            is_debugged: self.profiling,
+impl EdgeFlags {
+    /// Returns the settings. Adds an error for each pattern that is invalid or can match part of a host, for each unknown
+    /// directive, and for a probability that is out of range.
+    pub fn settings(&self, problems: &mut Problems) -> Option<EdgeSettings> {
+        problems.take(chance(self.goaway_chance));
+        let directives = &self.strict_transport_security_directives;
+        let transport_security = problems.take_for(
+            "strict-transport-security-directives",
+            directives.join(","),
+            transport_security(directives),
+        );
+        let origin = |text: &String| problems.take_for("cors-allowed-origins", text, origin(text));
+        let origins: Vec<_> = self.cors_allowed_origins.iter().filter_map(origin).collect();
+        let debug_socket = Some(&self.debug_socket_path).filter(|path| !path.is_empty());
+        Some(EdgeSettings {
+            edge: edge::Settings {
+                transport_security: transport_security?,
+                origins,
+                refuses_when_leaving: self.shutdown_send_retry_after,
+                goaway_chance: self.goaway_chance,
+                is_debugged: self.profiling,
+            },
+            serves_log_files: self.enable_logs_handler,
+            debug_socket: debug_socket.map(PathBuf::from),
         })
     }
 }
 
-fn chance(chance: f64) -> Result<(), String> {
-    match (0.0..=GOAWAY_CHANCE_MAX).contains(&chance) {
-        true => Ok(()),
-        false => Err("--goaway-chance can not be less than 0 or greater than 0.02".to_owned()),
+fn chance(chance: f64) -> Result<(), FlagError> {
+    if (0.0..=GOAWAY_CHANCE_MAX).contains(&chance) {
+        return Ok(());
     }
+    let text = "--goaway-chance can not be less than 0 or greater than 0.02";
+    Err(FlagError::worded("goaway-chance", chance, text))
 }
 
 /// Parses a pattern that can only match whole hosts.
@@ -139,9 +154,9 @@ fn transport_security(directives: &[String]) -> Result<Option<HeaderValue>, Stri
 mod tests {
     use super::*;
 
-    fn settings(origins: &[&str], directives: &[&str], goaway_chance: f64) -> Result<Settings, String> {
+    fn settings(origins: &[&str], directives: &[&str], goaway_chance: f64) -> Result<edge::Settings, String> {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        EdgeFlags {
+        let flags = EdgeFlags {
             cors_allowed_origins: owned(origins),
             strict_transport_security_directives: owned(directives),
             goaway_chance,
@@ -149,8 +164,10 @@ mod tests {
             profiling: true,
             debug_socket_path: String::new(),
             enable_logs_handler: false,
-        }
-        .settings()
+        };
+        let mut problems = Problems::default();
+        let settings = flags.settings(&mut problems);
+        problems.finish(settings).map(|settings| settings.edge).map_err(|errors| errors.to_string())
     }
 
     #[test]

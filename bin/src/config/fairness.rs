@@ -3,7 +3,8 @@
 use api::state::fairness::Settings;
 use clap::Args;
 
-use crate::config::checks::Flaws;
+use crate::flags::forms;
+use crate::flags::problems::{FlagError, Problems};
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
@@ -11,46 +12,40 @@ pub struct FairnessFlags {
     /// Limit concurrent requests by priority levels and flow schemas (API priority and fairness). If false,
     /// --max-requests-inflight and --max-mutating-requests-inflight are two plain limits.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = super::forms::boolean, action = clap::ArgAction::Set)]
+          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub enable_priority_and_fairness: bool,
 
     /// Largest number of concurrent reading requests. 0 means no limit. Priority levels share the sum of this
     /// flag and --max-mutating-requests-inflight.
-    #[arg(long, value_name = "NUMBER", default_value_t = 400, allow_negative_numbers = true, value_parser = super::forms::integer::<i32>)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 400, allow_negative_numbers = true, value_parser = forms::integer::<i32>)]
     pub max_requests_inflight: i32,
 
     /// Largest number of concurrent writing requests. 0 means no limit. Priority levels share the sum of this
     /// flag and --max-requests-inflight.
-    #[arg(long, value_name = "NUMBER", default_value_t = 200, allow_negative_numbers = true, value_parser = super::forms::integer::<i32>)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 200, allow_negative_numbers = true, value_parser = forms::integer::<i32>)]
     pub max_mutating_requests_inflight: i32,
 }
 
 impl FairnessFlags {
-    /// Adds the error in each limit.
-    pub fn check(&self, flaws: &mut Flaws) {
-        flaws.take(bound("max-requests-inflight", self.max_requests_inflight));
-        flaws.take(bound("max-mutating-requests-inflight", self.max_mutating_requests_inflight));
-    }
-
-    /// Returns the settings in the flags.
-    ///
-    /// # Errors
-    /// A limit is negative, or both are 0 and requests would never run.
-    pub fn settings(&self) -> Result<Settings, String> {
-        let reading = bound("max-requests-inflight", self.max_requests_inflight)?;
-        let writing = bound("max-mutating-requests-inflight", self.max_mutating_requests_inflight)?;
+    /// Returns the settings. Adds an error for each negative limit, and if both are 0 and requests would never run.
+    pub fn settings(&self, problems: &mut Problems) -> Option<Settings> {
+        let reading = problems.take(bound("max-requests-inflight", self.max_requests_inflight));
+        let writing =
+            problems.take(bound("max-mutating-requests-inflight", self.max_mutating_requests_inflight));
+        let (reading, writing) = (reading?, writing?);
         let is_shared = self.enable_priority_and_fairness;
         if is_shared && reading + writing == 0 {
-            return Err("invalid configuration: MaxRequestsInFlight=0 and MaxMutatingRequestsInFlight=0; they must add \
-                        up to something positive"
-                .to_owned());
+            let text = "invalid configuration: MaxRequestsInFlight=0 and MaxMutatingRequestsInFlight=0; they must add \
+                        up to something positive";
+            problems.add(FlagError::worded("max-requests-inflight", "0", text));
         }
-        Ok(Settings { is_shared, reading, writing })
+        Some(Settings { is_shared, reading, writing })
     }
 }
 
-fn bound(name: &str, value: i32) -> Result<u32, String> {
-    u32::try_from(value).map_err(|_| format!("--{name} can not be negative value"))
+fn bound(flag: &str, value: i32) -> Result<u32, FlagError> {
+    let negative = |_| FlagError::worded(flag, value, format_args!("--{flag} can not be negative value"));
+    u32::try_from(value).map_err(negative)
 }
 
 #[cfg(test)]
@@ -60,12 +55,14 @@ mod tests {
     #[test]
     fn bounds_are_not_negative_and_leave_something_to_share() {
         let settings = |is_shared, reading, writing| {
-            FairnessFlags {
+            let flags = FairnessFlags {
                 enable_priority_and_fairness: is_shared,
                 max_requests_inflight: reading,
                 max_mutating_requests_inflight: writing,
-            }
-            .settings()
+            };
+            let mut problems = Problems::default();
+            let settings = flags.settings(&mut problems);
+            problems.finish(settings).map_err(|errors| errors.to_string())
         };
         assert_eq!(settings(true, 400, 200), Ok(Settings::default()));
         assert_eq!(settings(false, 0, 0), Ok(Settings { is_shared: false, reading: 0, writing: 0 }));

@@ -1,17 +1,21 @@
 //! Flags of metrics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::Args;
 use go::quote;
 use values::json::Value;
 use values::yaml;
+use wire::metrics::Settings;
 use wire::metrics::allowed::{Allowed, is_family};
+use wire::metrics::families::Calls;
 
-use crate::config::checks::Flaws;
-use crate::config::issuers::opening;
+use crate::flags::problems::{FlagError, Problems, shown};
+use crate::host::files::{self, opening};
+use crate::host::process;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Default, Args)]
@@ -40,23 +44,70 @@ pub type Pairs = Vec<(String, String)>;
 /// Values separated by commas, by `family,label`.
 type Mapping = BTreeMap<String, String>;
 
+/// The metrics that are published.
+#[derive(Clone, Debug)]
+pub struct MetricsSettings {
+    /// Families of metrics that are not published.
+    pub disabled: BTreeSet<String>,
+    /// Whether deprecated metrics that are hidden are published anyway.
+    pub shows_hidden: bool,
+    /// Labels that are restricted to some values.
+    pub allowed: Arc<Allowed>,
+}
+
+impl MetricsSettings {
+    /// Returns the settings of the metrics of this process. `outgoing` counts calls to other servers.
+    pub fn of_process(&self, outgoing: Arc<Calls>) -> Settings {
+        Settings {
+            disabled: self.disabled.clone(),
+            shows_hidden: self.shows_hidden,
+            allowed: self.allowed.clone(),
+            usage: process::usage,
+            outgoing,
+        }
+    }
+}
+
 impl MetricsFlags {
-    /// Adds the errors in the flags and in the manifest.
-    pub fn check(&self, flaws: &mut Flaws) {
-        flaws.take(self.check_disabled());
-        flaws.take(check_keys(&self.mapping(), "metrics.allowListMapping"));
-        flaws.take(self.manifest());
+    /// Returns the settings. Adds the errors in the flags and in the manifest.
+    pub fn settings(&self, problems: &mut Problems) -> Option<MetricsSettings> {
+        problems.take(self.check_hidden());
+        problems.take_for("disabled-metrics", self.disabled_metrics.join(","), self.check_disabled());
+        let mapping = self.mapping();
+        let keys = mapping.keys().cloned().collect::<Vec<_>>().join(";");
+        problems.take_for("allow-metric-labels", &keys, check_keys(&mapping, "metrics.allowListMapping"));
+        let path = shown(self.allow_metric_labels_manifest.as_deref());
+        let manifest = problems.take_for("allow-metric-labels-manifest", path, self.manifest())?;
+        let pairs = manifest.iter().chain(&mapping).map(|(key, values)| (key.as_str(), values.as_str()));
+        let allowed = Allowed::parse(pairs).map_err(|key| {
+            FlagError::must_be("allow-metric-labels", key, "a metric and a label, as metric,label=values")
+        });
+        Some(MetricsSettings {
+            disabled: self.disabled_metrics.iter().cloned().collect(),
+            shows_hidden: self.hidden_version().is_some(),
+            allowed: Arc::new(problems.take(allowed)?),
+        })
     }
 
-    /// Returns the values that labels may have.
-    ///
-    /// # Errors
-    /// A key is not `family,label`, or the manifest cannot be read.
-    pub fn allowed(&self) -> anyhow::Result<Allowed> {
-        let (mapping, manifest) = (self.mapping(), self.manifest()?);
-        check_keys(&mapping, "metrics.allowListMapping")?;
-        let pairs = manifest.iter().chain(&mapping).map(|(key, values)| (key.as_str(), values.as_str()));
-        Allowed::parse(pairs).map_err(|key| anyhow!("{key} must be a metric and a label, as metric,label"))
+    fn hidden_version(&self) -> Option<&str> {
+        self.show_hidden_metrics_for_version.as_deref().filter(|version| !version.is_empty())
+    }
+
+    /// Checks the version whose hidden metrics are to be published. Metrics stay hidden for one release before
+    /// they are removed, so only the previous release is accepted.
+    fn check_hidden(&self) -> Result<(), FlagError> {
+        let Some(version) = self.hidden_version() else { return Ok(()) };
+        let minor: u32 = values::release::MINOR.parse().unwrap_or_default();
+        let previous = format!("{}.{}", values::release::MAJOR, minor.saturating_sub(1));
+        if version == previous {
+            return Ok(());
+        }
+        let text = format!(
+            "metrics.showHiddenMetricsForVersion: Invalid value: {}: must be omitted or have the value '{previous}'; only \
+             the previous minor version is allowed",
+            quote(version)
+        );
+        Err(FlagError::worded("show-hidden-metrics-for-version", version, text))
     }
 
     fn check_disabled(&self) -> anyhow::Result<()> {
@@ -133,7 +184,7 @@ fn check_keys(mapping: &Mapping, field: &str) -> anyhow::Result<()> {
 
 /// Reads a manifest, which maps `family,label` to values.
 fn read(path: &Path) -> anyhow::Result<Mapping> {
-    let bytes = crate::host::files::read(path)
+    let bytes = files::read(path)
         .map_err(|error| anyhow!("failed to read allow list manifest: {}", opening(path, &error)))?;
     parse(&bytes).map_err(|why| anyhow!("failed to parse allow list manifest: {why}"))
 }
@@ -281,16 +332,18 @@ mod tests {
                 allow_metric_labels_manifest: manifest.map(|_| path.clone()),
                 ..MetricsFlags::default()
             };
-            let mut flaws = Flaws::default();
-            flags.check(&mut flaws);
-            let got = flaws.none().map_or_else(|error| error.to_string(), |()| String::new());
+            let mut problems = Problems::default();
+            let settings = flags.settings(&mut problems);
+            let got = problems.finish(settings).map_or_else(|errors| errors.to_string(), |_| String::new());
             let prefix =
                 format!("metrics.allowListMappingManifest: Invalid value: {}: ", quote(&path.to_string_lossy()));
             assert_eq!(got.strip_prefix(&prefix).unwrap_or(&got), want, "{manifest:?}");
         }
         let missing =
             MetricsFlags { allow_metric_labels_manifest: Some(dir.join("none")), ..MetricsFlags::default() };
-        let why = missing.allowed().unwrap_err().to_string();
+        let mut problems = Problems::default();
+        missing.settings(&mut problems);
+        let why = problems.finish(Some(())).unwrap_err().to_string();
         assert!(why.contains(": failed to read allow list manifest: open /"), "{why}");
     }
 }

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::config::store::Durability;
 use crate::flags::forms::List;
-use crate::flags::{Durability, LogFormat, Port};
+use crate::flags::forms::Port;
+use crate::host::logging::LogFormat;
 
 fn line(arguments: &str) -> Result<Flags, Stop> {
     let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
@@ -15,46 +17,50 @@ fn line(arguments: &str) -> Result<Flags, Stop> {
 #[test]
 fn no_flags_mean_the_documented_defaults() {
     let flags = line("").unwrap();
-    assert_eq!(flags.data_dir, PathBuf::from("./cluster-data"));
+    assert_eq!(flags.store.data_dir, PathBuf::from("./cluster-data"));
     assert_eq!(
-        (flags.bind_address.to_string().as_str(), flags.secure_port),
+        (flags.listening.bind_address.to_string().as_str(), flags.listening.secure_port),
         ("127.0.0.1", Port::Number(6443))
     );
-    assert_eq!(flags.naming.profile, "cluster");
-    assert_eq!((flags.durability, flags.authentication.anonymous_auth), (Durability::Sync, None));
-    assert_eq!(flags.request_timeout, Duration::from_secs(60));
-    assert_eq!((flags.history_retention.as_secs(), flags.event_ttl.as_secs()), (300, 3_600));
-    assert_eq!((flags.min_request_timeout, flags.verbosity), (1800, 0));
-    assert_eq!(flags.shutdown_delay_duration, Duration::ZERO);
+    assert_eq!(flags.store.naming.profile, "cluster");
+    assert_eq!((flags.store.durability, flags.authentication.anonymous_auth), (Durability::Sync, None));
+    assert_eq!(flags.requests.request_timeout, Duration::from_secs(60));
+    assert_eq!((flags.store.history_retention.as_secs(), flags.requests.event_ttl.as_secs()), (300, 3_600));
+    assert_eq!((flags.requests.min_request_timeout, flags.logging.verbosity), (1800, 0));
+    assert_eq!(flags.requests.shutdown_delay_duration, Duration::ZERO);
 }
 
 #[test]
 fn flags_are_read_as_upstream_reads_them() {
     type Check = fn(&Flags) -> bool;
     let table: &[(&str, Check)] = &[
-        ("--secure_port=7000", |f| f.secure_port == Port::Number(7000)),
-        ("--secure-port 7000", |f| f.secure_port == Port::Number(7000)),
-        ("--secure-port=free", |f| f.secure_port == Port::Free),
-        ("--secure-port=1 --secure_port=2", |f| f.secure_port == Port::Number(2)), // the last one wins
-        ("--data_dir=some_dir", |f| f.data_dir == *"some_dir"),
+        ("--secure_port=7000", |f| f.listening.secure_port == Port::Number(7000)),
+        ("--secure-port 7000", |f| f.listening.secure_port == Port::Number(7000)),
+        ("--secure-port=free", |f| f.listening.secure_port == Port::Free),
+        ("--secure-port=1 --secure_port=2", |f| f.listening.secure_port == Port::Number(2)), // the last one wins
+        ("--data_dir=some_dir", |f| f.store.data_dir == *"some_dir"),
         ("--anonymous-auth", |f| f.authentication.anonymous_auth == Some(true)),
         ("--anonymous-auth=false", |f| f.authentication.anonymous_auth == Some(false)),
         ("--anonymous-auth=0 --anonymous-auth=T", |f| f.authentication.anonymous_auth == Some(true)),
-        ("--bind-address=::", |f| f.bind_address.is_unspecified()),
-        ("--naming=kubernetes", |f| f.naming.system_prefix == "kube-"),
-        ("--durability=relaxed", |f| f.durability == Durability::Relaxed),
-        ("--history-retention=0", |f| f.history_retention.is_zero()),
+        ("--bind-address=::", |f| f.listening.bind_address.is_unspecified()),
+        ("--naming=kubernetes", |f| f.store.naming.system_prefix == "kube-"),
+        ("--durability=relaxed", |f| f.store.durability == Durability::Relaxed),
+        ("--history-retention=0", |f| f.store.history_retention.is_zero()),
         ("--history-retention=168h --event-ttl=2h", |f| {
-            (f.history_retention.as_secs(), f.event_ttl.as_secs()) == (7 * 24 * 3_600, 7_200)
+            (f.store.history_retention.as_secs(), f.requests.event_ttl.as_secs()) == (7 * 24 * 3_600, 7_200)
         }),
-        ("--shutdown-delay-duration=1m30s", |f| f.shutdown_delay_duration.as_secs() == 90),
-        ("--service-cluster-ip-range=10.1.0.0/16,fd00::/112", |f| f.networks().0.len() == 2),
-        ("--service-node-port-range=8000+9", |f| f.service_node_port_range.count() == 10),
-        ("--controllers=*,-garbagecollector", |f| !f.controllers.has("garbage-collector-controller")),
-        ("--enable-garbage-collector=false", |f| !f.enable_garbage_collector),
-        ("--feature-gates=A=true --feature-gates=B=false", |f| f.feature_gates == ["A=true", "B=false"]),
+        ("--shutdown-delay-duration=1m30s", |f| f.requests.shutdown_delay_duration.as_secs() == 90),
+        ("--service-cluster-ip-range=10.1.0.0/16,fd00::/112", |f| f.service.networks().0.len() == 2),
+        ("--service-node-port-range=8000+9", |f| f.service.service_node_port_range.count() == 10),
+        ("--controllers=*,-garbagecollector", |f| {
+            !f.controllers.controllers.has("garbage-collector-controller")
+        }),
+        ("--enable-garbage-collector=false", |f| !f.controllers.enable_garbage_collector),
+        ("--feature-gates=A=true --feature-gates=B=false", |f| {
+            f.release.feature_gates == ["A=true", "B=false"]
+        }),
         ("--service-account-issuer=https://a --service-account-issuer=https://b", |f| {
-            f.authentication.service_account_issuer == ["https://a", "https://b"]
+            f.authentication.tokens.service_account_issuer == ["https://a", "https://b"]
         }),
         ("--enable-admission-plugins=A,B --disable-admission-plugins=C", |f| {
             List::all(&f.admission.enable_admission_plugins) == ["A", "B"]
@@ -65,7 +71,8 @@ fn flags_are_read_as_upstream_reads_them() {
                 && List::all(&f.admission.disable_admission_plugins).is_empty()
         }),
         ("--cors-allowed-origins= --requestheader-allowed-names=", |f| {
-            f.edge.cors_allowed_origins.is_empty() && f.authentication.requestheader_allowed_names.is_empty()
+            f.edge.cors_allowed_origins.is_empty()
+                && f.authentication.proxy.requestheader_allowed_names.is_empty()
         }),
         ("--oidc-ca-file=", |f| f.authentication.oidc.is_used()),
         ("--oidc-signing-algs=", |f| f.authentication.oidc.is_used()),
@@ -77,18 +84,22 @@ fn flags_are_read_as_upstream_reads_them() {
             f.authentication.oidc.oidc_required_claim == [pair("a", "b,c=d"), pair("a,b", "")]
         }),
         ("--cors-allowed-origins=a,", |f| f.edge.cors_allowed_origins == ["a", ""]),
-        ("--service-node-port-range=", |f| f.service_node_port_range.to_string() == "30000-32767"),
-        ("--service-cluster-ip-range=10.0.0.0/24,fd00::/127", |f| f.networks().0.len() == 2),
-        ("--event-ttl=-1s", |f| f.event_ttl.is_zero()),
-        ("--service-cluster-ip-range=010.0.0.0/24", |f| f.networks().0[0].to_string() == "10.0.0.0/24"),
-        ("--api-audiences=a,b --api-audiences=c", |f| f.authentication.api_audiences == ["a", "b", "c"]),
-        ("--service-account-max-token-expiration=2h", |f| {
-            f.authentication.service_account_max_token_expiration.as_secs() == 7200
+        ("--service-node-port-range=", |f| f.service.service_node_port_range.to_string() == "30000-32767"),
+        ("--service-cluster-ip-range=10.0.0.0/24,fd00::/127", |f| f.service.networks().0.len() == 2),
+        ("--event-ttl=-1s", |f| f.requests.event_ttl.is_zero()),
+        ("--service-cluster-ip-range=010.0.0.0/24", |f| {
+            f.service.networks().0[0].to_string() == "10.0.0.0/24"
         }),
-        ("-v=4", |f| f.verbosity == 4),
-        ("-v 4", |f| f.verbosity == 4),
-        ("--v=4", |f| f.verbosity == 4),
-        ("--logging-format=json", |f| f.log_format == LogFormat::Json),
+        ("--api-audiences=a,b --api-audiences=c", |f| {
+            f.authentication.tokens.api_audiences == ["a", "b", "c"]
+        }),
+        ("--service-account-max-token-expiration=2h", |f| {
+            f.authentication.tokens.service_account_max_token_expiration.as_secs() == 7200
+        }),
+        ("-v=4", |f| f.logging.verbosity == 4),
+        ("-v 4", |f| f.logging.verbosity == 4),
+        ("--v=4", |f| f.logging.verbosity == 4),
+        ("--logging-format=json", |f| f.logging.log_format == LogFormat::Json),
     ];
     for (arguments, check) in table {
         let flags = line(arguments).unwrap_or_else(|stop| panic!("{arguments}: {stop:?}"));

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use clap::{Arg, CommandFactory};
 
 use super::line::CommandLine;
-use super::upstream;
+use crate::flags::upstream;
 
 /// Number of flags of kube-apiserver 1.36.
 const UPSTREAM_COUNT: usize = 172;

@@ -1,21 +1,21 @@
-//! Flags of the audit log: the policy, the file, its rotation, and the mode of writing.
+//! Flags of the audit log: the file, its rotation, and the mode of writing.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api::state::audit::{Encoder, Format};
 use clap::Args;
 
-use super::forms::{boolean, float32, integer};
+use crate::audit::file::{self, Rotation};
+use crate::audit::log::LogSettings;
+use crate::config::audit_sink::SinkFlags;
 use crate::flags::duration;
+use crate::flags::forms::{boolean, float32, integer};
+use crate::flags::problems::{FlagError, Problems};
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Default, Args)]
-pub struct AuditFlags {
-    /// Audit policy (YAML or JSON): which requests are recorded, and in how much detail. Has no effect
-    /// without --audit-log-path or --audit-webhook-config-file.
-    #[arg(long, value_name = "FILE")]
-    pub audit_policy_file: Option<PathBuf>,
-
+pub struct AuditLogFlags {
     /// File to which audit events are appended, one per line. - means standard output. Nothing is recorded
     /// without --audit-policy-file.
     #[arg(long, value_name = "FILE")]
@@ -101,4 +101,68 @@ pub struct AuditFlags {
     /// API version of the events in the audit log. Possible value: audit.k8s.io/v1.
     #[arg(long, value_name = "VERSION", default_value = "audit.k8s.io/v1")]
     pub audit_log_version: String,
+}
+
+impl AuditLogFlags {
+    /// Returns the settings, or `None` without a file. Adds an error for each invalid value.
+    pub fn settings(&self, problems: &mut Problems) -> Option<Option<LogSettings>> {
+        let path = self.audit_log_path.clone().filter(|path| !path.as_os_str().is_empty());
+        let Some(path) = path else { return Some(None) };
+        let sink = self.sink();
+        let mode = problems.take(sink.mode());
+        let truncation = problems.take(sink.truncation());
+        problems.take(sink.check_version());
+        let format = problems.take(self.format());
+        let age = problems.take(not_negative("audit-log-maxage", self.audit_log_maxage));
+        let backups = problems.take(not_negative("audit-log-maxbackup", self.audit_log_maxbackup));
+        let size = problems.take(not_negative("audit-log-maxsize", self.audit_log_maxsize));
+        let rotation = Rotation {
+            age_max: Duration::from_secs(age?.saturating_mul(86_400)),
+            backups_max: backups?,
+            bytes_max: match size? {
+                0 => file::BYTES_MAX,
+                megabytes => megabytes.saturating_mul(1 << 20),
+            },
+            compresses: self.audit_log_compress,
+        };
+        let event_bytes_max = truncation?.map(|truncation| truncation.event_bytes_max);
+        let encoder = Encoder { format: format?, event_bytes_max };
+        Some(Some(LogSettings { path, mode: mode?, encoder, rotation }))
+    }
+
+    /// Returns the flags that a log and a webhook have in common.
+    fn sink(&self) -> SinkFlags<'_> {
+        SinkFlags {
+            name: "log",
+            mode: &self.audit_log_mode,
+            version: &self.audit_log_version,
+            buffer_size: self.audit_log_batch_buffer_size,
+            max_size: self.audit_log_batch_max_size,
+            max_wait: self.audit_log_batch_max_wait,
+            throttle_enable: self.audit_log_batch_throttle_enable,
+            throttle_qps: self.audit_log_batch_throttle_qps,
+            throttle_burst: self.audit_log_batch_throttle_burst,
+            truncate_enabled: self.audit_log_truncate_enabled,
+            truncate_max_event_size: self.audit_log_truncate_max_event_size,
+            truncate_max_batch_size: self.audit_log_truncate_max_batch_size,
+        }
+    }
+
+    /// Returns the format of the lines.
+    fn format(&self) -> Result<Format, FlagError> {
+        match self.audit_log_format.as_str() {
+            "json" => Ok(Format::Json),
+            "legacy" => Ok(Format::Legacy),
+            format => {
+                let text = format!("invalid audit log format {format}, allowed formats are \"legacy,json\"");
+                Err(FlagError::worded("audit-log-format", format, text))
+            }
+        }
+    }
+}
+
+fn not_negative(flag: &str, value: i64) -> Result<u64, FlagError> {
+    let negative =
+        |_| FlagError::worded(flag, value, format_args!("--{flag} {value} can't be a negative number"));
+    u64::try_from(value).map_err(negative)
 }

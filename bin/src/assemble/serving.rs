@@ -1,0 +1,176 @@
+//! The fourth phase of a run: requests are served, until a signal, a failure of the store, or a migration.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use api::system::controllers::{self, Controllers};
+use api::writes::bootstrap::Outcome;
+use api::writes::context::Context as Api;
+use engine::Engine;
+use tokio::task::{JoinHandle, JoinSet};
+use values::status::Status;
+use wire::server::{Drained as Connections, Lifecycle, LifecycleStage, Limits};
+
+use crate::assemble::Run;
+use crate::assemble::credentials::Credentials;
+use crate::assemble::opened::OpenStore;
+use crate::assemble::prepared::{Outlets, Prepared};
+use crate::assemble::relocating::Migration;
+use crate::assemble::rotation::{self, Followed};
+use crate::config::Config;
+use crate::host::notify;
+use crate::store::upgrade;
+
+/// How long the start retries if etcd does not answer, and the pause between attempts.
+const BOOTSTRAP_WAIT: Duration = Duration::from_secs(60);
+const BOOTSTRAP_PAUSE: Duration = Duration::from_secs(1);
+
+/// A run that is ready.
+pub struct Serving<'p> {
+    pub(super) run: Run<'p>,
+    pub(super) store: OpenStore,
+    pub(super) outlets: Outlets,
+    /// The task that serves connections.
+    pub(super) connections: JoinHandle<Connections>,
+    /// The task that reloads credentials.
+    pub(super) rotation: JoinHandle<()>,
+    pub(super) controllers: Controllers,
+    /// The tasks that compact the etcds and check their health.
+    pub(super) tending: JoinSet<()>,
+    pub(super) migration: Migration,
+}
+
+/// Why a run ends.
+pub enum Reason {
+    /// A signal asked the process to stop.
+    Signal,
+    /// The store moves, and the process serves it from its new location.
+    Moves,
+    /// The store failed.
+    Failed(anyhow::Error),
+}
+
+/// A run that must end, and still serves requests.
+pub struct Leaving<'p> {
+    pub(super) serving: Serving<'p>,
+    pub(super) reason: Reason,
+}
+
+impl<'p> Prepared<'p> {
+    /// Serves requests, creates what a new cluster needs, starts the controllers, and reports that the server is ready.
+    ///
+    /// # Errors
+    /// The certificate cannot be served, or the store cannot be read or written.
+    pub async fn serve(self) -> anyhow::Result<Serving<'p>> {
+        let Prepared { run, port, store, credentials, handler, bundles, outlets } = self;
+        let config = &run.config;
+        let tls = wire::server::server_config(credentials.serving.clone(), &config.tls.offered);
+        let tls = tls.map_err(|why| anyhow!(why))?;
+        tls.name_authorities(&credentials.client_cas);
+        let connections = tokio::spawn(wire::server::serve(
+            port.listener,
+            tls.clone(),
+            handler.clone(),
+            limits(config),
+            run.lifecycle.shutdown(),
+        ));
+        let rotation = tokio::spawn({
+            let (config, credentials, api) = (config.clone(), credentials.clone(), handler.clone());
+            async move {
+                let followed = Followed { bundles: &bundles, tls: &tls, api: &api };
+                rotation::follow(&config, &credentials, &followed).await;
+            }
+        });
+        if store.is_own_log() {
+            // Objects read from etcd already have the defaults of this release.
+            upgrade::bring_up(&config.store.data_dir, &handler).await?;
+        }
+        let outcome = bootstrap(&handler, &run.lifecycle).await;
+        let outcome = outcome.context("cannot create the bootstrap objects")?;
+        run.lifecycle.advance(LifecycleStage::Bootstrapped);
+        tracing::debug!(?outcome, "bootstrap");
+        note_durable(&store.engine).await?;
+        let controllers = controllers::start(handler, &config.controllers.selection);
+        run.lifecycle.advance(LifecycleStage::Serving);
+        notify::ready();
+        report(&run, &credentials);
+        let (tending, migration) = (store.copies.tend(), Migration::begin(&store));
+        Ok(Serving { run, store, outlets, connections, rotation, controllers, tending, migration })
+    }
+}
+
+impl<'p> Serving<'p> {
+    /// Serves until the run must end.
+    pub async fn until_end(self) -> Leaving<'p> {
+        // A failed log takes no more writes: the process ends, and its next start recovers the store. The same
+        // applies to a copy that cannot continue, which the next start fills again.
+        let reason = tokio::select! {
+            () = self.run.lifecycle.reached(LifecycleStage::Leaving) => Reason::Signal,
+            () = self.migration.may_move() => Reason::Moves,
+            refusal = self.store.engine.failed() => {
+                Reason::Failed(anyhow!("the store's log failed: {refusal}"))
+            }
+            broken = self.store.copies.broken() => Reason::Failed(broken),
+        };
+        Leaving { serving: self, reason }
+    }
+}
+
+/// Returns the limits of connections.
+fn limits(config: &Config) -> Limits {
+    let usual = Limits::default();
+    Limits {
+        drain_timeout: config.requests.drain_timeout(),
+        http2_streams_max: config.tls.streams_max.unwrap_or(usual.http2_streams_max),
+        ..usual
+    }
+}
+
+/// Creates the bootstrap objects. If etcd decides writes and does not answer, the whole function retries for
+/// a while. Each step leaves correct objects unchanged, so the outcome of the first attempt does not matter.
+async fn bootstrap(api: &Api, lifecycle: &Lifecycle) -> Result<Outcome, Status> {
+    let until = Instant::now() + BOOTSTRAP_WAIT;
+    loop {
+        let error = match api::system::startup::prepare(api).await {
+            Err(error) if api.ledger().is_some() && error.code.is_server_error() => error,
+            outcome => return outcome,
+        };
+        if Instant::now() >= until {
+            return Err(error);
+        }
+        tracing::warn!(%error, "bootstrap objects not written yet, trying again");
+        tokio::select! {
+            () = tokio::time::sleep(BOOTSTRAP_PAUSE) => {}
+            () = lifecycle.reached(LifecycleStage::Leaving) => return Err(error),
+        }
+    }
+}
+
+/// Syncs the records of this start. Once a client has seen the server ready, the next start must find them or report
+/// their loss.
+async fn note_durable(engine: &Engine) -> anyhow::Result<()> {
+    let noting = engine.clone();
+    let noted = tokio::task::spawn_blocking(move || noting.note_durable()).await;
+    noted
+        .context("the store cannot be synced")?
+        .map_err(|refusal| anyhow!("the store's log failed: {refusal}"))
+}
+
+/// Logs that the server is ready.
+fn report(run: &Run<'_>, credentials: &Arc<Credentials>) {
+    let config = &run.config;
+    let kubeconfig = credentials.kubeconfig.display();
+    tracing::info!(
+        address = %format_args!("https://{}", credentials.address()),
+        data_dir = %config.store.data_dir.display(),
+        version = config.version.git_version(),
+        commit = crate::BUILD.commit,
+        naming = config.store.naming.profile,
+        durability = config.store.durability.as_str(),
+        authorization_mode = %config.authorization,
+        ready_ms = run.process.started.elapsed().as_millis() as u64,
+        connect = format!("export KUBECONFIG={kubeconfig}"),
+        "serving"
+    );
+}
