@@ -78,7 +78,7 @@ fn check(kind: PatchKind, message: &Message, original: Value, change: &[u8], str
         assert_eq!(text(&merged(original.clone(), &change)), written, "not what RFC 7386 says");
     }
     let parsed = Patch::parse(kind, change, strict).expect("it was applied");
-    let shown = parsed.shown(message, original).expect("it was applied");
+    let shown = parsed.shown_document(message, original).expect("it was applied");
     match conform(message, patched.value.clone()) {
         Ok(decoded) => schema::check_canonical(message, decoded.object),
         Err(error) => check_refusal(&undecodable(shown, &error.message), &[422]),

@@ -216,7 +216,7 @@ impl Fixture {
 /// Returns the resource table of the objects of a schema.
 fn table(schema: &Schema) -> Option<Ref<ResourceTable>> {
     let made = resource::object("Thing", schema).ok()?;
-    let maker = ResourceMaker::new(("example.com", "v1"), "things", ResourceScope::Namespaced, made).ok()?;
+    let maker = ResourceMaker::new("example.com", "v1", "things", ResourceScope::Namespaced, made).ok()?;
     Some(maker.make(&KUBERNETES).table.clone())
 }
 

@@ -149,7 +149,7 @@ impl Fixture {
         let result = evaluate(&expression, &open, || scope.take_cost(), &mut budget);
         let mut out = json!({ "type": of });
         if !matches!(result, Err(EvaluationFailure::OutOfBudget)) {
-            out["cost"] = (limit - budget.left()).into();
+            out["cost"] = (limit - budget.remaining()).into();
         }
         match result {
             Ok(value) => out["result"] = from_value(&value),
@@ -234,7 +234,7 @@ impl Fixture {
         // An expression that failed before its evaluation has no cost.
         let is_evaluated = !out["runtimeError"].as_str().unwrap_or_default().starts_with("expression '");
         if is_evaluated {
-            out["cost"] = (POLICY_COST_MAX - budget.left()).into();
+            out["cost"] = (POLICY_COST_MAX - budget.remaining()).into();
         }
         out
     }

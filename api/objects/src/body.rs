@@ -101,9 +101,7 @@ impl Expected<'_> {
         {
             return Err(self.unrecognized(body, &undecided(&syntax)));
         }
-        self.check((decoded, document.as_ref().map(type_of)), body, |error| {
-            self.explain(registry, body, error)
-        })
+        self.check(decoded, document.as_ref().map(type_of), body, |error| self.explain(registry, body, error))
     }
 
     /// Decodes YAML by converting it to JSON, which sorts the members by name. Strict decoding errors of the
@@ -142,7 +140,7 @@ impl Expected<'_> {
         let other = (!self.fits(&kind, &api_version)).then(|| value.clone());
         let decoded = conform(self.message, value);
         let named = (!self.message.custom).then_some((&*kind, &*api_version));
-        self.check((decoded, named), body, |error| {
+        self.check(decoded, named, body, |error| {
             self.mismatch(registry, (&kind, &api_version), other.clone(), error)
         })
     }
@@ -151,7 +149,8 @@ impl Expected<'_> {
     /// that the body states, if they cannot be read from the object.
     fn check(
         &self,
-        (decoded, named): (Result<Decoded, DecodeError>, Option<(&str, &str)>),
+        decoded: Result<Decoded, DecodeError>,
+        named: Option<(&str, &str)>,
         body: &[u8],
         refuse: impl Fn(&str) -> Status,
     ) -> Result<Decoded, Status> {

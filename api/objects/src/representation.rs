@@ -307,7 +307,9 @@ impl Renderer {
     /// resource is custom, the table has the columns of the resource, as in the reference server. Only JSON
     /// and YAML support tables.
     pub fn respond_foreign_table(
-        (resource, output, query): (&Resource, &Output, &Query),
+        resource: &Resource,
+        output: &Output,
+        query: &Query,
         message: &Message,
         object: &Object,
     ) -> Result<Response, Status> {
@@ -318,7 +320,7 @@ impl Renderer {
             TableFormat::for_columns(builtin::columns(message), output.words).map(Arc::new)
         };
         let format = format.map_err(Status::internal)?;
-        let table = json::foreign_table(output, (&format, include), message, object)?;
+        let table = json::foreign_table(output, &format, include, message, object)?;
         let body = match output.encoding {
             negotiate::Encoding::Yaml => yaml::of_json(&table)?,
             _ => table,

@@ -17,7 +17,7 @@ pub use access::{Part, Reach, Store, StoreView, engine_for_path};
 
 use crate::validation::names::path_segment;
 use types::attributes::{self, Attributes, Selection};
-use types::schema::decode::{DecodeError, decode_beside, decode_own, decode_settled};
+use types::schema::decode::{DecodeError, decode_own, decode_settled, decode_sharing};
 use types::schema::encode::encode_stamped;
 use types::schema::etcd_path::etcd_path;
 use types::schema::registry::Resource;
@@ -181,8 +181,8 @@ impl Stored {
 
     /// Returns the object as a tree, for the object `new` that will replace it. Parts that are equal in both
     /// are parsed once.
-    pub fn beside(&self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
-        decode_beside(&resource.stored().message, &self.record.value, new).map_err(unreadable)
+    pub fn object_sharing(&self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
+        decode_sharing(&resource.stored().message, &self.record.value, new).map_err(unreadable)
     }
 }
 

@@ -68,7 +68,7 @@ struct Creation<'a> {
 }
 
 /// Returns the strategy that the kind of a resource names.
-fn of(resource: &Resource) -> Option<&'static Strategy> {
+fn strategy_of(resource: &Resource) -> Option<&'static Strategy> {
     STRATEGIES.get(usize::from(resource.table.behavior.strategy.checked_sub(1)?))
 }
 
@@ -172,7 +172,7 @@ pub fn prepare_create(
     if table.message.custom || !table.generation_on.is_empty() {
         set_meta(object, "generation", Some(Value::Int(1)));
     }
-    let Some(strategy) = of(resource) else { return Vec::new() };
+    let Some(strategy) = strategy_of(resource) else { return Vec::new() };
     drop_unused(strategy.dropped, object, None);
     let mut creation = Creation { user, naming, is_labelled, warnings: Vec::new() };
     if let Some(create) = strategy.create {
@@ -184,7 +184,7 @@ pub fn prepare_create(
 /// Returns whether the first write after the creation of an object is stored even if it changes nothing that
 /// a reader sees (docs/api/writes.md#writes-without-effect).
 pub fn is_completed_by_reading(resource: &Resource) -> bool {
-    of(resource).is_some_and(|strategy| strategy.completed_by_reading)
+    strategy_of(resource).is_some_and(|strategy| strategy.completed_by_reading)
 }
 
 /// Limits `new` to the changes that an update of `old` through `endpoint` may make, and counts the
@@ -222,7 +222,7 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
         }
         Endpoint::Resize => take_resources(new, old),
     }
-    if let Some(strategy) = of(resource) {
+    if let Some(strategy) = strategy_of(resource) {
         drop_unused(strategy.dropped, new, Some(old));
         if let Some(update) = strategy.update {
             update(endpoint, new, old);
@@ -251,7 +251,7 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
 /// Prepares an object at its first deletion if a controller cleans up for its kind. Returns whether that is
 /// so.
 pub fn begin_deletion(resource: &Resource, object: &mut Object, naming: &Naming) -> bool {
-    let delete = of(resource).and_then(|strategy| strategy.delete);
+    let delete = strategy_of(resource).and_then(|strategy| strategy.delete);
     if let Some(delete) = delete {
         delete(object, naming);
     }
@@ -260,7 +260,8 @@ pub fn begin_deletion(resource: &Resource, object: &mut Object, naming: &Naming)
 
 /// Returns whether deletion of this kind differs from that of most kinds.
 pub fn has_own_deletion(resource: &Resource) -> bool {
-    resource.table.behavior.spec_finalizers || of(resource).is_some_and(|strategy| strategy.delete.is_some())
+    resource.table.behavior.spec_finalizers
+        || strategy_of(resource).is_some_and(|strategy| strategy.delete.is_some())
 }
 
 /// Returns whether two objects are equal except for their metadata.
@@ -282,7 +283,7 @@ pub fn warnings(
     if resource.table.message.custom && endpoint == Endpoint::Main {
         return validation::metadata::finalizer_warnings(naming, new, old);
     }
-    let advice = of(resource).and_then(|strategy| match endpoint {
+    let advice = strategy_of(resource).and_then(|strategy| match endpoint {
         Endpoint::Main => strategy.warnings,
         Endpoint::Status => strategy.status_warnings,
         _ => None,

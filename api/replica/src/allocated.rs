@@ -185,7 +185,7 @@ impl Bits {
     }
 
     /// Returns the ports whose bits are set.
-    pub(super) fn taken(&self) -> impl Iterator<Item = u16> {
+    pub(super) fn allocated(&self) -> impl Iterator<Item = u16> {
         let bits = self.bytes.iter().zip(0_usize..).flat_map(|(byte, at)| {
             (0..8).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| at * 8 + bit)
         });

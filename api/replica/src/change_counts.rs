@@ -67,7 +67,7 @@ mod tests {
         let engine = Engine::open(options).unwrap();
         let client = Client::new(Config { endpoints: Vec::new(), tls: None, deadline: Duration::ZERO });
         let ports = Ranges::default().ports;
-        let replica = Replica::new(client, engine.clone(), &KUBERNETES, ("/registry", &ports));
+        let replica = Replica::new(client, engine.clone(), &KUBERNETES, "/registry", &ports);
         let served = Served::new(Registry::new(&KUBERNETES), String::new(), Vec::new(), "");
         let (types, metrics) = (Arc::new(Types::new(served)), Arc::<Metrics>::default());
         let keys = ["pods/n/a", "events/n/a", "other.example/things/n/a", "ranges/servicenodeports"];

@@ -19,7 +19,7 @@ use super::{Replica, revision};
 const KEY: &[u8] = b"compact_rev_key";
 
 /// Returns the compacted revision in a change of the key.
-pub(super) fn told(kv: &KeyValue) -> Option<Revision> {
+pub(super) fn compacted_revision(kv: &KeyValue) -> Option<Revision> {
     if kv.key != KEY {
         return None;
     }
@@ -94,7 +94,7 @@ mod tests {
             (b"/registry/pods/a/b", "17", None),
         ] {
             let kv = KeyValue { key: key.into(), value: value.into(), ..KeyValue::default() };
-            assert_eq!(told(&kv), want.map(Revision::new), "{value}");
+            assert_eq!(compacted_revision(&kv), want.map(Revision::new), "{value}");
         }
     }
 }

@@ -82,13 +82,13 @@ impl<'s> Ahead<'s> {
     pub(super) async fn next(&mut self) -> Result<Option<Vec<(Revision, Ready)>>, Error> {
         loop {
             if let Some(part) = cut(&mut self.large, 1) {
-                return self.replica.read(part, self.at, (1, MESSAGE_BYTES_MAX)).await.map(Some);
+                return self.replica.read(part, self.at, 1, MESSAGE_BYTES_MAX).await.map(Some);
             }
             while self.under_way.len() < AHEAD_MAX
                 && let Some(window) = cut(&mut self.rest, KEYS_MAX)
             {
                 let (replica, at, steps) = (self.replica.clone(), self.at, window.to_vec());
-                let reading = async move { replica.read(&steps, at, (KEYS_MAX, ANSWER_BYTES_MAX)).await };
+                let reading = async move { replica.read(&steps, at, KEYS_MAX, ANSWER_BYTES_MAX).await };
                 self.under_way.push_back((window, Reading(tokio::spawn(reading))));
             }
             let Some((window, reading)) = self.under_way.pop_front() else { return Ok(None) };
@@ -106,7 +106,8 @@ impl Replica {
         &self,
         steps: &[(Revision, Step)],
         at: Revision,
-        (keys_max, answer_bytes_max): (usize, usize),
+        keys_max: usize,
+        answer_bytes_max: usize,
     ) -> Result<Vec<(Revision, Ready)>, Error> {
         let keys = steps.iter().filter_map(|(_, step)| match step {
             Step::Put(key) => Some(key.clone()),

@@ -162,7 +162,8 @@ impl Replica {
         }
         batch.apply().await?;
         let compacted = response.events.iter().filter(|event| event.kind == EVENT_PUT);
-        let compacted = compacted.filter_map(|event| compaction::told(event.kv.as_ref()?)).max();
+        let compacted =
+            compacted.filter_map(|event| compaction::compacted_revision(event.kv.as_ref()?)).max();
         if let Some(revision) = compacted {
             compaction::follow(&self.engine, revision);
         }

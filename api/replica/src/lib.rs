@@ -110,7 +110,8 @@ impl Replica {
         client: Client,
         engine: Engine,
         naming: &'static Naming,
-        (prefix, ports): (&str, &Ports),
+        prefix: &str,
+        ports: &Ports,
     ) -> Replica {
         let registry = Registry::new(naming);
         Replica {

@@ -92,7 +92,7 @@ impl Replica {
             None => Bits::of(&self.ports),
         };
         let known = kv.map_or(0, |kv| kv.mod_revision);
-        let is_settled = self.repair_ports(&ports, bits, (ports_key, known)).await?;
+        let is_settled = self.repair_ports(&ports, bits, ports_key, known).await?;
         Ok(self.repair_addresses(&snapshot, &addresses).await? && is_settled)
     }
 
@@ -100,9 +100,10 @@ impl Replica {
         &self,
         held: &BTreeSet<u16>,
         mut bits: Bits,
-        (key, known): (Bytes, i64),
+        key: Bytes,
+        known: i64,
     ) -> Result<bool, Status> {
-        let taken: BTreeSet<u16> = bits.taken().collect();
+        let taken: BTreeSet<u16> = bits.allocated().collect();
         // A port outside the range has no bit.
         let missing: Vec<u16> = held.difference(&taken).copied().filter(|port| bits.holds(*port)).collect();
         let leaking = taken.difference(held).copied().collect();

@@ -94,8 +94,8 @@ impl<'c> Exchange<'c> {
         request: server::Request,
         connection: &'c Arc<ConnectionInfo>,
     ) -> Exchange<'c> {
-        let upgrade = Upgrade::asked(&request, connection);
-        let switch = Switch::asked(&request, connection);
+        let upgrade = Upgrade::requested(&request, connection);
+        let switch = Switch::requested(&request, connection);
         let (mut head, incoming) = request.into_parts();
         if let Some(switch) = switch {
             head.extensions.insert(switch);
@@ -282,7 +282,7 @@ impl<'c> Exchange<'c> {
     /// the impersonation headers are removed.
     async fn impersonate(&mut self, user: Arc<User>, info: &RequestInfo) -> Result<Arc<User>, Ended> {
         let wanted =
-            impersonation::wanted(&self.request.head.headers).map_err(|status| self.answer(&status))?;
+            impersonation::requested_user(&self.request.head.headers).map_err(|status| self.answer(&status))?;
         let Some(wanted) = wanted else { return Ok(user) };
         let attributes = attributes_of(&user, info);
         let began = Instant::now();

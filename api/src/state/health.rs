@@ -45,7 +45,7 @@ impl HealthInputs<'_> {
     fn has(&self, part: Part) -> bool {
         match part {
             Part::Ledger => self.backends.main().ledger().is_some(),
-            Part::Apart(at) => self.backends.apart().nth(at).is_some(),
+            Part::Apart(at) => self.backends.separate().nth(at).is_some(),
             Part::Keys => self.secrecy.is_some_and(Secrecy::has_services),
             Part::FairShares => self.is_shared,
             Part::Bounds => !self.is_shared,
@@ -219,7 +219,7 @@ impl Check {
             Test::Answers => Ok(()),
             Test::Store => takes_writes(checked.backends.main()),
             Test::Ledger => checked.backends.main().ledger().map_or(Ok(()), |ledger| ledger.health()),
-            Test::Apart(at) => checked.backends.apart().nth(at).map_or(Ok(()), takes_writes),
+            Test::Apart(at) => checked.backends.separate().nth(at).map_or(Ok(()), takes_writes),
             Test::Keys => checked.secrecy.map_or(Ok(()), Secrecy::health),
             Test::Reached(stage) => {
                 step_done(stage, checked.stage, endpoint == Livez && checked.within_grace)

@@ -21,7 +21,7 @@ const EXTRA_PREFIX: &str = "impersonate-extra-";
 ///
 /// # Errors
 /// 400 if there are groups, a uid or extra values without a user.
-pub(crate) fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
+pub(crate) fn requested_user(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let mut user = User::new("", headers.get_all(GROUP).iter().map(text));
     user.name = headers.get(USER).map(text).unwrap_or_default();
@@ -147,7 +147,7 @@ mod tests {
             ),
         ] {
             let mut headers = headers(lines);
-            let user = wanted(&headers).unwrap().unwrap();
+            let user = requested_user(&headers).unwrap().unwrap();
             assert_eq!((user.name.as_str(), user.uid.as_str()), (name, uid), "{lines:?}");
             assert_eq!(user.groups, groups, "{lines:?}");
             let got: Vec<_> =
@@ -168,7 +168,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(USER, http::HeaderValue::from_bytes(sent).unwrap());
-            assert_eq!(wanted(&headers).unwrap().unwrap().name, name);
+            assert_eq!(requested_user(&headers).unwrap().unwrap().name, name);
             let status = refusal(&headers, Subject { group: "", kind: "users", name }, "why");
             assert_eq!(status.message, want);
         }
@@ -189,7 +189,7 @@ mod tests {
                 Some(r#"UID:"", Groups:[]string{"a"}, Extra:map[string][]string(nil)"#),
             ),
         ] {
-            let got = wanted(&headers(lines)).map_err(|status| status.message.clone());
+            let got = requested_user(&headers(lines)).map_err(|status| status.message.clone());
             let want = want.map(|parts| {
                 format!("requested &user.DefaultInfo{{Name:\"\", {parts}}} without impersonating a user name")
             });

@@ -199,7 +199,7 @@ impl Peers {
     ///
     /// # Errors
     /// Says why they are unusable.
-    pub fn at(&self, (host, port): (String, u16)) -> Result<Endpoint, String> {
+    pub fn at(&self, host: String, port: u16) -> Result<Endpoint, String> {
         (**self.endpoint.load()).as_ref().map_err(String::clone)?.moved(host, port)
     }
 
@@ -445,10 +445,10 @@ mod tests {
     fn no_peer_is_called_without_authorities() {
         let peers = Peers::new(Settings { server_name: "a.b".to_owned(), ..Settings::default() });
         assert!(!peers.passes_on());
-        assert!(peers.at(("127.0.0.1".to_owned(), 1)).is_err());
+        assert!(peers.at("127.0.0.1".to_owned(), 1).is_err());
         let known =
             Settings { authorities: Some(Vec::new()), server_name: "a.b".to_owned(), ..Settings::default() };
-        let known = Peers::new(known).at(("127.0.0.1".to_owned(), 7)).unwrap();
+        let known = Peers::new(known).at("127.0.0.1".to_owned(), 7).unwrap();
         assert_eq!(known.url().to_string(), "https://127.0.0.1:7/");
     }
 }

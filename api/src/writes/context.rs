@@ -348,8 +348,13 @@ impl Context {
     ///
     /// # Panics
     /// As [`open`](Self::open).
-    pub fn open_derived<'c>(&'c self, proof: &Authorized<'_>, by: (Reach<'_>, Reach<'c>)) -> Store<'c> {
-        Store::open_derived(&self.backends, proof, by)
+    pub fn open_derived<'c>(
+        &'c self,
+        proof: &Authorized<'_>,
+        asked: Reach<'_>,
+        reach: Reach<'c>,
+    ) -> Store<'c> {
+        Store::open_derived(&self.backends, proof, asked, reach)
     }
 
     /// Opens the store for a part of the server.

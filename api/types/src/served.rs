@@ -51,18 +51,18 @@ impl Served {
     }
 
     /// Returns the same types, with the versions of these extension servers.
-    fn beside(&self, foreign: Arc<[Foreign]>) -> Self {
+    fn with_foreign(&self, foreign: Arc<[Foreign]>) -> Self {
         Served {
-            openapi: self.openapi.beside(&foreign),
-            discovery: self.discovery.beside(foreign),
+            openapi: self.openapi.with_foreign(&foreign),
+            discovery: self.discovery.with_foreign(foreign),
             registry: self.registry.clone(),
         }
     }
 
     /// Returns the same types, with the groups of these peers in the aggregated document.
-    fn among(&self, peers: Arc<[Vec<Value>]>) -> Self {
+    fn with_peers(&self, peers: Arc<[Vec<Value>]>) -> Self {
         let (openapi, registry) = (self.openapi.with(self.registry.clone()), self.registry.clone());
-        Served { discovery: self.discovery.among(peers), openapi, registry }
+        Served { discovery: self.discovery.with_peers(peers), openapi, registry }
     }
 
     /// Returns the same server with other types.
@@ -138,14 +138,14 @@ impl Types {
     /// Adds the versions of extension servers to the documents of requests that begin after the call.
     pub fn show(&self, foreign: Arc<[Foreign]>) {
         let _changing = self.changing.lock();
-        let next = self.now.load().beside(foreign);
+        let next = self.now.load().with_foreign(foreign);
         self.now.store(Arc::new(next));
     }
 
     /// Adds the groups of these peers to the aggregated document of requests that begin after the call.
     pub fn show_peers(&self, peers: Arc<[Vec<Value>]>) {
         let _changing = self.changing.lock();
-        let next = self.now.load().among(peers);
+        let next = self.now.load().with_peers(peers);
         self.now.store(Arc::new(next));
     }
 

@@ -428,7 +428,7 @@ impl Account {
     ///
     /// # Errors
     /// [`MemoryExhausted`] if no memory is free for the missing amount.
-    pub fn made(
+    pub fn adjust(
         &self,
         document: GeneratedDocument,
         bytes: usize,
@@ -595,13 +595,15 @@ mod tests {
         let (charge, expected) = account.document(GeneratedDocument::Metrics).await.unwrap();
         assert!(charge.bytes() >= expected && expected < BYTES);
         let mut kept =
-            vec![account.made(GeneratedDocument::Metrics, BYTES, charge).unwrap().hold(vec![0; BYTES])];
+            vec![account.adjust(GeneratedDocument::Metrics, BYTES, charge).unwrap().hold(vec![0; BYTES])];
         // Later documents are charged in full before they are generated, until the budget is exhausted.
         loop {
             let account = connection();
             let Ok((charge, expected)) = account.document(GeneratedDocument::Metrics).await else { break };
             assert!(expected >= BYTES && charge.bytes() >= expected);
-            kept.push(account.made(GeneratedDocument::Metrics, BYTES, charge).unwrap().hold(vec![0; BYTES]));
+            kept.push(
+                account.adjust(GeneratedDocument::Metrics, BYTES, charge).unwrap().hold(vec![0; BYTES]),
+            );
         }
         assert!(kept.len() * BYTES <= ANSWERS_BYTES, "{}", kept.len());
         // Other kinds of documents do not wait for this one, and the expectation later decreases again with
@@ -610,12 +612,12 @@ mod tests {
         drop(kept);
         for _ in 0..100 {
             let (charge, _) = connection().document(GeneratedDocument::Metrics).await.unwrap();
-            drop(connection().made(GeneratedDocument::Metrics, 1000, charge).unwrap());
+            drop(connection().adjust(GeneratedDocument::Metrics, 1000, charge).unwrap());
         }
         assert!(connection().document(GeneratedDocument::Metrics).await.unwrap().1 < 4000);
         // A document that is longer than the free memory is refused.
         let (charge, _) = connection().document(GeneratedDocument::Profile).await.unwrap();
-        assert!(connection().made(GeneratedDocument::Profile, 2 * ANSWERS_BYTES, charge).is_err());
+        assert!(connection().adjust(GeneratedDocument::Profile, 2 * ANSWERS_BYTES, charge).is_err());
     }
 
     #[tokio::test]

@@ -176,14 +176,15 @@ impl Remote {
         is_given_up: impl Fn() -> bool,
     ) -> Result<outgoing::Answer, Failure> {
         let Remote { source, egress, agent, timeout, .. } = self;
-        let bounds = (*timeout, outgoing::REVIEW_BYTES_MAX);
         let mut attempt = 1;
         loop {
             let endpoint = source.endpoint().await;
             let endpoint =
                 endpoint.map_err(|error| Failure::Other(format!("getting credentials: {error:#}")))?;
             let endpoint = endpoint.through(egress);
-            let failure = match outgoing::post_at_most(&endpoint, agent, body.clone(), bounds).await {
+            let body = body.clone();
+            let answer = outgoing::post_at_most(&endpoint, agent, body, *timeout, outgoing::REVIEW_BYTES_MAX);
+            let failure = match answer.await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };

@@ -77,10 +77,10 @@ impl Errors {
 
 /// Returns the type errors of `object` against `message`.
 pub fn check(message: &Message, object: &Object) -> Vec<TypeError> {
-    found(message, object, Checked::Configuration)
+    find_errors(message, object, Checked::Configuration)
 }
 
-fn found(message: &Message, object: &Object, checked: Checked) -> Vec<TypeError> {
+fn find_errors(message: &Message, object: &Object, checked: Checked) -> Vec<TypeError> {
     let mut errors = Errors::default();
     members(OwnershipType::of_message(message), object, checked, &mut errors);
     errors.found
@@ -88,14 +88,14 @@ fn found(message: &Message, object: &Object, checked: Checked) -> Vec<TypeError>
 
 /// Returns the type errors of an object that expressions produced, in which `null` is an ordinary value.
 pub fn check_made(message: &Message, object: &Object) -> Vec<TypeError> {
-    found(message, object, Checked::Made)
+    find_errors(message, object, Checked::Made)
 }
 
 /// Returns the type errors of a stored object, whose schema may be newer than the object. Repeated elements
 /// are permitted. Fields that are no longer declared are dropped when the object is read, so they are not
 /// errors.
 pub fn check_live(message: &Message, object: &Object) -> Vec<TypeError> {
-    found(message, object, Checked::Live)
+    find_errors(message, object, Checked::Live)
 }
 
 /// Origin of the object under test.

@@ -52,7 +52,7 @@ impl<'t> Comparison<'t> {
     }
 
     /// Returns the fields that are added or modified.
-    pub fn brought(self) -> FieldSet<'t> {
+    pub fn into_changed(self) -> FieldSet<'t> {
         self.modified.union(self.added)
     }
 }
@@ -117,7 +117,8 @@ impl<'t> Found<'t> {
         &mut self,
         element: impl Fn() -> Element<'t>,
         of: OwnershipType<'_>,
-        (old, new): (Option<&'t Value>, Option<&'t Value>),
+        old: Option<&'t Value>,
+        new: Option<&'t Value>,
         skip: Option<&FieldSet<'_>>,
     ) {
         cancellation::step();
@@ -260,9 +261,9 @@ fn structs<'t>(
     let (mut declared_before, mut declared_after) = (Declared::new(), Declared::new());
     let old = old.map_or(&[][..], |object| declared_before.of(message, object));
     let new = new.map_or(&[][..], |object| declared_after.of(message, object));
-    zip(old.iter().copied(), new.iter().copied(), |at, pair| {
+    zip(old.iter().copied(), new.iter().copied(), |at, old, new| {
         let field = &message.fields[at];
-        found.step(|| Element::Field(field.name.clone()), OwnershipType::of_field(field), pair, skip);
+        found.step(|| Element::Field(field.name.clone()), OwnershipType::of_field(field), old, new, skip);
     });
     if message.unknown == Unknown::Preserve {
         let unknown = |object: Option<&'t Object>| {
@@ -270,8 +271,8 @@ fn structs<'t>(
             members.retain(|(name, _)| message.position(name.as_bytes()).is_none());
             members
         };
-        zip(unknown(before).into_iter(), unknown(after).into_iter(), |name, pair| {
-            found.step(|| Element::field(name), OwnershipType::Deduced, pair, skip);
+        zip(unknown(before).into_iter(), unknown(after).into_iter(), |name, old, new| {
+            found.step(|| Element::field(name), OwnershipType::Deduced, old, new, skip);
         });
     }
 }
@@ -283,8 +284,8 @@ fn maps<'t>(
     skip: Option<&FieldSet<'_>>,
     found: &mut Found<'t>,
 ) {
-    zip(in_order(old).into_iter(), in_order(new).into_iter(), |name, pair| {
-        found.step(|| Element::field(name), value, pair, skip);
+    zip(in_order(old).into_iter(), in_order(new).into_iter(), |name, old, new| {
+        found.step(|| Element::field(name), value, old, new, skip);
     });
 }
 
@@ -292,7 +293,7 @@ fn maps<'t>(
 fn zip<'t, K: Copy + Ord>(
     old: impl Iterator<Item = (K, &'t Value)>,
     new: impl Iterator<Item = (K, &'t Value)>,
-    mut visit: impl FnMut(K, (Option<&'t Value>, Option<&'t Value>)),
+    mut visit: impl FnMut(K, Option<&'t Value>, Option<&'t Value>),
 ) {
     let (mut old, mut new) = (old.peekable(), new.peekable());
     loop {
@@ -305,7 +306,7 @@ fn zip<'t, K: Copy + Ord>(
         let before = if order.is_le() { old.next() } else { None };
         let after = if order.is_ge() { new.next() } else { None };
         if let Some((key, _)) = before.or(after) {
-            visit(key, (before.map(|(_, value)| value), after.map(|(_, value)| value)));
+            visit(key, before.map(|(_, value)| value), after.map(|(_, value)| value));
         }
     }
 }
@@ -360,7 +361,7 @@ fn lists<'t>(
         let one = |run: &[(Element<'t>, &'t Value)]| run.first().map(|(_, value)| *value);
         match (before, after) {
             ([] | [_], [] | [_]) => {
-                found.step(|| element.clone(), of, (one(before), one(after)), skip);
+                found.step(|| element.clone(), of, one(before), one(after), skip);
             }
             // A repeated element is owned as a whole, without paths below it.
             ([_, _, ..], [_, _, ..]) => {
@@ -370,11 +371,11 @@ fn lists<'t>(
                 }
             }
             ([_, _, ..], _) => {
-                found.step(|| element.clone(), of, (None, one(after)), skip);
+                found.step(|| element.clone(), of, None, one(after), skip);
                 found.push(|| element.clone(), Own::Removed, Found::default());
             }
             (_, [_, _, ..]) => {
-                found.step(|| element.clone(), of, (one(before), None), skip);
+                found.step(|| element.clone(), of, one(before), None, skip);
                 found.push(|| element.clone(), Own::Added, Found::default());
             }
         }

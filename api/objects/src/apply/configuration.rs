@@ -182,7 +182,7 @@ fn conflicts(others: &Managed<'_>, changes: &mut TrackedChanges<'_>) -> Option<C
         if !entry.owns_any(&found.modified) && !entry.owns_any(&found.added) {
             return None;
         }
-        let brought = found.clone().brought();
+        let brought = found.clone().into_changed();
         let fields = entry.set().into_owned().intersection(&brought).into_owned();
         Some(Conflict { manager: entry.manager.clone().into_owned(), fields })
     });

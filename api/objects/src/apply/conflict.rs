@@ -44,7 +44,7 @@ impl Conflicts {
         let mut causes = Vec::new();
         let mut lines = String::new();
         for Conflict { manager, fields } in &self.0 {
-            let owner = shown(manager);
+            let owner = format_manager(manager);
             let _ = write!(lines, "\nconflicts with {owner}:");
             fields.for_each(&mut |path| {
                 let field = display(path);
@@ -62,7 +62,7 @@ impl Conflicts {
 }
 
 /// Formats a manager for messages: `"name" with subresource "status" using apps/v1`.
-fn shown(manager: &Manager<'_>) -> String {
+fn format_manager(manager: &Manager<'_>) -> String {
     let mut text = go_quote(&manager.name);
     if !manager.subresource.is_empty() {
         let _ = write!(text, " with subresource {}", go_quote(&manager.subresource));

@@ -51,7 +51,7 @@ pub fn things(spec: &str) -> Arc<Resource> {
     );
     let schema = Schema::read(&testing::object(&text).into());
     let object = resource::object("Thing", &schema).unwrap();
-    let maker = ResourceMaker::new(("example.com", "v1"), "things", Scope::Namespaced, object).unwrap();
+    let maker = ResourceMaker::new("example.com", "v1", "things", Scope::Namespaced, object).unwrap();
     maker.status().make(&KUBERNETES)
 }
 

@@ -37,7 +37,8 @@ pub(super) fn text(message: &Message, nothing: &Object, new: &Object, skip: &Fie
 fn step(
     name: impl Fn(&mut Vec<u8>),
     of: OwnershipType<'_>,
-    (old, new): (Option<&Value>, &Value),
+    old: Option<&Value>,
+    new: &Value,
     skip: Option<&FieldSet<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<(), Unclear> {
@@ -126,8 +127,8 @@ fn below(
                     [_] => (OwnershipType::of_kind(item), *value),
                     _ => (OwnershipType::Deduced, &NULL),
                 };
-                let Some(skip) = left(skip, || element.clone()) else { continue };
-                step(|out| write_step(element, out), of, (None, value), skip, out)?;
+                let Some(skip) = remaining_skip(skip, || element.clone()) else { continue };
+                step(|out| write_step(element, out), of, None, value, skip, out)?;
             }
             Ok(())
         }
@@ -208,15 +209,15 @@ fn members<'m>(
 ) -> Result<(), Unclear> {
     all.sort_unstable_by(|(name, _), (other, _)| name.order(other));
     for (name, value) in all.iter().copied() {
-        let Some(skip) = left(skip, || Element::field(name.text())) else { continue };
+        let Some(skip) = remaining_skip(skip, || Element::field(name.text())) else { continue };
         let old = old.and_then(|old| old.get(name.text()));
-        step(|out| name.write(out), of(name), (old, value), skip, out)?;
+        step(|out| name.write(out), of(name), old, value, skip, out)?;
     }
     Ok(())
 }
 
 /// Returns what to skip below a step; `None` if the step itself is skipped.
-fn left<'s, 't, 'e>(
+fn remaining_skip<'s, 't, 'e>(
     skip: Option<&'s FieldSet<'t>>,
     element: impl FnOnce() -> Element<'e>,
 ) -> Option<Option<&'s FieldSet<'t>>> {

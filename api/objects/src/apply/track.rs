@@ -134,7 +134,7 @@ fn follow<'t>(
         managed.renew(&manager, writer.now.into());
     } else {
         take_back(&mut managed, &mut changes, None);
-        let brought = changes.own.brought();
+        let brought = changes.own.into_changed();
         if !brought.is_empty() {
             managed.give(manager, writer.now.into(), brought);
             if let Some(entry) = managed.entries_mut().last_mut() {

@@ -134,7 +134,7 @@ fn a_converted_object_is_of_the_type_and_identity_of_the_original() {
     let original = tree(r#"{"kind":"A","metadata":{"name":"n","namespace":"s","uid":"u"}}"#);
     let check = |text: &str| {
         let converted = tree(text);
-        restore::check_type(&converted, ("g/v2", original.get("kind")))?;
+        restore::check_type(&converted, "g/v2", original.get("kind"))?;
         restore::check_identity(&converted, &original)
     };
     for (text, want) in [

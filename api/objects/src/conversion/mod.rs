@@ -80,7 +80,7 @@ impl Converter {
     /// # Errors
     /// 500 if a record cannot be read or converted, or has a version that the definition no longer declares.
     /// In this case no record is changed.
-    pub async fn bring(&self, resource: &Resource, records: &mut [Record]) -> Result<(), Status> {
+    pub async fn convert_records(&self, resource: &Resource, records: &mut [Record]) -> Result<(), Status> {
         let Some(versions) = &resource.versions else { return Ok(()) };
         let is_other = |record: &Record| !is_current(resource, &record.attributes);
         if !records.iter().any(is_other) {
@@ -104,13 +104,13 @@ impl Converter {
         Ok(())
     }
 
-    /// Converts one record, like [`Converter::bring`].
+    /// Converts one record, like [`Converter::convert_records`].
     ///
     /// # Errors
-    /// The errors of [`Converter::bring`].
-    pub async fn brought(&self, resource: &Resource, record: Record) -> Result<Record, Status> {
+    /// The errors of [`Converter::convert_records`].
+    pub async fn convert_record(&self, resource: &Resource, record: Record) -> Result<Record, Status> {
         let mut records = [record];
-        self.bring(resource, &mut records).await?;
+        self.convert_records(resource, &mut records).await?;
         let [record] = records;
         Ok(record)
     }
@@ -149,7 +149,7 @@ impl Converter {
     ///
     /// # Errors
     /// 500 if the object cannot be converted.
-    pub async fn kept(&self, resource: &Resource, object: Object) -> Result<Object, Status> {
+    pub async fn as_stored(&self, resource: &Resource, object: Object) -> Result<Object, Status> {
         let versions = resource.versions.as_ref().filter(|_| !resource.is_stored_version());
         let Some((versions, own)) =
             versions.and_then(|versions| Some((versions, versions.get(&resource.api_version)?)))
@@ -252,7 +252,7 @@ impl Converter {
         for (at, (original, converted)) in objects.into_iter().zip(converted).enumerate() {
             let converted = review::object(&answer, at, converted)
                 .map_err(|why| Status::new(StatusReason::Unknown, why))?;
-            restore::check_type(&converted, (to, original.get("kind")))
+            restore::check_type(&converted, to, original.get("kind"))
                 .map_err(|why| failed(&format!("returned invalid object at index {at}: "), &why))?;
             restore::check_identity(&converted, &original)
                 .map_err(|why| failed("returned invalid object: ", &why))?;

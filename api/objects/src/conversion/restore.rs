@@ -6,7 +6,7 @@ use values::json::{Object, Value};
 use values::object::meta;
 
 /// Checks that the converted object has the requested version and the original kind.
-pub(super) fn check_type(converted: &Object, (to, kind): (&str, Option<&Value>)) -> Result<(), String> {
+pub(super) fn check_type(converted: &Object, to: &str, kind: Option<&Value>) -> Result<(), String> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (given, given_kind) = (text(converted.get("apiVersion")), text(converted.get("kind")));
     if given != to {

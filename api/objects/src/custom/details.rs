@@ -51,7 +51,8 @@ impl Details {
     pub fn of(
         definition: &Definition,
         object: &Object,
-        (at, version): (usize, &DefinitionVersion),
+        at: usize,
+        version: &DefinitionVersion,
     ) -> Result<Details, MakeError> {
         let kind = &definition.accepted.kind;
         let schema = version.validation.as_ref().and_then(|validation| validation.schema.as_ref());
@@ -65,7 +66,7 @@ impl Details {
         };
         let text = written(object, at);
         Ok(Details {
-            message: made.object((&definition.group, &version.name))?,
+            message: made.object(&definition.group, &version.name)?,
             published: Ref::new(Published::new(text)),
             form: Ref::new(form(&format!("{}/{}", definition.group, version.name), text)),
             rules: schema.and_then(Rules::of).map(|rules| Ref::new(Slot::of(rules))),
@@ -75,7 +76,7 @@ impl Details {
 
     /// Returns deferred details of the version at `at`. The first use of any version computes the details of
     /// all versions.
-    pub fn later(
+    pub fn deferred(
         definition: &Definition,
         version: &DefinitionVersion,
         unread: &Unread,
@@ -85,7 +86,7 @@ impl Details {
         let (kind, group, name) =
             (definition.accepted.kind.clone(), definition.group.clone(), version.name.clone());
         let empty = move || {
-            let object = Struct::new(kind).object((&group, &name));
+            let object = Struct::new(kind).object(&group, &name);
             object.unwrap_or(Ref::Static(builtin::OBJECT_META)) // cannot fail, because there are no fields
         };
         let message = part(all, at, |details| details.message.clone(), empty);
@@ -99,7 +100,7 @@ impl Details {
             || Ref::new(Slot::new()),
         );
         let fault = Arc::clone(all);
-        let fault = Ref::later(move || {
+        let fault = Ref::lazy(move || {
             Ref::new(match &**fault {
                 Ok(all) if at < all.len() => None,
                 Ok(_) => Some(MakeError::Unreadable),
@@ -118,7 +119,7 @@ fn part<T: Send + Sync>(
     missing: impl FnOnce() -> Ref<T> + Send + Sync + 'static,
 ) -> Ref<T> {
     let all = Arc::clone(all);
-    Ref::later(move || match &**all {
+    Ref::lazy(move || match &**all {
         Ok(all) => all.get(at).map_or_else(missing, part),
         Err(_) => missing(),
     })
@@ -153,11 +154,11 @@ fn read(text: &[u8], pool: &Mutex<Pool>) -> Result<Vec<Details>, MakeError> {
     let Ok(Value::Object(object)) = json::parse(text) else { return Err(MakeError::Unreadable) };
     let definition = Definition::read(&object);
     let versions = definition.versions.iter().enumerate();
-    let details = versions.map(|(at, version)| match Details::of(&definition, &object, (at, version)) {
+    let details = versions.map(|(at, version)| match Details::of(&definition, &object, at, version) {
         Err(_) if !version.served && !version.storage => {
             // Objects of a version that is neither served nor stored are read without a schema.
             let open = DefinitionVersion { validation: None, ..version.clone() };
-            Details::of(&definition, &object, (at, &open))
+            Details::of(&definition, &object, at, &open)
         }
         details => details,
     });

@@ -55,7 +55,7 @@ impl Prepared {
     ///
     /// # Errors
     /// [`MakeError`] if a schema is not structural.
-    pub fn of((name, object): (&str, &Object), definition: &Definition) -> Result<Prepared, MakeError> {
+    pub fn of(name: &str, object: &Object, definition: &Definition) -> Result<Prepared, MakeError> {
         let makers = Makers::of(definition, object)?;
         Ok(Prepared { name: name.to_owned(), source: source(object, definition), makers })
     }
@@ -63,15 +63,16 @@ impl Prepared {
     /// Prepares a definition of which only the outline was parsed. Its schemas are parsed from `text`, the
     /// whole definition, when the first one is needed. Returns `None` if the definition has no generation or
     /// uid, because its outline then does not identify its state.
-    pub fn later(
-        (name, outline): (&str, &Object),
+    pub fn deferred(
+        name: &str,
+        outline: &Object,
         definition: &Definition,
         text: Bytes,
         pool: &Arc<Mutex<Pool>>,
     ) -> Option<Prepared> {
         generation(outline)?;
         let unread = Unread::new(name, text, Arc::clone(pool));
-        let makers = Makers::later(definition, outline, &unread);
+        let makers = Makers::deferred(definition, outline, &unread);
         Some(Prepared { name: name.to_owned(), source: source(outline, definition), makers })
     }
 }
@@ -88,7 +89,7 @@ pub struct RegistryChanges {
 impl Established {
     /// Returns whether the served types of a definition match its spec and its accepted names. If so, they
     /// are kept.
-    pub fn is_current(&self, (name, object): (&str, &Object), definition: &Definition) -> bool {
+    pub fn is_current(&self, name: &str, object: &Object, definition: &Definition) -> bool {
         self.by_name.get(name).is_some_and(|made| made.source == source(object, definition))
     }
 
@@ -201,8 +202,8 @@ mod tests {
     /// Serves the types of a definition named `a`, unless they are already served.
     fn serve(established: &mut Established, object: &Object, changes: &mut RegistryChanges) {
         let definition = Definition::read(object);
-        if !established.is_current(("a", object), &definition) {
-            let prepared = Prepared::of(("a", object), &definition).unwrap();
+        if !established.is_current("a", object, &definition) {
+            let prepared = Prepared::of("a", object, &definition).unwrap();
             established.put(prepared, &KUBERNETES, changes);
         }
     }

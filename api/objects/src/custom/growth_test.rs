@@ -337,7 +337,7 @@ fn work_grows_in_proportion_to_the_versions_of_a_definition() {
             assert_eq!(validation::create(&definitions.table, SETTINGS, &decoded), []);
             validation::update(&definitions.table, SETTINGS, &decoded, &decoded);
             let read = Definition::read(&decoded);
-            let prepared = Prepared::of(("a", &decoded), &read).unwrap();
+            let prepared = Prepared::of("a", &decoded, &read).unwrap();
             let (mut established, mut changes) = (Established::default(), RegistryChanges::default());
             established.put(prepared, &KUBERNETES, &mut changes);
             assert_eq!(changes.apply(&registry).group("g.example").unwrap().versions.len(), count);

@@ -88,7 +88,7 @@ pub(super) fn outside_of_set(limits: &Limits, value: &Value, path: &ValuePath) -
     if set.is_empty() || set.iter().any(|member| !value.is_null() && is_equal(member, value)) {
         return None;
     }
-    let shown: Vec<Cow<'_, str>> = set.iter().map(shown).collect();
+    let shown: Vec<Cow<'_, str>> = set.iter().map(format_value).collect();
     Some(FieldError::not_supported(path.to_string(), value, &shown))
 }
 
@@ -107,7 +107,7 @@ fn is_equal(a: &Value, b: &Value) -> bool {
 }
 
 /// Formats a value of `enum` for errors: strings as they are, everything else as JSON.
-fn shown(value: &Value) -> Cow<'_, str> {
+fn format_value(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => text.as_str().into(),
         other => {

@@ -62,7 +62,7 @@ fn widgets(revision: usize) -> Arc<Resource> {
         description: "How large it is.".into(),
         cell: ".spec.size".into(),
     };
-    ResourceMaker::new(("example.com", "v1"), "widgets", Scope::Namespaced, widget)
+    ResourceMaker::new("example.com", "v1", "widgets", Scope::Namespaced, widget)
         .unwrap()
         .names("widget", "WidgetList", &["wd"], &["all"])
         .column(size)

@@ -25,7 +25,7 @@ fn things(spec: &str) -> Arc<Resource> {
 fn of_schema(schema: &str) -> Arc<Resource> {
     let schema = Schema::read(&Value::Object(testing::object(&schema.replace("{x}", "x-kubernetes-"))));
     let object = object("Thing", &schema).unwrap();
-    ResourceMaker::new(("example.com", "v1"), "things", Scope::Namespaced, object).unwrap().make(&KUBERNETES)
+    ResourceMaker::new("example.com", "v1", "things", Scope::Namespaced, object).unwrap().make(&KUBERNETES)
 }
 
 /// Returns a spec after decoding, and the reports of strict decoding.

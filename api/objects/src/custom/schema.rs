@@ -224,8 +224,8 @@ impl Schema {
             "type" => self.kind = text(value),
             "format" => self.format = text(value),
             "nullable" => self.nullable = flag(value),
-            "default" => self.default = given(value),
-            "example" => self.example = given(value),
+            "default" => self.default = non_null(value),
+            "example" => self.example = non_null(value),
             "externalDocs" => {
                 let member = |name| value.str_at(&[name]).to_owned();
                 self.external_docs =
@@ -327,7 +327,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-fn given(value: &Value) -> Option<Value> {
+fn non_null(value: &Value) -> Option<Value> {
     (!value.is_null()).then(|| value.clone())
 }
 

@@ -33,7 +33,7 @@ impl Webhook {
     /// Returns the client of the webhook. `identities` has the certificate authorities of this server and
     /// must be the same in every call.
     pub fn client(&self, identities: &Identities) -> &Client {
-        self.client.get_or_init(|| Client::known(&self.config, CONVERSION_SECONDS, identities))
+        self.client.get_or_init(|| Client::read_authenticated(&self.config, CONVERSION_SECONDS, identities))
     }
 }
 
@@ -60,7 +60,7 @@ impl Makers {
         let mut versions = Vec::with_capacity(definition.versions.len());
         let preferred = definition.preferred_version();
         for (at, version) in definition.versions.iter().enumerate() {
-            match Details::of(definition, object, (at, version)) {
+            match Details::of(definition, object, at, version) {
                 Ok(details) => {
                     let maker = maker(definition, version, preferred, details);
                     versions.push((version.served, version.storage, maker));
@@ -75,10 +75,10 @@ impl Makers {
 
     /// Creates the makers of all versions of a definition that was read from its outline, `object`. Details
     /// that follow from schemas are computed on first use.
-    pub fn later(definition: &Definition, object: &Object, unread: &Unread) -> Makers {
+    pub fn deferred(definition: &Definition, object: &Object, unread: &Unread) -> Makers {
         let preferred = definition.preferred_version();
         let versions = definition.versions.iter().enumerate().map(|(at, version)| {
-            let details = Details::later(definition, version, unread, at);
+            let details = Details::deferred(definition, version, unread, at);
             (version.served, version.storage, maker(definition, version, preferred, details))
         });
         Makers { versions: versions.collect(), webhook: webhook(definition, object) }
@@ -88,7 +88,7 @@ impl Makers {
     /// version. Parts that equal those of other types in the `pool` are shared.
     pub fn served(self, naming: &Naming, pool: &mut Pool) -> Vec<Arc<Resource>> {
         let (served, unserved): (Vec<_>, Vec<_>) =
-            self.made(naming, pool).into_iter().partition(|(served, ..)| *served);
+            self.into_resources(naming, pool).into_iter().partition(|(served, ..)| *served);
         // The schema of a version that is not served is not published.
         let unserved = unserved.into_iter().map(|(.., resource)| Resource { published: None, ..resource });
         let unserved: Vec<_> = unserved.map(Arc::new).collect();
@@ -99,12 +99,12 @@ impl Makers {
     /// Returns the resource of the storage version, whether it is served or not; `None` if there is no
     /// storage version.
     pub fn stored(self, naming: &Naming) -> Option<Arc<Resource>> {
-        let mut made = self.made(naming, &mut Pool::default()).into_iter();
+        let mut made = self.into_resources(naming, &mut Pool::default()).into_iter();
         made.find(|(_, storage, _)| *storage).map(|(.., resource)| Arc::new(resource))
     }
 
     /// Returns the resources of all versions; empty without a storage version.
-    fn made(self, naming: &Naming, pool: &mut Pool) -> Vec<(bool, bool, Resource)> {
+    fn into_resources(self, naming: &Naming, pool: &mut Pool) -> Vec<(bool, bool, Resource)> {
         let made = self.versions.into_iter();
         let mut made: Vec<_> = made
             .map(|(served, storage, maker)| (served, storage, maker.shared(pool).resource(naming)))
@@ -144,11 +144,11 @@ fn maker(
     details: Details,
 ) -> ResourceMaker {
     let accepted = &definition.accepted;
-    let group_version = (&*definition.group, &*version.name);
     let Details { message, form, published, rules, fault } = details;
-    let named = (accepted.kind.clone().into(), message);
-    let mut maker = ResourceMaker::of(group_version, accepted.plural.clone(), definition.scope(), named);
-    maker = maker.form(form).published(published);
+    let (plural, kind) = (accepted.plural.clone(), accepted.kind.clone().into());
+    let maker =
+        ResourceMaker::of(&definition.group, &version.name, plural, definition.scope(), kind, message);
+    let mut maker = maker.form(form).published(published);
     if let Some(rules) = rules {
         maker = maker.rules(rules);
     }
@@ -209,7 +209,7 @@ mod tests {
     fn made_later(text: &str) -> Vec<Arc<Resource>> {
         let outline = object(&String::from_utf8(outline(text.as_bytes()).unwrap()).unwrap());
         let unread = Unread::new("things.g.example", text.to_owned().into(), Arc::default());
-        Makers::later(&Definition::read(&outline), &outline, &unread)
+        Makers::deferred(&Definition::read(&outline), &outline, &unread)
             .served(&KUBERNETES, &mut Pool::default())
     }
 

@@ -13,7 +13,7 @@ use values::testing;
 fn of_schema(schema: &str) -> std::sync::Arc<Resource> {
     let schema = Schema::read(&Value::Object(testing::object(&schema.replace("{x}", "x-kubernetes-"))));
     let object = resource::object("Thing", &schema).unwrap();
-    ResourceMaker::new(("example.com", "v1"), "things", Scope::Namespaced, object).unwrap().make(&KUBERNETES)
+    ResourceMaker::new("example.com", "v1", "things", Scope::Namespaced, object).unwrap().make(&KUBERNETES)
 }
 
 /// Returns a resource whose field `v` of the spec has this schema.

@@ -63,7 +63,7 @@ impl Budget {
     }
 
     /// Returns the remaining cost.
-    pub fn left(self) -> u64 {
+    pub fn remaining(self) -> u64 {
         self.left
     }
 

@@ -10,7 +10,7 @@ use values::cancellation;
 use values::json::{self, Key, Object};
 
 /// Returns a JSON value as an expression value.
-pub fn of(value: &json::Value) -> Value<'_> {
+pub fn json_value(value: &json::Value) -> Value<'_> {
     match value {
         json::Value::Null => Value::Null,
         json::Value::Bool(value) => Value::Bool(*value),
@@ -41,11 +41,11 @@ impl HostMap for ObjectNode {
     }
 
     fn get<'v>(&'v self, _: View<'v>, key: &str) -> Option<Value<'v>> {
-        self.0.get(key).map(of)
+        self.0.get(key).map(json_value)
     }
 
     fn value_at<'v>(&'v self, _: View<'v>, index: usize) -> Option<Value<'v>> {
-        self.0.members().get(index).map(|(_, value)| of(value))
+        self.0.members().get(index).map(|(_, value)| json_value(value))
     }
 
     fn key_at<'v>(&'v self, _: View<'v>, index: usize) -> &'v str {

@@ -205,7 +205,7 @@ fn read_operation(
         }
     }
     if matches!(operation.verb, Verb::Test) {
-        operation.value = operation.value.as_ref().map(scalar_texts::of);
+        operation.value = operation.value.as_ref().map(scalar_texts::write_scalars_as_text);
     }
     Ok(operation)
 }
@@ -272,7 +272,7 @@ pub(super) fn carry_out(operations: Vec<PatchOperation>, original: Value) -> Res
 
 /// Returns the error for a failure. Its text is `missing` for a missing container, and otherwise begins with
 /// `at`.
-fn told(failure: Failure, missing: impl FnOnce() -> String, at: impl FnOnce() -> String) -> Refused {
+fn refusal(failure: Failure, missing: impl FnOnce() -> String, at: impl FnOnce() -> String) -> Refused {
     match failure {
         Failure::Parent => Refused::Operation(format!("{}: {MISSING}", missing())),
         Failure::Step(why) => Refused::Operation(format!("{}: {why}", at())),
@@ -314,13 +314,14 @@ impl Run {
         let nowhere = |place: &str, path: &str| {
             format!("{verb_text} operation does not apply: doc is missing {place}: {path}")
         };
+        let no_path = || nowhere("path", &format!("\"{path}\""));
         let in_path = |verb: &str| format!("error in {verb} for path: '{path}'");
         match verb {
             Verb::Add => {
                 let value = value.unwrap_or_default();
                 let nesting = nesting(&value);
                 let put = self.put(&path, value, nesting, false);
-                put.map_err(|why| told(why, || nowhere("path", &format!("\"{path}\"")), || in_path("add")))
+                put.map_err(|why| refusal(why, no_path, || in_path("add")))
             }
             Verb::Replace => {
                 let value = value.unwrap_or_default();
@@ -328,31 +329,29 @@ impl Run {
                 let put = self.put(&path, value, nesting, true);
                 put.map_err(|why| match why {
                     Failure::Step(_) => Refused::Operation(format!("{}: {MISSING}", nowhere("key", &path))),
-                    why => told(why, || nowhere("path", &path), || in_path("replace")),
+                    why => refusal(why, || nowhere("path", &path), || in_path("replace")),
                 })
             }
             Verb::Remove => {
                 let taken = self.take(&path).map(drop);
-                taken.map_err(|why| {
-                    told(why, || nowhere("path", &format!("\"{path}\"")), || in_path("remove"))
-                })
+                taken.map_err(|why| refusal(why, no_path, || in_path("remove")))
             }
             Verb::Move => {
                 let of_key = || format!("error in move for path: '{}'", last_step(from));
                 let value =
-                    self.take(from).map_err(|why| told(why, || nowhere("from path", from), of_key))?;
+                    self.take(from).map_err(|why| refusal(why, || nowhere("from path", from), of_key))?;
                 let nesting = self.nesting_below(from, &path, &value);
                 let put = nesting.and_then(|nesting| self.put(&path, value, nesting, false));
-                put.map_err(|why| told(why, || nowhere("destination path", &path), || in_path("move")))
+                put.map_err(|why| refusal(why, || nowhere("destination path", &path), || in_path("move")))
             }
             Verb::Copy => {
-                let found = self.copied(from).map_err(|why| {
-                    told(why, || nowhere("from path", from), || format!("error in copy for from: '{from}'"))
-                })?;
+                let at = || format!("error in copy for from: '{from}'");
+                let found = self.copied(from);
+                let found = found.map_err(|why| refusal(why, || nowhere("from path", from), at))?;
                 let nesting = self.nesting_below(from, &path, &found);
                 let put = nesting.and_then(|nesting| self.put(&path, found, nesting, false));
                 put.map_err(|why| {
-                    told(
+                    refusal(
                         why,
                         || nowhere("destination path", &path),
                         || "error while adding value during copy".to_owned(),
@@ -366,7 +365,7 @@ impl Run {
                 } else {
                     self.finds(&path, &want).map_err(|why| {
                         let missing = || format!("test operation does not apply: is missing path: {path}");
-                        told(why, missing, || in_path("test"))
+                        refusal(why, missing, || in_path("test"))
                     })?
                 };
                 if same { Ok(()) } else { Err(Refused::Test(path)) }

@@ -18,7 +18,7 @@ use values::cancellation;
 use values::json::Object;
 
 /// Returns the patch as merging it into `original` leaves it.
-pub(super) fn of(message: &Message, original: &Value, mut patch: Value) -> Value {
+pub(super) fn merged_patch(message: &Message, original: &Value, mut patch: Value) -> Value {
     if let (Value::Object(original), Value::Object(patch)) = (original, &mut patch) {
         object(original, patch, MergeType::Struct(message));
     }

@@ -210,9 +210,9 @@ impl Patch {
     ///
     /// # Errors
     /// The errors of [`Patch::apply`].
-    pub fn shown(&self, message: &Message, mut original: Value) -> Result<String, Status> {
+    pub fn shown_document(&self, message: &Message, mut original: Value) -> Result<String, Status> {
         if let Body::Strategic(patch) = &self.body {
-            return Ok(go_print(&merged_patch::of(message, &original, patch.clone())));
+            return Ok(go_print(&merged_patch::merged_patch(message, &original, patch.clone())));
         }
         if message.custom {
             original.sort_names();
@@ -239,7 +239,7 @@ pub fn apply(
     Patch::parse(kind, patch, strict_reporting)?.apply(message, original)
 }
 
-/// Returns the 422 for a result that does not decode. Contains the output of [`Patch::shown`] and the text of
+/// Returns the 422 for a result that does not decode. Contains the output of [`Patch::shown_document`] and the text of
 /// the decoder.
 pub fn undecodable(shown: String, error: &str) -> Status {
     let unnamed = Subject { group: "", kind: "", name: "" };
@@ -335,7 +335,7 @@ mod tests {
             ),
         ] {
             let patch = Patch::parse(kind, patch.as_bytes(), true).unwrap();
-            let shown_by_patch = patch.shown(&lists(), parse(document.as_bytes()).unwrap()).unwrap();
+            let shown_by_patch = patch.shown_document(&lists(), parse(document.as_bytes()).unwrap()).unwrap();
             let status = undecodable(shown_by_patch, "no such luck");
             assert_eq!(status.code, 422);
             let want = format!(" \"\" is invalid: patch: Invalid value: {shown}: no such luck");
@@ -352,7 +352,7 @@ mod tests {
             (PatchKind::Json, r#"[{"op":"add","path":"/spec","value":{"z":1,"y":2}}]"#),
         ] {
             let patch = Patch::parse(kind, patch.as_bytes(), true).unwrap();
-            let shown = patch.shown(&custom, parse(document.as_bytes()).unwrap()).unwrap();
+            let shown = patch.shown_document(&custom, parse(document.as_bytes()).unwrap()).unwrap();
             let metadata = r#""metadata":{"labels":{"a":[{"c":2,"d":1}],"b":"1"},"name":"n"}"#;
             let start = format!(r#"{{"apiVersion":"v1","kind":"K",{metadata},"spec":{{"#);
             assert!(shown.starts_with(&start), "{kind:?}: {shown}");
@@ -383,7 +383,7 @@ mod tests {
             (r#"{"$deleteFromPrimitiveList/b":["1"]}"#, "map[$deleteFromPrimitiveList/b:[1]]"),
         ] {
             let patch = Patch::parse(PatchKind::Strategic, patch.as_bytes(), true).unwrap();
-            assert_eq!(patch.shown(&lists(), parse(document.as_bytes()).unwrap()).unwrap(), want);
+            assert_eq!(patch.shown_document(&lists(), parse(document.as_bytes()).unwrap()).unwrap(), want);
         }
     }
 

@@ -15,14 +15,16 @@ use values::cancellation;
 use values::json::{Object, write};
 
 /// Returns the words of `value`, as this server writes it.
-pub(super) fn of(value: &Value) -> Value {
+pub(super) fn write_scalars_as_text(value: &Value) -> Value {
     cancellation::step();
     match value {
         Value::Null => Value::Null,
-        Value::Array(items) => Value::Array(items.iter().map(of).collect()),
-        Value::Object(members) => {
-            members.iter().map(|(name, value)| (name.to_owned().into(), of(value))).collect::<Object>().into()
-        }
+        Value::Array(items) => Value::Array(items.iter().map(write_scalars_as_text).collect()),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| (name.to_owned().into(), write_scalars_as_text(value)))
+            .collect::<Object>()
+            .into(),
         scalar => Value::String(text_of(scalar)),
     }
 }

@@ -200,7 +200,8 @@ pub(super) fn foreign(message: &Message, object: &Object, pretty: bool) -> Bytes
 /// Encodes the table of an object that is not of the request's resource.
 pub(super) fn foreign_table(
     output: &Output,
-    (format, include): (&Arc<TableFormat>, IncludeObject),
+    format: &Arc<TableFormat>,
+    include: IncludeObject,
     message: &Message,
     object: &Object,
 ) -> Result<Bytes, Status> {

@@ -98,12 +98,13 @@ impl<'r> Store<'r> {
     pub fn open_derived(
         backends: &'r Backends,
         proof: &Authorized<'_>,
-        (asked, reach): (Reach<'_>, Reach<'r>),
+        asked: Reach<'_>,
+        reach: Reach<'r>,
     ) -> Store<'r> {
         asked.check(proof);
         let is_narrower =
             (asked.verb, asked.namespace) == (reach.verb, reach.namespace) && !reach.name.is_empty();
-        assert!(is_narrower, "{} reaches for more than {}", reach.shown(), asked.shown());
+        assert!(is_narrower, "{} reaches for more than {}", reach.describe(), asked.describe());
         Store { backends, backend: backends.of(reach.resource), opened: Opened::For(reach) }
     }
 
@@ -197,7 +198,7 @@ impl<'r> Store<'r> {
             Opened::By(part) => part.may_write(),
             Opened::For(reach) => reach.may_write(),
         };
-        assert!(may_write, "{} does not permit a write of {key:?}", self.shown());
+        assert!(may_write, "{} does not permit a write of {key:?}", self.describe());
         let backend = self.holding(&key);
         let write = Write { key, expected, change };
         match backend.ledger() {
@@ -225,14 +226,14 @@ impl<'r> Store<'r> {
     fn check_key(&self, key: &[u8]) {
         if let Opened::For(reach) = self.opened {
             let key_text = || String::from_utf8_lossy(key);
-            assert!(reach.has(key), "{} does not reach {}", reach.shown(), key_text());
+            assert!(reach.has(key), "{} does not reach {}", reach.describe(), key_text());
         }
     }
 
-    fn shown(&self) -> String {
+    fn describe(&self) -> String {
         match self.opened {
             Opened::By(part) => format!("{part:?}"),
-            Opened::For(reach) => reach.shown(),
+            Opened::For(reach) => reach.describe(),
         }
     }
 }
@@ -247,7 +248,7 @@ impl Reach<'_> {
         let permitted = (of.resource_request, of.verb, of.group, of.resource, namespace, name);
         let resource = (&*self.resource.group, &*self.resource.table.plural);
         let wanted = (true, self.verb.as_str(), resource.0, resource.1, self.namespace, self.name);
-        assert!(permitted == wanted, "the store is opened for {} with a permission of {of}", self.shown());
+        assert!(permitted == wanted, "the store is opened for {} with a permission of {of}", self.describe());
     }
 
     fn has(&self, key: &[u8]) -> bool {
@@ -263,7 +264,7 @@ impl Reach<'_> {
         matches!(self.verb, Create | Update | Patch | Delete | DeleteCollection)
     }
 
-    fn shown(&self) -> String {
+    fn describe(&self) -> String {
         let Reach { verb, resource, namespace, name } = self;
         format!("{} {} {namespace:?}/{name:?}", verb.as_str(), resource.qualified())
     }

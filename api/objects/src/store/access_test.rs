@@ -198,7 +198,7 @@ async fn a_derived_permission_is_for_one_object_of_the_same_namespace() {
         ("another namespace", Reach { namespace: "other", ..pod }, false),
         ("another verb", Reach { verb: Verb::Delete, ..pod }, false),
     ] {
-        let refused = refusal(|| Store::open_derived(&scratch.backends, &proof, (asked, reach)));
+        let refused = refusal(|| Store::open_derived(&scratch.backends, &proof, asked, reach));
         assert_eq!(refused.is_none(), opens, "{what}: {refused:?}");
     }
 }

@@ -91,11 +91,11 @@ impl Backends {
 
     /// Returns all backends, the main one first.
     pub fn all(&self) -> impl Iterator<Item = &Backend> {
-        std::iter::once(&self.main).chain(self.apart())
+        std::iter::once(&self.main).chain(self.separate())
     }
 
     /// Returns the separate backends.
-    pub fn apart(&self) -> impl Iterator<Item = &Backend> {
+    pub fn separate(&self) -> impl Iterator<Item = &Backend> {
         self.apart.iter().map(|apart| &apart.backend)
     }
 

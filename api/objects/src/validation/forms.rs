@@ -81,7 +81,7 @@ fn quantity(form: ValueFormat, path: &FieldPath, text: &str, value: &Value, erro
 /// Checks an element of a list, which counts as given even if it is empty.
 pub(super) fn element(form: ValueFormat, path: &FieldPath, value: &Value, errors: &mut Vec<FieldError>) {
     match value {
-        Value::String(text) if text.is_empty() => given(form, path, text, errors),
+        Value::String(text) if text.is_empty() => check_form(form, path, text, errors),
         value => self::value(form, path, value, errors),
     }
 }
@@ -89,12 +89,12 @@ pub(super) fn element(form: ValueFormat, path: &FieldPath, value: &Value, errors
 /// Checks a string. An empty one is only checked if its format requires that.
 pub(super) fn text(form: ValueFormat, path: &FieldPath, text: &str, errors: &mut Vec<FieldError>) {
     if !text.is_empty() || matches!(form, ValueFormat::SubdomainGiven | ValueFormat::QualifiedGiven) {
-        given(form, path, text, errors);
+        check_form(form, path, text, errors);
     }
 }
 
 /// Checks a string, even if it is empty.
-pub(super) fn given(form: ValueFormat, path: &FieldPath, text: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn check_form(form: ValueFormat, path: &FieldPath, text: &str, errors: &mut Vec<FieldError>) {
     let faults = match form {
         ValueFormat::Label => names::label(text),
         ValueFormat::Subdomain | ValueFormat::SubdomainGiven => names::subdomain(text),

@@ -60,7 +60,7 @@ include!(concat!(env!("SCHEMA_TABLES"), "/rules.rs"));
 pub(super) type Normalization = fn(&mut Object, Option<&Object>);
 
 /// Returns the rule that a type names, if any.
-pub(super) fn of(message: &Message) -> Option<StructCheck> {
+pub(super) fn check_of(message: &Message) -> Option<StructCheck> {
     named(RULES, message.rule)
 }
 

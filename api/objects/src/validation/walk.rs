@@ -55,9 +55,9 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
         }
     });
     if let Some(union) = &message.union {
-        one_of(validator, message, union, object, (path, &surplus));
+        one_of(validator, message, union, object, path, &surplus);
     }
-    if let Some(rule) = rules::of(message) {
+    if let Some(rule) = rules::check_of(message) {
         rule(validator, path, StructView::of(object));
     }
 }
@@ -100,7 +100,7 @@ fn refuse_missing(validator: &mut Validator, field: &Field, path: &FieldPath) {
     let detail = field.check.map_or("", |check| check.required_detail);
     match field.check.and_then(|check| check.form) {
         Some(form) if field.presence() == Presence::AsEmpty => {
-            forms::given(form, path, "", &mut validator.errors);
+            forms::check_form(form, path, "", &mut validator.errors);
         }
         _ => validator.errors.push(FieldError::required(path, detail)),
     }
@@ -293,7 +293,8 @@ fn one_of(
     message: &Message,
     union: &Union,
     object: &Object,
-    (path, surplus): (&FieldPath, &[&str]),
+    path: &FieldPath,
+    surplus: &[&str],
 ) {
     let is_given =
         |&at: &u16| object.get(&message.fields[usize::from(at)].name).is_some_and(|v| !v.is_null());

@@ -64,8 +64,8 @@ pub(super) async fn pass_on(permitted: Permitted<'_>, servers: Vec<String>) -> R
         None => Addresses::new(),
     };
     let reached = servers.iter().filter_map(|server| addresses.get(server).cloned()).collect();
-    let endpoint = context.peers().one_of(reached).and_then(|address| {
-        let endpoint = context.peers().at(address);
+    let endpoint = context.peers().one_of(reached).and_then(|(host, port)| {
+        let endpoint = context.peers().at(host, port);
         endpoint.inspect_err(|why| tracing::warn!(why, "request not forwarded to a peer")).ok()
     });
     let Some(endpoint) = endpoint else {

@@ -125,7 +125,7 @@ async fn to_target(call: &Call<'_>, wire: Wire, own: &str) -> Result<Response, S
     let endpoint = match kind {
         "node" => nodes.of_node(&nodes.agent(&object)?, name, &target).await?,
         "pod" => nodes.of_pod(&object, name, &target)?,
-        _ => behind(call, &object, (id, name), &target)?,
+        _ => behind(call, &object, id, name, &target)?,
     };
     if let Some(switch) = wire.switch.clone() {
         let headers = without_credentials(&head.headers);
@@ -141,14 +141,14 @@ async fn to_target(call: &Call<'_>, wire: Wire, own: &str) -> Result<Response, S
 }
 
 /// Returns the endpoint of one of the pods of a service.
-fn behind(call: &Call<'_>, service: &Object, id: (&str, Name<'_>), target: &str) -> Result<Endpoint, Status> {
+fn behind(call: &Call<'_>, service: &Object, id: &str, name: Name<'_>, target: &str) -> Result<Endpoint, Status> {
     let naming = call.api().naming();
     let builtin = |group: &str, plural: &str| -> Result<&Arc<Resource>, Status> {
         call.api().builtin().resource(group, "v1", plural).ok_or_else(Status::no_such_route)
     };
     let (slices, pods) = (builtin(&naming.group("discovery", true), "endpointslices")?, builtin("", "pods")?);
     let namespace = call.info.namespace.as_str();
-    let label = format!("{}={}", naming.label("service-name"), id.1.name);
+    let label = format!("{}={}", naming.label("service-name"), name.name);
     let selection = Selection::parse(&label, "", &slices.table, &slices.table)?;
     let store = call.api().open_for(Part::Routing);
     let mut found = Vec::new();
@@ -161,7 +161,7 @@ fn behind(call: &Call<'_>, service: &Object, id: (&str, Name<'_>), target: &str)
         let stored = store.get(&store::key(pods, namespace, name)).ok()??;
         stored.object(pods).ok()
     };
-    call.api().nodes().of_service(service, &found, id, target, pod)
+    call.api().nodes().of_service(service, &found, id, name, target, pod)
 }
 
 /// Returns an object, or 404.

@@ -98,7 +98,7 @@ impl<'r> Call<'r> {
     pub fn store(&self) -> Store<'r> {
         match self.derived_from {
             None => self.api().open(self.proof, self.reach()),
-            Some(asked) => self.api().open_derived(self.proof, (asked, self.reach())),
+            Some(asked) => self.api().open_derived(self.proof, asked, self.reach()),
         }
     }
 
@@ -133,7 +133,7 @@ impl<'r> Call<'r> {
     /// 500 for an object that cannot be read or converted.
     pub async fn stored(&self, key: &[u8]) -> Result<Option<Stored>, Status> {
         let Some(Stored { entry, record }) = self.store().get(key)? else { return Ok(None) };
-        let record = self.api().converter().brought(self.resource, record).await?;
+        let record = self.api().converter().convert_record(self.resource, record).await?;
         Ok(Some(Stored { entry, record }))
     }
 

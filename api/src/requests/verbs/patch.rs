@@ -136,7 +136,7 @@ pub fn patched(
     let given = || Value::from(if concerns_managed { whole() } else { current.clone() });
     // Decoding consumes the result. In the rare case that the result does not conform to the schema, it is
     // computed again for the error message.
-    let refused = |error: &str| match patch.shown(message, whole().into()) {
+    let refused = |error: &str| match patch.shown_document(message, whole().into()) {
         Ok(shown) => undecodable(shown, error),
         Err(status) => status,
     };
@@ -148,7 +148,7 @@ pub fn patched(
         return Err(refused(&why));
     }
     if message.custom && is_without_kind(&value) {
-        return match patch.shown(message, whole().into()) {
+        return match patch.shown_document(message, whole().into()) {
             Ok(shown) => Err(refused(&format!("Object 'Kind' is missing in '{shown}'"))),
             Err(status) => Err(status),
         };

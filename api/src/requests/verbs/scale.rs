@@ -136,8 +136,8 @@ impl<'t> View<'t> {
 
     fn respond(&self, call: &Call<'_>, scale: &Object) -> Result<Response, Status> {
         if call.output.transform == Transform::Table {
-            let asked = (&**call.resource, &call.output, &call.request.query);
-            return Renderer::respond_foreign_table(asked, self.message, scale);
+            let Call { resource, output, request, .. } = call;
+            return Renderer::respond_foreign_table(resource, output, &request.query, self.message, scale);
         }
         Renderer::respond_foreign(&call.output, StatusCode::OK, self.message, scale)
     }

@@ -135,7 +135,7 @@ impl Selected {
                 }
             }
         }
-        self.converter.bring(&self.resource, &mut records).await?;
+        self.converter.convert_records(&self.resource, &mut records).await?;
         for (entry, record) in entries.into_iter().zip(records) {
             if is_everything || store::is_selected(&self.resource, &self.selection, &record)? {
                 self.ahead.push_back(Stored { entry, record });

@@ -633,7 +633,7 @@ impl State {
             // The previous state matters only to watchers that may not have selected the object.
             records.extend(shared::previous(event)?);
         }
-        self.converter.bring(&resource, &mut records).await?;
+        self.converter.convert_records(&resource, &mut records).await?;
         let is_selected = |record: &Record| store::is_selected(&resource, &self.selection, record);
         let (was_in, is_in) = match &*records {
             _ if is_everything => (event.previous.is_some(), is_put),

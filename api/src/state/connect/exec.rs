@@ -131,7 +131,7 @@ async fn dial(
     let broken = || failure("unable to upgrade connection: the connection was lost", b"");
     let is_spdy = has_token(opened.response.headers(), &UPGRADE, "SPDY/3.1");
     if opened.response.status() == StatusCode::SWITCHING_PROTOCOLS && is_spdy {
-        return agreed(opened).taken().await.ok_or_else(broken);
+        return agreed(opened).into_stream().await.ok_or_else(broken);
     }
     let limited = http_body_util::Limited::new(opened.response.into_body(), OUTCOME_BYTES_MAX).collect();
     let said = match tokio::time::timeout(answered_within, limited).await {

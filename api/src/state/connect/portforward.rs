@@ -78,7 +78,7 @@ pub async fn pass(
     let chosen = chosen.map_or_else(|| offered[0].clone(), |chosen| format!("{PREFIX}{chosen}"));
     let shutdown = asked.shutdown;
     Ok(upgrade.take_over(HeaderValue::from_str(&chosen).ok(), move |client| async move {
-        let Some(agent) = agent.taken().await else { return };
+        let Some(agent) = agent.into_stream().await else { return };
         tokio::select! {
             () = relay(client, agent) => {}
             () = shutdown.begun() => {}

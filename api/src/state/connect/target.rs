@@ -136,7 +136,8 @@ impl NodeConnections {
         &self,
         service: &Object,
         slices: &[Object],
-        (id, name): (&str, Name<'_>),
+        id: &str,
+        name: Name<'_>,
         target: &str,
         mut pod: impl FnMut(&str) -> Option<Object>,
     ) -> Result<Endpoint, Status> {
@@ -381,7 +382,7 @@ mod tests {
             ("s:80", "404 services \"s\" not found"),
             ("s:81", "503 no service port 81 found for service \"s\""),
         ] {
-            let found = nodes().of_service(&service, &[], (id, Name::parse(id).unwrap()), "/x", |_| None);
+            let found = nodes().of_service(&service, &[], id, Name::parse(id).unwrap(), "/x", |_| None);
             assert_eq!(shown(found), want, "{id}");
         }
     }
@@ -421,11 +422,11 @@ mod tests {
             let pod =
                 |name: &str| (name == "p").then(|| object(r#"{"status":{"podIPs":[{"ip":"10.0.0.1"}]}}"#));
             let name = Name::parse(id).unwrap();
-            let found = nodes.of_service(&service, &[slice(&endpoints)], (id, name), "/x", pod);
+            let found = nodes.of_service(&service, &[slice(&endpoints)], id, name, "/x", pod);
             assert_eq!(shown(found), want, "{id} {endpoints}");
         }
         for id in ["s", "s:80", "s:web", "s:none"] {
-            let found = nodes.of_service(&service, &[], (id, Name::parse(id).unwrap()), "/x", |_| None);
+            let found = nodes.of_service(&service, &[], id, Name::parse(id).unwrap(), "/x", |_| None);
             assert_eq!(shown(found), "404 services \"s\" not found", "{id}");
         }
     }

@@ -50,7 +50,7 @@ pub async fn pass(
         UpgradeOutcome::Agreed { headers, agent } => {
             let shutdown = asked.shutdown;
             Ok(asked.switch.take_over(headers, move |client| async move {
-                let Some(agent) = agent.taken().await else { return };
+                let Some(agent) = agent.into_stream().await else { return };
                 tokio::select! {
                     () = relay(client, agent) => {}
                     () = shutdown.begun() => {}
@@ -76,7 +76,7 @@ pub(super) struct Agreed {
 
 impl Agreed {
     /// Returns the byte stream; `None` if the connection failed.
-    pub(super) async fn taken(self) -> Option<TokioIo<Upgraded>> {
+    pub(super) async fn into_stream(self) -> Option<TokioIo<Upgraded>> {
         let upgraded = self.on.await.ok();
         // The connection has been handed over by its task at this point.
         drop(self.connection);

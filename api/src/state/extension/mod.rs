@@ -192,7 +192,7 @@ impl Extensions {
             let (group, version) = (spec.str_at(&["group"]), spec.str_at(&["version"]));
             if spec.get("service").is_none_or(Value::is_null) {
                 if !group.is_empty() && !is_own(object) {
-                    unserved.push(Foreign { is_unserved: true, ..shown((group, version), spec) });
+                    unserved.push(Foreign { is_unserved: true, ..discovery_entry(group, version, spec) });
                 }
                 continue;
             }
@@ -217,7 +217,7 @@ impl Extensions {
                 resources: state.told.resources.clone().filter(|_| state.is_available),
                 openapi: state.told.openapi.clone().filter(|_| state.is_available),
                 swagger: state.told.swagger.clone().filter(|_| state.is_available),
-                ..shown((group, version), &extension.spec)
+                ..discovery_entry(group, version, &extension.spec)
             }
         });
         foreign.chain(unserved.iter().cloned()).collect()
@@ -225,7 +225,7 @@ impl Extensions {
 }
 
 /// Returns the part of an APIService spec that discovery shows.
-fn shown((group, version): (&str, &str), spec: &Value) -> Foreign {
+fn discovery_entry(group: &str, version: &str, spec: &Value) -> Foreign {
     let number = |name: &str| {
         let number = spec.get(name).and_then(Value::as_i64);
         number.and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
@@ -265,7 +265,7 @@ impl Extension {
     }
 
     /// Stores the result of a check. Returns whether it changed.
-    pub fn found(&self, is_available: bool) -> bool {
+    pub fn set_available(&self, is_available: bool) -> bool {
         let mut state = self.state.write();
         state.was_checked = true;
         std::mem::replace(&mut state.is_available, is_available) != is_available
@@ -434,8 +434,8 @@ mod tests {
             swagger: None,
         };
         assert!(!found.learn(|known| *known = told()), "it is not available");
-        assert!(found.found(true));
-        assert!(!found.found(true));
+        assert!(found.set_available(true));
+        assert!(!found.set_available(true));
         assert!(!found.has_openapi());
         assert!(found.learn(|known| *known = told()));
         assert!(!found.learn(|known| known.openapi = told().openapi));
@@ -443,7 +443,7 @@ mod tests {
         assert!(!extensions.configure(&[service("v1", "")], |_| true));
         assert!(extensions.all()[0].is_available());
         assert_eq!(extensions.foreign()[0].resources, told().resources);
-        assert!(found.found(false));
+        assert!(found.set_available(false));
         assert_eq!((&extensions.foreign()[0].resources, &extensions.foreign()[0].openapi), (&None, &None));
         assert!(extensions.configure(&[service("v1", r#","insecureSkipTLSVerify":true"#)], |_| true));
         assert!(!extensions.all()[0].is_available());

@@ -133,16 +133,17 @@ fn requests(reports: &[Report], has_details: bool) -> Vec<Row> {
             let of_queue = report.runners.iter().filter(move |runner| runner.queue == queue);
             of_queue.map(move |runner| {
                 let Runner { schema, flow, asked, seats, arrived, began, .. } = runner;
-                let began = Some(began.elapsed());
-                let row = request(report, (queue, None), (schema, flow), *seats, (arrived.elapsed(), began));
-                detailed(row, asked, has_details)
+                let position = Position { queue, at: None };
+                let ages = Ages { arrived: arrived.elapsed(), began: Some(began.elapsed()) };
+                detailed(request(report, position, schema, flow, *seats, ages), asked, has_details)
             })
         };
         for (queue, waiting) in report.queues.iter().enumerate() {
             rows.extend(waiting.waiting.iter().enumerate().map(|(at, waiter)| {
                 let WaiterReport { schema, flow, asked, waited, seats } = waiter;
-                let row = request(report, (Some(queue), Some(at)), (schema, flow), *seats, (*waited, None));
-                detailed(row, asked, has_details)
+                let position = Position { queue: Some(queue), at: Some(at) };
+                let ages = Ages { arrived: *waited, began: None };
+                detailed(request(report, position, schema, flow, *seats, ages), asked, has_details)
             }));
             rows.extend(runners(Some(queue)));
         }
@@ -151,27 +152,35 @@ fn requests(reports: &[Report], has_details: bool) -> Vec<Row> {
     rows
 }
 
-/// Returns the row of a request: its queue and its position there if it waits, its schema and flow, and the
-/// time since it arrived and began.
-fn request(
-    report: &Report,
-    (queue, at): (Option<usize>, Option<usize>),
-    (schema, flow): (&str, &str),
-    seats: u32,
-    (arrived, began): (Duration, Option<Duration>),
-) -> Row {
+/// The position of a request at its level.
+struct Position {
+    /// The queue to which the flow of the request belongs, if the level has queues.
+    queue: Option<usize>,
+    /// Index in the queue while the request waits.
+    at: Option<usize>,
+}
+
+/// Times since events of a request.
+struct Ages {
+    arrived: Duration,
+    /// Time since the request began to run, if it runs.
+    began: Option<Duration>,
+}
+
+/// Returns the row of a request.
+fn request(report: &Report, position: Position, schema: &str, flow: &str, seats: u32, ages: Ages) -> Row {
     let index = |index: Option<usize>| index.map_or("-1".to_owned(), |index| index.to_string());
     vec![
         report.name.clone(),
         schema.to_owned(),
-        index(queue),
-        index(at),
+        index(position.queue),
+        index(position.at),
         flow.to_owned(),
-        clock::ago(arrived),
+        clock::ago(ages.arrived),
         seats.to_string(),
         "0".to_owned(),
         "0s".to_owned(),
-        began.map_or(NEVER.to_owned(), clock::ago),
+        ages.began.map_or(NEVER.to_owned(), clock::ago),
     ]
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Runner {
     pub(super) schema: String,
     /// Name of its flow.
     pub(super) flow: String,
-    /// Its request attributes, as [`asked`] formats them.
+    /// Its request attributes, as [`format_attributes`] formats them.
     pub(super) asked: String,
     /// The queue through which the request came; `None` in a level without queues.
     pub(super) queue: Option<usize>,
@@ -40,7 +40,7 @@ pub(super) struct Runner {
 
 /// Formats the request attributes: user, verb, path, namespace, name, version, resource and subresource,
 /// separated by [`BETWEEN`].
-pub(super) fn asked(attributes: &Attributes<'_>) -> String {
+pub(super) fn format_attributes(attributes: &Attributes<'_>) -> String {
     let Attributes { user, verb, path, namespace, name, group, version, resource, subresource, .. } =
         *attributes;
     let slash = if group.is_empty() { "" } else { "/" };
@@ -114,7 +114,7 @@ mod tests {
             (Attributes { version: "v1", resource: "pods", ..path }, "joe|get|/a|||v1|pods|"),
             (scale, "joe|get|/a|n|d|apps/v1|deployments|scale"),
         ] {
-            assert_eq!(asked(&attributes).replace(BETWEEN, "|"), want);
+            assert_eq!(format_attributes(&attributes).replace(BETWEEN, "|"), want);
         }
     }
 

@@ -226,7 +226,7 @@ impl Fairness {
         let seats = if flow.seats_max > 1 { work().seats(flow.seats_max) } else { 1 };
         // The plan may change while the request waits.
         drop(plan);
-        let asked = executing::asked(attributes);
+        let asked = executing::format_attributes(attributes);
         let entrant = Entrant {
             hash: matching::hash(&schema, name),
             schema: &schema,

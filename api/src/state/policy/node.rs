@@ -80,9 +80,16 @@ impl NodeAuthorizer {
         group.versions.iter().find_map(|version| version.resource(plural)).map(|resource| &**resource)
     }
 
-    fn object(&self, snapshot: &Snapshot, group: &str, plural: &str, place: (&str, &str)) -> Option<Object> {
+    fn object(
+        &self,
+        snapshot: &Snapshot,
+        group: &str,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Object> {
         let resource = self.resource(group, plural)?;
-        let entry = snapshot.get(&store::key(resource, place.0, place.1))?;
+        let entry = snapshot.get(&store::key(resource, namespace, name))?;
         store::read(entry).ok()?.object(resource).ok()
     }
 
@@ -124,7 +131,7 @@ impl NodeAuthorizer {
                         .is_some_and(|claims| {
                             claims
                                 .iter()
-                                .any(|(namespace, name)| self.is_claimed(&snapshot, node, (namespace, name)))
+                                .any(|(namespace, name)| self.is_claimed(&snapshot, node, namespace, name))
                         })
             }
             "configmaps" => {
@@ -137,9 +144,10 @@ impl NodeAuthorizer {
                 self.any_pod(&snapshot, node, namespace, |pod| claims(pod).any(|claim| claim == name))
             }
             "persistentvolumes" => {
-                let volume = self.object(&snapshot, "", "persistentvolumes", ("", name));
+                let volume = self.object(&snapshot, "", "persistentvolumes", "", name);
                 volume.is_some_and(|volume| {
-                    claim_of(&volume).is_some_and(|claim| self.is_claimed(&snapshot, node, claim))
+                    claim_of(&volume)
+                        .is_some_and(|(namespace, name)| self.is_claimed(&snapshot, node, namespace, name))
                 })
             }
             "volumeattachments" => self.names_node(&snapshot, "storage", asked, node),
@@ -157,12 +165,12 @@ impl NodeAuthorizer {
 
     /// Returns whether the requested object itself names the node.
     fn names_node(&self, snapshot: &Snapshot, group: &str, asked: &Attributes<'_>, node: &str) -> bool {
-        let object = self.object(snapshot, group, asked.resource, (asked.namespace, asked.name));
+        let object = self.object(snapshot, group, asked.resource, asked.namespace, asked.name);
         object.is_some_and(|object| at(&object, "spec.nodeName").and_then(Value::as_str) == Some(node))
     }
 
     /// Returns whether a pod of a node refers to a claim.
-    fn is_claimed(&self, snapshot: &Snapshot, node: &str, (namespace, name): (&str, &str)) -> bool {
+    fn is_claimed(&self, snapshot: &Snapshot, node: &str, namespace: &str, name: &str) -> bool {
         self.any_pod(snapshot, node, namespace, |pod| claims(pod).any(|claim| claim == name))
     }
 

@@ -249,7 +249,7 @@ impl Wrapping {
         random(&mut data)?;
         let (info, nonce) = data.split_at(INFO_BYTES);
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| failed("no nonce"))?;
-        let key = key_of(&made(&current.seed, info)?)?;
+        let key = key_of(&derive_key(&current.seed, info)?)?;
         let begin = data.len();
         data.extend_from_slice(value);
         let tag = key
@@ -281,7 +281,7 @@ impl Wrapping {
             KIND_KEY => (source, &object.data[..]),
             KIND_SEED => {
                 let (info, rest) = object.data.split_at_checked(INFO_BYTES).ok_or_else(unopened)?;
-                (made(&source, info)?, rest)
+                (derive_key(&source, info)?, rest)
             }
             kind => return Err(failed(format!("the value is encrypted in the unknown way {kind}"))),
         };
@@ -357,7 +357,7 @@ impl KeyType for KeyBytes {
 }
 
 /// Derives the key from a seed and the random bytes stored with the value.
-fn made(seed: &Source, info: &[u8]) -> Result<Source, SealError> {
+fn derive_key(seed: &Source, info: &[u8]) -> Result<Source, SealError> {
     let mut key = [0; SEED_BYTES];
     let prk = Prk::new_less_safe(HKDF_SHA256, seed);
     let info = [info];
@@ -473,7 +473,7 @@ mod tests {
             (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
         };
         let seed = hex("077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5");
-        let key = made(&seed.try_into().unwrap(), &hex("f0f1f2f3f4f5f6f7f8f9")).unwrap();
+        let key = derive_key(&seed.try_into().unwrap(), &hex("f0f1f2f3f4f5f6f7f8f9")).unwrap();
         assert_eq!(key[..], hex("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf")[..]);
     }
 }

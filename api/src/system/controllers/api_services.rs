@@ -22,15 +22,12 @@ use crate::writes::bootstrap::{ObjectStore, Target};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 use objects::store;
-use types::schema::registry::{Registry, Resource};
+use types::schema::registry::{Priorities, Registry, Resource};
 use values::json::Value;
 use values::status::Status;
 
 /// Interval of availability checks if nothing changed.
 const CHECKED_EVERY: Duration = Duration::from_secs(30);
-
-/// Priorities of the groups and versions of custom types.
-const CUSTOM: (u32, u32) = (1_000, 100);
 
 /// Registers the versions that this server serves itself, and loads the extension servers. Must be called
 /// once at start.
@@ -160,7 +157,7 @@ pub(super) fn all(snapshot: &Snapshot, resource: &Resource, namespace: &str) -> 
 }
 
 /// Returns an APIService as this server registers it.
-fn registered(api: &Context, (group, version): (&str, &str), priorities: (u32, u32), managed: &str) -> Value {
+fn registered(api: &Context, group: &str, version: &str, priorities: Priorities, managed: &str) -> Value {
     let object = |members: &[(&str, Value)]| {
         Value::Object(
             members.iter().map(|(name, value)| ((*name).to_owned().into(), value.clone())).collect(),
@@ -172,8 +169,8 @@ fn registered(api: &Context, (group, version): (&str, &str), priorities: (u32, u
         spec.push(("group", group.into()));
     }
     spec.push(("version", version.into()));
-    spec.push(("groupPriorityMinimum", Value::Int(priorities.0.into())));
-    spec.push(("versionPriority", Value::Int(priorities.1.into())));
+    spec.push(("groupPriorityMinimum", Value::Int(priorities.group.into())));
+    spec.push(("versionPriority", Value::Int(priorities.version.into())));
     object(&[
         ("kind", "APIService".into()),
         ("apiVersion", api.naming().api_version(GROUP, true, "v1").into()),
@@ -211,7 +208,7 @@ async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
         let name = name(&group, &version);
         if !there.remove(&name) {
             let managed = if custom { "true" } else { "onstart" };
-            let object = registered(api, (&group, &version), priorities, managed);
+            let object = registered(api, &group, &version, priorities, managed);
             // A conflict means that the object exists by now.
             pass.note(&name, loopback.create(&target(GROUP, "apiservices", &name), object).await.map(drop));
         }
@@ -236,7 +233,7 @@ async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
 
 /// Returns the served versions with the priorities of group and version, except the version of APIServices
 /// themselves.
-fn versions(registry: &Registry, custom: bool) -> Vec<(String, String, (u32, u32))> {
+fn versions(registry: &Registry, custom: bool) -> Vec<(String, String, Priorities)> {
     let groups = registry.groups().iter();
     groups
         .flat_map(|group| group.versions.iter().map(move |version| (group, version)))
@@ -246,7 +243,8 @@ fn versions(registry: &Registry, custom: bool) -> Vec<(String, String, (u32, u32
                 && resources.any(|resource| resource.is_builtin()) != custom
         })
         .map(|(group, version)| {
-            let priorities = if custom { CUSTOM } else { (group.priority, version.priority) };
+            let own = Priorities { group: group.priority, version: version.priority };
+            let priorities = if custom { Priorities::CUSTOM } else { own };
             (group.name.clone(), version.version.to_string(), priorities)
         })
         .collect()

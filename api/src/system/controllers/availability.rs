@@ -137,7 +137,7 @@ impl<'a> Checks<'a> {
                     let again = self.checked.end(&extension.name);
                     // The result of a server that was replaced or removed in the meantime is dropped.
                     if api.extensions().has(&extension) {
-                        is_changed |= extension.found(checked.verdict.is_ok());
+                        is_changed |= extension.set_available(checked.verdict.is_ok());
                         if checked.verdict.is_ok() {
                             self.ask(extension.clone());
                         }
@@ -165,7 +165,7 @@ impl<'a> Checks<'a> {
                 Ok(()) => ("True", "Passed", "all checks passed".to_owned()),
                 Err((reason, message)) => ("False", reason, message),
             };
-            report(api, &extension.name, (status, reason, &message)).await
+            report(api, &extension.name, status, reason, &message).await
         });
         let mut outcomes = stream::iter(reports).buffer_unordered(WRITES_MAX);
         let mut told = Ok(());
@@ -265,15 +265,11 @@ async fn ask(api: &Context, extension: &Extension) -> Result<(), String> {
 
 /// Reports an APIService without an extension server as available.
 pub(super) async fn report_local(api: &Context, name: &str) -> Result<(), Status> {
-    report(api, name, ("True", "Local", "Local APIServices are always available")).await
+    report(api, name, "True", "Local", "Local APIServices are always available").await
 }
 
 /// Writes the condition Available, if it differs from the stored one.
-async fn report(
-    api: &Context,
-    name: &str,
-    (status, reason, message): (&str, &str, &str),
-) -> Result<(), Status> {
+async fn report(api: &Context, name: &str, status: &str, reason: &str, message: &str) -> Result<(), Status> {
     let metrics = api.metrics();
     let is_unavailable = status == "False";
     if metrics

@@ -59,16 +59,16 @@ async fn learn_openapi(api: &Context, extension: &Extension, endpoint: &Endpoint
 /// the server has no such document.
 async fn resources(naming: &Naming, endpoint: &Endpoint) -> Option<Vec<Value>> {
     let path = endpoint.url().path().to_owned();
-    let version = path.strip_prefix("/apis/")?.split_once('/')?;
+    let (group, version) = path.strip_prefix("/apis/")?.split_once('/')?;
     let media_type = listed::aggregated_media_types(naming);
-    let answer = get(endpoint, "/apis", (&asker(), &media_type)).await?;
+    let answer = get(endpoint, "/apis", &asker(), &media_type).await?;
     if answer.code == StatusCode::OK && listed::is_aggregated(&answer.headers, naming) {
-        return listed::of_version(naming, &answer.body, version);
+        return listed::of_version(naming, &answer.body, group, version);
     }
     if answer.code == StatusCode::SERVICE_UNAVAILABLE {
         return None;
     }
-    let answer = get(endpoint, &path, (&asker(), "application/json")).await?;
+    let answer = get(endpoint, &path, &asker(), "application/json").await?;
     if answer.code == StatusCode::OK { listed::of_list(naming, &answer.body) } else { None }
 }
 
@@ -94,7 +94,7 @@ async fn swagger(endpoint: &Endpoint) -> Option<Swagger> {
 
 /// Returns an OpenAPI document, if the server has it.
 async fn document(endpoint: &Endpoint, path: &str) -> Option<Answer> {
-    let answer = get(endpoint, path, (&User::new(READER, [""; 0]), "application/json")).await?;
+    let answer = get(endpoint, path, &User::new(READER, [""; 0]), "application/json").await?;
     answer.code.is_success().then_some(answer)
 }
 
@@ -105,15 +105,15 @@ struct Answer {
 }
 
 /// Sends a query in the name of the user. Returns `None` if the response is not a success.
-async fn get(endpoint: &Endpoint, path: &str, (user, accept): (&User, &str)) -> Option<Answer> {
+async fn get(endpoint: &Endpoint, path: &str, user: &User, accept: &str) -> Option<Answer> {
     let endpoint = endpoint.to(path).ok()?;
-    let headers = headers(&endpoint, path, (user, accept)).ok()?;
+    let headers = headers(&endpoint, path, user, accept).ok()?;
     let got = outgoing::get_at_most(&endpoint, headers, ANSWERED_WITHIN, ANSWER_BYTES_MAX).await;
     let (head, body) = got.ok()?;
     Some(Answer { code: head.status, headers: head.headers, body })
 }
 
-fn headers(endpoint: &Endpoint, path: &str, (user, accept): (&User, &str)) -> Result<HeaderMap, String> {
+fn headers(endpoint: &Endpoint, path: &str, user: &User, accept: &str) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     identify(&mut headers, user)?;
     forwarded_to(&mut headers, endpoint, path);
@@ -132,7 +132,7 @@ mod tests {
         let url = "https://small.default.svc:8443/openapi/v2".parse().unwrap();
         let endpoint = Endpoint::with(url, &Credentials::default()).unwrap();
         let reader = User::new(READER, [""; 0]);
-        let headers = headers(&endpoint, "/openapi/v2", (&reader, "application/json")).unwrap();
+        let headers = headers(&endpoint, "/openapi/v2", &reader, "application/json").unwrap();
         let mut shown: Vec<String> = headers
             .iter()
             .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap_or_default()))

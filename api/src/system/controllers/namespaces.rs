@@ -185,7 +185,7 @@ impl Left {
 async fn sweep(api: &Context, namespace: &str, again: bool) -> Result<Left, Status> {
     let mut left = Left::default();
     // The local copy of a separate store may be older than the termination of the namespace.
-    for ledger in api.backends().apart().filter_map(Backend::ledger) {
+    for ledger in api.backends().separate().filter_map(Backend::ledger) {
         if let Err(error) = ledger.current().await {
             left.failures.note(error.message);
         }

@@ -36,9 +36,9 @@ const ATTEMPTS_MAX: usize = 5;
 
 /// Runs the controller, which follows the service and its endpoints.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
-    let mut tails = tails(&api, wanted(&api).into_iter().map(|wanted| wanted.target))?;
+    let mut tails = tails(&api, desired_objects(&api).into_iter().map(|wanted| wanted.target))?;
     loop {
-        ensure(&Loopback::new(&api), wanted(&api)).await?;
+        ensure(&Loopback::new(&api), desired_objects(&api)).await?;
         changed(&mut tails).await?;
     }
 }
@@ -123,7 +123,7 @@ async fn changed(tails: &mut [Tail]) -> Result<(), TailError> {
 /// # Errors
 /// The store failed.
 pub async fn prepare(api: &Context) -> Result<(), Status> {
-    ensure(&Loopback::new(api).unasked(), wanted(api)).await
+    ensure(&Loopback::new(api).unasked(), desired_objects(api)).await
 }
 
 /// Creates or repairs the objects.
@@ -179,10 +179,10 @@ struct Wanted {
 
 /// Returns the objects of the server's own service.
 pub fn own(api: &Context) -> Vec<Target> {
-    wanted(api).into_iter().map(|wanted| wanted.target).collect()
+    desired_objects(api).into_iter().map(|wanted| wanted.target).collect()
 }
 
-fn wanted(api: &Context) -> Vec<Wanted> {
+fn desired_objects(api: &Context) -> Vec<Wanted> {
     let Some(address) = api.allocations().own_address() else { return Vec::new() };
     let naming = api.naming();
     let mut all = vec![Wanted {

@@ -146,7 +146,7 @@ async fn ask_all<'s>(
     let asked = servers.iter().map(|server| async {
         let said = match &addresses {
             Ok(addresses) => match addresses.get(*server) {
-                Some(address) => ask(api, address.clone()).await,
+                Some((host, port)) => ask(api, host.clone(), *port).await,
                 None => Err("it has not said where it is".to_owned()),
             },
             Err(why) => Err(why.clone()),
@@ -156,8 +156,8 @@ async fn ask_all<'s>(
     join_all(asked).await
 }
 
-async fn ask(api: &Context, address: (String, u16)) -> Result<PeerReport, String> {
-    let endpoint = api.peers().at(address)?;
+async fn ask(api: &Context, host: String, port: u16) -> Result<PeerReport, String> {
+    let endpoint = api.peers().at(host, port)?;
     let mut headers = HeaderMap::new();
     let asker = User { uid: ASKER.to_owned(), ..User::new(ASKER, [AUTHENTICATED]) };
     identify(&mut headers, &asker)?;

@@ -64,7 +64,7 @@ async fn check(api: &Context, name: &str) -> Result<(), Status> {
                 return None;
             }
             let warnings = typecheck::check(policy.get("spec").unwrap_or(&Value::Null), types.registry());
-            let warnings: Vec<Value> = warnings.into_iter().map(shown).collect();
+            let warnings: Vec<Value> = warnings.into_iter().map(warning_value).collect();
             let mut checking = Object::new();
             if !warnings.is_empty() {
                 checking.insert("expressionWarnings", Value::Array(warnings));
@@ -85,7 +85,7 @@ async fn check(api: &Context, name: &str) -> Result<(), Status> {
     }
 }
 
-fn shown(warning: typecheck::Warning) -> Value {
+fn warning_value(warning: typecheck::Warning) -> Value {
     let mut members = Object::with_capacity(2);
     members.insert("fieldRef", warning.field.into());
     members.insert("warning", warning.text.into());

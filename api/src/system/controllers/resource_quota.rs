@@ -165,7 +165,8 @@ impl Counting {
         for (_, quota) in self.store.read(namespace).unwrap_or_default() {
             let hard = at(&quota, "spec.hard").and_then(Value::as_object).into_iter().flat_map(Object::iter);
             for (name, _) in hard {
-                let counted = resource_of(types.registry(), counted_by(self.api.naming(), name));
+                let (group, plural) = counted_by(self.api.naming(), name);
+                let counted = resource_of(types.registry(), group, plural);
                 if let Some(storage) = counted.and_then(|resource| resource.storage.as_ref())
                     && !prefixes.contains(&storage.key_prefix)
                 {
@@ -240,8 +241,8 @@ impl Counting {
             names.entry(counted_by(self.api.naming(), name)).or_default().push(name);
         }
         let types = self.api.types();
-        for (counted, names) in names {
-            let Some(resource) = resource_of(types.registry(), counted) else { continue };
+        for ((group, plural), names) in names {
+            let Some(resource) = resource_of(types.registry(), group, plural) else { continue };
             if !resource.namespaced() || resource.storage.is_none() {
                 continue;
             }
@@ -286,7 +287,7 @@ impl Counting {
 }
 
 /// Returns a resource by group and plural name, in one of its versions.
-fn resource_of<'r>(registry: &'r Registry, (group, plural): (&str, &str)) -> Option<&'r Resource> {
+fn resource_of<'r>(registry: &'r Registry, group: &str, plural: &str) -> Option<&'r Resource> {
     let versions = registry.group(group).into_iter().flat_map(|group| &group.versions);
     versions.filter_map(|version| version.resource(plural)).next().map(|resource| &**resource)
 }

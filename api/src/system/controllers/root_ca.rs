@@ -16,14 +16,14 @@ const KEY: &str = "ca.crt";
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let naming = api.naming();
     let certificates = api.root_ca().to_owned();
-    let make = |existing| wanted(naming, &certificates, existing);
+    let make = |existing| desired_map(naming, &certificates, existing);
     let (name, controller) = (naming.root_ca_config_map, "root-ca-cert-publisher");
     per_namespace::follow(api, NamespaceObject { resource: "configmaps", name, controller, make }).await
 }
 
 /// Returns the config map with only these data and this annotation, if it differs; its labels, other
 /// annotations and identity are unchanged.
-fn wanted(naming: &Naming, certificates: &str, existing: Option<Value>) -> Option<Value> {
+fn desired_map(naming: &Naming, certificates: &str, existing: Option<Value>) -> Option<Value> {
     let annotation = naming.label("description");
     let description = format!(
         "Contains a CA bundle that can be used to verify the {0}-apiserver when using internal endpoints such as the \
@@ -60,13 +60,13 @@ mod tests {
 
     #[test]
     fn whatever_is_not_as_it_should_be_is_put_right_and_nothing_else() {
-        let made = wanted(&KUBERNETES, "PEM", None).unwrap();
+        let made = desired_map(&KUBERNETES, "PEM", None).unwrap();
         assert_eq!(made.str_at(&["data", "ca.crt"]), "PEM");
         let description = KUBERNETES.label("description");
         let text = made.str_at(&["metadata", "annotations", &description]);
         let host = format!("{}.default.svc", KUBERNETES.profile);
         assert!(text.contains("verify the kube-apiserver") && text.contains(&host), "{text}");
-        assert_eq!(wanted(&KUBERNETES, "PEM", Some(made.clone())), None);
+        assert_eq!(desired_map(&KUBERNETES, "PEM", Some(made.clone())), None);
         for edit in [
             r#"{"data":{"ca.crt":"other"}}"#,
             r#"{"data":{"ca.crt":"PEM","more":"x"}}"#,
@@ -77,7 +77,7 @@ mod tests {
             for (name, value) in parse(edit.as_bytes()).unwrap().as_object().unwrap().iter() {
                 object.insert(name.to_owned(), value.clone());
             }
-            let right = wanted(&KUBERNETES, "PEM", Some(object.into())).unwrap();
+            let right = desired_map(&KUBERNETES, "PEM", Some(object.into())).unwrap();
             assert_eq!(right.get("data"), made.get("data"), "{edit}");
             assert_eq!(right.get("binaryData"), None, "{edit}");
             assert_eq!(right.str_at(&["metadata", "annotations", &description]), text, "{edit}");

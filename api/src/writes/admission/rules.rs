@@ -180,7 +180,7 @@ mod tests {
         ));
         let (mut established, mut changes) = (Established::default(), RegistryChanges::default());
         let read = Definition::read(&definition);
-        let prepared = Prepared::of(("a", &definition), &read).unwrap();
+        let prepared = Prepared::of("a", &definition, &read).unwrap();
         established.put(prepared, &KUBERNETES, &mut changes);
         let registry = changes.apply(&Registry::new(&KUBERNETES));
         let own = registry.resource("g.example", "v1", "things").unwrap();

@@ -396,8 +396,8 @@ async fn a_type_that_cannot_be_made_when_it_is_needed_is_an_internal_error_of_it
         let definition = Definition::read(&object);
         server.api.establish(|established, changes| {
             let pool = Arc::clone(established.pool());
-            let named = ("things.g.example", &object);
-            let prepared = Prepared::later(named, &definition, text.clone().into(), &pool).unwrap();
+            let (name, text) = ("things.g.example", text.clone().into());
+            let prepared = Prepared::deferred(name, &object, &definition, text, &pool).unwrap();
             established.put(prepared, server.api.naming(), changes);
         });
         // Discovery works without a schema.
@@ -411,11 +411,11 @@ async fn a_type_that_cannot_be_made_when_it_is_needed_is_an_internal_error_of_it
 async fn a_change_among_a_thousand_types_makes_no_other_anew() {
     let server = Server::start();
     let make = |at: usize| {
-        let group_version = (&*format!("g{at}.example"), "v1");
         let spec = types::schema::make::Struct::new("Spec").node().unwrap();
         let thing = types::schema::make::Struct::new("Thing").field("spec", spec);
         let made = types::schema::make::ResourceMaker::new(
-            group_version,
+            &format!("g{at}.example"),
+            "v1",
             "things",
             types::schema::table::Scope::Cluster,
             thing,

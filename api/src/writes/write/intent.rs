@@ -264,7 +264,7 @@ impl Current {
             return Ok(Current { stored, original: None, object: None });
         }
         let Stored { entry, record: original } = stored;
-        let record = intent.api().converter().brought(intent.write.resource, original.clone()).await?;
+        let record = intent.api().converter().convert_record(intent.write.resource, original.clone()).await?;
         Ok(Current { stored: Stored { entry, record }, original: Some(Box::new(original)), object: None })
     }
 
@@ -352,7 +352,7 @@ impl Current {
                 share(&resource.stored().message, new, &old);
                 Ok(old)
             }
-            None => self.stored.beside(resource, new),
+            None => self.stored.object_sharing(resource, new),
         }
     }
 }

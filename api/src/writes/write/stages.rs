@@ -572,7 +572,7 @@ pub(super) async fn encode(
     }
     if intent.write.dry_run() {
         // The response of a dry run equals a read of the stored object, although nothing is stored.
-        *new = intent.api().converter().kept(intent.write.resource, std::mem::take(new)).await?;
+        *new = intent.api().converter().as_stored(intent.write.resource, std::mem::take(new)).await?;
     }
     let replaced = current.map_or(&[][..], |current| &current.stored.record.attributes);
     let shown = payload(intent, new, replaced);

@@ -165,8 +165,8 @@ fn aggregated_resource(resource: &Resource, version: &GroupVersion) -> Value {
     let table = &resource.table;
     let is_custom = resource.is_custom();
     entry.push("resource", text(&table.plural));
-    let own = (&*resource.group, &*resource.version, &*table.kind);
-    entry.push("responseKind", response_kind(own, is_custom, version));
+    let own = response_kind(&resource.group, &resource.version, &table.kind, is_custom, version);
+    entry.push("responseKind", own);
     entry.push("scope", if resource.namespaced() { "Namespaced" } else { "Cluster" }.into());
     entry.push("singularResource", text(&table.singular));
     entry.push("verbs", words(resource.shown_verbs()));
@@ -174,10 +174,10 @@ fn aggregated_resource(resource: &Resource, version: &GroupVersion) -> Value {
     push_texts(&mut entry, "categories", &table.categories);
     if !resource.subresources.is_empty() {
         let subresources = shown_subresources(resource).map(|sub| {
-            let body = (&*sub.group, &*sub.table.version, &*sub.table.kind);
+            let kind = response_kind(&sub.group, &sub.table.version, &sub.table.kind, is_custom, version);
             object([
                 ("subresource", sub.table.name.into()),
-                ("responseKind", response_kind(body, is_custom, version)),
+                ("responseKind", kind),
                 ("verbs", words(sub.table.verbs)),
             ])
         });
@@ -188,7 +188,7 @@ fn aggregated_resource(resource: &Resource, version: &GroupVersion) -> Value {
 
 /// Returns the kind of a response. Built-in types leave group and version empty if they equal those of the
 /// listing; custom types always name them.
-fn response_kind((group, name, kind): (&str, &str, &str), is_custom: bool, version: &GroupVersion) -> Value {
+fn response_kind(group: &str, name: &str, kind: &str, is_custom: bool, version: &GroupVersion) -> Value {
     let is_own = group == version.group && name == version.version;
     let (group, name) = if is_own && !is_custom { ("", "") } else { (group, name) };
     object([("group", group.into()), ("version", name.into()), ("kind", kind.into())])

@@ -43,7 +43,7 @@ pub fn is_aggregated(headers: &HeaderMap, naming: &Naming) -> bool {
 
 /// Returns the resources of a version in an aggregated document; empty if the document does not contain the
 /// version. Returns `None` for another document.
-pub fn of_version(naming: &Naming, body: &[u8], (group, version): (&str, &str)) -> Option<Vec<Value>> {
+pub fn of_version(naming: &Naming, body: &[u8], group: &str, version: &str) -> Option<Vec<Value>> {
     let document = read(naming, body, AGGREGATED_KIND)?;
     let groups = list(document.get("items"));
     let mut versions = groups
@@ -117,7 +117,7 @@ struct Entry {
 impl Entry {
     fn of(one: &Value) -> Entry {
         let singular = one.str_at(&["singularName"]);
-        let mut entry = Entry::new(one.str_at(&["name"]), scope(one), (kind_of(one), singular, verbs(one)));
+        let mut entry = Entry::new(one.str_at(&["name"]), scope(one), kind_of(one), singular, verbs(one));
         for member in ["shortNames", "categories"] {
             if let Some(names) = one.get(member).filter(|names| !names.is_null()) {
                 entry.members.push(member, names.clone());
@@ -128,10 +128,10 @@ impl Entry {
 
     /// Creates an entry for subresources whose resource is not in the list.
     fn without_resource(name: &str, scope: &'static str) -> Entry {
-        Entry::new(name, scope, (kind_of(&Value::Null), "", Value::Null))
+        Entry::new(name, scope, kind_of(&Value::Null), "", Value::Null)
     }
 
-    fn new(name: &str, scope: &'static str, (kind, singular, verbs): (Value, &str, Value)) -> Entry {
+    fn new(name: &str, scope: &'static str, kind: Value, singular: &str, verbs: Value) -> Entry {
         let mut members = Object::with_capacity(8);
         members.push("resource", name.into());
         members.push("responseKind", kind);
@@ -236,10 +236,10 @@ mod tests {
         for (group, version, want) in
             [("a.io", "v2", &*things), ("b.io", "v1", &things), ("a.io", "v1", "[]"), ("c.io", "v1", "[]")]
         {
-            let found = text(of_version(&KUBERNETES, body.as_bytes(), (group, version)));
+            let found = text(of_version(&KUBERNETES, body.as_bytes(), group, version));
             assert_eq!(found, want, "{group} {version}");
         }
-        assert_eq!(of_version(&KUBERNETES, br#"{"kind":"APIGroupList"}"#, ("a.io", "v1")), None);
+        assert_eq!(of_version(&KUBERNETES, br#"{"kind":"APIGroupList"}"#, "a.io", "v1"), None);
     }
 
     #[test]

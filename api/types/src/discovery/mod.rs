@@ -97,12 +97,12 @@ impl Discovery {
     }
 
     /// Returns the same discovery, with the groups of these peers in the aggregated document.
-    pub fn among(&self, peers: Arc<[Vec<Value>]>) -> Self {
+    pub fn with_peers(&self, peers: Arc<[Vec<Value>]>) -> Self {
         Discovery { peers, ..self.with(self.registry.clone()) }
     }
 
     /// Returns the same discovery, with the versions of these extension servers.
-    pub fn beside(&self, foreign: Arc<[Foreign]>) -> Self {
+    pub fn with_foreign(&self, foreign: Arc<[Foreign]>) -> Self {
         Discovery { foreign, ..self.with(self.registry.clone()) }
     }
 
@@ -143,7 +143,7 @@ impl Discovery {
                 let is_core = parts[0] == Some("api");
                 let is_merged = !is_core && form == DiscoveryForm::Aggregated && !self.peers.is_empty();
                 let cache = if is_merged { &self.merged } else { cache };
-                let response = self.aggregated(cache, (is_core, is_merged), headers, encoding);
+                let response = self.aggregated(cache, is_core, is_merged, headers, encoding);
                 if pretty { response.map(indented) } else { response }
             }
             _ => {
@@ -199,7 +199,8 @@ impl Discovery {
     fn aggregated(
         &self,
         cache: &OnceLock<Aggregated>,
-        (core, merged): (bool, bool),
+        core: bool,
+        merged: bool,
         headers: &HeaderMap,
         encoding: DiscoveryEncoding,
     ) -> Response<Bytes> {
@@ -362,7 +363,7 @@ mod tests {
     /// Returns the discovery of a core group with pods and a custom group with widgets.
     fn discovery() -> Discovery {
         let widgets =
-            ResourceMaker::new(("example.com", "v2"), "widgets", Scope::Cluster, Struct::new("Widget"));
+            ResourceMaker::new("example.com", "v2", "widgets", Scope::Cluster, Struct::new("Widget"));
         let widgets = widgets.unwrap().verbs(&["get"]).make(&CLUSTER);
         let registry = Registry::empty(&CLUSTER)
             .with(pods(), Priorities { group: 18_000, version: 15 })
@@ -441,7 +442,7 @@ mod tests {
             is_unserved: true,
             ..other.clone()
         };
-        let (own, discovery) = (discovery(), discovery().beside(Arc::new([other, unserved])));
+        let (own, discovery) = (discovery(), discovery().with_foreign(Arc::new([other, unserved])));
         let get = |discovery: &Discovery, path: &str, accept: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());

@@ -193,8 +193,8 @@ mod tests {
     use values::naming::CLUSTER;
 
     fn widgets() -> Arc<Resource> {
-        let group_version = ("stable.example.com", "v1");
-        ResourceMaker::new(group_version, "widgets", Scope::Namespaced, Struct::new("Widget"))
+        let widget = Struct::new("Widget");
+        ResourceMaker::new("stable.example.com", "v1", "widgets", Scope::Namespaced, widget)
             .unwrap()
             .make(&CLUSTER)
     }

@@ -30,7 +30,8 @@ pub(super) enum OpenApiEncoding {
 pub(super) fn assemble(
     naming: &'static Naming,
     git_version: &str,
-    (dialect, encoding): (Dialect, OpenApiEncoding),
+    dialect: Dialect,
+    encoding: OpenApiEncoding,
     paths: &[PathItem],
     definitions: Definitions,
     swaggers: &[Arc<Swagger>],

@@ -161,7 +161,7 @@ impl OpenApi {
     /// Returns the same documents with those of extension servers. The index lists their v3 documents, which
     /// these servers serve themselves; the content of their v2 documents becomes part of the single v2
     /// document.
-    pub fn beside(&self, foreign: &[Foreign]) -> Self {
+    pub fn with_foreign(&self, foreign: &[Foreign]) -> Self {
         let urls = foreign.iter().filter_map(|Foreign { group, version, openapi, .. }| {
             Some((format!("apis/{group}/{version}"), openapi.clone()?))
         });
@@ -320,7 +320,7 @@ impl OpenApi {
         let mut paths = Vec::new();
         self.paths(subject, &mut definitions, &mut paths);
         let swaggers = if dialect == Dialect::V2 { &self.swaggers[..] } else { &[] };
-        document::assemble(naming, &self.git_version, (dialect, encoding), &paths, definitions, swaggers)
+        document::assemble(naming, &self.git_version, dialect, encoding, &paths, definitions, swaggers)
     }
 
     /// Adds the paths of `subject`, sorted.

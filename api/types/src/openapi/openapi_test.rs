@@ -22,7 +22,7 @@ fn widgets(naming: &Naming) -> Arc<Resource> {
         "properties":{"size":{"type":"integer","minimum":1,"default":1}}}}}"#;
     let schema = json::parse(text.as_bytes()).unwrap();
     let widgets =
-        ResourceMaker::new(("example.com", "v1"), "widgets", Scope::Namespaced, Struct::new("Widget"));
+        ResourceMaker::new("example.com", "v1", "widgets", Scope::Namespaced, Struct::new("Widget"));
     widgets.unwrap().published(Ref::new(Published::new(&schema))).make(naming)
 }
 

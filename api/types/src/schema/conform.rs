@@ -10,7 +10,7 @@ use serde::forward_to_deserialize_any;
 use smallvec::SmallVec;
 
 use super::decode::{DecodeError, Decoded, Single, read_item, read_root, read_value};
-use super::decode_form::{given, is_always_written, is_lost, zero_field};
+use super::decode_form::{is_always_written, is_lost, present_value, zero_field};
 use super::decode_report::Report;
 use super::table::{Field, Kind, Message};
 use values::cancellation;
@@ -131,7 +131,7 @@ fn whole(field: &Field, value: &mut Value, known: Option<&Value>, depth: usize) 
         }
         (_, value, _) => {
             let source = Source { value: value.clone(), depth };
-            match given(field, clean(|report| read_value(report, &field.kind, source))?) {
+            match present_value(field, clean(|report| read_value(report, &field.kind, source))?) {
                 Some(read) => *value = read,
                 None => return Ok(false),
             }

@@ -86,7 +86,7 @@ pub fn decode(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
 /// # Errors
 /// The same as for [`decode`].
 pub fn decode_known(message: &Message, text: &[u8], known: &Object) -> Result<Decoded, DecodeError> {
-    match decode_straight::known(message, text, known) {
+    match decode_straight::straight_with_known(message, text, known) {
         Some(object) => Ok(Decoded { object, strict: Vec::new() }),
         None => decode_any(message, text),
     }
@@ -117,7 +117,7 @@ pub fn decode_settled(message: &Message, text: &Bytes) -> Result<Object, DecodeE
 ///
 /// # Errors
 /// The same as for [`decode_own`].
-pub fn decode_beside(message: &Message, text: &Bytes, beside: &mut Object) -> Result<Object, DecodeError> {
+pub fn decode_sharing(message: &Message, text: &Bytes, beside: &mut Object) -> Result<Object, DecodeError> {
     settled(message, text, Some(beside)).map_or_else(|| decode_own(message, text), Ok)
 }
 

@@ -111,7 +111,7 @@ pub fn is_left_out(field: &Field, value: &Value) -> bool {
 /// Returns the value of a field for which the document has `value`, where `None` stands for `null`. Returns
 /// `None` if the field counts as absent.
 #[inline]
-pub fn given(field: &Field, value: Option<Value>) -> Option<Value> {
+pub fn present_value(field: &Field, value: Option<Value>) -> Option<Value> {
     let value = match (value, field.empty) {
         (None, Empty::Absent) => return None,
         (None, Empty::Kept | Empty::Nullable) => Value::Null,
@@ -177,9 +177,13 @@ mod tests {
                 Kind::Map(_) => Value::Object(Object::new()),
                 _ => Value::Array(Vec::new()),
             };
-            assert_eq!(given(field, Some(empty.clone())), is_kept.then_some(empty.clone()), "{kind} {name}");
+            assert_eq!(
+                present_value(field, Some(empty.clone())),
+                is_kept.then_some(empty.clone()),
+                "{kind} {name}"
+            );
             assert!(is_left_out(field, &empty), "{kind} {name}");
-            assert_eq!(given(field, None), None, "{kind} {name}");
+            assert_eq!(present_value(field, None), None, "{kind} {name}");
         }
     }
 }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::builtin;
 use super::decode::Single;
-use super::decode_form::{given, is_always_written, zero_element, zero_field, zero_member};
+use super::decode_form::{is_always_written, present_value, zero_element, zero_field, zero_member};
 use super::decode_inner::read_inner;
 use super::decode_merge::is_merged;
 use super::decode_raw::RAW;
@@ -74,7 +74,7 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
         if repeated && value.is_none() && !message.custom {
             report.note_merged();
         }
-        let value = self::given(field, value);
+        let value = self::present_value(field, value);
         if repeated && let Some(slot) = given.iter_mut().find(|(position, _)| *position == at) {
             slot.1 = value;
             continue;

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use super::builtin;
 use super::decode::decode_own;
-use super::decode_form::{given, zero_element, zero_field, zero_member};
+use super::decode_form::{present_value, zero_element, zero_field, zero_member};
 use super::decode_raw::{RAW, compact, nesting};
 use super::encode::encode;
 use super::handle::Ref;
@@ -48,7 +48,7 @@ pub(super) fn straight(message: &Message, text: &[u8], author: Author) -> Option
 
 /// Decodes a client's text like [`straight`]. Parts with the same bytes as in `known`, an object of this
 /// server with settled parts, are not decoded: both objects share settled parts, and field sets are copied.
-pub(super) fn known(message: &Message, text: &[u8], known: &Object) -> Option<Object> {
+pub(super) fn straight_with_known(message: &Message, text: &[u8], known: &Object) -> Option<Object> {
     let known = Some(Known { object: known, field_sets: field_sets(known) });
     let mut reader = Reader { cursor: JsonCursor::new(text)?, author: Author::Client, settling: None, known };
     let object = reader.object(message)?;
@@ -191,7 +191,7 @@ impl<'t> Reader<'t> {
             } else {
                 self.value(&field.kind)?
             };
-            let value = given(field, value);
+            let value = present_value(field, value);
             ascending &= found.last().is_none_or(|(last, _)| *last < at);
             found.push((at, value));
             more = self.cursor.more(b'}')?;

@@ -197,7 +197,7 @@ fn make(message: &Message) -> Defaults {
     let below = message.fields.iter().enumerate().filter(|(_, field)| has_work(field));
     Defaults {
         assigned: assigned.collect(),
-        rule: defaults_rules::of(message),
+        rule: defaults_rules::default_rule(message),
         below: below.map(|(at, _)| at).collect(),
     }
 }
@@ -214,7 +214,7 @@ fn kind_has_defaults<'m>(kind: &'m Kind, seen: &mut HashSet<*const Message>) -> 
         Kind::Message(message) => {
             let message: &'m Message = message;
             seen.insert(std::ptr::from_ref(message))
-                && (defaults_rules::of(message).is_some()
+                && (defaults_rules::default_rule(message).is_some()
                     || message
                         .fields
                         .iter()

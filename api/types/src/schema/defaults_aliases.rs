@@ -103,7 +103,7 @@ pub(super) fn pod_template(template: &mut TypedObject, naming: &'static Naming) 
 /// Keeps `podIP` equal to the first of `podIPs`.
 pub(super) fn pod_status(status: &mut TypedObject, _: &'static Naming) {
     let text = |item: &Value| item.str_at(&["ip"]).to_owned();
-    first_of_list(status, ("podIP", "podIPs"), text, |ip| {
+    first_of_list(status, "podIP", "podIPs", text, |ip| {
         Object::from_iter([(Key::Borrowed("ip"), ip.into())]).into()
     });
 }
@@ -111,14 +111,15 @@ pub(super) fn pod_status(status: &mut TypedObject, _: &'static Naming) {
 /// Keeps `podCIDR` equal to the first of `podCIDRs`.
 pub(super) fn node_spec(spec: &mut TypedObject, _: &'static Naming) {
     let text = |item: &Value| item.as_str().unwrap_or_default().to_owned();
-    first_of_list(spec, ("podCIDR", "podCIDRs"), text, |network| network.into());
+    first_of_list(spec, "podCIDR", "podCIDRs", text, |network| network.into());
 }
 
 /// Copies between a single value and the first element of a list. The single value takes precedence, because
 /// clients that do not know the list write it; if it is empty, the list counts.
 fn first_of_list(
     node: &mut TypedObject,
-    (single, list): (&str, &str),
+    single: &str,
+    list: &str,
     text: impl Fn(&Value) -> String,
     item: impl Fn(&str) -> Value,
 ) {

@@ -22,7 +22,7 @@ pub(super) type DefaultRule = fn(&mut TypedObject, &'static Naming);
 include!(concat!(env!("OUT_DIR"), "/default_rules.rs"));
 
 /// Returns the rule that a type names.
-pub(super) fn of(message: &Message) -> Option<DefaultRule> {
+pub(super) fn default_rule(message: &Message) -> Option<DefaultRule> {
     DEFAULT_RULES.get(usize::from(message.default_rule.checked_sub(1)?)).copied()
 }
 

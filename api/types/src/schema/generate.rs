@@ -79,15 +79,15 @@ pub fn disturb(random: &mut Random, value: &mut Value) {
 fn whole(random: &mut Random, field: &Field, level: usize) -> Value {
     let count = random.index(4);
     match field.shape() {
-        Shape::Single => one(random, field.element(), level),
+        Shape::Single => random_value(random, field.element(), level),
         Shape::List | Shape::WrappedList => {
-            Value::Array((0..count).map(|_| one(random, field.element(), level + 1)).collect())
+            Value::Array((0..count).map(|_| random_value(random, field.element(), level + 1)).collect())
         }
         Shape::Map | Shape::MapOfLists => {
             let members = (0..count).map(|at| {
                 let name = format!("{}{at}", random.pick(&["", "a", "ключ", "a/b.c"]));
                 let value = match field.shape() {
-                    Shape::Map => one(random, field.element(), level + 1),
+                    Shape::Map => random_value(random, field.element(), level + 1),
                     _ => Value::Array((0..random.index(3)).map(|_| text(random)).collect()),
                 };
                 (name, value)
@@ -109,7 +109,7 @@ fn any(random: &mut Random) -> Value {
     .expect("the texts above are JSON")
 }
 
-fn one(random: &mut Random, kind: &Kind, level: usize) -> Value {
+fn random_value(random: &mut Random, kind: &Kind, level: usize) -> Value {
     match kind {
         Kind::Bool => Value::Bool(random.index(2) == 1),
         Kind::Int32 => Value::Int(i64::from(random.pick(&[0, 1, -1, 300, i32::MAX, i32::MIN]))),
@@ -132,12 +132,12 @@ fn one(random: &mut Random, kind: &Kind, level: usize) -> Value {
         Kind::RawExtension | Kind::Json => any(random),
         Kind::List(_) | Kind::Map(_) => Value::Null,
         Kind::SchemaOrArray(_) if random.index(2) == 0 => {
-            Value::Array(vec![one(random, &without_choice(kind), level + 1)])
+            Value::Array(vec![random_value(random, &without_choice(kind), level + 1)])
         }
         Kind::SchemaOrBool(_) if random.index(2) == 0 => Value::Bool(random.index(2) == 1),
         Kind::SchemaOrStrings(_) if random.index(2) == 0 => Value::Array(vec![text(random), text(random)]),
         Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => {
-            one(random, &without_choice(kind), level)
+            random_value(random, &without_choice(kind), level)
         }
     }
 }

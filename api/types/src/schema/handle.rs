@@ -38,7 +38,7 @@ impl<T> Ref<T> {
 
     /// Creates a part that `make` creates at the first access. `make` must not panic, because every later
     /// access would panic too.
-    pub fn later(make: impl FnOnce() -> Ref<T> + Send + Sync + 'static) -> Self {
+    pub fn lazy(make: impl FnOnce() -> Ref<T> + Send + Sync + 'static) -> Self {
         Ref::Later(Arc::new(LazyLock::new(Box::new(make))))
     }
 

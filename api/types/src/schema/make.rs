@@ -273,7 +273,7 @@ impl Struct {
     ///
     /// # Errors
     /// [`MakeError`] if a field is invalid or its name occurs twice.
-    pub fn object(self, (group, version): (&str, &str)) -> Result<Ref<Message>, MakeError> {
+    pub fn object(self, group: &str, version: &str) -> Result<Ref<Message>, MakeError> {
         let reversed: Vec<&str> = group.rsplit('.').collect();
         self.message(&format!("{}.{version}", reversed.join(".")), true)
     }
@@ -374,22 +374,25 @@ impl ResourceMaker {
     /// # Errors
     /// [`MakeError`] if a field is invalid or its name occurs twice.
     pub fn new(
-        (group, version): (&str, &str),
+        group: &str,
+        version: &str,
         plural: impl Into<Text>,
         scope: Scope,
         object: Struct,
     ) -> Result<Self, MakeError> {
         let kind = object.name.clone();
-        let message = object.object((group, version))?;
-        Ok(ResourceMaker::of((group, version), plural, scope, (kind, message)))
+        let message = object.object(group, version)?;
+        Ok(ResourceMaker::of(group, version, plural, scope, kind, message))
     }
 
     /// Creates a stored resource from the kind of its objects and their type. A lazy type is not made.
     pub fn of(
-        (group, version): (&str, &str),
+        group: &str,
+        version: &str,
         plural: impl Into<Text>,
         scope: Scope,
-        (kind, message): (Text, Ref<Message>),
+        kind: Text,
+        message: Ref<Message>,
     ) -> Self {
         ResourceMaker {
             group: group.to_owned(),

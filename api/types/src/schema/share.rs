@@ -39,21 +39,21 @@ pub struct Pool {
 impl Pool {
     /// Replaces parts of a new type by equal known ones, and adds the other parts to the pool.
     pub fn share(&mut self, message: &mut Ref<Message>) {
-        self.one(message);
+        self.share_part(message);
     }
 
     fn kind(&mut self, kind: &mut Kind) {
         match kind {
-            Kind::Message(message) => self.one(message),
-            Kind::List(list) => self.one(list),
-            Kind::Map(map) => self.one(map),
+            Kind::Message(message) => self.share_part(message),
+            Kind::List(list) => self.share_part(list),
+            Kind::Map(map) => self.share_part(map),
             _ => {}
         }
     }
 
     fn limits(&mut self, limits: &mut Option<Ref<Limits>>) {
         if let Some(limits) = limits {
-            self.one(limits);
+            self.share_part(limits);
         }
     }
 
@@ -62,7 +62,7 @@ impl Pool {
         self.limits(&mut element.limits);
     }
 
-    fn one<T: Part>(&mut self, part: &mut Ref<T>) {
+    fn share_part<T: Part>(&mut self, part: &mut Ref<T>) {
         let Ref::Shared(made) = part else { return };
         // A part with other owners was shared before.
         let Some(own) = Arc::get_mut(made) else { return };

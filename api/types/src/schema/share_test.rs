@@ -7,7 +7,7 @@ use values::naming::KUBERNETES;
 /// Returns a type with these fields in `spec`.
 fn made(kind: &str, spec: Struct, pool: &mut Pool) -> Resource {
     let object = Struct::new(kind.to_owned()).field("spec", spec.node().unwrap());
-    let maker = ResourceMaker::new(("example.com", "v1"), "things", Scope::Cluster, object).unwrap();
+    let maker = ResourceMaker::new("example.com", "v1", "things", Scope::Cluster, object).unwrap();
     maker.shared(pool).resource(&KUBERNETES)
 }
 

@@ -22,24 +22,25 @@ pub fn human(seconds: i64) -> String {
     match s {
         ..-1 => text.push_str("<invalid>"),
         -1 => text.push_str("0s"),
-        _ if s < 2 * MINUTE => two(&mut text, (s, "s"), (0, "")),
-        _ if s < 10 * MINUTE => two(&mut text, (s / MINUTE, "m"), (s % MINUTE, "s")),
-        _ if s < 3 * HOUR => two(&mut text, (s / MINUTE, "m"), (0, "")),
-        _ if s < 8 * HOUR => two(&mut text, (s / HOUR, "h"), (s % HOUR / MINUTE, "m")),
-        _ if s < 2 * DAY => two(&mut text, (s / HOUR, "h"), (0, "")),
-        _ if s < 8 * DAY => two(&mut text, (s / DAY, "d"), (s % DAY / HOUR, "h")),
-        _ if s < 2 * YEAR => two(&mut text, (s / DAY, "d"), (0, "")),
-        _ if s < 8 * YEAR => two(&mut text, (s / YEAR, "y"), (s % YEAR / DAY, "d")),
-        _ => two(&mut text, (s / YEAR, "y"), (0, "")),
+        _ if s < 2 * MINUTE => push_units(&mut text, &[(s, "s")]),
+        _ if s < 10 * MINUTE => push_units(&mut text, &[(s / MINUTE, "m"), (s % MINUTE, "s")]),
+        _ if s < 3 * HOUR => push_units(&mut text, &[(s / MINUTE, "m")]),
+        _ if s < 8 * HOUR => push_units(&mut text, &[(s / HOUR, "h"), (s % HOUR / MINUTE, "m")]),
+        _ if s < 2 * DAY => push_units(&mut text, &[(s / HOUR, "h")]),
+        _ if s < 8 * DAY => push_units(&mut text, &[(s / DAY, "d"), (s % DAY / HOUR, "h")]),
+        _ if s < 2 * YEAR => push_units(&mut text, &[(s / DAY, "d")]),
+        _ if s < 8 * YEAR => push_units(&mut text, &[(s / YEAR, "y"), (s % YEAR / DAY, "d")]),
+        _ => push_units(&mut text, &[(s / YEAR, "y")]),
     }
     text
 }
 
-/// Appends the larger unit, then the smaller one unless it is zero.
-fn two(text: &mut String, large: (i64, &str), small: (i64, &str)) {
-    let _ = write!(text, "{}{}", large.0, large.1); // writing to memory cannot fail
-    if small.0 > 0 {
-        let _ = write!(text, "{}{}", small.0, small.1);
+/// Appends the counts of units. Counts of zero after the first are left out.
+fn push_units(text: &mut String, counts: &[(i64, &str)]) {
+    for (at, (count, unit)) in counts.iter().enumerate() {
+        if at == 0 || *count > 0 {
+            let _ = write!(text, "{count}{unit}"); // writing to memory cannot fail
+        }
     }
 }
 

@@ -32,11 +32,11 @@ impl Client {
     /// Reads a client configuration with `url` or `service`, and `caBundle`. `seconds` is the timeout that is
     /// sent to the server.
     pub fn read(config: &Value, seconds: i64) -> Client {
-        Client::known(config, seconds, &Identities::default())
+        Client::read_authenticated(config, seconds, &Identities::default())
     }
 
     /// Reads a client configuration of a server to which this server authenticates itself.
-    pub fn known(config: &Value, seconds: i64, identities: &Identities) -> Client {
+    pub fn read_authenticated(config: &Value, seconds: i64, identities: &Identities) -> Client {
         let service = config.get("service").filter(|service| !service.is_null()).map(Service::read);
         Client { endpoint: endpoint(config, service.as_ref(), seconds, identities), service }
     }

@@ -84,7 +84,7 @@ pub(super) async fn connect_for_many(endpoint: &Endpoint, method: &Method) -> Re
             Stream::Tls(stream) => begin(stream, ends).await?,
             Stream::Plain(stream) => begin(stream, ends).await?,
         };
-        Ok(Live::one(sender, connection))
+        Ok(Live::http1(sender, connection))
     };
     counted_without(endpoint, method, connecting).await
 }
@@ -149,5 +149,5 @@ async fn begin_http2(stream: Box<TlsStream<AnyStream>>, ends: Ends) -> Result<Li
     let (sender, connection) =
         http.handshake(TokioIo::new(stream)).await.map_err(|error| Failure::exchange(&error, ends))?;
     let connection = tokio::spawn(connection);
-    Ok(Live::two(sender, Connection::new(connection.abort_handle(), ends)))
+    Ok(Live::http2(sender, Connection::new(connection.abort_handle(), ends)))
 }

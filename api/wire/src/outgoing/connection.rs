@@ -63,11 +63,11 @@ pub(super) enum Unsent {
 }
 
 impl Live {
-    pub(super) fn one(sender: http1::SendRequest<Sent>, connection: Connection) -> Live {
+    pub(super) fn http1(sender: http1::SendRequest<Sent>, connection: Connection) -> Live {
         Live { sender: Sender::One(sender), connection: Arc::new(connection) }
     }
 
-    pub(super) fn two(sender: http2::SendRequest<Sent>, connection: Connection) -> Live {
+    pub(super) fn http2(sender: http2::SendRequest<Sent>, connection: Connection) -> Live {
         Live { sender: Sender::Two(sender), connection: Arc::new(connection) }
     }
 

@@ -69,7 +69,7 @@ pub async fn post(
     body: Bytes,
     timeout: Duration,
 ) -> Result<Answer, Failure> {
-    post_at_most(endpoint, agent, body, (timeout, ANSWER_BYTES_MAX)).await
+    post_at_most(endpoint, agent, body, timeout, ANSWER_BYTES_MAX).await
 }
 
 /// Posts JSON like [`post`], with a limit on the size of the response.
@@ -80,7 +80,8 @@ pub async fn post_at_most(
     endpoint: &Endpoint,
     agent: &str,
     body: Bytes,
-    (timeout, bytes_max): (Duration, usize),
+    timeout: Duration,
+    bytes_max: usize,
 ) -> Result<Answer, Failure> {
     let deadline = Instant::now() + timeout;
     let call = async {
@@ -223,7 +224,7 @@ async fn follow(
     for _ in 0..redirect::REQUESTS_MAX {
         let (method, endpoint) = &asked;
         let body = if *method == Method::POST { body.clone() } else { Bytes::new() };
-        let answered = exchange(endpoint, method, (agent, body), bytes_max).await;
+        let answered = exchange(endpoint, method, agent, body, bytes_max).await;
         let (head, text) = answered.map_err(|failure| failure.of(endpoint.url()))?;
         match redirect::next(&head, method, endpoint).map_err(|failure| failure.of(endpoint.url()))? {
             None => return Ok((head, text)),
@@ -241,7 +242,8 @@ async fn follow(
 async fn exchange(
     endpoint: &Endpoint,
     method: &Method,
-    (agent, body): (&str, Bytes),
+    agent: &str,
+    body: Bytes,
     bytes_max: usize,
 ) -> Result<(http::response::Parts, Reply), Failure> {
     let mut request = Request::builder();

@@ -147,7 +147,7 @@ impl Activity {
         InFlight(self.clone())
     }
 
-    fn seen(&self) -> Seen {
+    fn snapshot(&self) -> Seen {
         Seen {
             now: self.now(),
             idle_since: self.idle_since.load(Relaxed),
@@ -344,8 +344,9 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Server { protocols, shutdown, .. } = server;
-    let turns = (server.turns.place(), info.clone());
+    let place = server.turns.place();
     let service = service_fn({
+        let info = info.clone();
         let (handler, activity, shutdown) = (server.handler.clone(), activity.clone(), shutdown.clone());
         let (turns, quiet_period) = (server.turns.clone(), server.quiet_period.clone());
         move |request: http::Request<hyper::body::Incoming>| {
@@ -373,7 +374,7 @@ where
                     }
                 });
                 let awaited = Awaited(Some(token));
-                let mut response = if is_write { apart(answering).await } else { answering.await };
+                let mut response = if is_write { answer_in_task(answering).await } else { answering.await };
                 awaited.arrived();
                 // An unread rest of the body precedes the next request on the wire, so hyper closes the
                 // connection. Without `Connection: close` the client might send its next request while the
@@ -391,21 +392,21 @@ where
     // Boxed, because a future reserves space for every location that a value in it is moved through.
     if http1 {
         let connection = protocols.http1.serve_connection(TokioIo::new(io), service).with_upgrades();
-        drive(Box::pin(connection), true, turns, &activity, server).await
+        drive(Box::pin(connection), true, place, info, &activity, server).await
     } else {
         let cork = Cork::new(io);
         let connection = Box::pin(protocols.http2.serve_connection(TokioIo::new(cork.clone()), service));
-        let info = turns.1.clone();
-        let connection =
-            Multiplexed { corked: Corked::new(connection, cork), info, activity: activity.clone() };
-        drive(Box::pin(connection), false, turns, &activity, server).await
+        let corked = Corked::new(connection, cork);
+        let connection = Multiplexed { corked, info: info.clone(), activity: activity.clone() };
+        drive(Box::pin(connection), false, place, info, &activity, server).await
     }
 }
 
 async fn drive<H>(
     mut connection: Pin<Box<impl Graceful>>,
     http1: bool,
-    (mut place, info): (Place, Arc<ConnectionInfo>),
+    mut place: Place,
+    info: Arc<ConnectionInfo>,
     activity: &Activity,
     Server { quiet_period, limits, shutdown, .. }: &Server<H>,
 ) -> hyper::Result<()> {
@@ -454,7 +455,7 @@ async fn drive<H>(
                 connection.as_mut().graceful_shutdown();
             }
             News::Alarm => {
-                let at = match next(activity.seen(), http1, limits) {
+                let at = match next(activity.snapshot(), http1, limits) {
                     Next::Wait(at) => activity.start + Duration::from_millis(at),
                     Next::Cut => return Ok(()),
                     Next::Retire if retired => return Ok(()),
@@ -508,7 +509,7 @@ impl Drop for Awaited {
 /// Answers a request in a separate task, because the request may compute for long. Meanwhile the task of the
 /// connection, or of the stream, notices if the client disconnects. Reads do not need this: a read computes
 /// one object, or a list piece by piece.
-async fn apart(answering: impl Future<Output = Response> + Send + 'static) -> Response {
+async fn answer_in_task(answering: impl Future<Output = Response> + Send + 'static) -> Response {
     struct Answering(JoinHandle<Response>);
 
     impl Drop for Answering {

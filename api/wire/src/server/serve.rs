@@ -123,7 +123,7 @@ async fn accept_all<H: Handler>(
         match accepted {
             Ok((stream, remote)) => {
                 backoff = Backoff::default();
-                connections.spawn(one(stream, remote, permit, shared.clone()));
+                connections.spawn(serve_connection(stream, remote, permit, shared.clone()));
             }
             Err(error) => {
                 if let Some(wait) = backoff.after(&error) {
@@ -156,7 +156,7 @@ impl Backoff {
     }
 }
 
-async fn one<H: Handler>(
+async fn serve_connection<H: Handler>(
     stream: TcpStream,
     remote: SocketAddr,
     permit: OwnedSemaphorePermit,

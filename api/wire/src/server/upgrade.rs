@@ -37,7 +37,7 @@ pub struct Switch {
 
 impl Switch {
     /// Returns the change of protocols that the request asks for, if any.
-    pub fn asked(request: &Request, connection: &Arc<ConnectionInfo>) -> Option<Self> {
+    pub fn requested(request: &Request, connection: &Arc<ConnectionInfo>) -> Option<Self> {
         let is_asked = request.version() == Version::HTTP_11 && is_asked(request.headers());
         let on = request.extensions().get::<OnUpgrade>().filter(|_| is_asked)?.clone();
         Some(Switch { on, connection: connection.clone() })

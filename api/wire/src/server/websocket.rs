@@ -53,8 +53,8 @@ pub struct Upgrade {
 
 impl Upgrade {
     /// Returns the upgrade that the request asks for, if it is WebSocket in the supported version.
-    pub fn asked(request: &Request, connection: &Arc<ConnectionInfo>) -> Option<Self> {
-        let switch = Switch::asked(request, connection).filter(|_| is_asked(request.headers()))?;
+    pub fn requested(request: &Request, connection: &Arc<ConnectionInfo>) -> Option<Self> {
+        let switch = Switch::requested(request, connection).filter(|_| is_asked(request.headers()))?;
         let key = request.headers().get(SEC_WEBSOCKET_KEY)?.to_str().ok()?;
         let accept = HeaderValue::from_str(&accept_key(key)).ok()?;
         Some(Upgrade { switch, accept, protocol: chosen(request.headers()) })

@@ -187,7 +187,7 @@ async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdSettings) -> anyhow:
     let newest = source.revision();
     if flags.dry_run {
         let replica =
-            Replica::new(to.client(), source.clone(), naming, (to.prefix(), &flags.service_node_port_range));
+            Replica::new(to.client(), source.clone(), naming, to.prefix(), &flags.service_node_port_range);
         refuse_unless_free(&replica, from).await?;
         let raised_by = replica.raising(newest, ROOM).await?;
         let digests = replica.digests(&source.snapshot())?;
@@ -268,7 +268,7 @@ async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<
         deadline: std::time::Duration::ZERO,
     });
     let ports = &flags.service_node_port_range;
-    let replica = Replica::new(client, engine.clone(), naming, (&flags.etcd_prefix, ports));
+    let replica = Replica::new(client, engine.clone(), naming, &flags.etcd_prefix, ports);
     let replica = replica.noting_leases(flags.event_ttl).with_secrecy(secrecy.clone());
     let revision = Revision::new(from_revision.get() + ABOVE_SNAPSHOT);
     let mut progress = Progress::new("migrate", 0);

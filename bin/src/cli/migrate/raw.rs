@@ -95,7 +95,7 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdSettings) -> anyhow:
     let replica_of = |config: &EtcdSettings, name: &str| {
         let engine = open(&scratch.0.join(name), Role::Follower, &None)?;
         let ports = &flags.service_node_port_range;
-        let replica = Replica::new(config.client(), engine, flags.naming, (config.prefix(), ports));
+        let replica = Replica::new(config.client(), engine, flags.naming, config.prefix(), ports);
         Ok::<_, anyhow::Error>(replica)
     };
     let target = replica_of(to, "target")?;

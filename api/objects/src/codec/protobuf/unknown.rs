@@ -29,7 +29,7 @@ fn fields(bytes: &[u8]) -> Result<Vec<Raw<'_>>, WireError> {
     let mut fields = Vec::new();
     let mut start = 0;
     while let Some((number, data)) = reader.next()? {
-        let end = bytes.len() - reader.left();
+        let end = bytes.len() - reader.remaining();
         fields.push(Raw { number, data, bytes: &bytes[start..end] });
         start = end;
     }

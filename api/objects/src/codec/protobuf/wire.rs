@@ -127,7 +127,7 @@ impl<'b> Reader<'b> {
     }
 
     /// Returns how many bytes are left.
-    pub fn left(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 

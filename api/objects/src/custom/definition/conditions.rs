@@ -155,7 +155,11 @@ impl State {
 
     /// Sets a condition unless an equal one exists.
     fn change(&mut self, condition: Condition, now: &str) {
-        if !self.conditions.iter().any(|old| old.kind == condition.kind && old.says(&condition)) {
+        if !self
+            .conditions
+            .iter()
+            .any(|old| old.kind == condition.kind && old.is_same_except_times(&condition))
+        {
             self.set(condition, now);
         }
     }
@@ -222,7 +226,7 @@ impl Condition {
     }
 
     /// Returns whether both conditions are equal except for their times.
-    pub fn says(&self, other: &Condition) -> bool {
+    pub fn is_same_except_times(&self, other: &Condition) -> bool {
         (&self.status, &self.reason, &self.message) == (&other.status, &other.reason, &other.message)
     }
 

@@ -89,7 +89,8 @@ pub fn grant(definition: &Definition, taken: &Taken) -> Option<(Names, Condition
         Some((reason, message)) => Condition::new(NAMES_ACCEPTED, "False", reason, message),
         None => Condition::new(NAMES_ACCEPTED, "True", "NoConflicts", "no conflicts found"),
     };
-    let is_same = definition.condition(NAMES_ACCEPTED).is_some_and(|old| old.says(&condition));
+    let is_same =
+        definition.condition(NAMES_ACCEPTED).is_some_and(|old| old.is_same_except_times(&condition));
     (names != *accepted || !is_same).then_some((names, condition))
 }
 

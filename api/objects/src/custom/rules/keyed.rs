@@ -30,8 +30,15 @@ enum Identity {
     Time(i64, u32),
     Span(i64),
     Keys(Box<[Identity]>),
-    /// The element is not comparable. Its list and index distinguish it from all others.
-    Place(bool, usize),
+    /// The element is not comparable, and differs from all others.
+    Unique(ElementPosition),
+}
+
+/// An element of one of the two lists, by its index.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum ElementPosition {
+    Left(usize),
+    Right(usize),
 }
 
 /// Returns `a == b`; `None` for lists without special semantics.
@@ -60,11 +67,13 @@ fn equal_elements<'v>(
     let mut own: HashMap<Identity, usize> = HashMap::with_capacity(a.len());
     for (at, item) in a.iter().enumerate() {
         steps.one()?;
-        own.insert(identity(names, &item, (true, at)), at);
+        own.insert(identity(names, &item, ElementPosition::Left(at)), at);
     }
     for (at, item) in b.iter().enumerate() {
         steps.one()?;
-        let Some(found) = own.get(&identity(names, &item, (false, at))) else { return Ok(false) };
+        let Some(found) = own.get(&identity(names, &item, ElementPosition::Right(at))) else {
+            return Ok(false);
+        };
         // A scalar with the same identity is equal.
         if names.is_empty() {
             continue;
@@ -88,20 +97,24 @@ pub(super) fn sum<'v>(
     let names = names(merge)?;
     let mut sum: Vec<Value<'v>> = a.iter().collect();
     if names.is_empty() {
-        let identities = sum.iter().enumerate().map(|(at, item)| identity(&names, item, (true, at)));
+        let identities =
+            sum.iter().enumerate().map(|(at, item)| identity(&names, item, ElementPosition::Left(at)));
         let mut known: HashSet<Identity> = identities.collect();
         sum.extend(
             b.iter()
                 .enumerate()
-                .filter(|(at, item)| known.insert(identity(&names, item, (false, *at))))
+                .filter(|(at, item)| known.insert(identity(&names, item, ElementPosition::Right(*at))))
                 .map(|(_, item)| read(item)),
         );
         return Some(List::Shared(sum.into()));
     }
-    let own: HashMap<Identity, usize> =
-        sum.iter().enumerate().map(|(at, item)| (identity(&names, item, (true, at)), at)).collect();
+    let own: HashMap<Identity, usize> = sum
+        .iter()
+        .enumerate()
+        .map(|(at, item)| (identity(&names, item, ElementPosition::Left(at)), at))
+        .collect();
     for (at, item) in b.iter().enumerate() {
-        match own.get(&identity(&names, &item, (false, at))) {
+        match own.get(&identity(&names, &item, ElementPosition::Right(at))) {
             Some(at) => sum[*at] = read(item),
             None => sum.push(read(item)),
         }
@@ -120,17 +133,17 @@ fn names(merge: &ListType) -> Option<Vec<String>> {
     }
 }
 
-fn identity(names: &[String], item: &Value<'_>, place: (bool, usize)) -> Identity {
+fn identity(names: &[String], item: &Value<'_>, position: ElementPosition) -> Identity {
     let scalar = |value: &Value<'_>| match value {
         Value::Bool(value) => Identity::Bool(*value),
         Value::Int(value) => Identity::Int(*value),
         Value::Double(value) => Identity::Double(value.to_bits()),
         Value::String(text) => Identity::Text((**text).into()),
         // Elements of a set are distinguished by their texts, which a parsed time no longer has.
-        Value::Timestamp(_) | Value::Duration(_) if names.is_empty() => Identity::Place(place.0, place.1),
+        Value::Timestamp(_) | Value::Duration(_) if names.is_empty() => Identity::Unique(position),
         Value::Timestamp(at) => Identity::Time(at.seconds(), at.nanos()),
         Value::Duration(span) => Identity::Span(span.nanoseconds),
-        _ => Identity::Place(place.0, place.1),
+        _ => Identity::Unique(position),
     };
     if names.is_empty() {
         return scalar(item);
@@ -143,7 +156,7 @@ fn identity(names: &[String], item: &Value<'_>, place: (bool, usize)) -> Identit
         }
     };
     if !matches!(item, Value::Object(_) | Value::Map(_)) {
-        return Identity::Place(place.0, place.1);
+        return Identity::Unique(position);
     }
     let keys = names.iter().map(|name| member(name).map_or(Identity::Absent, |value| scalar(&value)));
     Identity::Keys(keys.collect())

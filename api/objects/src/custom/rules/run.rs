@@ -23,7 +23,7 @@ use crate::custom::lookup::{Keyed, MemberLookup};
 use crate::custom::path::ValuePath;
 use crate::custom::schema::{Additional, Items, Schema, SchemaRule};
 use crate::custom::unchanged::Unchanged;
-use crate::expression::json::of as json_value;
+use crate::expression::json::json_value;
 use crate::expression::run;
 use types::schema::table::{Kind, ListType, Message};
 use values::cancellation;

@@ -16,7 +16,7 @@ fn judged(schema: &str, new: &str, old: Option<&str>) -> String {
     );
     let schema = Schema::read(&json::Value::Object(object(&text)));
     let made = resource::object("Thing", &schema).unwrap();
-    let made = ResourceMaker::new(("example.com", "v1"), "things", ResourceScope::Namespaced, made).unwrap();
+    let made = ResourceMaker::new("example.com", "v1", "things", ResourceScope::Namespaced, made).unwrap();
     let made = made.make(&KUBERNETES);
     let message = &made.table.message;
     let read = |value: &str| {

@@ -71,12 +71,12 @@ impl<'t> Place<'t> {
     where
         't: 'v,
     {
-        of(self.kind, self.limits, value)
+        value_of_kind(self.kind, self.limits, value)
     }
 }
 
 /// Returns a JSON value of a kind as an expression value.
-fn of<'v>(kind: &'v Kind, limits: Option<&'v Limits>, value: &'v json::Value) -> Value<'v> {
+fn value_of_kind<'v>(kind: &'v Kind, limits: Option<&'v Limits>, value: &'v json::Value) -> Value<'v> {
     match (kind, value) {
         (_, json::Value::Null) => Value::Null,
         (_, json::Value::Bool(value)) => Value::Bool(*value),
@@ -169,9 +169,11 @@ fn equal_fields(
             Some(field) => {
                 let limits = limits_of(&field.kind, field.limits.as_deref());
                 match found.filter(|found| !found.is_null()) {
-                    Some(found) => {
-                        equal(&of(&field.kind, limits, value), &of(&field.kind, limits, found), steps)?
-                    }
+                    Some(found) => equal(
+                        &value_of_kind(&field.kind, limits, value),
+                        &value_of_kind(&field.kind, limits, found),
+                        steps,
+                    )?,
                     None => false,
                 }
             }
@@ -202,10 +204,10 @@ impl HostList for ValueNode {
     fn get<'v>(&'v self, list: View<'v>, index: usize) -> Value<'v> {
         let item = self.0.as_array().and_then(|items| items.get(index));
         let Some(list) = view::<kind::List>(list) else {
-            return item.map_or(Value::Null, crate::expression::json::of);
+            return item.map_or(Value::Null, crate::expression::json::json_value);
         };
         let limits = limits_of(&list.item.kind, list.item.limits.as_deref());
-        item.map_or(Value::Null, |item| of(&list.item.kind, limits, item))
+        item.map_or(Value::Null, |item| value_of_kind(&list.item.kind, limits, item))
     }
 
     fn equals<'v>(
@@ -244,14 +246,14 @@ impl HostMap for ValueNode {
     fn get<'v>(&'v self, map: View<'v>, key: &str) -> Option<Value<'v>> {
         let map = view::<kind::Map>(map)?;
         let limits = limits_of(&map.value.kind, map.value.limits.as_deref());
-        Some(of(&map.value.kind, limits, self.0.get(key)?))
+        Some(value_of_kind(&map.value.kind, limits, self.0.get(key)?))
     }
 
     fn value_at<'v>(&'v self, map: View<'v>, index: usize) -> Option<Value<'v>> {
         let map = view::<kind::Map>(map)?;
         let limits = limits_of(&map.value.kind, map.value.limits.as_deref());
         let (_, value) = self.0.as_object()?.members().get(index)?;
-        Some(of(&map.value.kind, limits, value))
+        Some(value_of_kind(&map.value.kind, limits, value))
     }
 
     fn key_at<'v>(&'v self, _: View<'v>, index: usize) -> &'v str {
@@ -277,7 +279,7 @@ impl HostObject for ObjectNode {
         };
         // A member that is null counts as absent.
         let Some((field, value)) = found().filter(|(_, value)| !value.is_null()) else { return Ok(None) };
-        Ok(Some(of(&field.kind, limits_of(&field.kind, field.limits.as_deref()), value)))
+        Ok(Some(value_of_kind(&field.kind, limits_of(&field.kind, field.limits.as_deref()), value)))
     }
 
     fn fields<'v>(&'v self, message: View<'v>) -> Vec<Cow<'v, str>> {

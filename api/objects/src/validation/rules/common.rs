@@ -136,15 +136,15 @@ pub(super) fn signer(validator: &mut Validator, path: &FieldPath, name: &str) {
     }
 }
 
-/// Returns the JSON value in an annotation. `of` has its key and the type to which the reference server
-/// decodes it. If the annotation is invalid, an error is reported at `path`.
+/// Returns the JSON value in the annotation with this key, which the reference server decodes to the type
+/// `kind`. If the annotation is invalid, an error is reported at `path`.
 pub(super) fn annotated(
     validator: &mut Validator,
     path: &FieldPath,
     annotations: StructView,
-    of: (&str, &str),
+    key: &str,
+    kind: &str,
 ) -> Option<Value> {
-    let (key, kind) = of;
     let text = annotations.text(key);
     if text.is_empty() {
         return None;

@@ -60,7 +60,7 @@ pub(super) fn slice(validator: &mut Validator, path: &FieldPath, slice: StructVi
         if validator.has_enough() {
             return;
         }
-        one(validator, &list.index(at), endpoint, (kind, &stored));
+        check_endpoint(validator, &list.index(at), endpoint, kind, &stored);
     }
     let list = path.child("ports");
     let ports = slice.structs("ports");
@@ -87,11 +87,12 @@ fn stored_addresses(validator: &Validator) -> HashSet<String> {
     addresses.filter(|text| forms::canonical_address_fault(text).is_some()).map(str::to_owned).collect()
 }
 
-fn one(
+fn check_endpoint(
     validator: &mut Validator,
     path: &FieldPath,
     endpoint: StructView,
-    (kind, stored): (&str, &HashSet<String>),
+    kind: &str,
+    stored: &HashSet<String>,
 ) {
     let list = path.child("addresses");
     let addresses = endpoint.texts("addresses");

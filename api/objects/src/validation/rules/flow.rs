@@ -254,7 +254,7 @@ pub(super) fn level(validator: &mut Validator, path: &FieldPath, spec: StructVie
 }
 
 /// Returns a struct in the reference server's internal form: with internal names and all members.
-fn shown<const N: usize>(members: [(&str, Value); N]) -> Value {
+fn internal_struct<const N: usize>(members: [(&str, Value); N]) -> Value {
     Object::from_iter(members.map(|(name, value)| (name.to_owned().into(), value))).into()
 }
 
@@ -263,17 +263,17 @@ fn shown_level(spec: StructView) -> Value {
     let limited = |limited: StructView| {
         let response = limited.child("limitResponse");
         let queuing = |queuing: StructView| {
-            shown([
+            internal_struct([
                 ("Queues", value(queuing, "queues")),
                 ("HandSize", value(queuing, "handSize")),
                 ("QueueLengthLimit", value(queuing, "queueLengthLimit")),
             ])
         };
-        shown([
+        internal_struct([
             ("NominalConcurrencyShares", value(limited, "nominalConcurrencyShares")),
             (
                 "LimitResponse",
-                shown([
+                internal_struct([
                     ("Type", response.text("type").into()),
                     ("Queuing", there(response.child("queuing"), queuing)),
                 ]),
@@ -283,12 +283,12 @@ fn shown_level(spec: StructView) -> Value {
         ])
     };
     let exempt = |exempt: StructView| {
-        shown([
+        internal_struct([
             ("NominalConcurrencyShares", value(exempt, "nominalConcurrencyShares")),
             ("LendablePercent", value(exempt, "lendablePercent")),
         ])
     };
-    shown([
+    internal_struct([
         ("Type", spec.text("type").into()),
         ("Limited", there(spec.child("limited"), limited)),
         ("Exempt", there(spec.child("exempt"), exempt)),
@@ -296,13 +296,16 @@ fn shown_level(spec: StructView) -> Value {
 }
 
 fn shown_schema(spec: StructView) -> Value {
-    let name = |view: StructView| shown([("Name", view.text("name").into())]);
+    let name = |view: StructView| internal_struct([("Name", view.text("name").into())]);
     let list = |view: StructView, name| view.get(name).cloned().unwrap_or_default();
     let subject = |subject: StructView| {
         let account = |account: StructView| {
-            shown([("Namespace", account.text("namespace").into()), ("Name", account.text("name").into())])
+            internal_struct([
+                ("Namespace", account.text("namespace").into()),
+                ("Name", account.text("name").into()),
+            ])
         };
-        shown([
+        internal_struct([
             ("Kind", subject.text("kind").into()),
             ("User", there(subject.child("user"), name)),
             ("Group", there(subject.child("group"), name)),
@@ -310,7 +313,7 @@ fn shown_schema(spec: StructView) -> Value {
         ])
     };
     let resources = |rule: StructView| {
-        shown([
+        internal_struct([
             ("Verbs", list(rule, "verbs")),
             ("APIGroups", list(rule, "apiGroups")),
             ("Resources", list(rule, "resources")),
@@ -319,17 +322,17 @@ fn shown_schema(spec: StructView) -> Value {
         ])
     };
     let paths = |rule: StructView| {
-        shown([("Verbs", list(rule, "verbs")), ("NonResourceURLs", list(rule, "nonResourceURLs"))])
+        internal_struct([("Verbs", list(rule, "verbs")), ("NonResourceURLs", list(rule, "nonResourceURLs"))])
     };
     let rule = |rule: StructView| {
-        shown([
+        internal_struct([
             ("Subjects", each(rule, "subjects", subject)),
             ("ResourceRules", each(rule, "resourceRules", resources)),
             ("NonResourceRules", each(rule, "nonResourceRules", paths)),
         ])
     };
-    let method = |method: StructView| shown([("Type", method.text("type").into())]);
-    shown([
+    let method = |method: StructView| internal_struct([("Type", method.text("type").into())]);
+    internal_struct([
         ("PriorityLevelConfiguration", name(spec.child("priorityLevelConfiguration"))),
         ("MatchingPrecedence", spec.int("matchingPrecedence").map_or(Value::Int(0), Value::Int)),
         ("DistinguisherMethod", there(spec.child("distinguisherMethod"), method)),
@@ -396,7 +399,7 @@ pub(super) fn distinguisher(validator: &mut Validator, path: &FieldPath, method:
     let kind = method.text("type");
     if !matches!(kind, "ByNamespace" | "ByUser") {
         // The error shows the whole method, as in the reference server.
-        let value = shown([("Type", kind.into())]);
+        let value = internal_struct([("Type", kind.into())]);
         validator.not_supported(path.child("type"), value, &["ByNamespace", "ByUser"]);
     }
 }

@@ -44,11 +44,11 @@ pub(super) fn job(validator: &mut Validator, path: &FieldPath, status: StructVie
     let old = validator.old.map_or(StructView::from(None), |old| old.child("status"));
     let (now, before) = (State::of(status), State::of(old));
     uncounted(validator, path, status);
-    states(validator, path, (now, before), spec);
-    times(validator, path, (status, old), (now, before), spec);
-    ends(validator, path, status, (now, before));
+    states(validator, path, now, before, spec);
+    times(validator, path, status, old, now, before, spec);
+    ends(validator, path, status, now, before);
     indexes(validator, path, status, spec);
-    progress(validator, path, (status, old), spec);
+    progress(validator, path, status, old, spec);
 }
 
 /// Checks that the uncounted pods are listed once each.
@@ -72,7 +72,7 @@ fn uncounted(validator: &mut Validator, path: &FieldPath, status: StructView) {
 }
 
 /// Checks conditions that exclude or require each other.
-fn states(validator: &mut Validator, path: &FieldPath, (now, before): (State, State), spec: StructView) {
+fn states(validator: &mut Validator, path: &FieldPath, now: State, before: State, spec: StructView) {
     let place = path.child("conditions");
     let completes = now.complete != before.complete;
     let fails = now.failed != before.failed;
@@ -125,8 +125,10 @@ fn states(validator: &mut Validator, path: &FieldPath, (now, before): (State, St
 fn times(
     validator: &mut Validator,
     path: &FieldPath,
-    (status, old): (StructView, StructView),
-    (now, before): (State, State),
+    status: StructView,
+    old: StructView,
+    now: State,
+    before: State,
     spec: StructView,
 ) {
     let (start, end) = (status.text("startTime"), status.text("completionTime"));
@@ -155,7 +157,7 @@ fn times(
 }
 
 /// Checks that a finished job has no active, terminating or uncounted pods, and has a start time.
-fn ends(validator: &mut Validator, path: &FieldPath, status: StructView, (now, before): (State, State)) {
+fn ends(validator: &mut Validator, path: &FieldPath, status: StructView, now: State, before: State) {
     let finishes = now.is_finished() != before.is_finished();
     let concerns = |validator: &Validator, name: &str| {
         now.is_finished() && (finishes || !is_kept(validator, status, name))
@@ -223,7 +225,8 @@ fn indexes(validator: &mut Validator, path: &FieldPath, status: StructView, spec
 fn progress(
     validator: &mut Validator,
     path: &FieldPath,
-    (status, old): (StructView, StructView),
+    status: StructView,
+    old: StructView,
     spec: StructView,
 ) {
     let active = status.int("active").unwrap_or(0);

@@ -48,18 +48,18 @@ pub(super) fn rule(validator: &mut Validator, path: &FieldPath, rule: StructView
     }
     if resources.len() > 1 && resources.clone().any(|one| one == "*/*") {
         let detail = "if '*/*' is present, must not specify other resources";
-        validator.invalid(place, shown(rule), detail);
+        validator.invalid(place, resources_value(rule), detail);
     }
     // Only the last resource without a subresource decides.
     let last = resources.clone().filter(|one| !one.is_empty() && !one.contains('/')).last();
     if last.is_some_and(|last| last != "*") && resources.clone().any(|one| one == "*") {
         let detail = "if '*' is present, must not specify other resources without subresources";
-        validator.invalid(place, shown(rule), detail);
+        validator.invalid(place, resources_value(rule), detail);
     }
     self::resources(validator, &path.child("resources"), rule);
 }
 
-fn shown(rule: StructView) -> Value {
+fn resources_value(rule: StructView) -> Value {
     rule.get("resources").cloned().unwrap_or_default()
 }
 

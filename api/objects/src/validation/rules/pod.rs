@@ -125,7 +125,7 @@ fn annotations(validator: &mut Validator, path: &FieldPath, metadata: StructView
         }
     }
     let tolerated = tolerations_key(validator.naming);
-    if let Some(value) = annotated(validator, path, annotations, (&tolerated, "[]core.Toleration")) {
+    if let Some(value) = annotated(validator, path, annotations, &tolerated, "[]core.Toleration") {
         tolerations(validator, &path.child(&tolerated), value.as_array().unwrap_or_default());
     }
     pod_profiles::annotations(validator, path, annotations, spec);

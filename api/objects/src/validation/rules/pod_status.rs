@@ -24,7 +24,7 @@ pub(super) fn pod(validator: &mut Validator, path: &FieldPath, status: StructVie
     let spec = validator.object.child("spec");
     let old = validator.old.map_or(StructView::from(None), |old| old.child("status"));
     conditions(validator, &path.child("conditions"), status);
-    nominated(validator, &path.child("nominatedNodeName"), (status, old), spec);
+    nominated(validator, &path.child("nominatedNodeName"), status, old, spec);
     generation(validator, path, status);
     if status.text("qosClass") != old.text("qosClass") {
         validator.invalid(path.child("qosClass"), status.text("qosClass"), "field is immutable");
@@ -34,7 +34,7 @@ pub(super) fn pod(validator: &mut Validator, path: &FieldPath, status: StructVie
         ("initContainerStatuses", Some("initContainers")),
         ("ephemeralContainerStatuses", None),
     ] {
-        transitions(validator, &path.child(list), (status, old), list, (spec, containers));
+        transitions(validator, &path.child(list), status, old, list, spec, containers);
     }
     claims(validator, &path.child("resourceClaimStatuses"), status, spec);
     let extended = status.child(EXTENDED);
@@ -70,7 +70,8 @@ pub(super) fn pod(validator: &mut Validator, path: &FieldPath, status: StructVie
 fn nominated(
     validator: &mut Validator,
     path: &FieldPath,
-    (status, old): (StructView, StructView),
+    status: StructView,
+    old: StructView,
     spec: StructView,
 ) {
     let name = status.text("nominatedNodeName");
@@ -175,9 +176,11 @@ fn exit_code(status: StructView) -> Option<i64> {
 fn transitions(
     validator: &mut Validator,
     path: &FieldPath,
-    (new, old): (StructView, StructView),
+    new: StructView,
+    old: StructView,
     list: &str,
-    (spec, containers): (StructView, Option<&str>),
+    spec: StructView,
+    containers: Option<&str>,
 ) {
     if containers.is_some() && restarts_all(spec) {
         return;

@@ -130,13 +130,13 @@ fn ports(validator: &mut Validator, path: &FieldPath, spec: StructView) {
             validator.duplicate(place.child("nodePort"), node_port);
         }
         if !seen_ports.insert((protocol, number)) {
-            validator.duplicate(place, shown(protocol, number));
+            validator.duplicate(place, internal_port(protocol, number));
         }
     }
 }
 
 /// Returns a port in the reference server's internal form.
-fn shown(protocol: &str, port: i64) -> Object {
+fn internal_port(protocol: &str, port: i64) -> Object {
     [
         ("Name", Value::from("")),
         ("Protocol", protocol.into()),
@@ -284,7 +284,7 @@ fn balancing(validator: &mut Validator, path: &FieldPath, spec: StructView) {
             if validator.has_enough() {
                 return;
             }
-            forms::given(ValueFormat::CidrPadded, &place.index(at), range, &mut validator.errors);
+            forms::check_form(ValueFormat::CidrPadded, &place.index(at), range, &mut validator.errors);
         }
     } else {
         let name = format!("service.beta.{}/load-balancer-source-ranges", validator.naming.domain);
@@ -298,7 +298,7 @@ fn balancing(validator: &mut Validator, path: &FieldPath, spec: StructView) {
             }
             let ranges = annotations.text(&name);
             for range in ranges.split(',').filter(|_| !ranges.trim().is_empty()) {
-                forms::given(ValueFormat::CidrPadded, &place, range, &mut validator.errors);
+                forms::check_form(ValueFormat::CidrPadded, &place, range, &mut validator.errors);
             }
         }
     }
@@ -375,10 +375,10 @@ pub(super) fn service_update(validator: &mut Validator, new: StructView, old: St
     if ![new, old].iter().any(|spec| spec.text("type") == "ExternalName") {
         let (was, is) = (is_headless(old), is_headless(new));
         if !(was && is) {
-            kept(validator, new, old, "clusterIPs", "clusterIP");
+            check_kept(validator, new, old, "clusterIPs", "clusterIP");
         }
         if !was && !is {
-            kept(validator, new, old, "ipFamilies", "ipFamily");
+            check_kept(validator, new, old, "ipFamilies", "ipFamily");
         }
     }
     let is_balanced = |spec: StructView| spec.text("type") == "LoadBalancer";
@@ -397,7 +397,7 @@ pub(super) fn service_update(validator: &mut Validator, new: StructView, old: St
 
 /// Checks a list of one or two values. The first is immutable, and the second may only be removed if the IP
 /// family policy permits it.
-fn kept(validator: &mut Validator, new: StructView, old: StructView, name: &str, one: &str) {
+fn check_kept(validator: &mut Validator, new: StructView, old: StructView, name: &str, one: &str) {
     let (now, before) = (new.texts(name), old.texts(name));
     let value = || new.get(name).cloned().unwrap_or(Value::Array(Vec::new()));
     let path = format!("spec.{name}");

@@ -89,11 +89,11 @@ fn node_annotations(validator: &mut Validator, path: &FieldPath, node: StructVie
     let annotations = node.child("metadata").child("annotations");
     let key = |name: &str| format!("scheduler.alpha.{}/{name}", validator.naming.domain);
     let (tainted, avoided) = (key("taints"), key("preferAvoidPods"));
-    if let Some(value) = annotated(validator, path, annotations, (&tainted, "[]v1.Taint")) {
+    if let Some(value) = annotated(validator, path, annotations, &tainted, "[]v1.Taint") {
         taints(validator, &path.child(&tainted), value.as_array().unwrap_or_default());
     }
     let place = path.child("AvoidPods");
-    let Some(value) = annotated(validator, &place, annotations, (&avoided, "v1.AvoidPods")) else { return };
+    let Some(value) = annotated(validator, &place, annotations, &avoided, "v1.AvoidPods") else { return };
     let list = path.child(&avoided);
     for (at, entry) in StructView::from(Some(&value)).structs("preferAvoidPods").enumerate() {
         if validator.has_enough() {

@@ -13,18 +13,25 @@ use values::json::Value;
 const MISMATCH: &str = "`selector` does not match template `labels`";
 const PERCENT: &str = "must not be greater than 100%";
 
-/// Checks selector and template of a workload. `kind` has the names that error messages use.
-fn selected_template(validator: &mut Validator, path: &FieldPath, spec: StructView, kind: (&str, &str)) {
+/// Names of a workload in error messages.
+struct WorkloadNames {
+    kind: &'static str,
+    /// The kind that owns the template of the pods.
+    template_kind: &'static str,
+}
+
+/// Checks selector and template of a workload. Error messages use the `names`.
+fn selected_template(validator: &mut Validator, path: &FieldPath, spec: StructView, names: &WorkloadNames) {
     let template = spec.child("template");
     let template_path = path.child("template");
     let wanted = spec.child("selector");
     if wanted.is_there() && !selector::is_readable(wanted) {
-        if !unreadable(validator, path, wanted, kind.0) {
+        if !unreadable(validator, path, wanted, names.kind) {
             return;
         }
     } else if wanted.is_there() {
         if selector::is_empty(wanted) {
-            let detail = format!("empty selector is invalid for {}", kind.0);
+            let detail = format!("empty selector is invalid for {}", names.kind);
             validator.invalid(path.child("selector"), wanted.to_value(), detail);
         } else {
             matching(validator, &template_path, wanted, template);
@@ -32,7 +39,7 @@ fn selected_template(validator: &mut Validator, path: &FieldPath, spec: StructVi
     } else {
         refuse_labels(validator, &template_path, template.child("metadata").child("labels"));
     }
-    runs_forever(validator, &template_path, template, kind.1);
+    runs_forever(validator, &template_path, template, names.template_kind);
 }
 
 /// Handles a selector that cannot be applied: except for daemon sets, it is refused as a whole, and errors of
@@ -83,11 +90,21 @@ fn runs_forever(validator: &mut Validator, path: &FieldPath, template: StructVie
 
 /// Checks a replica set. The messages are those of deployments, as in the reference server.
 pub(super) fn replica_set(validator: &mut Validator, path: &FieldPath, spec: StructView) {
-    selected_template(validator, path, spec, ("deployment", "ReplicaSet"));
+    selected_template(
+        validator,
+        path,
+        spec,
+        &WorkloadNames { kind: "deployment", template_kind: "ReplicaSet" },
+    );
 }
 
 pub(super) fn deployment(validator: &mut Validator, path: &FieldPath, spec: StructView) {
-    selected_template(validator, path, spec, ("deployment", "ReplicaSet"));
+    selected_template(
+        validator,
+        path,
+        spec,
+        &WorkloadNames { kind: "deployment", template_kind: "ReplicaSet" },
+    );
     let ready = spec.int("minReadySeconds").unwrap_or(0);
     if let Some(deadline) = spec.int("progressDeadlineSeconds")
         && deadline <= ready
@@ -173,7 +190,12 @@ fn is_nothing(amount: Option<&Value>) -> bool {
 }
 
 pub(super) fn daemon_set(validator: &mut Validator, path: &FieldPath, spec: StructView) {
-    selected_template(validator, path, spec, ("daemonset", "DaemonSet"));
+    selected_template(
+        validator,
+        path,
+        spec,
+        &WorkloadNames { kind: "daemonset", template_kind: "DaemonSet" },
+    );
 }
 
 /// Checks the update strategy of a daemon set.
@@ -213,7 +235,12 @@ pub(super) fn stateful_set(validator: &mut Validator, path: &FieldPath, spec: St
         validator.forget(&path.child("serviceName"));
         validator.forget(&path.child("volumeClaimTemplates"));
     }
-    selected_template(validator, path, spec, ("statefulset", "StatefulSet"));
+    selected_template(
+        validator,
+        path,
+        spec,
+        &WorkloadNames { kind: "statefulset", template_kind: "StatefulSet" },
+    );
     let management = spec.text("podManagementPolicy");
     if !matches!(management, "" | "OrderedReady" | "Parallel") {
         let place = path.child("podManagementPolicy");

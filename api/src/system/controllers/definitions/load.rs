@@ -99,7 +99,8 @@ fn prepared(api: &Context, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Opti
     if !is_served(api, &outlined, &definition) {
         return Ok(None);
     }
-    let later = Prepared::later((meta(&outlined, "name"), &outlined), &definition, Bytes::clone(&text), pool);
+    let later =
+        Prepared::deferred(meta(&outlined, "name"), &outlined, &definition, Bytes::clone(&text), pool);
     Ok(later.or_else(|| prepared_at_once(api, &text)))
 }
 
@@ -124,7 +125,7 @@ fn prepared_at_once(api: &Context, text: &[u8]) -> Option<Prepared> {
         return None;
     }
     let name = meta(&object, "name");
-    match Prepared::of((name, &object), &definition) {
+    match Prepared::of(name, &object, &definition) {
         Ok(prepared) => Some(prepared),
         Err(error) => {
             tracing::error!(definition = name, %error, "types of a definition cannot be served");

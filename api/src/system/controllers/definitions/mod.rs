@@ -215,7 +215,7 @@ impl<'a> Definitions<'a> {
         let is_deleted = deletion::is_deleted(&object);
         let ends = is_deleted && deletion::holds(api, &object) && self.deleting.insert(name.to_owned());
         if !is_deleted {
-            let taken = self.taken(&definition.group);
+            let taken = self.names_in_use(&definition.group);
             let state = state(api, &object, &definition, &taken);
             if state != State::of(&definition) {
                 untold = Some(Untold { name: name.to_owned(), taken });
@@ -255,7 +255,7 @@ impl<'a> Definitions<'a> {
     }
 
     /// Returns the names in use in a group.
-    fn taken(&self, group: &str) -> Taken {
+    fn names_in_use(&self, group: &str) -> Taken {
         let mut taken = Taken::default();
         self.known.values().filter(|known| known.group == group).for_each(|known| taken.add(&known.accepted));
         taken
@@ -343,13 +343,13 @@ fn is_served(api: &Context, object: &Object, definition: &Definition) -> bool {
 /// Returns `false` if the types cannot be created; the definition keeps the types that it had.
 async fn serve(api: &Context, name: &str, wanted: Box<(Object, Definition)>) -> bool {
     let (object, definition) = &*wanted;
-    if api.establish(|established, _| established.is_current((name, object), definition)) {
+    if api.establish(|established, _| established.is_current(name, object, definition)) {
         return true;
     }
     let owned = name.to_owned();
     let making = tokio::task::spawn_blocking(move || {
         let (object, definition) = &*wanted;
-        Prepared::of((&owned, object), definition)
+        Prepared::of(&owned, object, definition)
     });
     let why = match tokio::time::timeout(MAKING_MAX, making).await {
         Ok(Ok(Ok(prepared))) => {

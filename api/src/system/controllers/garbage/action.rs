@@ -125,7 +125,7 @@ impl Action {
                         .await?;
                 }
                 let _turn = writes.acquire().await;
-                change(loopback, place, uid, |object| let_go(object, ORPHAN)).await?;
+                change(loopback, place, uid, |object| remove_finalizer(object, ORPHAN)).await?;
                 Ok(ActionOutcome::Done)
             }
             Some(Write::LookAgain { owners }) => {
@@ -134,7 +134,7 @@ impl Action {
             }
             Some(Write::Release) => {
                 let _turn = writes.acquire().await;
-                change(loopback, place, uid, |object| let_go(object, FOREGROUND)).await?;
+                change(loopback, place, uid, |object| remove_finalizer(object, FOREGROUND)).await?;
                 Ok(ActionOutcome::Done)
             }
         }
@@ -224,7 +224,7 @@ fn unblock(object: &mut Object) -> bool {
 }
 
 /// Removes one of our finalizers; returns whether it was there.
-fn let_go(object: &mut Object, finalizer: &str) -> bool {
+fn remove_finalizer(object: &mut Object, finalizer: &str) -> bool {
     let kept: Vec<&str> = finalizers(object).into_iter().filter(|name| *name != finalizer).collect();
     if kept.len() == finalizers(object).len() {
         return false;
@@ -279,8 +279,12 @@ mod tests {
                 r#"{"ownerReferences":[{"blockOwnerDeletion":false},{"uid":"b"}]}"#,
             ),
             (&unblock, r#"{"ownerReferences":[{"uid":"b"}]}"#, ""),
-            (&|object| let_go(object, ORPHAN), r#"{"finalizers":["x","orphan"]}"#, r#"{"finalizers":["x"]}"#),
-            (&|object| let_go(object, ORPHAN), r#"{"finalizers":["x"]}"#, ""),
+            (
+                &|object| remove_finalizer(object, ORPHAN),
+                r#"{"finalizers":["x","orphan"]}"#,
+                r#"{"finalizers":["x"]}"#,
+            ),
+            (&|object| remove_finalizer(object, ORPHAN), r#"{"finalizers":["x"]}"#, ""),
         ];
         for (edit, before, after) in table {
             let of = |metadata: &str| {

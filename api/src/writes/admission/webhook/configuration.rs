@@ -84,7 +84,7 @@ impl Webhook {
             knows_dry_runs: matches!(webhook.str_at(&["sideEffects"]), "None" | "NoneOnDryRun"),
             timeout: Duration::from_secs(seconds.unsigned_abs()),
             review_version: versions.iter().find_map(known),
-            client: Client::known(client, seconds, identities),
+            client: Client::read_authenticated(client, seconds, identities),
         }
     }
 

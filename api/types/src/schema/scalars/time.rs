@@ -19,7 +19,7 @@ pub fn canonical_seconds(text: &str) -> Result<Option<Cow<'_, str>>, String> {
     // Decimals are dropped before the time is compared with zero: the stored text must not be read as "not
     // set" later.
     let (seconds, _) = Parser { text, layout: SECONDS_LAYOUT, rest: text }.read(false)?;
-    Ok(kept(text, seconds, seconds == ZERO_SECONDS, None))
+    Ok(canonical_text(text, seconds, seconds == ZERO_SECONDS, None))
 }
 
 /// Returns the canonical form of a time with microsecond precision. Exactly six decimals are required, as in
@@ -29,7 +29,7 @@ pub fn canonical_seconds(text: &str) -> Result<Option<Cow<'_, str>>, String> {
 /// The same as for [`canonical_seconds`].
 pub fn canonical_micros(text: &str) -> Result<Option<Cow<'_, str>>, String> {
     let (seconds, nanos) = Parser { text, layout: MICROS_LAYOUT, rest: text }.read(true)?;
-    Ok(kept(text, seconds, nanos == 0 && seconds == ZERO_SECONDS, Some(nanos / 1000)))
+    Ok(canonical_text(text, seconds, nanos == 0 && seconds == ZERO_SECONDS, Some(nanos / 1000)))
 }
 
 /// Parses `text`, with or without decimals, and returns its seconds since the Unix epoch; `None` if it is not
@@ -54,7 +54,7 @@ pub fn format_micros(seconds: i64, micros: u32) -> String {
     format(seconds, Some(micros))
 }
 
-fn kept(text: &str, seconds: i64, zero: bool, micros: Option<u32>) -> Option<Cow<'_, str>> {
+fn canonical_text(text: &str, seconds: i64, zero: bool, micros: Option<u32>) -> Option<Cow<'_, str>> {
     if zero {
         return None;
     }
@@ -67,23 +67,23 @@ fn format(seconds: i64, micros: Option<u32>) -> String {
     let (year, month, date) = civil(day);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let mut out = String::with_capacity(27);
-    two(&mut out, year / 100);
-    two(&mut out, year % 100);
+    push_two_digits(&mut out, year / 100);
+    push_two_digits(&mut out, year % 100);
     for (mark, part) in [('-', month), ('-', date), ('T', hour), (':', minute), (':', second)] {
         out.push(mark);
-        two(&mut out, part);
+        push_two_digits(&mut out, part);
     }
     if let Some(micros) = micros {
         out.push('.');
         for part in [micros / 10_000, micros / 100 % 100, micros % 100] {
-            two(&mut out, i64::from(part));
+            push_two_digits(&mut out, i64::from(part));
         }
     }
     out.push('Z');
     out
 }
 
-fn two(out: &mut String, n: i64) {
+fn push_two_digits(out: &mut String, n: i64) {
     let n = u8::try_from(n.rem_euclid(100)).unwrap_or(0);
     out.push(char::from(b'0' + n / 10));
     out.push(char::from(b'0' + n % 10));
@@ -133,17 +133,17 @@ impl<'t> Parser<'t> {
     fn read(mut self, micros: bool) -> Result<(i64, u32), String> {
         let year = self.digits(4, "2006")?;
         self.mark('-', "-")?;
-        let month = self.ranged(2, "01", (1, 12), "month")?;
+        let month = self.ranged(2, "01", 1, 12, "month")?;
         self.mark('-', "-")?;
         let date = self.digits(2, "02")?;
         self.mark('T', "T")?;
         // Go also accepts an hour of one digit.
         let has_two = self.rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
-        let hour = self.ranged(if has_two { 2 } else { 1 }, "15", (0, 23), "hour")?;
+        let hour = self.ranged(if has_two { 2 } else { 1 }, "15", 0, 23, "hour")?;
         self.mark(':', ":")?;
-        let minute = self.ranged(2, "04", (0, 59), "minute")?;
+        let minute = self.ranged(2, "04", 0, 59, "minute")?;
         self.mark(':', ":")?;
-        let second = self.ranged(2, "05", (0, 59), "second")?;
+        let second = self.ranged(2, "05", 0, 59, "second")?;
         let nanos = if micros { self.six_decimals()? } else { self.decimals()? };
         let offset = self.offset()?;
         if !self.rest.is_empty() {
@@ -183,13 +183,7 @@ impl<'t> Parser<'t> {
         Ok(value)
     }
 
-    fn ranged(
-        &mut self,
-        count: usize,
-        element: &str,
-        (min, max): (i64, i64),
-        name: &str,
-    ) -> Result<i64, String> {
+    fn ranged(&mut self, count: usize, element: &str, min: i64, max: i64, name: &str) -> Result<i64, String> {
         let value = self.digits(count, element)?;
         if (min..=max).contains(&value) {
             return Ok(value);

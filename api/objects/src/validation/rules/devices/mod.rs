@@ -47,7 +47,7 @@ pub(super) fn class(validator: &mut Validator, path: &FieldPath, class: StructVi
     let is_kept = |list: &str| old.is_some_and(|old| is_same(spec.get(list), old.get(list)));
     request::selectors(validator, &place, spec, is_kept("selectors"));
     let is_stored = is_kept("config");
-    slice_of(validator, &place, spec, ("config", LIST_MAX), |validator, path, one| {
+    slice_of(validator, &place, spec, "config", LIST_MAX, |validator, path, one| {
         request::configuration(validator, path, one, is_stored);
     });
     if let Some(name) = spec.get("extendedResourceName").and_then(Value::as_str)
@@ -111,7 +111,8 @@ fn slice_of<'v>(
     validator: &mut Validator,
     path: &FieldPath,
     owner: StructView<'v>,
-    (name, max): (&str, usize),
+    name: &str,
+    max: usize,
     check: impl FnMut(&mut Validator, &FieldPath, StructView<'v>),
 ) {
     let list = path.child(name);
@@ -125,7 +126,9 @@ fn set_of<'v>(
     validator: &mut Validator,
     path: &FieldPath,
     owner: StructView<'v>,
-    (name, max, key): (&str, usize, &str),
+    name: &str,
+    max: usize,
+    key: &str,
     check: impl FnMut(&mut Validator, &FieldPath, StructView<'v>),
 ) {
     let list = path.child(name);

@@ -22,7 +22,7 @@ pub(super) fn driver(validator: &mut Validator, path: &FieldPath, name: &str) {
     if name.is_empty() {
         return validator.required(path, "");
     }
-    forms::given(ValueFormat::Driver, path, name, &mut validator.errors);
+    forms::check_form(ValueFormat::Driver, path, name, &mut validator.errors);
 }
 
 /// Checks the name of a pool, which consists of subdomains separated by slashes.
@@ -80,7 +80,7 @@ fn identifier(validator: &mut Validator, path: &FieldPath, name: &str) {
 }
 
 /// Returns the key of a map in the form that paths show.
-pub(super) fn shown(key: &str) -> String {
+pub(super) fn shortened_key(key: &str) -> String {
     if key.len() <= SHOWN_MAX {
         return key.to_owned();
     }
@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn long_keys_lose_their_middle() {
-        assert_eq!(shown(&"a".repeat(96)), "a".repeat(96));
+        assert_eq!(shortened_key(&"a".repeat(96)), "a".repeat(96));
         let long = format!("{}{}", "a".repeat(60), "b".repeat(60));
-        assert_eq!(shown(&long), format!("{}...{}", "a".repeat(47), "b".repeat(46)));
+        assert_eq!(shortened_key(&long), format!("{}...{}", "a".repeat(47), "b".repeat(46)));
     }
 }

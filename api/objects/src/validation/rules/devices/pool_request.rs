@@ -26,7 +26,7 @@ pub(in super::super) fn pool_request(validator: &mut Validator, path: &FieldPath
     if let Some(name) = spec.get("poolName").and_then(Value::as_str) {
         pool(validator, &path.child("poolName"), name);
     }
-    at_least(validator, &path, spec, ("limit", 1));
+    at_least(validator, &path, spec, "limit", 1);
     if let Some(limit) = spec.int("limit").filter(|limit| *limit > i64::from(POOLS_MAX)) {
         validator.invalid(path.child("limit"), limit, format!("must be less than or equal to {POOLS_MAX}"));
     }
@@ -48,7 +48,7 @@ pub(in super::super) fn pool_status(validator: &mut Validator, path: &FieldPath,
     if !status.has("poolCount") {
         validator.required(path.child("poolCount"), "");
     }
-    at_least(validator, path, status, ("poolCount", 0));
+    at_least(validator, path, status, "poolCount", 0);
     let list = path.child("pools");
     if fits(validator, &list, status.items("pools").len(), usize::from(POOLS_MAX)) {
         each(validator, &list, status.structs("pools"), counted);
@@ -66,7 +66,7 @@ fn counted(validator: &mut Validator, path: &FieldPath, counted: StructView) {
     if counted.int("generation").unwrap_or(0) == 0 {
         validator.required(path.child("generation"), "");
     }
-    for number in [
+    for (name, least) in [
         ("generation", 0),
         ("resourceSliceCount", 1),
         ("totalDevices", 0),
@@ -74,7 +74,7 @@ fn counted(validator: &mut Validator, path: &FieldPath, counted: StructView) {
         ("availableDevices", 0),
         ("unavailableDevices", 0),
     ] {
-        at_least(validator, path, counted, number);
+        at_least(validator, path, counted, name, least);
     }
     if let Some(node) = counted.get("nodeName").and_then(Value::as_str) {
         validator.refuse(&path.child("nodeName"), node, names::subdomain(node));
@@ -84,7 +84,7 @@ fn counted(validator: &mut Validator, path: &FieldPath, counted: StructView) {
     }
 }
 
-fn at_least(validator: &mut Validator, path: &FieldPath, owner: StructView, (name, least): (&str, i64)) {
+fn at_least(validator: &mut Validator, path: &FieldPath, owner: StructView, name: &str, least: i64) {
     if let Some(number) = owner.int(name).filter(|number| *number < least) {
         validator.invalid(path.child(name), number, format!("must be greater than or equal to {least}"));
     }

@@ -82,12 +82,12 @@ impl<'v> Requests<'v> {
 pub(super) fn claim(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let (devices, path) = (spec.child("devices"), path.child("devices"));
     let requests = Requests::of(spec);
-    set_of(validator, &path, devices, ("requests", LIST_MAX, "name"), request);
-    slice_of(validator, &path, devices, ("constraints", LIST_MAX), |validator, path, one| {
+    set_of(validator, &path, devices, "requests", LIST_MAX, "name", request);
+    slice_of(validator, &path, devices, "constraints", LIST_MAX, |validator, path, one| {
         requests.check_all(validator, path, one);
         constraint(validator, path, one);
     });
-    slice_of(validator, &path, devices, ("config", LIST_MAX), |validator, path, one| {
+    slice_of(validator, &path, devices, "config", LIST_MAX, |validator, path, one| {
         requests.check_all(validator, path, one);
         configuration(validator, path, one, false);
     });
@@ -107,11 +107,19 @@ fn request(validator: &mut Validator, path: &FieldPath, request: StructView) {
         }
         (true, false) => amount(validator, &path.child("exactly"), request.child("exactly")),
         (false, true) => {
-            let list = ("firstAvailable", ALTERNATIVES_MAX, "name");
-            set_of(validator, path, request, list, |validator, path, alternative| {
-                label(validator, &path.child("name"), alternative.text("name"));
-                amount(validator, path, alternative);
-            });
+            let list = "firstAvailable";
+            set_of(
+                validator,
+                path,
+                request,
+                list,
+                ALTERNATIVES_MAX,
+                "name",
+                |validator, path, alternative| {
+                    label(validator, &path.child("name"), alternative.text("name"));
+                    amount(validator, path, alternative);
+                },
+            );
         }
     }
 }
@@ -139,7 +147,7 @@ fn amount(validator: &mut Validator, path: &FieldPath, request: StructView) {
 
 /// Checks selectors of devices. `is_stored` is true for selectors that were stored before.
 pub(super) fn selectors(validator: &mut Validator, path: &FieldPath, owner: StructView, is_stored: bool) {
-    slice_of(validator, path, owner, ("selectors", LIST_MAX), |validator, path, selector| {
+    slice_of(validator, path, owner, "selectors", LIST_MAX, |validator, path, selector| {
         let place = path.child("cel");
         if !selector.has("cel") {
             return validator.required(place, "");

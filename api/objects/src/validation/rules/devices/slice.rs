@@ -4,7 +4,7 @@ use super::super::super::path::FieldPath;
 use super::super::super::{Validator, is_same, names};
 use super::super::StructView;
 use super::capacity::{attribute, shared, single};
-use super::names::{driver, label, pool, qualified, shown};
+use super::names::{driver, label, pool, qualified, shortened_key};
 use super::request::EFFECTS;
 use super::{fits, node_selector, repeated, set_of, slice_of};
 use crate::device_limits::ATTRIBUTES_MAX;
@@ -40,11 +40,11 @@ pub(in super::super) fn slice(validator: &mut Validator, path: &FieldPath, slice
     let old = validator.old.map_or(StructView::from(None), |old| old.child("spec"));
     let max = if spec.structs("devices").any(is_advanced) { ADVANCED_DEVICES_MAX } else { DEVICES_MAX };
     let is_chosen_by_device = spec.is_true("perDeviceNodeSelection");
-    set_of(validator, &path, spec, ("devices", max, "name"), |validator, path, one| {
+    set_of(validator, &path, spec, "devices", max, "name", |validator, path, one| {
         let before = old.structs("devices").find(|before| before.text("name") == one.text("name"));
         device(validator, path, one);
         if !before.is_some_and(|before| is_same(before.get("taints"), one.get("taints"))) {
-            slice_of(validator, path, one, ("taints", TAINTS_MAX), taint);
+            slice_of(validator, path, one, "taints", TAINTS_MAX, taint);
         }
         if is_chosen_by_device {
             own_place(validator, path, one);
@@ -55,7 +55,7 @@ pub(in super::super) fn slice(validator: &mut Validator, path: &FieldPath, slice
         }
         binding_conditions(validator, path, one);
     });
-    set_of(validator, &path, spec, ("sharedCounters", COUNTER_SETS_MAX, "name"), |validator, path, set| {
+    set_of(validator, &path, spec, "sharedCounters", COUNTER_SETS_MAX, "name", |validator, path, set| {
         counters(validator, path, set, "name");
     });
 }
@@ -100,8 +100,8 @@ fn place(validator: &mut Validator, path: &FieldPath, spec: StructView) {
             );
         }
     }
-    flag(validator, path, spec, ("allNodes", "`allNodes`"), &mut given);
-    flag(validator, path, spec, ("perDeviceNodeSelection", "`perDeviceNodeSelection`"), &mut given);
+    flag(validator, path, spec, "allNodes", "`allNodes`", &mut given);
+    flag(validator, path, spec, "perDeviceNodeSelection", "`perDeviceNodeSelection`", &mut given);
     match given.len() {
         0 => validator.required(path, &format!("exactly one of {NAMES} is required")),
         1 => {}
@@ -120,7 +120,7 @@ fn own_place(validator: &mut Validator, path: &FieldPath, device: StructView) {
         given.push("`nodeSelector`");
         node_selector(validator, &path.child("nodeSelector"), device.child("nodeSelector"));
     }
-    flag(validator, path, device, ("allNodes", "`allNodes`"), &mut given);
+    flag(validator, path, device, "allNodes", "`allNodes`", &mut given);
     let detail = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` \
                   is set to true in the ResourceSlice spec";
     match given.len() {
@@ -151,7 +151,8 @@ fn flag(
     validator: &mut Validator,
     path: &FieldPath,
     owner: StructView,
-    (name, shown): (&str, &'static str),
+    name: &str,
+    shown: &'static str,
     given: &mut Vec<&'static str>,
 ) {
     match owner.flag(name) {
@@ -188,7 +189,7 @@ fn device(validator: &mut Validator, path: &FieldPath, device: StructView) {
             return;
         }
         qualified(validator, &place, name);
-        attribute(validator, &place.key(&shown(name)), StructView::from(Some(value)));
+        attribute(validator, &place.key(&shortened_key(name)), StructView::from(Some(value)));
     }
     let place = path.child("capacity");
     let check = if device.is_true("allowMultipleAllocations") { shared } else { single };
@@ -197,10 +198,10 @@ fn device(validator: &mut Validator, path: &FieldPath, device: StructView) {
             return;
         }
         qualified(validator, &place, name);
-        check(validator, &place.key(&shown(name)), StructView::from(Some(value)));
+        check(validator, &place.key(&shortened_key(name)), StructView::from(Some(value)));
     }
-    let list = ("consumesCounters", TAKEN_SETS_MAX, "counterSet");
-    set_of(validator, path, device, list, |validator, path, taken| {
+    let (list, key) = ("consumesCounters", "counterSet");
+    set_of(validator, path, device, list, TAKEN_SETS_MAX, key, |validator, path, taken| {
         counters(validator, path, taken, "counterSet");
     });
 }

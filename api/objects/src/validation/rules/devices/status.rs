@@ -36,7 +36,7 @@ fn identity<'v>(device: StructView<'v>) -> Identity<'v> {
 }
 
 /// Returns an identity in the form that errors show.
-fn shown(identity: Identity) -> Object {
+fn identity_object(identity: Identity) -> Object {
     let mut out = Object::new();
     for (name, text) in ["Driver", "Pool", "Device", "ShareID"].into_iter().zip(identity) {
         out.insert(name, Value::from(text));
@@ -49,7 +49,7 @@ fn shown(identity: Identity) -> Object {
 pub(in super::super) fn claim_status(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let before = validator.old.map_or(StructView::from(None), |old| old.child("status"));
     let (allocation, place) = (status.child("allocation"), path.child("allocation"));
-    set_of(validator, path, status, ("reservedFor", USERS_MAX, "uid"), user);
+    set_of(validator, path, status, "reservedFor", USERS_MAX, "uid", user);
     devices_in_use(validator, path, status, allocation);
     reserved(validator, &path.child("reservedFor"), status, before);
     if before.has("allocation") && allocation.is_there() {
@@ -109,7 +109,7 @@ fn devices_in_use(validator: &mut Validator, path: &FieldPath, status: StructVie
         }
         let identity = identity(device);
         if !given.contains(&identity) {
-            validator.invalid(path, shown(identity), "must be an allocated device in the claim");
+            validator.invalid(path, identity_object(identity), "must be an allocated device in the claim");
         }
         let list = path.child("conditions");
         if fits(validator, &list, device.items("conditions").len(), CONDITIONS_MAX) {
@@ -124,7 +124,7 @@ fn devices_in_use(validator: &mut Validator, path: &FieldPath, status: StructVie
     for (at, device) in status.structs("devices").enumerate() {
         let identity = identity(device);
         if !seen.insert(identity) && !validator.has_enough() {
-            validator.duplicate(list.index(at), shown(identity));
+            validator.duplicate(list.index(at), identity_object(identity));
         }
     }
 }
@@ -162,7 +162,7 @@ fn interface_address(validator: &mut Validator, path: &FieldPath, text: &str) {
 /// Checks the allocated devices, their requests, which must be in the claim, and their configuration from the
 /// claim and its classes.
 fn allocated(validator: &mut Validator, path: &FieldPath, devices: StructView, requests: &Requests) {
-    slice_of(validator, path, devices, ("results", RESULTS_MAX), |validator, path, result| {
+    slice_of(validator, path, devices, "results", RESULTS_MAX, |validator, path, result| {
         requests.check(validator, &path.child("request"), result.text("request"));
         driver(validator, &path.child("driver"), result.text("driver"));
         pool(validator, &path.child("pool"), result.text("pool"));
@@ -173,7 +173,7 @@ fn allocated(validator: &mut Validator, path: &FieldPath, devices: StructView, r
             share(validator, &path.child("shareID"), id);
         }
     });
-    slice_of(validator, path, devices, ("config", 2 * LIST_MAX), |validator, path, one| {
+    slice_of(validator, path, devices, "config", 2 * LIST_MAX, |validator, path, one| {
         match one.text("source") {
             "FromClaim" | "FromClass" => {}
             "" => validator.required(path.child("source"), ""),
