@@ -9,7 +9,6 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::json_error;
-use crate::strict::Object;
 
 /// A configuration file that is parsed but not yet checked.
 #[derive(Debug)]
@@ -30,23 +29,6 @@ impl Document {
     pub fn new(text: &[u8], json: &[u8], duplicates: Option<String>) -> Result<Document, serde_json::Error> {
         let text = String::from_utf8_lossy(text).into_owned();
         Ok(Document { text, tree: serde_json::from_slice(json)?, duplicates })
-    }
-
-    /// Checks the types of members. Members that `form` does not have are ignored. `version` is the version
-    /// of the Go types in error messages.
-    ///
-    /// # Errors
-    /// The text of Go's error about a document that is not an object, or about a member of the wrong type.
-    pub fn check(&self, form: &Object, version: &str) -> Result<(), String> {
-        form.check(self.tree.typed()?.members, version, &mut Vec::new())
-    }
-
-    /// Checks the types of members and that `form` has all of them.
-    ///
-    /// # Errors
-    /// The text of Go's error, including errors about unknown members.
-    pub fn check_strictly(&self, form: &Object, version: &str) -> Result<(), String> {
-        form.check_strictly(self.tree.typed()?.members, version, self.duplicates.as_ref())
     }
 
     /// Creates a document from `value`; messages quote `text` as its content.

@@ -104,6 +104,25 @@ impl File<'_> {
     }
 }
 
+impl Document {
+    /// Checks the types of members. Members that `form` does not have are ignored. `version` is the version
+    /// of the Go types in error messages.
+    ///
+    /// # Errors
+    /// The text of Go's error about a document that is not an object, or about a member of the wrong type.
+    pub fn check(&self, form: &Object, version: &str) -> Result<(), String> {
+        form.check(self.tree.typed()?.members, version, &mut Vec::new())
+    }
+
+    /// Checks the types of members and that `form` has all of them.
+    ///
+    /// # Errors
+    /// The text of Go's error, including errors about unknown members.
+    pub fn check_strictly(&self, form: &Object, version: &str) -> Result<(), String> {
+        form.check_strictly(self.tree.typed()?.members, version, self.duplicates.as_ref())
+    }
+}
+
 impl Object {
     /// Checks the types of members. Errors that only strict decoding reports are added to `flaws`.
     ///

@@ -6,47 +6,15 @@
 //! have to call another server.
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::authenticator::{Accepted, Cause, Credentials, RemoteTokenAuthenticator, TokenAuthenticator};
 use super::bearer::{self, Bearer, ProtocolError};
 use super::remembered::Remembered;
 use super::request_header::RequestHeaders;
-use super::service_account::TokenError;
-use super::x509::{CertificateError, ClientCertificates, PeerCertificates};
+use super::x509::ClientCertificates;
 use crate::identity::User;
-
-/// The header fields of a request, for authenticators that read more than `Authorization`.
-pub trait HeaderFields: Sync {
-    /// Calls `visit` with the name and value of each field, in the order in which the client sent them.
-    fn each(&self, visit: &mut dyn FnMut(&str, &str));
-}
-
-/// The credentials of a request.
-#[derive(Clone, Copy, Default)]
-pub struct Credentials<'r> {
-    /// Path of the request, which may be open to anonymous requests.
-    pub path: &'r str,
-    /// All header fields of the request, if there are any.
-    pub headers: Option<&'r dyn HeaderFields>,
-    /// The first `Authorization` header, as sent.
-    pub authorization: Option<&'r str>,
-    /// WebSocket protocols that the request offers, if it is a WebSocket request. Browsers send a token among
-    /// them.
-    pub protocols: Option<&'r str>,
-    /// Certificate chain of the peer. The handshake proved only that the peer has the private key of the
-    /// leaf; the authenticator verifies the chain.
-    pub certificates: Option<&'r PeerCertificates>,
-}
-
-impl Credentials<'_> {
-    /// Returns a warning about these credentials for the response.
-    pub fn warning(&self) -> Option<&'static str> {
-        let header = self.authorization?;
-        (bearer::parse(header) == Bearer::ExtraSpace).then_some(bearer::EXTRA_SPACE_WARNING)
-    }
-}
 
 /// The identity of a request.
 #[derive(Clone, Debug)]
@@ -78,49 +46,6 @@ pub enum AuthnError {
     NoCredential,
 }
 
-/// The result of a token authenticator that accepts a token.
-#[derive(Clone, Debug)]
-pub struct Accepted {
-    /// User that the token identifies.
-    pub user: Arc<User>,
-    /// The requested audiences that the token has, in the order of the request; empty if this kind of token
-    /// has no audiences.
-    pub audiences: Vec<String>,
-}
-
-impl Accepted {
-    /// Creates the result for a token that has no audiences and is therefore valid for this server.
-    pub fn for_this_server(user: Arc<User>) -> Accepted {
-        Accepted { user, audiences: Vec::new() }
-    }
-}
-
-/// The error of one authenticator.
-#[derive(Debug, thiserror::Error)]
-pub enum Cause {
-    /// No authenticator knows the token.
-    #[error("invalid bearer token")]
-    UnknownToken,
-    /// The client certificate cannot be verified.
-    #[error(transparent)]
-    Certificate(#[from] CertificateError),
-    /// The WebSocket protocols carry an unusable token.
-    #[error(transparent)]
-    Protocol(ProtocolError),
-    /// The common name of the proxy's certificate is not allowed.
-    #[error("x509: subject with cn={0} is not in the allowed list")]
-    ProxyName(String),
-    /// The token is a service account token and was refused.
-    #[error(transparent)]
-    ServiceAccount(#[from] TokenError),
-    /// The token names a configured issuer and was refused.
-    #[error(transparent)]
-    Issuer(#[from] super::jwt::TokenRefused),
-    /// The webhook refused the token or gave no answer.
-    #[error(transparent)]
-    Webhook(#[from] super::webhook::WebhookError),
-}
-
 impl std::error::Error for AuthnError {}
 
 impl fmt::Display for AuthnError {
@@ -130,52 +55,6 @@ impl fmt::Display for AuthnError {
             return f.write_str("no credentials provided");
         };
         f.write_str(&go::join_errors(causes).unwrap_or_default())
-    }
-}
-
-/// An authenticator of bearer tokens that decides without waiting.
-pub trait TokenAuthenticator: Send + Sync {
-    /// Returns the user of the token; `None` if the token is not of this kind. A token that has audiences
-    /// must have one of `target`. A token without audiences is valid for the server's own audiences.
-    ///
-    /// # Errors
-    /// The token is of this kind and is refused.
-    fn authenticate(
-        &self,
-        token: &str,
-        target: &[String],
-        now: SystemTime,
-    ) -> Result<Option<Accepted>, Cause>;
-
-    /// Returns whether tokens of this kind have audiences.
-    fn knows_audiences(&self) -> bool {
-        false
-    }
-}
-
-/// The future that a [`RemoteTokenAuthenticator`] returns.
-pub type Answer<'t> = Pin<Box<dyn Future<Output = Result<Option<Accepted>, Cause>> + Send + 't>>;
-
-/// An authenticator of bearer tokens that may have to call another server.
-pub trait RemoteTokenAuthenticator: Send + Sync {
-    /// Authenticates a token like [`TokenAuthenticator::authenticate`]. The future must complete within a
-    /// bounded time.
-    fn authenticate<'t>(&'t self, token: &'t str, target: &'t [String], now: SystemTime) -> Answer<'t>;
-
-    /// Returns whether tokens of this kind have audiences.
-    fn knows_audiences(&self) -> bool {
-        false
-    }
-
-    /// Returns whether an acceptance may be cached for some seconds. An acceptance that also depends on
-    /// objects of this server may not.
-    fn is_remembered(&self) -> bool {
-        true
-    }
-
-    /// Returns a counter that changes when cached results become invalid.
-    fn generation(&self) -> u64 {
-        0
     }
 }
 

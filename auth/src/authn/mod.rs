@@ -3,6 +3,7 @@
 //! `authenticating proxy → client certificate → bearer token (static file → service account → bootstrap → issuers →
 //! webhook) → anonymous` (docs/api/authentication.md#authenticators)
 
+mod authenticator;
 pub mod bearer;
 pub mod bootstrap;
 pub mod certificate_authority;
@@ -22,16 +23,17 @@ mod token_header;
 pub mod trust_anchors;
 pub mod trusted_leaf;
 pub mod webhook;
+mod webhook_error;
 pub mod x509;
 
 use std::fmt::Write;
 
 use aws_lc_rs::digest;
 
-pub use chain::{
-    Accepted, Anonymous, Answer, Authenticated, Authenticator, AuthnError, Cause, Credentials, HeaderFields,
-    RemoteTokenAuthenticator, TokenAuthenticator,
+pub use authenticator::{
+    Accepted, Answer, Cause, Credentials, HeaderFields, RemoteTokenAuthenticator, TokenAuthenticator,
 };
+pub use chain::{Anonymous, Authenticated, Authenticator, AuthnError};
 pub use signing::{KeyError, SigningKey, VerificationKey};
 
 /// The domain of keys about users and tokens: `example.org` gives `authentication.example.org/credential-id`.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::digest;
 use parking_lot::Mutex;
 
-use super::chain::Accepted;
+use super::authenticator::Accepted;
 
 /// Lifetime of a cached acceptance. A token that its issuer revokes still works here for this long.
 const LIFETIME: Duration = Duration::from_secs(10);

@@ -7,8 +7,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::Cause;
-use super::chain::{Credentials, HeaderFields};
+use super::authenticator::{Cause, Credentials, HeaderFields};
 use super::x509::ClientCertificates;
 use crate::identity::User;
 

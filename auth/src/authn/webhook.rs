@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::Cause;
-use super::chain::{Accepted, Answer, RemoteTokenAuthenticator};
+use super::authenticator::{Accepted, Answer, Cause, RemoteTokenAuthenticator};
 use super::remembered::Remembered;
+pub use super::webhook_error::WebhookError;
 use crate::answer::Review;
 use crate::identity::User;
 use crate::strict::{Form, Object, items, text_of};
@@ -24,20 +24,6 @@ pub trait Reviewer: Send + Sync {
     /// Returns the JSON response to a review, if its status code is a success. The future must complete
     /// within a bounded time and with a bounded response body, even if it retries.
     fn review(&self, review: Vec<u8>) -> Reviewed;
-}
-
-/// Reasons why a token has no verdict, for logs and token reviews.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum WebhookError {
-    /// The other server refused the token with this error.
-    #[error("{0}")]
-    Refused(String),
-    /// The other server did not answer.
-    #[error("{0}")]
-    Unanswered(String),
-    /// The response is not a token review.
-    #[error("{0}")]
-    Unreadable(String),
 }
 
 /// The user and the audiences of an accepted token; `None` for a token that is not accepted.

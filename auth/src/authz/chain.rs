@@ -10,10 +10,11 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::abac::Policies;
-use super::impersonation::LastModes;
+use super::impersonation_mode::LastModes;
 use super::permitted::Permitted;
 use super::policy::{PolicySource, Rule};
 use super::rbac::Rbac;
+use super::verdict::Verdict;
 use super::webhook::Webhook;
 use crate::attributes::Attributes;
 use crate::decision::{Authorized, Decision, Denied, Reason};
@@ -86,22 +87,6 @@ pub enum Module {
 pub trait NodePolicy: Send + Sync {
     /// Returns the decision; no opinion for users that are not node agents.
     fn decide(&self, asked: &Attributes<'_>) -> Decision;
-}
-
-/// A decision, with the errors on the way to it.
-#[derive(Clone, Debug)]
-pub struct Verdict {
-    /// Decision of the chain.
-    pub decision: Decision,
-    /// Errors that may have changed the decision.
-    pub error: Option<String>,
-}
-
-impl Verdict {
-    /// Creates a verdict without an error.
-    pub(super) fn of(decision: Decision) -> Verdict {
-        Verdict { decision, error: None }
-    }
 }
 
 /// The rules of a user, as far as the authorizers can list them.

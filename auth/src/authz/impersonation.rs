@@ -8,19 +8,16 @@
 //! `impersonate`, and is checked for every request. This module does not read headers; that is the caller's
 //! task.
 
-use std::collections::HashMap;
-
 use go::{Quoted, join_errors};
-use parking_lot::Mutex;
 
 use super::chain::Authorizer;
+use super::impersonation_mode::{ImpersonationMode, domain_of_node_key, node, service_account};
 use super::permitted::Subject;
 use crate::attributes::Attributes;
 use crate::decision::{Denied, Reason};
 use crate::forms;
 use crate::identity::{
-    ANONYMOUS, AUTHENTICATED, MASTERS, NODE_PREFIX, NODES, SERVICE_ACCOUNT_PREFIX, UNAUTHENTICATED, User,
-    service_account_groups,
+    ANONYMOUS, AUTHENTICATED, MASTERS, NODE_PREFIX, NODES, UNAUTHENTICATED, User, service_account_groups,
 };
 
 /// API group of the resources in the checks of constrained modes.
@@ -28,25 +25,6 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 /// From this number of groups or extra values on, a constrained mode first checks a permission for all of
 /// them.
 const MANY: usize = 4;
-/// Maximum number of callers whose last mode is remembered. When the map is full, it is cleared. It only
-/// affects the order of the modes.
-const REMEMBERED_MAX: usize = 1024;
-
-/// A mode of impersonation, which determines the required permissions.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Mode {
-    /// The node on which the caller, a service account, runs; the identity has only a name.
-    AssociatedNode,
-    /// Any node; the identity has only a name.
-    ArbitraryNode,
-    /// A service account; the identity has only a name.
-    ServiceAccount,
-    /// A user that is neither a service account nor a node, with groups, uid and extra values.
-    UserInfo,
-    /// Any identity, permitted by the verb `impersonate` alone.
-    Legacy,
-}
-
 /// The refusal of an impersonation, about one resource.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
@@ -81,70 +59,6 @@ impl Refused {
     }
 }
 
-impl Mode {
-    /// Returns the verb for the wanted identity, and the prefix of the verb for the requested object (`None`
-    /// for the legacy mode).
-    fn verbs(self) -> (&'static str, Option<&'static str>) {
-        match self {
-            Mode::AssociatedNode => ("impersonate:associated-node", Some("impersonate-on:associated-node:")),
-            Mode::ArbitraryNode => ("impersonate:arbitrary-node", Some("impersonate-on:arbitrary-node:")),
-            Mode::ServiceAccount => ("impersonate:serviceaccount", Some("impersonate-on:serviceaccount:")),
-            Mode::UserInfo => ("impersonate:user-info", Some("impersonate-on:user-info:")),
-            Mode::Legacy => ("impersonate", None),
-        }
-    }
-}
-
-/// The last successful mode of recent callers, and whether the constrained modes are enabled.
-pub(super) struct LastModes {
-    modes: Mutex<HashMap<String, Mode>>,
-    pub(super) is_constrained: bool,
-}
-
-impl Default for LastModes {
-    fn default() -> LastModes {
-        LastModes { modes: Mutex::default(), is_constrained: true }
-    }
-}
-
-impl LastModes {
-    /// Returns the modes that suit the wanted identity, in the order in which they are tried.
-    fn order(&self, caller: &User, wanted: &User) -> Vec<Mode> {
-        if !self.is_constrained {
-            return vec![Mode::Legacy];
-        }
-        let mut modes = Vec::new();
-        let is_name_alone = wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty();
-        match (service_account(&wanted.name), node(&wanted.name)) {
-            (Some(_), _) if is_name_alone => modes.push(Mode::ServiceAccount),
-            (None, Some(name)) if is_name_alone => {
-                if node_of(caller) == Some(name) {
-                    modes.push(Mode::AssociatedNode);
-                }
-                modes.push(Mode::ArbitraryNode);
-            }
-            (None, None) => modes.push(Mode::UserInfo),
-            _ => {}
-        }
-        modes.push(Mode::Legacy);
-        let last = self.modes.lock().get(&caller.name).copied();
-        // The sort is stable, so only the remembered mode moves.
-        modes.sort_by_key(|mode| Some(*mode) != last);
-        modes
-    }
-
-    fn remember(&self, caller: &User, mode: Mode) {
-        let mut modes = self.modes.lock();
-        if modes.get(&caller.name) == Some(&mode) {
-            return;
-        }
-        if modes.len() >= REMEMBERED_MAX {
-            modes.clear();
-        }
-        modes.insert(caller.name.clone(), mode);
-    }
-}
-
 impl Authorizer {
     /// Decides whether the user of `request` may make it as `wanted`. Returns the user that the request then
     /// has: `wanted` with the groups that its name implies.
@@ -167,10 +81,15 @@ impl Authorizer {
         Err(first.unwrap_or_else(|| Refused::new(request, Denied::new(request, Reason::None))))
     }
 
-    async fn try_mode(&self, mode: Mode, request: &Attributes<'_>, wanted: &User) -> Result<(), Refused> {
+    async fn try_mode(
+        &self,
+        mode: ImpersonationMode,
+        request: &Attributes<'_>,
+        wanted: &User,
+    ) -> Result<(), Refused> {
         let (verb, on) = mode.verbs();
         let Some(on) = on else { return self.require_identity(mode, request.user, wanted).await };
-        let is_own_node = mode == Mode::AssociatedNode;
+        let is_own_node = mode == ImpersonationMode::AssociatedNode;
         let on_node = is_own_node.then(|| on_its_node(request.user));
         let request = &Attributes { user: on_node.as_ref().unwrap_or(request.user), ..*request };
         let any_node = is_own_node.then(|| User::new(format!("{NODE_PREFIX}*"), [""; 0]));
@@ -191,7 +110,12 @@ impl Authorizer {
     }
 
     /// Checks that the caller may use each property of the wanted identity.
-    async fn require_identity(&self, mode: Mode, caller: &User, wanted: &User) -> Result<(), Refused> {
+    async fn require_identity(
+        &self,
+        mode: ImpersonationMode,
+        caller: &User,
+        wanted: &User,
+    ) -> Result<(), Refused> {
         let (verb, on) = mode.verbs();
         let authentication = Attributes {
             resource_request: true,
@@ -202,8 +126,10 @@ impl Authorizer {
         let identity = Attributes { group: on.map_or("", |_| AUTHENTICATION), ..authentication };
         let name = match service_account(&wanted.name) {
             // The permission is for the caller's own node, regardless of its name.
-            None if mode == Mode::AssociatedNode => Attributes { resource: "nodes", name: "*", ..identity },
-            None if mode == Mode::ArbitraryNode => {
+            None if mode == ImpersonationMode::AssociatedNode => {
+                Attributes { resource: "nodes", name: "*", ..identity }
+            }
+            None if mode == ImpersonationMode::ArbitraryNode => {
                 Attributes { resource: "nodes", name: node(&wanted.name).unwrap_or_default(), ..identity }
             }
             Some((namespace, name)) => {
@@ -225,11 +151,11 @@ impl Authorizer {
     /// permission for all groups.
     async fn require_groups(
         &self,
-        mode: Mode,
+        mode: ImpersonationMode,
         asked: &Attributes<'_>,
         groups: &[String],
     ) -> Result<(), Refused> {
-        if mode == Mode::UserInfo {
+        if mode == ImpersonationMode::UserInfo {
             if groups.iter().any(String::is_empty) {
                 let why = "impersonating the empty string group is not allowed";
                 return Err(refuse(asked, why.to_owned()));
@@ -250,8 +176,13 @@ impl Authorizer {
     }
 
     /// Checks that the caller may use these extra values, in the same way.
-    async fn require_extra(&self, mode: Mode, asked: &Attributes<'_>, wanted: &User) -> Result<(), Refused> {
-        if mode == Mode::UserInfo {
+    async fn require_extra(
+        &self,
+        mode: ImpersonationMode,
+        asked: &Attributes<'_>,
+        wanted: &User,
+    ) -> Result<(), Refused> {
+        if mode == ImpersonationMode::UserInfo {
             if let Some(why) = wanted.extra.iter().find_map(|(key, values)| extra_fault(key, values)) {
                 return Err(refuse(asked, why));
             }
@@ -289,9 +220,9 @@ fn refuse(asked: &Attributes<'_>, why: String) -> Refused {
 }
 
 /// Adds the groups that the name of the wanted user implies.
-fn completed(mode: Mode, wanted: &User) -> User {
+fn completed(mode: ImpersonationMode, wanted: &User) -> User {
     let mut user = wanted.clone();
-    if matches!(mode, Mode::AssociatedNode | Mode::ArbitraryNode) {
+    if matches!(mode, ImpersonationMode::AssociatedNode | ImpersonationMode::ArbitraryNode) {
         user.groups.push(NODES.to_owned());
     }
     if let Some((namespace, _)) = service_account(&user.name).filter(|_| user.groups.is_empty()) {
@@ -304,26 +235,6 @@ fn completed(mode: Mode, wanted: &User) -> User {
     user
 }
 
-/// Returns the node whose agent has this user name. The name of a node must be a valid DNS subdomain.
-fn node(user: &str) -> Option<&str> {
-    user.strip_prefix(NODE_PREFIX).filter(|name| names::subdomain(name).is_empty())
-}
-
-/// Returns the node on which a service account runs, according to its token.
-pub fn node_of(caller: &User) -> Option<&str> {
-    service_account(&caller.name)?;
-    let (_, names) = caller.extra.iter().find(|(key, _)| domain_of_node_key(key).is_some())?;
-    match names.as_slice() {
-        [name] => Some(name),
-        _ => None,
-    }
-}
-
-/// Returns the domain of the extra key that contains the node of a service account.
-fn domain_of_node_key(key: &str) -> Option<&str> {
-    key.strip_suffix("/node-name").filter(|domain| domain.starts_with("authentication."))
-}
-
 /// Returns the caller as the authorizers see it when it impersonates its own node: the extra value contains
 /// only the keys of the caller's extra values, so that one decision applies to all nodes.
 fn on_its_node(caller: &User) -> User {
@@ -331,13 +242,6 @@ fn on_its_node(caller: &User) -> User {
     let domain = keys.iter().find_map(|key| domain_of_node_key(key)).unwrap_or_default();
     let name = format!("{domain}/associated-node-keys");
     User { extra: [(name, keys)].into(), ..caller.clone() }
-}
-
-/// Splits the user name of a service account into namespace and name.
-fn service_account(user: &str) -> Option<(&str, &str)> {
-    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
-    let valid = names::label(namespace).is_empty() && names::subdomain(name).is_empty();
-    valid.then_some((namespace, name))
 }
 
 /// Returns the error of an extra value in a constrained mode.

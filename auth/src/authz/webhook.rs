@@ -14,8 +14,8 @@ use aws_lc_rs::digest;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-use super::chain::Verdict;
 use super::condition::Conditions;
+use super::verdict::Verdict;
 use crate::answer::Review;
 use crate::attributes::{Attributes, FieldRequirement, LabelRequirement, Selectors};
 use crate::authn::webhook::Reviewer;

@@ -15,8 +15,8 @@ use crate::constant::Constant;
 use crate::error::EvalError;
 use crate::types::Type;
 
-pub use self::host::{HostList, HostMap, HostObject, HostRef, View};
-pub use self::list::List;
+pub use self::host::{HostMap, HostObject, HostRef, View};
+pub use self::list::{HostList, List};
 pub use self::map::{Map, OwnedMap};
 pub use self::object::{Object, OwnedObject};
 pub use crate::duration::Duration;

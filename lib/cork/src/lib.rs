@@ -65,7 +65,7 @@ impl<S: AsyncWrite + Unpin> Cork<S> {
 
 impl<S> Held<S> {
     /// Reports once to the connection that sending failed.
-    fn told(&mut self) -> io::Result<()> {
+    fn take_failure(&mut self) -> io::Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
 }
@@ -91,7 +91,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Cork<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut held = self.0.lock();
-        held.told()?;
+        held.take_failure()?;
         Pin::new(&mut held.stream).poll_read(cx, buffer)
     }
 }
@@ -107,7 +107,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Cork<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut held = self.0.lock();
-        held.told()?;
+        held.take_failure()?;
         let len = slices.iter().map(|slice| slice.len()).sum();
         let is_direct = len >= DIRECT_MIN;
         if is_direct || held.bytes.len() + len > HELD_MAX {
@@ -133,7 +133,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Cork<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut held = self.0.lock();
-        held.told()?;
+        held.take_failure()?;
         ready!(held.poll_send(cx))?;
         Pin::new(&mut held.stream).poll_shutdown(cx)
     }

@@ -23,9 +23,8 @@ use crate::pool::{Connection, Pool};
 use crate::rpc::{
     Answer, CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse, MemberListRequest,
     MemberListResponse, RangeRequest, RangeResponse, ResponseHeader, StatusRequest, StatusResponse,
-    TxnRequest, TxnResponse, WatchCreateRequest,
+    TxnRequest, TxnResponse,
 };
-use crate::watch::Watch;
 
 /// The configuration of a client: its endpoints, TLS and deadline.
 #[derive(Clone)]
@@ -173,14 +172,6 @@ impl Client {
         self.call("/etcdserverpb.Cluster/MemberList", &MemberListRequest {}, self.reading()).await
     }
 
-    /// Starts a watch. Opening it has the time limit of a call.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub async fn watch(&self, request: WatchCreateRequest) -> Result<Watch, Error> {
-        Watch::open(self, request).await
-    }
-
     /// Sends a request and reads its response, with retries.
     async fn call<A: Answer>(
         &self,
@@ -188,8 +179,8 @@ impl Client {
         message: &impl prost::Message,
         terms: Terms,
     ) -> Result<A, Error> {
-        let Terms { effect, within, answer_bytes_max } = terms;
-        let deadline = Instant::now() + within;
+        let effect = terms.effect;
+        let deadline = Instant::now() + terms.within;
         let bytes = frame::encode(message);
         let mut attempts = self.0.pool.len();
         loop {
@@ -200,19 +191,19 @@ impl Client {
             // If the request may be retried, a silent member gets only half of the remaining time.
             let may_repeat = effect == Effect::Reads && attempts > 0;
             let wait = if may_repeat { left / 2 } else { left };
-            let answered = unary::<A>(&connection, path, bytes.clone(), (left, answer_bytes_max));
+            let answered = unary::<A>(&connection, path, bytes.clone(), Terms { within: left, ..terms });
             let outcome = timeout_at(Instant::now() + wait, answered).await;
             let outcome = outcome.unwrap_or_else(|_| Err(Error::Lost("no answer in time".into())));
             match outcome {
                 Ok(answer) => {
-                    self.belongs(answer.header())?;
+                    self.check_cluster(answer.header())?;
                     return Ok(answer);
                 }
                 Err(error) if error.is_of_the_member() => {
                     self.0.pool.leave(&connection).await;
-                    let was_not_sent = matches!(error, Error::Unreachable(_));
-                    let goes_on = attempts > 0 && (effect == Effect::Reads || was_not_sent);
-                    if !goes_on || Instant::now() >= deadline {
+                    let is_unsent = matches!(error, Error::Unreachable(_));
+                    let retries = attempts > 0 && (effect == Effect::Reads || is_unsent);
+                    if !retries || Instant::now() >= deadline {
                         return Err(error);
                     }
                 }
@@ -222,7 +213,7 @@ impl Client {
     }
 
     /// Checks that the response comes from the client's cluster.
-    pub(crate) fn belongs(&self, header: ResponseHeader) -> Result<(), Error> {
+    pub(crate) fn check_cluster(&self, header: ResponseHeader) -> Result<(), Error> {
         let found = header.cluster_id;
         match self.0.cluster.compare_exchange(0, found, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Ok(()),
@@ -232,19 +223,19 @@ impl Client {
     }
 
     /// Opens a bidirectional stream with a first message, at the member of the current connection.
-    pub(crate) async fn stream(&self, path: &'static str, first: Bytes) -> Result<Stream, Error> {
+    pub(crate) async fn stream(&self, path: &'static str, first: Bytes) -> Result<CallStream, Error> {
         let deadline = Instant::now() + self.0.deadline;
         let connection = timeout_at(deadline, self.0.pool.connection()).await;
         let connection = connection.map_err(|_| Error::Unreachable("no connection in time".into()))??;
         let opening = async {
             let (answer, mut requests) = send(&connection, path, None).await?;
             requests.send_data(first, false).map_err(|error| Error::lost(&error))?;
-            Ok((requests, begun(answer).await?))
+            Ok((requests, response_body(answer).await?))
         };
         let opened = timeout_at(deadline, opening).await;
         let opened = opened.unwrap_or_else(|_| Err(Error::Lost("no answer in time".into())));
         match opened {
-            Ok((requests, body)) => Ok(Stream { connection, _requests: requests, body }),
+            Ok((requests, body)) => Ok(CallStream { connection, _requests: requests, body }),
             Err(error) => {
                 self.0.pool.leave(&connection).await;
                 Err(error)
@@ -259,7 +250,7 @@ impl Client {
 }
 
 /// A bidirectional stream on a connection.
-pub(crate) struct Stream {
+pub(crate) struct CallStream {
     pub(crate) connection: Connection,
     /// Sending half; keeping it open keeps the responses coming.
     _requests: SendStream<Bytes>,
@@ -270,19 +261,19 @@ async fn unary<A: Answer>(
     connection: &Connection,
     path: &'static str,
     bytes: Bytes,
-    (left, answer_bytes_max): (Duration, usize),
+    terms: Terms,
 ) -> Result<A, Error> {
     let _call = connection.begin();
-    let (answer, mut request) = send(connection, path, Some(left)).await?;
+    let (answer, mut request) = send(connection, path, Some(terms.within)).await?;
     request.send_data(bytes, true).map_err(|error| Error::lost(&error))?;
-    let mut body = begun(answer).await?;
+    let mut body = response_body(answer).await?;
     let mut decoder = Decoder::default();
     let mut taken = 0;
     let mut answer = None;
-    while let Some(data) = data(&mut body).await? {
+    while let Some(data) = next_data(&mut body).await? {
         taken += data.len();
-        if taken > answer_bytes_max {
-            return Err(Error::Malformed(format!("more than {answer_bytes_max} bytes")));
+        if taken > terms.answer_bytes_max {
+            return Err(Error::Malformed(format!("more than {} bytes", terms.answer_bytes_max)));
         }
         decoder.push(&data);
         if answer.is_none() {
@@ -322,17 +313,17 @@ fn grpc_timeout(left: Duration) -> String {
 }
 
 /// Waits for the headers of a response with a body.
-async fn begun(answer: ResponseFuture) -> Result<RecvStream, Error> {
+async fn response_body(answer: ResponseFuture) -> Result<RecvStream, Error> {
     let response = answer.await.map_err(|error| Error::lost(&error))?;
     if response.status() != StatusCode::OK {
         return Err(Error::Malformed(format!("HTTP status {}", response.status().as_u16())));
     }
-    verdict(response.headers())?;
+    check_status(response.headers())?;
     Ok(response.into_body())
 }
 
 /// Returns the next bytes of a response; `None` at its end, if the call succeeded.
-pub(crate) async fn data(body: &mut RecvStream) -> Result<Option<Bytes>, Error> {
+pub(crate) async fn next_data(body: &mut RecvStream) -> Result<Option<Bytes>, Error> {
     match body.data().await {
         Some(data) => {
             let data = data.map_err(|error| Error::lost(&error))?;
@@ -341,14 +332,14 @@ pub(crate) async fn data(body: &mut RecvStream) -> Result<Option<Bytes>, Error> 
         }
         None => {
             let trailers = body.trailers().await.map_err(|error| Error::lost(&error))?;
-            trailers.as_ref().map_or(Ok(()), verdict)?;
+            trailers.as_ref().map_or(Ok(()), check_status)?;
             Ok(None)
         }
     }
 }
 
 /// Reads the status of the call from headers or trailers; an absent status is a success.
-fn verdict(headers: &HeaderMap) -> Result<(), Error> {
+fn check_status(headers: &HeaderMap) -> Result<(), Error> {
     let Some(status) = headers.get("grpc-status") else { return Ok(()) };
     let code = status.to_str().ok().and_then(|code| code.parse().ok()).unwrap_or(Code::UNKNOWN.0);
     if code == 0 {

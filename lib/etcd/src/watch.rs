@@ -4,7 +4,7 @@
 //! events of one revision are never separated. A stream ends by compaction, by a decision of etcd, or by a
 //! broken connection. Each of these needs a different restart, so the end states the reason.
 
-use crate::client::{self, Client, Stream};
+use crate::client::{CallStream, Client, next_data};
 use crate::error::Error;
 use crate::frame::{self, Decoder, MESSAGE_BYTES_MAX};
 use crate::rpc::{WatchAction, WatchCreateRequest, WatchRequest, WatchResponse};
@@ -12,7 +12,7 @@ use crate::rpc::{WatchAction, WatchCreateRequest, WatchRequest, WatchResponse};
 /// A stream of changes of keys.
 pub struct Watch {
     client: Client,
-    stream: Stream,
+    stream: CallStream,
     decoder: Decoder,
     /// Fragments of the current response, and their size in bytes.
     begun: Option<WatchResponse>,
@@ -33,14 +33,20 @@ pub enum WatchEnd {
     Failed(#[from] Error),
 }
 
-impl Watch {
-    pub(crate) async fn open(client: &Client, request: WatchCreateRequest) -> Result<Watch, Error> {
+impl Client {
+    /// Starts a watch. Opening it has the time limit of a call.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn watch(&self, request: WatchCreateRequest) -> Result<Watch, Error> {
         let create = WatchRequest { action: Some(WatchAction::Create(request)) };
-        let stream = client.stream("/etcdserverpb.Watch/Watch", frame::encode(&create)).await?;
-        let (client, decoder) = (client.clone(), Decoder::default());
+        let stream = self.stream("/etcdserverpb.Watch/Watch", frame::encode(&create)).await?;
+        let (client, decoder) = (self.clone(), Decoder::default());
         Ok(Watch { client, stream, decoder, begun: None, begun_bytes: 0 })
     }
+}
 
+impl Watch {
     /// Returns the next response; waits indefinitely if nothing changes, so the caller should bound the wait.
     /// Dropping the future loses no events.
     ///
@@ -49,18 +55,18 @@ impl Watch {
     pub async fn next(&mut self) -> Result<WatchResponse, WatchEnd> {
         loop {
             while let Some(response) = self.decoder.next::<WatchResponse>()? {
-                self.client.belongs(response.header.unwrap_or_default())?;
+                self.client.check_cluster(response.header.unwrap_or_default())?;
                 if response.canceled {
                     return Err(match response.compact_revision {
                         0 => WatchEnd::Cancelled(response.cancel_reason),
                         oldest => WatchEnd::Compacted(oldest),
                     });
                 }
-                if let Some(whole) = self.whole(response)? {
+                if let Some(whole) = self.completed(response)? {
                     return Ok(whole);
                 }
             }
-            match client::data(&mut self.stream.body).await? {
+            match next_data(&mut self.stream.body).await? {
                 Some(data) => self.decoder.push(&data),
                 None => return Err(Error::Lost("the stream broke off".into()).into()),
             }
@@ -68,7 +74,7 @@ impl Watch {
     }
 
     /// Adds a fragment, and returns the response if this fragment completes it.
-    fn whole(&mut self, response: WatchResponse) -> Result<Option<WatchResponse>, Error> {
+    fn completed(&mut self, response: WatchResponse) -> Result<Option<WatchResponse>, Error> {
         let bytes: usize =
             response.events.iter().filter_map(|event| event.kv.as_ref()).map(|kv| kv.value.len()).sum();
         let is_last = !response.fragment;

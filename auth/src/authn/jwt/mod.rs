@@ -24,8 +24,8 @@ use std::time::SystemTime;
 
 use parking_lot::RwLock;
 
-use super::chain::{Accepted, Answer, RemoteTokenAuthenticator};
-use super::{Cause, NameDomains, jws};
+use super::authenticator::{Accepted, Answer, Cause, RemoteTokenAuthenticator};
+use super::{NameDomains, jws};
 pub use issuer::{Issuer, TokenRefused};
 pub use provider::{Answered, Answering, Fetch, Provider};
 pub use settings::Settings;

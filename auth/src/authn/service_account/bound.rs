@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use super::accounts::{AccountSource, Incarnation, Reference};
 use super::claims::{Claims, date, members, reference, text};
-use super::{AccountSource, Incarnation, Reference, TokenError};
+use super::token_error::TokenError;
 use crate::authn::NameDomains;
 use crate::identity::{User, service_account_groups, service_account_user};
 

@@ -4,7 +4,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Reference, TokenError};
+use super::accounts::Reference;
+use super::token_error::TokenError;
 use crate::json_error;
 
 /// The claims of RFC 7519 that matter here. Times are in seconds since the Unix epoch.

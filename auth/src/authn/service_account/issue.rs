@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::RwLock;
 use serde_json::json;
 
-use super::Reference;
+use super::accounts::Reference;
 use super::bound::Private;
 use crate::authn::{NameDomains, SigningKey, VerificationKey, hex};
 use crate::identity::service_account_user;

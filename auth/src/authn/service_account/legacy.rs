@@ -3,8 +3,9 @@
 
 use aws_lc_rs::constant_time;
 
+use super::accounts::AccountSource;
 use super::claims::{Claims, text};
-use super::{AccountSource, TokenError};
+use super::token_error::TokenError;
 use crate::authn::NameDomains;
 use crate::identity::{User, service_account_groups, service_account_user};
 

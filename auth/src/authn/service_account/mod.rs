@@ -10,195 +10,32 @@
 //! so a token ends as soon as its account or pod is deleted. A token without audiences is for this server.
 //! Replacing the keys also replaces the cache, so that no token outlives the key that verified it.
 
+mod accounts;
 mod bound;
 mod claims;
 mod external_signer;
 mod issue;
 mod legacy;
+mod token_error;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use go::QuotedList;
 use parking_lot::{Mutex, RwLock};
-use serde::Serialize;
 
-use super::chain::Accepted;
+use super::authenticator::{Accepted, Cause, TokenAuthenticator};
 use super::jws::{self, Compact};
 use super::signing::{is_signed, is_signed_by_named};
-use super::{Cause, NameDomains, TokenAuthenticator, VerificationKey, sha256};
+use super::{NameDomains, VerificationKey, sha256};
+pub use accounts::{AccountSource, Incarnation, Reference, TokenSecret};
 use claims::Claims;
 pub use external_signer::{AnswerError, assemble, key_id_of};
 pub use issue::{Draft, Drafts, IssueError, Issued, TokenIssuer, TokenSpec};
+pub use token_error::TokenError;
 
 /// Maximum number of cached signature checks; each takes about 1 KiB.
 const REMEMBERED_MAX: usize = 8192;
-
-/// An instance of a named object, from its creation to its deletion.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Incarnation {
-    /// Uid of the object.
-    pub uid: String,
-    /// Deletion time, if the object is being deleted.
-    pub deleted: Option<SystemTime>,
-}
-
-/// The secret that stores a legacy token.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct TokenSecret {
-    /// Whether the secret is being deleted.
-    pub is_deleted: bool,
-    /// Uid of the secret.
-    pub uid: String,
-    /// Token that the secret contains.
-    pub token: Vec<u8>,
-    /// Name of the label that marks the token as invalid after a long time without use; `None` if it is not set.
-    pub invalid_by: Option<String>,
-    /// Whether a label records that the token was used today.
-    pub is_use_noted: bool,
-}
-
-/// A lookup of service accounts and of the objects that tokens are bound to. Implementations must not wait
-/// for I/O.
-pub trait AccountSource: Send + Sync {
-    /// Returns the service account `name` in `namespace`.
-    fn service_account(&self, namespace: &str, name: &str) -> Option<Incarnation>;
-    /// Returns the pod `name` in `namespace`.
-    fn pod(&self, namespace: &str, name: &str) -> Option<Incarnation>;
-    /// Returns the secret `name` in `namespace`.
-    fn secret(&self, namespace: &str, name: &str) -> Option<Incarnation>;
-    /// Returns the node with this name.
-    fn node(&self, name: &str) -> Option<Incarnation>;
-    /// Returns the secret `name` in `namespace` with the legacy token that it contains.
-    fn token_secret(&self, namespace: &str, name: &str) -> Option<TokenSecret>;
-    /// Records that the token of a secret is used today; `uid` is that of the secret.
-    fn note_use(&self, namespace: &str, secret: &str, uid: &str);
-}
-
-/// Reasons why a token of this server's issuers is refused. The texts are those of kube-apiserver, because
-/// token reviews show them.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum TokenError {
-    /// No known key verifies the signature.
-    #[error("go-jose/go-jose: error in cryptographic primitive")]
-    Signature,
-    /// The claims are not a JSON object.
-    #[error("service account token claims are malformed")]
-    Malformed,
-    /// A claim has the wrong JSON type.
-    #[error("{0}")]
-    WrongType(String),
-    /// A time is not a number.
-    #[error("go-jose/go-jose/jwt: expected number value to unmarshal NumericDate")]
-    NoDate,
-    /// The audiences are neither a string nor a list of strings.
-    #[error("go-jose/go-jose/jwt: expected string or array value to unmarshal to Audience")]
-    NoAudience,
-    /// The time is after `exp`.
-    #[error("service account token has expired")]
-    Expired,
-    /// The time is before `nbf`.
-    #[error("service account token is not valid yet")]
-    NotYetValid,
-    /// The time is before `iat`.
-    #[error("service account token is issued in the future")]
-    IssuedInFuture,
-    /// The token has no audience that is accepted here.
-    #[error("token audiences {} is invalid for the target audiences {}", QuotedList(.token), QuotedList(.target))]
-    Audience {
-        /// The audiences of the token.
-        token: Vec<String>,
-        /// Audiences that the check accepts.
-        target: Vec<String>,
-    },
-    /// The token names no account.
-    #[error("resource name may not be empty")]
-    NoName,
-    /// The token names no namespace.
-    #[error("the server could not find the requested resource")]
-    NoNamespace,
-    /// The account does not exist.
-    #[error("serviceaccounts \"{0}\" not found")]
-    NoAccount(String),
-    /// The account is being deleted.
-    #[error("service account {namespace}/{name} has been deleted")]
-    AccountDeleted {
-        /// Namespace of the account.
-        namespace: String,
-        /// Name of the account.
-        name: String,
-    },
-    /// The bound object no longer exists.
-    #[error("service account token has been invalidated")]
-    Invalidated,
-    /// A newer object has the name of the bound object.
-    #[error("{kind} UID ({current}) does not match {claim} ({claimed})")]
-    OtherIncarnation {
-        /// Kind of the bound object.
-        kind: &'static str,
-        /// Uid of the current object.
-        current: String,
-        /// Name of the claim in messages.
-        claim: &'static str,
-        /// Uid in the token.
-        claimed: String,
-    },
-    /// A legacy token lacks a claim.
-    #[error("{0} claim is missing")]
-    MissingClaim(&'static str),
-    /// The subject of a legacy token is not its account.
-    #[error("sub claim is invalid")]
-    OtherSubject,
-    /// The secret of a legacy token no longer exists.
-    #[error("Token has been invalidated")]
-    SecretGone,
-    /// The secret of a legacy token contains another token.
-    #[error("Token does not match server's copy")]
-    OtherToken,
-    /// The account of a legacy token is being deleted.
-    #[error("ServiceAccount {namespace}/{name} has been deleted")]
-    LegacyAccountDeleted {
-        /// Namespace of the account.
-        namespace: String,
-        /// Name of the account.
-        name: String,
-    },
-    /// A newer account has the name of a legacy token's account.
-    #[error("ServiceAccount UID ({current}) does not match claim ({claimed})")]
-    OtherAccount {
-        /// Uid of the current account.
-        current: String,
-        /// Uid in the token.
-        claimed: String,
-    },
-    /// A legacy token is invalid because it was unused for a long time.
-    #[error(
-        "the token in secret {namespace}/{secret} for service account {namespace}/{account} has been marked invalid. \
-         Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '{label}' label \
-         from the secret to temporarily allow use of this token"
-    )]
-    MarkedInvalid {
-        /// Namespace of the secret and the account.
-        namespace: String,
-        /// Name of the secret.
-        secret: String,
-        /// Name of the account.
-        account: String,
-        /// Label that marks the token as invalid.
-        label: String,
-    },
-}
-
-/// A reference to an object by name and uid.
-#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct Reference {
-    /// Name of the object.
-    pub name: String,
-    /// Uid of the object; empty if it is unknown.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub uid: String,
-}
 
 /// The verified contents of a token.
 struct Signed {

@@ -10,7 +10,6 @@ use std::fmt;
 use crate::error::EvalError;
 use crate::evaluation::steps::Steps;
 use crate::value::Value;
-use crate::value::list::List;
 
 /// Data that the host receives in its own accessors: usually the schema of the node.
 pub type View<'v> = Option<&'v (dyn Any + Send + Sync)>;
@@ -21,38 +20,6 @@ pub struct HostRef<'v, T: ?Sized> {
     pub node: &'v T,
     /// View that is passed to every accessor.
     pub view: View<'v>,
-}
-
-/// A list of the host.
-pub trait HostList: Send + Sync {
-    /// Returns the number of elements.
-    fn len<'v>(&'v self, view: View<'v>) -> usize;
-
-    /// Returns whether the list has no elements.
-    fn is_empty<'v>(&'v self, view: View<'v>) -> bool {
-        self.len(view) == 0
-    }
-
-    /// Returns the element at `index`, which is below [`len`](Self::len).
-    fn get<'v>(&'v self, view: View<'v>, index: usize) -> Value<'v>;
-
-    /// Compares by the host's own equality (sets ignore order); `None` means element by element.
-    ///
-    /// # Errors
-    /// The comparison was interrupted.
-    fn equals<'v>(
-        &'v self,
-        _view: View<'v>,
-        _other: &List<'v>,
-        _steps: &Steps<'_>,
-    ) -> Option<Result<bool, EvalError>> {
-        None
-    }
-
-    /// Computes the host's own `+` (sets and keyed lists merge); `None` means concatenation.
-    fn concat<'v>(&'v self, _view: View<'v>, _other: &List<'v>) -> Option<Result<List<'v>, EvalError>> {
-        None
-    }
 }
 
 /// A map of the host, with string keys.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::error::{EvalError, EvalErrorKind};
 use crate::evaluation::steps::Steps;
 use crate::value::Value;
-use crate::value::host::{HostList, HostRef};
+use crate::value::host::{HostRef, View};
 
 /// Maximum number of elements for which a concatenation is copied: that is cheaper than later lookups in a
 /// rope.
@@ -28,6 +28,38 @@ pub enum List<'v> {
     Host(HostRef<'v, dyn HostList>),
     /// The result of a concatenation with `+`.
     Concat(Arc<Concat<'v>>),
+}
+
+/// A list of the host.
+pub trait HostList: Send + Sync {
+    /// Returns the number of elements.
+    fn len<'v>(&'v self, view: View<'v>) -> usize;
+
+    /// Returns whether the list has no elements.
+    fn is_empty<'v>(&'v self, view: View<'v>) -> bool {
+        self.len(view) == 0
+    }
+
+    /// Returns the element at `index`, which is below [`len`](Self::len).
+    fn get<'v>(&'v self, view: View<'v>, index: usize) -> Value<'v>;
+
+    /// Compares by the host's own equality (sets ignore order); `None` means element by element.
+    ///
+    /// # Errors
+    /// The comparison was interrupted.
+    fn equals<'v>(
+        &'v self,
+        _view: View<'v>,
+        _other: &List<'v>,
+        _steps: &Steps<'_>,
+    ) -> Option<Result<bool, EvalError>> {
+        None
+    }
+
+    /// Computes the host's own `+` (sets and keyed lists merge); `None` means concatenation.
+    fn concat<'v>(&'v self, _view: View<'v>, _other: &List<'v>) -> Option<Result<List<'v>, EvalError>> {
+        None
+    }
 }
 
 /// A concatenation of two lists.

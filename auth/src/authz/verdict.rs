@@ -1,0 +1,19 @@
+//! The result of the authorizers for one request.
+
+use crate::decision::Decision;
+
+/// A decision, with the errors on the way to it.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// Decision of the chain.
+    pub decision: Decision,
+    /// Errors that may have changed the decision.
+    pub error: Option<String>,
+}
+
+impl Verdict {
+    /// Creates a verdict without an error.
+    pub(super) fn of(decision: Decision) -> Verdict {
+        Verdict { decision, error: None }
+    }
+}
