@@ -33,7 +33,7 @@ impl Document {
 
     /// Creates a document from `value`; messages quote `text` as its content.
     #[cfg(test)]
-    pub(crate) fn of(text: &str, value: &Value) -> Document {
+    pub(crate) fn from_value(text: &str, value: &Value) -> Document {
         Document::new(text.as_bytes(), value.to_string().as_bytes(), None).unwrap()
     }
 }

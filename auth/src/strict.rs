@@ -89,14 +89,14 @@ impl File<'_> {
         let is_known = group == self.group && self.versions.contains(&version);
         if !is_known || kind != self.kind {
             let is_other = is_known && (KINDS.contains(&kind) || kind == KIND_OF_V1 && version == "v1");
-            return Err(match is_other {
-                true => format!("expected {}, got *apiserver.{kind}", self.kind),
-                false => {
-                    let slash = if group.is_empty() { "" } else { "/" };
-                    let (kind, version) = (quote(kind), quote(&format!("{group}{slash}{version}")));
-                    format!("no kind {kind} is registered for version {version} in scheme \"apiserver\"")
-                }
-            });
+            if is_other {
+                return Err(format!("expected {}, got *apiserver.{kind}", self.kind));
+            }
+            let slash = if group.is_empty() { "" } else { "/" };
+            let (kind, version) = (quote(kind), quote(&format!("{group}{slash}{version}")));
+            return Err(format!(
+                "no kind {kind} is registered for version {version} in scheme \"apiserver\""
+            ));
         }
         let package = if version == INTERNAL { INTERNAL_PACKAGE } else { version };
         (self.form)(version).check_strictly(members, package, duplicates.as_ref())?;

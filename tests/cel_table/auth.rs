@@ -4,7 +4,9 @@ use std::path::Path;
 
 use auth::User;
 use auth::authn::jwt::expression::Expression;
-use auth::authn::jwt::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
+use auth::authn::jwt::settings::{
+    ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings, ValidationRule,
+};
 use auth::authz::Conditions;
 use auth::authz::config::condition_errors;
 use auth::expression_fault::ExpressionFault;
@@ -103,7 +105,9 @@ impl Fixture {
                     uid: mapping("UID"),
                     extra: pairs("Extra"),
                 },
-                user_rules: user_rules.map(|(expression, message)| Rule { expression, message }).collect(),
+                user_rules: user_rules
+                    .map(|(expression, message)| ValidationRule { expression, message })
+                    .collect(),
             }],
         }
     }

@@ -49,7 +49,7 @@ pub enum AuthorityError {
 
 /// Reasons why no certificate is issued.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum IssueError {
+pub enum CertificateIssueError {
     /// The certificate of the authority has expired.
     #[error(
         "refusing to sign a certificate that expired in the past: the certificate of the authority has expired"
@@ -145,14 +145,14 @@ impl Authority {
         usages: &[&str],
         lifetime: Duration,
         now: SystemTime,
-    ) -> Result<String, IssueError> {
-        let now = now.duration_since(UNIX_EPOCH).map_err(|_| IssueError::Unsigned)?;
+    ) -> Result<String, CertificateIssueError> {
+        let now = now.duration_since(UNIX_EPOCH).map_err(|_| CertificateIssueError::Unsigned)?;
         if now.as_secs() >= self.ends {
-            return Err(IssueError::Expired);
+            return Err(CertificateIssueError::Expired);
         }
         let end = now + if lifetime < SHORT { lifetime } else { lifetime.saturating_sub(BACKDATE) };
-        let begin = time(now.saturating_sub(BACKDATE).as_secs()).ok_or(IssueError::Unsigned)?;
-        let end = time(end.as_secs().min(self.ends)).ok_or(IssueError::Unsigned)?;
+        let begin = time(now.saturating_sub(BACKDATE).as_secs()).ok_or(CertificateIssueError::Unsigned)?;
+        let end = time(end.as_secs().min(self.ends)).ok_or(CertificateIssueError::Unsigned)?;
         let (bits, purposes) = read_usages(usages)?;
         let serial = serial()?;
         let algorithm = self.key.algorithm();
@@ -171,7 +171,7 @@ impl Authority {
                 writer.write_sequence(|writer| self.write_extensions(writer, request, bits, &purposes));
             });
         });
-        let signature = self.key.sign(&signed).ok_or(IssueError::Unsigned)?;
+        let signature = self.key.sign(&signed).ok_or(CertificateIssueError::Unsigned)?;
         Ok(certificate_pem(&sequence(|writer| {
             writer.next().write_der(&signed);
             writer.next().write_der(&algorithm);
@@ -213,10 +213,10 @@ impl Authority {
 }
 
 /// Returns the bits of KeyUsage and the purposes of ExtendedKeyUsage for names of usages.
-fn read_usages(usages: &[&str]) -> Result<(u8, Vec<&'static [u64]>), IssueError> {
+fn read_usages(usages: &[&str]) -> Result<(u8, Vec<&'static [u64]>), CertificateIssueError> {
     let (mut bits, mut purposes) = (0, Vec::new());
     for usage in usages {
-        match Usage::read(usage).ok_or_else(|| IssueError::Usage((*usage).to_owned()))? {
+        match Usage::read(usage).ok_or_else(|| CertificateIssueError::Usage((*usage).to_owned()))? {
             Usage::Bit(bit) => bits |= bit,
             Usage::Purpose(purpose) => purposes.push(purpose),
         }
@@ -274,9 +274,9 @@ fn write_names(writer: &mut DERWriterSeq<'_>, names: &Names) {
 }
 
 /// Returns a random serial number of 127 bits. It is positive, and its highest bit is set.
-fn serial() -> Result<[u8; 16], IssueError> {
+fn serial() -> Result<[u8; 16], CertificateIssueError> {
     let mut serial = [0; 16];
-    SystemRandom::new().fill(&mut serial).map_err(|_| IssueError::Unsigned)?;
+    SystemRandom::new().fill(&mut serial).map_err(|_| CertificateIssueError::Unsigned)?;
     serial[0] = serial[0] & 0x7f | 0x40;
     Ok(serial)
 }

@@ -145,9 +145,9 @@ fn a_certificate_has_what_was_asked_for_and_ends_with_its_authority() {
         assert_eq!(names.general_names.len(), 2, "{names:?}");
     }
     let late = UNIX_EPOCH + Duration::from_secs(2_840_140_800);
-    assert_eq!(authority.issue(&request, &[], HOUR, late), Err(IssueError::Expired));
+    assert_eq!(authority.issue(&request, &[], HOUR, late), Err(CertificateIssueError::Expired));
     let odd = authority.issue(&request, &["cert sign"], HOUR, UNIX_EPOCH);
-    assert_eq!(odd, Err(IssueError::Usage("cert sign".to_owned())));
+    assert_eq!(odd, Err(CertificateIssueError::Usage("cert sign".to_owned())));
 }
 
 #[test]

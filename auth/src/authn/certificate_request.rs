@@ -24,7 +24,7 @@ pub const REQUEST_BYTES_MAX: usize = 64 << 10;
 
 /// The subject of a request, who would hold the certificate.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Subject {
+pub struct RequestedSubject {
     /// The last common name; empty if it is absent.
     pub common_name: String,
     /// All organizations, in the order of the request.
@@ -54,8 +54,8 @@ impl Names {
 /// A request whose signature is verified.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Request {
-    /// Subject that would hold the certificate.
-    pub subject: Subject,
+    /// RequestedSubject that would hold the certificate.
+    pub subject: RequestedSubject,
     /// Alternative names of the subject.
     pub names: Names,
     /// The subject in DER, as in the request.
@@ -138,7 +138,7 @@ impl RequestError {
 ///
 /// # Errors
 /// `pem` contains no request, or the request is malformed.
-pub fn subject(pem: &[u8]) -> Result<Subject, RequestError> {
+pub fn subject(pem: &[u8]) -> Result<RequestedSubject, RequestError> {
     let block = block(pem)?;
     subject_of(&request_of(&block)?)
 }
@@ -189,8 +189,8 @@ fn check_sequence(der: &[u8]) -> Result<(), RequestError> {
     Ok(())
 }
 
-fn subject_of(request: &X509CertificationRequest<'_>) -> Result<Subject, RequestError> {
-    let mut subject = Subject::default();
+fn subject_of(request: &X509CertificationRequest<'_>) -> Result<RequestedSubject, RequestError> {
+    let mut subject = RequestedSubject::default();
     for attribute in request.certification_request_info.subject.iter_attributes() {
         let is = |oid: &Oid<'_>| attribute.attr_type() == oid;
         let text = || attribute.as_str().map(str::to_owned).map_err(|_| RequestError::MalformedSubject);

@@ -163,19 +163,19 @@ impl Authenticator {
     ///
     /// # Errors
     /// The request must be answered with 401.
-    pub async fn authenticate(&self, shown: &Credentials<'_>) -> Result<Authenticated, AuthnError> {
+    pub async fn authenticate(&self, credentials: &Credentials<'_>) -> Result<Authenticated, AuthnError> {
         let now = SystemTime::now();
-        let mut causes = match self.known_user(shown, now) {
+        let mut causes = match self.known_user(credentials, now) {
             Ok(user) => return Ok(Authenticated::User(user)),
             Err(causes) => causes,
         };
-        for token in Tokens::of(shown).iter() {
+        for token in Tokens::presented_in(credentials).iter() {
             match self.remote_user(token, &self.audiences, now).await {
                 Ok(accepted) => return Ok(Authenticated::User(accepted.user)),
                 Err(found) => causes.extend(found),
             }
         }
-        self.without_user(shown, causes)
+        self.without_user(credentials, causes)
     }
 
     /// Authenticates a request at a given time, like [`Self::authenticate`], but without calls to other
@@ -185,12 +185,12 @@ impl Authenticator {
     /// The request must be answered with 401.
     pub fn authenticate_at(
         &self,
-        shown: &Credentials<'_>,
+        credentials: &Credentials<'_>,
         now: SystemTime,
     ) -> Result<Authenticated, AuthnError> {
-        match self.known_user(shown, now) {
+        match self.known_user(credentials, now) {
             Ok(user) => Ok(Authenticated::User(user)),
-            Err(causes) => self.without_user(shown, causes),
+            Err(causes) => self.without_user(credentials, causes),
         }
     }
 
@@ -227,16 +227,16 @@ impl Authenticator {
 
     /// Returns the user that this server finds by one of the credentials, without calls to other servers, or
     /// the errors.
-    fn known_user(&self, shown: &Credentials<'_>, now: SystemTime) -> Result<Arc<User>, Vec<Cause>> {
+    fn known_user(&self, credentials: &Credentials<'_>, now: SystemTime) -> Result<Arc<User>, Vec<Cause>> {
         let mut causes = Vec::new();
         if let Some(headers) = &self.request_headers {
-            match headers.user(shown, now) {
+            match headers.user(credentials, now) {
                 Ok(Some(user)) => return Ok(Arc::new(user)),
                 Ok(None) => {}
                 Err(found) => causes.push(found),
             }
         }
-        if let (Some(certificates), Some(chain)) = (&self.certificates, shown.certificates) {
+        if let (Some(certificates), Some(chain)) = (&self.certificates, credentials.certificates) {
             match certificates.user(chain, now) {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
@@ -244,7 +244,7 @@ impl Authenticator {
                 Err(found) => causes.push(found.into()),
             }
         }
-        let tokens = Tokens::of(shown);
+        let tokens = Tokens::presented_in(credentials);
         causes.extend(tokens.error.map(Cause::Protocol));
         for token in tokens.iter() {
             match self.token_user(token, &self.audiences, now) {
@@ -256,10 +256,14 @@ impl Authenticator {
     }
 
     /// Returns the result for a request that no authenticator accepted.
-    fn without_user(&self, shown: &Credentials<'_>, causes: Vec<Cause>) -> Result<Authenticated, AuthnError> {
+    fn without_user(
+        &self,
+        credentials: &Credentials<'_>,
+        causes: Vec<Cause>,
+    ) -> Result<Authenticated, AuthnError> {
         if !causes.is_empty() {
             Err(AuthnError::InvalidCredential { causes })
-        } else if self.anonymous.accepts(shown.path) {
+        } else if self.anonymous.accepts(credentials.path) {
             Ok(Authenticated::Anonymous(Arc::new(User::anonymous())))
         } else {
             Err(AuthnError::NoCredential)
@@ -333,12 +337,12 @@ struct Tokens<'r> {
 }
 
 impl<'r> Tokens<'r> {
-    fn of(shown: &Credentials<'r>) -> Tokens<'r> {
-        let header = match shown.authorization.map(bearer::parse) {
+    fn presented_in(credentials: &Credentials<'r>) -> Tokens<'r> {
+        let header = match credentials.authorization.map(bearer::parse) {
             Some(Bearer::Token(token)) => Some(token),
             _ => None,
         };
-        match shown.protocols.map(bearer::protocol_token) {
+        match credentials.protocols.map(bearer::protocol_token) {
             Some(Ok(protocol)) => Tokens { header, protocol, error: None },
             Some(Err(error)) => Tokens { header, protocol: None, error: Some(error) },
             None => Tokens { header, protocol: None, error: None },

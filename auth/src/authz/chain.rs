@@ -55,7 +55,7 @@ impl Mode {
     }
 
     /// Returns the mode with this name, which is case-sensitive.
-    pub fn of(name: &str) -> Option<Mode> {
+    pub fn by_name(name: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| mode.name() == name)
     }
 }
@@ -156,7 +156,7 @@ impl Authorizer {
         for module in &*self.modules() {
             let verdict = match module {
                 Module::Webhook(webhook) => webhook.decide(asked).await,
-                module => Verdict::of(self.decide_at_once(module, asked).unwrap_or_default()),
+                module => Verdict::without_error(self.decide_at_once(module, asked).unwrap_or_default()),
             };
             if let Some(settled) = chain.take(verdict) {
                 return settled;
@@ -172,7 +172,7 @@ impl Authorizer {
             Err(decided) => return Some(decided),
         };
         for module in &*self.modules() {
-            let verdict = Verdict::of(self.decide_at_once(module, asked)?);
+            let verdict = Verdict::without_error(self.decide_at_once(module, asked)?);
             if let Some(settled) = chain.take(verdict) {
                 return Some(settled);
             }
@@ -248,7 +248,7 @@ impl Chain {
     /// Starts the chain. Members of `system:masters` are allowed at once.
     fn begin(asked: &Attributes<'_>) -> Result<Chain, Verdict> {
         if asked.user.in_group(MASTERS) {
-            return Err(Verdict::of(Decision::Allow { reason: Reason::None }));
+            return Err(Verdict::without_error(Decision::Allow { reason: Reason::None }));
         }
         Ok(Chain::default())
     }

@@ -364,7 +364,7 @@ mod tests {
 
     fn checked(authorizers: &Value) -> Result<Vec<AuthorizerSettings>, String> {
         let value = json!({"apiVersion": "config.example/v1", "kind": KIND, "authorizers": authorizers});
-        let read = read(&Document::of("", &value), "config.example")?;
+        let read = read(&Document::from_value("", &value), "config.example")?;
         let gone = |path: &str| (path == "/gone").then(|| "error loading file: it is gone".to_owned());
         validate(&read, &MODES, gone).map(|()| read)
     }
@@ -493,7 +493,8 @@ mod tests {
         ] {
             let value =
                 json!({"apiVersion": "config.example/__internal", "kind": KIND, "authorizers": authorizers});
-            let got = read(&Document::of("", &value), "config.example").map(drop).err().unwrap_or_default();
+            let got =
+                read(&Document::from_value("", &value), "config.example").map(drop).err().unwrap_or_default();
             assert_eq!(got, want, "{authorizers}");
         }
     }

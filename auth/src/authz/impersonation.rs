@@ -12,7 +12,7 @@ use go::{Quoted, join_errors};
 
 use super::chain::Authorizer;
 use super::impersonation_mode::{ImpersonationMode, domain_of_node_key, node, service_account};
-use super::permitted::Subject;
+use super::permitted::PermissionKey;
 use crate::attributes::Attributes;
 use crate::decision::{Denied, Reason};
 use crate::forms;
@@ -94,13 +94,13 @@ impl Authorizer {
         let request = &Attributes { user: on_node.as_ref().unwrap_or(request.user), ..*request };
         let any_node = is_own_node.then(|| User::new(format!("{NODE_PREFIX}*"), [""; 0]));
         let target = any_node.as_ref().unwrap_or(wanted);
-        let whole = Subject::request(verb, request, target);
+        let whole = PermissionKey::request(verb, request, target);
         if self.permitted.has(whole) {
             return Ok(());
         }
         let on_what = format!("{on}{}", request.verb);
         self.require(&Attributes { verb: &on_what, ..*request }).await?;
-        let identity = Subject::identity(verb, request.user, target);
+        let identity = PermissionKey::identity(verb, request.user, target);
         if !self.permitted.has(identity) {
             self.require_identity(mode, request.user, wanted).await?;
             self.permitted.keep(identity);

@@ -21,30 +21,30 @@ const KEPT_MAX: usize = 8192;
 
 /// Cached permissions, by the digest of their subject.
 #[derive(Default)]
-pub(super) struct Permitted(Mutex<HashMap<Subject, Instant>>);
+pub(super) struct Permitted(Mutex<HashMap<PermissionKey, Instant>>);
 
 /// The digest of everything that a permission depends on.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
-pub(super) struct Subject([u8; 32]);
+pub(super) struct PermissionKey([u8; 32]);
 
 impl Permitted {
     /// Returns whether a recent permission is cached.
-    pub(super) fn has(&self, subject: Subject) -> bool {
+    pub(super) fn has(&self, subject: PermissionKey) -> bool {
         self.has_at(subject, Instant::now())
     }
 
     /// Stores a permission, starting now.
-    pub(super) fn keep(&self, subject: Subject) {
+    pub(super) fn keep(&self, subject: PermissionKey) {
         self.keep_at(subject, Instant::now());
     }
 
-    fn has_at(&self, subject: Subject, now: Instant) -> bool {
+    fn has_at(&self, subject: PermissionKey, now: Instant) -> bool {
         self.0.lock().get(&subject).is_some_and(|end| now < *end)
     }
 
     /// Stores a permission. A full cache first drops the expired entries, and then all entries if that is not
     /// enough.
-    fn keep_at(&self, subject: Subject, now: Instant) {
+    fn keep_at(&self, subject: PermissionKey, now: Instant) {
         let mut kept = self.0.lock();
         if kept.len() >= KEPT_MAX {
             kept.retain(|_, end| now < *end);
@@ -56,9 +56,9 @@ impl Permitted {
     }
 }
 
-impl Subject {
+impl PermissionKey {
     /// Identifies a caller that acts as `wanted` in a mode, for any request.
-    pub(super) fn identity(mode: &str, caller: &User, wanted: &User) -> Subject {
+    pub(super) fn identity(mode: &str, caller: &User, wanted: &User) -> PermissionKey {
         let mut parts = Parts::new();
         parts.texts(["identity", mode]);
         parts.user(caller);
@@ -67,7 +67,7 @@ impl Subject {
     }
 
     /// Identifies a request that its caller makes as `wanted` in a mode.
-    pub(super) fn request(mode: &str, request: &Attributes<'_>, wanted: &User) -> Subject {
+    pub(super) fn request(mode: &str, request: &Attributes<'_>, wanted: &User) -> PermissionKey {
         let Attributes { user, verb, resource_request, group, version, resource, .. } = *request;
         let Attributes { subresource, namespace, name, path, selectors, .. } = *request;
         let sort = if resource_request { "resource" } else { "path" };
@@ -124,10 +124,10 @@ impl Parts {
         }
     }
 
-    fn end(self) -> Subject {
+    fn end(self) -> PermissionKey {
         let mut id = [0; 32];
         id.copy_from_slice(self.0.finish().as_ref());
-        Subject(id)
+        PermissionKey(id)
     }
 }
 
@@ -226,15 +226,18 @@ mod tests {
         requests.extend(others.iter().chain([joe]).map(|user| Attributes { user, ..pods }));
         let other_mode = "impersonate:serviceaccount";
         let mut subjects = vec![
-            Subject::request(other_mode, &pods, joe),
-            Subject::identity(other_mode, jane, joe),
-            Subject::identity(mode, joe, jane),
+            PermissionKey::request(other_mode, &pods, joe),
+            PermissionKey::identity(other_mode, jane, joe),
+            PermissionKey::identity(mode, joe, jane),
         ];
-        subjects.extend(requests.iter().map(|request| Subject::request(mode, request, joe)));
+        subjects.extend(requests.iter().map(|request| PermissionKey::request(mode, request, joe)));
         for wanted in others.iter().chain([jane]) {
-            subjects.extend([Subject::request(mode, &pods, wanted), Subject::identity(mode, jane, wanted)]);
+            subjects.extend([
+                PermissionKey::request(mode, &pods, wanted),
+                PermissionKey::identity(mode, jane, wanted),
+            ]);
         }
-        subjects.extend(users.iter().map(|caller| Subject::identity(mode, caller, joe)));
+        subjects.extend(users.iter().map(|caller| PermissionKey::identity(mode, caller, joe)));
         let mut seen = HashSet::new();
         for (at, subject) in subjects.into_iter().enumerate() {
             assert!(seen.insert(subject), "{at}");
@@ -244,7 +247,7 @@ mod tests {
     #[test]
     fn permissions_end_and_are_few() {
         let user = User::new("u", [""; 0]);
-        let of = |at: usize| Subject::identity(&at.to_string(), &user, &user);
+        let of = |at: usize| PermissionKey::identity(&at.to_string(), &user, &user);
         let (permitted, start) = (Permitted::default(), Instant::now());
         permitted.keep_at(of(0), start);
         for (after, is_kept) in [(Duration::ZERO, true), (LIFETIME / 2, true), (LIFETIME, false)] {

@@ -13,7 +13,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// Creates a verdict without an error.
-    pub(super) fn of(decision: Decision) -> Verdict {
+    pub(super) fn without_error(decision: Decision) -> Verdict {
         Verdict { decision, error: None }
     }
 }

@@ -90,7 +90,7 @@ impl Webhook {
         let spec = spec(asked);
         match self.settings.conditions.hold(&spec) {
             Ok(true) => {}
-            Ok(false) => return Verdict::of(Decision::NoOpinion { reason: String::new().into() }),
+            Ok(false) => return Verdict::without_error(Decision::NoOpinion { reason: String::new().into() }),
             Err(error) => return self.failed(error),
         }
         match self.ask(spec, asked).await {
@@ -162,9 +162,9 @@ impl Said {
                 decision: Decision::Deny { reason },
                 error: Some("webhook subject access review returned both allow and deny response".to_owned()),
             },
-            (true, false) => Verdict::of(Decision::Allow { reason }),
-            (false, true) => Verdict::of(Decision::Deny { reason }),
-            (false, false) => Verdict::of(Decision::NoOpinion { reason }),
+            (true, false) => Verdict::without_error(Decision::Allow { reason }),
+            (false, true) => Verdict::without_error(Decision::Deny { reason }),
+            (false, false) => Verdict::without_error(Decision::NoOpinion { reason }),
         }
     }
 }

@@ -260,7 +260,7 @@ impl AuthorizationFlags {
             problems.add(FlagError::worded(flag, value, text));
         };
         for name in &names {
-            let text = match Mode::of(name) {
+            let text = match Mode::by_name(name) {
                 None => format!("authorization-mode {} is not a valid mode", quote(name)),
                 Some(Mode::Abac) if policy.is_none() => {
                     "authorization-mode ABAC's authorization policy file not passed".to_owned()
@@ -306,7 +306,7 @@ fn of_flags(
     let (policy, webhook) = (&flags.authorization_policy_file, &flags.authorization_webhook_config_file);
     let failed = |why: anyhow::Error| anyhow!("invalid authorization config: {why:#}");
     let part = |name: &str| -> anyhow::Result<ConfiguredAuthorizer> {
-        let mode = Mode::of(name).unwrap_or(Mode::AlwaysDeny);
+        let mode = Mode::by_name(name).unwrap_or(Mode::AlwaysDeny);
         Ok(match (mode, policy, webhook) {
             (Mode::Abac, Some(path), _) => {
                 ConfiguredAuthorizer::Whole(mode, Module::Abac(Arc::new(policies(path)?)))
@@ -392,7 +392,7 @@ fn of_file(
     let modes = Mode::ALL.map(Mode::name);
     config::validate(settings, &modes, file_fault).map_err(|why| anyhow!(why))?;
     let part = |AuthorizerSettings { kind, webhook, .. }: &AuthorizerSettings| -> anyhow::Result<ConfiguredAuthorizer> {
-        let mode = Mode::of(kind).unwrap_or(Mode::AlwaysDeny);
+        let mode = Mode::by_name(kind).unwrap_or(Mode::AlwaysDeny);
         Ok(match (mode, webhook) {
             (Mode::Webhook, Some(webhook)) => {
                 let settings = Settings {

@@ -179,7 +179,7 @@ impl EtcdSettings {
         let client = self.client();
         let (dir, cluster_file) = (data_dir.join(COPY_DIR), data_dir.join(CLUSTER_FILE));
         let replica_of = |engine: &Engine| {
-            let replica = Replica::new(client.clone(), engine.clone(), naming, (&self.prefix, &ports));
+            let replica = Replica::new(client.clone(), engine.clone(), naming, &self.prefix, &ports);
             Arc::new(replica.noting_leases(event_ttl).with_secrecy(self.secrecy.clone()))
         };
         let mut engine = open(&dir)?;

@@ -272,7 +272,7 @@ impl Pages<'_> {
         if u64_at(&bytes, 0) != Some(number) {
             return Err(unsound(format!("page {number} has another number")));
         }
-        Ok(Page::of(bytes, offset))
+        Ok(Page::read(bytes, offset))
     }
 
     /// Returns the bucket with the name `wanted` in the bucket at page `root`.
@@ -282,7 +282,7 @@ impl Pages<'_> {
             if flags & IS_BUCKET != 0 && name == wanted {
                 let page = u64_at(value, 0).ok_or_else(|| unsound("a bucket has no head"))?;
                 found = Some(match page {
-                    0 => Bucket::Inline(Page::of(value[16..].to_vec(), place.offset + 16)),
+                    0 => Bucket::Inline(Page::read(value[16..].to_vec(), place.offset + 16)),
                     page => Bucket::Page(page),
                 });
             }
@@ -343,7 +343,7 @@ impl Pages<'_> {
 }
 
 impl Page {
-    fn of(bytes: Vec<u8>, offset: u64) -> Page {
+    fn read(bytes: Vec<u8>, offset: u64) -> Page {
         let flags = u16_at(&bytes, 8).unwrap_or_default();
         let count = usize::from(u16_at(&bytes, 10).unwrap_or_default());
         Page { offset, flags, count, bytes }

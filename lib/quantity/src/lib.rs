@@ -99,7 +99,7 @@ impl Quantity {
     /// # Errors
     /// The error text, if `text` is not a quantity.
     pub fn read(text: &str) -> Result<(Self, bool), &'static str> {
-        let parts = Parts::of(text)?;
+        let parts = Parts::split(text)?;
         let (family, exponent) = suffix_meaning(parts.suffix).ok_or(SUFFIX)?;
         let (magnitude, is_kept) = match parts.compact(family, exponent) {
             Some(number) => (number, parts.is_canonical(number)),
@@ -311,7 +311,7 @@ impl Eq for Quantity {}
 impl<'t> Parts<'t> {
     /// Splits `[sign] digits [. digits] [letters [sign] digits]`. A sign or a point without digits counts as
     /// 0.
-    fn of(text: &'t str) -> Result<Self, &'static str> {
+    fn split(text: &'t str) -> Result<Self, &'static str> {
         if text.is_empty() {
             return Err(FORMAT);
         }

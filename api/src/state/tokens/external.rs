@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use auth::authn::service_account::{
-    AnswerError, Draft, Drafts, IssueError, Issued, ServiceAccountTokens, TokenSpec, assemble, key_id_of,
+    AnswerError, Draft, Drafts, Issued, ServiceAccountTokens, TokenIssueError, TokenSpec, assemble, key_id_of,
 };
 use auth::authn::{Accepted, Answer, Cause, RemoteTokenAuthenticator, VerificationKey};
 use base64::Engine;
@@ -160,7 +160,7 @@ pub enum FetchError {
 pub enum SignError {
     /// The draft of the token failed, because no random bytes are available.
     #[error(transparent)]
-    Draft(#[from] IssueError),
+    Draft(#[from] TokenIssueError),
     /// The call to the signer failed.
     #[error("while signing jwt: {0}")]
     Call(#[from] CallError),
@@ -354,7 +354,7 @@ impl External {
     /// # Errors
     /// The signer did not respond, or its response did not pass verification.
     pub async fn issue(&self, spec: &TokenSpec) -> Result<Issued, SignError> {
-        let Some(used) = self.used.get() else { return Err(IssueError.into()) };
+        let Some(used) = self.used.get() else { return Err(TokenIssueError.into()) };
         let Draft { claims, id, expires } = used.drafts.draft(spec)?;
         let token = self.sign(&URL_SAFE_NO_PAD.encode(claims)).await;
         let outcome = token.as_ref().map_err(|error| match error {

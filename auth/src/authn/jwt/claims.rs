@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use crate::json_error::{unfit, unfit_member};
 
 /// The claims of a token, by name.
-pub type Claims = Map<String, Value>;
+pub type TokenClaims = Map<String, Value>;
 
 /// Returns a string claim; null gives an empty string.
-pub(super) fn text(claims: &Claims, name: &str) -> Result<String, String> {
+pub(super) fn text(claims: &TokenClaims, name: &str) -> Result<String, String> {
     match claims.get(name) {
         None => Err("claim not present".to_owned()),
         Some(Value::Null) => Ok(String::new()),
@@ -59,7 +59,7 @@ impl Registered {
     ///
     /// # Errors
     /// The text of go-oidc's error.
-    pub(super) fn read(claims: &Claims) -> Result<Registered, String> {
+    pub(super) fn read(claims: &TokenClaims) -> Result<Registered, String> {
         let registered =
             Self::decode(claims).map_err(|why| format!("oidc: failed to unmarshal claims: {why}"))?;
         let members = |name: &str| claims.get(name).and_then(Value::as_object);
@@ -75,7 +75,7 @@ impl Registered {
         Ok(registered)
     }
 
-    fn decode(claims: &Claims) -> Result<Registered, String> {
+    fn decode(claims: &TokenClaims) -> Result<Registered, String> {
         let text = |name: &str| check_text(claims.get(name), &format!("idToken.{name}"));
         text("iss")?;
         text("sub")?;
@@ -120,7 +120,7 @@ fn audiences(value: Option<&Value>) -> Result<Vec<String>, String> {
 
 /// Iterates over the values of an object; an absent object has no values.
 fn members<'c>(
-    claims: &'c Claims,
+    claims: &'c TokenClaims,
     name: &str,
     wanted: &str,
 ) -> Result<impl Iterator<Item = &'c Value> + use<'c>, String> {

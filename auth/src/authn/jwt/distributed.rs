@@ -19,7 +19,7 @@ use go::quote;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::claims::Claims;
+use super::claims::TokenClaims;
 use super::provider::{Fetch, Provider};
 use crate::authn::jws;
 use crate::strict::text_of;
@@ -63,7 +63,7 @@ impl Distributed {
 
     /// Fetches the token that has the claim, if the claims refer to another endpoint. The token is not
     /// verified yet.
-    pub(super) async fn find(&self, claims: &Claims) -> Result<Option<Found>, String> {
+    pub(super) async fn find(&self, claims: &TokenClaims) -> Result<Option<Found>, String> {
         let Some(Source { endpoint, access_token }) = self.source(claims)? else { return Ok(None) };
         let read = self.fetch.get(&endpoint, Some(access_token.as_str()).filter(|token| !token.is_empty()));
         let failed = |why: String| format!("while getting distributed claim {}: {why}", quote(&self.claim));
@@ -86,7 +86,12 @@ impl Distributed {
     }
 
     /// Copies the claim of a verified token to the claims of the token that referred to it.
-    pub(super) fn put(&self, found: &Found, mut from: Claims, claims: &mut Claims) -> Result<(), String> {
+    pub(super) fn put(
+        &self,
+        found: &Found,
+        mut from: TokenClaims,
+        claims: &mut TokenClaims,
+    ) -> Result<(), String> {
         let Some(value) = from.remove(&self.claim) else {
             return Err(format!(
                 "jwt returned by distributed claim endpoint {} did not contain claim: {}",
@@ -101,7 +106,7 @@ impl Distributed {
     /// Returns the source of the claim, if it is distributed. `claims` passed
     /// [`Registered::read`](super::claims::Registered::read): their members have the right types, and every
     /// named source exists.
-    fn source(&self, claims: &Claims) -> Result<Option<Source>, String> {
+    fn source(&self, claims: &TokenClaims) -> Result<Option<Source>, String> {
         if claims.contains_key(&self.claim) {
             return Ok(None);
         }

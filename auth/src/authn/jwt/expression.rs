@@ -14,7 +14,7 @@ use cel::value::object::{Object, OwnedObject};
 use cel::value::{Text, Value};
 use serde_json::Value as Json;
 
-use super::claims::Claims;
+use super::claims::TokenClaims;
 use crate::expression_fault::ExpressionFault;
 use crate::identity::User;
 
@@ -143,7 +143,7 @@ impl Expression {
     ///
     /// # Errors
     /// The evaluation fails or exceeds a limit.
-    pub fn on_claims<'c>(&self, claims: &'c Claims) -> Result<Value<'c>, String> {
+    pub fn on_claims<'c>(&self, claims: &'c TokenClaims) -> Result<Value<'c>, String> {
         let fields = claims.iter().map(|(name, value)| (name.as_str().into(), value_of(value))).collect();
         self.evaluate(vec![("claims".to_owned(), lazy(CLAIMS_TYPE, fields))])
     }
@@ -221,7 +221,7 @@ fn value_of(json: &Json) -> Value<'_> {
     }
 }
 
-fn map_of(members: &Claims) -> Value<'_> {
+fn map_of(members: &TokenClaims) -> Value<'_> {
     let mut map = OwnedMap::default();
     for (name, value) in members {
         map.insert(borrowed(name), value_of(value));
@@ -260,7 +260,7 @@ fn value_of_user(user: &User) -> Value<'_> {
 mod tests {
     use super::*;
 
-    fn shown(result: Result<Value<'_>, String>) -> String {
+    fn display(result: Result<Value<'_>, String>) -> String {
         match result {
             Ok(Value::Bool(flag)) => flag.to_string(),
             Ok(Value::String(text)) => text.to_string(),
@@ -290,7 +290,7 @@ mod tests {
             ("claims.exists(value, dyn(value) == 5.0)", "true"),
         ] {
             let expression = Expression::of_claims(text).unwrap_or_else(|why| panic!("{text}: {why}"));
-            assert_eq!(shown(expression.on_claims(claims)), want, "{text}");
+            assert_eq!(display(expression.on_claims(claims)), want, "{text}");
         }
     }
 
@@ -308,7 +308,7 @@ mod tests {
         ] {
             let expression =
                 Expression::compile(text, &USERS, None).unwrap_or_else(|why| panic!("{text}: {why}"));
-            assert_eq!(shown(expression.on_user(&user)), want, "{text}");
+            assert_eq!(display(expression.on_user(&user)), want, "{text}");
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
+use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings, ValidationRule};
 use crate::document::Document;
 use crate::strict::{File, Form, INTERNAL, Object, items, text_of};
 
@@ -167,7 +167,10 @@ fn jwt(value: &Value) -> JwtSettings {
                 .collect(),
         },
         user_rules: items(value.get("userValidationRules"))
-            .map(|rule| Rule { expression: text_of(rule, "expression"), message: text_of(rule, "message") })
+            .map(|rule| ValidationRule {
+                expression: text_of(rule, "expression"),
+                message: text_of(rule, "message"),
+            })
             .collect(),
     }
 }

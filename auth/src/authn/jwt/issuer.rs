@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use go::{QuotedList, quote};
 use serde_json::Value;
 
-use super::claims::{self, Claims, Registered};
+use super::claims::{self, Registered, TokenClaims};
 use super::distributed::Distributed;
 use super::expression::Expression;
 use super::provider::{Fetch, Provider};
@@ -56,7 +56,7 @@ enum Source {
 }
 
 impl Source {
-    fn of(mapping: &Mapping) -> Result<Option<Source>, String> {
+    fn compiled(mapping: &Mapping) -> Result<Option<Source>, String> {
         if !mapping.expression.is_empty() {
             return Ok(Some(Source::Expression(Expression::of_claims(&mapping.expression)?)));
         }
@@ -94,8 +94,8 @@ impl Issuer {
         });
         let extra = settings.mappings.extra.iter();
         let extra = extra.map(|(key, text)| Ok((key.clone(), Expression::of_claims(text)?)));
-        let username = Source::of(&settings.mappings.username)?;
-        let groups = Source::of(&settings.mappings.groups)?;
+        let username = Source::compiled(&settings.mappings.username)?;
+        let groups = Source::compiled(&settings.mappings.groups)?;
         let distributed = match &groups {
             Some(Source::Claim { name, .. }) => Some(Distributed::new(name.clone(), fetch.clone())),
             Some(Source::Expression(_)) | None => None,
@@ -111,7 +111,7 @@ impl Issuer {
             claim_rules,
             username: username.ok_or_else(|| "a user name is required".to_owned())?,
             groups,
-            uid: Source::of(&settings.mappings.uid)?,
+            uid: Source::compiled(&settings.mappings.uid)?,
             extra: extra.collect::<Result<_, String>>()?,
             user_rules: user_rules.collect::<Result<_, String>>()?,
             distributed,
@@ -148,7 +148,7 @@ impl Issuer {
     }
 
     /// Adds groups that are a distributed claim.
-    async fn expand(&self, claims: &mut Claims, now: SystemTime) -> Result<(), String> {
+    async fn expand(&self, claims: &mut TokenClaims, now: SystemTime) -> Result<(), String> {
         let Some(distributed) = &self.distributed else { return Ok(()) };
         let Some(found) = distributed.find(claims).await? else { return Ok(()) };
         let verified = self.verified(&found.provider, &found.token, now).await;
@@ -158,24 +158,29 @@ impl Issuer {
 
     /// Verifies a token: `provider` has a key that signed it, it is for one of the audiences, and it is
     /// within its validity. Returns its claims.
-    async fn verified(&self, provider: &Provider, token: &str, now: SystemTime) -> Result<Claims, String> {
+    async fn verified(
+        &self,
+        provider: &Provider,
+        token: &str,
+        now: SystemTime,
+    ) -> Result<TokenClaims, String> {
         let token = Compact::parse(token).map_err(|why| format!("oidc: malformed jwt: {why}"))?;
-        let claims: Claims = serde_json::from_slice(&token.payload)
+        let claims: TokenClaims = serde_json::from_slice(&token.payload)
             .map_err(|error| format!("oidc: failed to unmarshal claims: {error}"))?;
         let Registered { audiences, end, start } = Registered::read(&claims)?;
         self.check_audience(&audiences)?;
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         if end.is_none_or(|end| seconds.as_secs_f64() > end as f64) {
-            let end = end.map_or(NEVER.to_owned(), shown);
+            let end = end.map_or(NEVER.to_owned(), go_time);
             return Err(format!("oidc: token is expired (Token Expiry: {end})"));
         }
         if let Some(start) = start
             && (seconds + START_LEEWAY).as_secs_f64() < start as f64
         {
-            let now = shown(i64::try_from(seconds.as_secs()).unwrap_or(i64::MAX));
+            let now = go_time(i64::try_from(seconds.as_secs()).unwrap_or(i64::MAX));
             return Err(format!(
                 "oidc: current time {now} before the nbf (not before) time: {}",
-                shown(start)
+                go_time(start)
             ));
         }
         let algorithm = Algorithm::by_name(&token.header.alg);
@@ -204,7 +209,7 @@ impl Issuer {
     }
 
     /// Maps the claims to a user and checks all rules.
-    fn mapped(&self, claims: &Claims, domains: &NameDomains) -> Result<User, TokenRefused> {
+    fn mapped(&self, claims: &TokenClaims, domains: &NameDomains) -> Result<User, TokenRefused> {
         let name = self.name(claims)?;
         let mut user = User::new(name, self.groups(claims)?);
         user.uid = self.uid(claims)?;
@@ -241,7 +246,7 @@ impl Issuer {
         Ok(user)
     }
 
-    fn name(&self, claims: &Claims) -> Result<String, TokenRefused> {
+    fn name(&self, claims: &TokenClaims) -> Result<String, TokenRefused> {
         match &self.username {
             Source::Claim { name, prefix } => {
                 let value = claims::text(claims, name)
@@ -259,15 +264,15 @@ impl Issuer {
             }
             Source::Expression(expression) => {
                 let value = one_text(expression, claims, "username")?;
-                match value.is_empty() {
-                    true => Err(refused("oidc: empty username via CEL expression is not allowed")),
-                    false => Ok(value),
+                if value.is_empty() {
+                    return Err(refused("oidc: empty username via CEL expression is not allowed"));
                 }
+                Ok(value)
             }
         }
     }
 
-    fn groups(&self, claims: &Claims) -> Result<Vec<String>, TokenRefused> {
+    fn groups(&self, claims: &TokenClaims) -> Result<Vec<String>, TokenRefused> {
         match &self.groups {
             None => Ok(Vec::new()),
             Some(Source::Claim { name, prefix }) => {
@@ -285,7 +290,7 @@ impl Issuer {
         }
     }
 
-    fn uid(&self, claims: &Claims) -> Result<String, TokenRefused> {
+    fn uid(&self, claims: &TokenClaims) -> Result<String, TokenRefused> {
         match &self.uid {
             None => Ok(String::new()),
             Some(Source::Claim { name, .. }) => claims::text(claims, name)
@@ -296,7 +301,7 @@ impl Issuer {
 }
 
 /// Evaluates an expression whose result must be a string.
-fn one_text(expression: &Expression, claims: &Claims, what: &str) -> Result<String, TokenRefused> {
+fn one_text(expression: &Expression, claims: &TokenClaims, what: &str) -> Result<String, TokenRefused> {
     let value = expression.on_claims(claims).and_then(|value| match value {
         cel::value::Value::String(text) => Ok(text.to_string()),
         _ => Err(format!("{what} claim expression must return a string")),
@@ -327,7 +332,7 @@ fn check<'v>(
 const NEVER: &str = "0001-01-01 00:00:00 +0000 UTC";
 
 /// Formats a time, given in seconds since the Unix epoch, as Go prints it.
-fn shown(seconds: i64) -> String {
+fn go_time(seconds: i64) -> String {
     // A time outside the range of the calendar is printed as a number.
     match jiff::Timestamp::from_second(seconds) {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),

@@ -244,13 +244,12 @@ fn keys_of(answered: &Answered) -> Result<Arc<[Key]>, String> {
     }
     let failed = |why: String| {
         let media_type = answered.content_type.split(';').next().unwrap_or_default().trim();
-        let place = match media_type.eq_ignore_ascii_case("application/json") {
-            true => "got Content-Type = application/json, but could not unmarshal as JSON".to_owned(),
-            false => {
-                format!("expected Content-Type = application/json, got {}", quote(&answered.content_type))
-            }
+        let finding = if media_type.eq_ignore_ascii_case("application/json") {
+            "got Content-Type = application/json, but could not unmarshal as JSON".to_owned()
+        } else {
+            format!("expected Content-Type = application/json, got {}", quote(&answered.content_type))
         };
-        format!("oidc: failed to decode keys: {place}: {why} {text}")
+        format!("oidc: failed to decode keys: {finding}: {why} {text}")
     };
     let set: Result<KeySet, _> = serde_json::from_slice(&answered.body);
     let set = set.map_err(|why| failed(syntax_error(&answered.body).unwrap_or_else(|| why.to_string())))?;

@@ -17,7 +17,7 @@ pub struct JwtSettings {
     /// Mapping of claims to a user.
     pub mappings: Mappings,
     /// Rules that the mapped user must meet.
-    pub user_rules: Vec<Rule>,
+    pub user_rules: Vec<ValidationRule>,
 }
 
 /// The issuer of tokens and its keys.
@@ -53,7 +53,7 @@ pub struct ClaimRule {
 
 /// A rule about the mapped user.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Rule {
+pub struct ValidationRule {
     /// Expression over `user` that must be true.
     pub expression: String,
     /// Error message if the expression is false.

@@ -80,7 +80,7 @@ fn publish(documents: &Documents, keys: &[Value]) {
 
 fn contents(jwt: Value) -> settings::Settings {
     let value = json!({"apiVersion": "g/v1", "kind": "AuthenticationConfiguration", "jwt": [jwt]});
-    file::read(&Document::of("", &value), "g").unwrap().settings
+    file::read(&Document::from_value("", &value), "g").unwrap().settings
 }
 
 fn at_once<T>(future: impl Future<Output = T>) -> T {
@@ -574,7 +574,7 @@ fn a_file_is_decoded_strictly() {
              string",
         ),
     ] {
-        assert_eq!(file::read(&Document::of("TEXT", &value), GROUP).unwrap_err(), want);
+        assert_eq!(file::read(&Document::from_value("TEXT", &value), GROUP).unwrap_err(), want);
     }
     for (name, value, want) in [
         ("foo", json!(1), "strict decoding error: unknown field \"foo\""),
@@ -597,7 +597,7 @@ fn a_file_is_decoded_strictly() {
     ] {
         let mut file = json!({"kind": "AuthenticationConfiguration", "apiVersion": "apiserver.example/v1"});
         file[name] = value;
-        assert_eq!(file::read(&Document::of("TEXT", &file), GROUP).unwrap_err(), want);
+        assert_eq!(file::read(&Document::from_value("TEXT", &file), GROUP).unwrap_err(), want);
     }
     let text = "{\"kind\":\"AuthenticationConfiguration\",\"apiVersion\":\"apiserver.example/v1\",\"z\":1,\"jwt\":[],\"a\":1,\
                 \"jwt\":[{\"b\":1,\"b\":2}],\"z\":1}";

@@ -5,7 +5,7 @@ use go::url::Url;
 
 use super::expression::Expression;
 use super::file::AnonymousSettings;
-use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
+use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings, ValidationRule};
 use crate::expression_fault::ExpressionFault;
 use crate::forms;
 
@@ -174,9 +174,10 @@ fn authorities(pem: &str) -> Result<(), &'static str> {
     if certificates.peek().is_none() {
         return Err("data does not contain any valid RSA or ECDSA certificates");
     }
-    match certificates.all(|certificate| X509Certificate::from_der(&certificate).is_ok()) {
-        true => Ok(()),
-        false => Err("x509: malformed certificate"),
+    if certificates.all(|certificate| X509Certificate::from_der(&certificate).is_ok()) {
+        Ok(())
+    } else {
+        Err("x509: malformed certificate")
     }
 }
 
@@ -337,7 +338,7 @@ fn validate_extra_key(errors: &mut Errors, path: &str, key: &str) {
     }
 }
 
-fn validate_user_rules(errors: &mut Errors, path: &str, rules: &[Rule]) {
+fn validate_user_rules(errors: &mut Errors, path: &str, rules: &[ValidationRule]) {
     for (at, rule) in rules.iter().enumerate() {
         let path = format!("{path}.userValidationRules[{at}].expression");
         if rule.expression.is_empty() {

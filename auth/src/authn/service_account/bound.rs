@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::accounts::{AccountSource, Incarnation, Reference};
-use super::claims::{Claims, date, members, reference, text};
+use super::claims::{AccountClaims, date, members, reference, text};
 use super::token_error::TokenError;
 use crate::authn::NameDomains;
 use crate::identity::{User, service_account_groups, service_account_user};
@@ -30,7 +30,7 @@ pub(super) struct Private {
 }
 
 impl Private {
-    fn read(claims: &Claims, domains: &NameDomains) -> Result<Private, TokenError> {
+    fn read(claims: &AccountClaims, domains: &NameDomains) -> Result<Private, TokenError> {
         let Some(members) = members(claims.get(domains.claim()), "serviceaccount.kubernetes")? else {
             return Ok(Private::default());
         };
@@ -59,7 +59,7 @@ pub(super) struct Bound {
 
 impl Bound {
     /// Reads the claims of a token whose signature is verified.
-    pub(super) fn read(claims: &Claims, domains: &NameDomains) -> Result<Bound, TokenError> {
+    pub(super) fn read(claims: &AccountClaims, domains: &NameDomains) -> Result<Bound, TokenError> {
         Ok(Bound {
             expires: claims.exp.map(whole),
             not_before: claims.nbf.map_or(0, whole),

@@ -10,7 +10,7 @@ use crate::json_error;
 
 /// The claims of RFC 7519 that matter here. Times are in seconds since the Unix epoch.
 #[derive(Debug)]
-pub(super) struct Claims {
+pub(super) struct AccountClaims {
     pub(super) sub: String,
     pub(super) audiences: Vec<String>,
     pub(super) exp: Option<f64>,
@@ -20,16 +20,16 @@ pub(super) struct Claims {
     all: Map<String, Value>,
 }
 
-impl Claims {
+impl AccountClaims {
     /// Parses the payload of a token.
-    pub(super) fn read(payload: &[u8]) -> Result<Claims, TokenError> {
+    pub(super) fn read(payload: &[u8]) -> Result<AccountClaims, TokenError> {
         let all: Map<String, Value> = serde_json::from_slice(payload).map_err(|_| TokenError::Malformed)?;
         // Audiences and times are read first, so that their errors are reported before other errors.
         let audiences = audiences(all.get("aud"))?;
         let [exp, nbf, iat] = ["exp", "nbf", "iat"].map(|name| date(all.get(name)));
         let (exp, nbf, iat) = (exp?, nbf?, iat?);
         let [sub, jti] = ["sub", "jti"].map(|name| text(all.get(name)));
-        Ok(Claims { sub: sub?, audiences, exp, nbf, iat, jti: jti?, all })
+        Ok(AccountClaims { sub: sub?, audiences, exp, nbf, iat, jti: jti?, all })
     }
 
     /// Returns the claim with this name.

@@ -72,7 +72,7 @@ pub struct Issued {
 /// The error that the cryptography library returned no signature or no randomness.
 #[derive(Debug, thiserror::Error)]
 #[error("signing a service account token failed")]
-pub struct IssueError;
+pub struct TokenIssueError;
 
 impl Drafts {
     /// Creates a builder of tokens that name `issuer`.
@@ -84,8 +84,8 @@ impl Drafts {
     ///
     /// # Errors
     /// No randomness is available for the token id.
-    pub fn draft(&self, spec: &TokenSpec) -> Result<Draft, IssueError> {
-        let id = random_uuid().ok_or(IssueError)?;
+    pub fn draft(&self, spec: &TokenSpec) -> Result<Draft, TokenIssueError> {
+        let id = random_uuid().ok_or(TokenIssueError)?;
         let issued = spec.issued.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let expires = issued.saturating_add(spec.lifetime.as_secs());
         let private = Private {
@@ -130,9 +130,9 @@ impl TokenIssuer {
     ///
     /// # Errors
     /// The cryptography library failed.
-    pub fn issue(&self, spec: &TokenSpec) -> Result<Issued, IssueError> {
+    pub fn issue(&self, spec: &TokenSpec) -> Result<Issued, TokenIssueError> {
         let Draft { claims, id, expires } = self.drafts.draft(spec)?;
-        let token = self.key.read().clone().sign(&claims).ok_or(IssueError)?;
+        let token = self.key.read().clone().sign(&claims).ok_or(TokenIssueError)?;
         Ok(Issued { token, id, expires })
     }
 }

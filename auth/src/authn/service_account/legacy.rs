@@ -4,7 +4,7 @@
 use aws_lc_rs::constant_time;
 
 use super::accounts::AccountSource;
-use super::claims::{Claims, text};
+use super::claims::{AccountClaims, text};
 use super::token_error::TokenError;
 use crate::authn::NameDomains;
 use crate::identity::{User, service_account_groups, service_account_user};
@@ -19,7 +19,7 @@ pub(super) struct Legacy {
 
 impl Legacy {
     /// Reads the claims of a token whose signature is verified.
-    pub(super) fn read(claims: &Claims, domains: &NameDomains) -> Result<Legacy, TokenError> {
+    pub(super) fn read(claims: &AccountClaims, domains: &NameDomains) -> Result<Legacy, TokenError> {
         let claim = |claim: &str| text(claims.get(&domains.legacy_claim(claim)));
         let legacy = Legacy {
             namespace: claim("namespace")?,

@@ -29,9 +29,9 @@ use super::jws::{self, Compact};
 use super::signing::{is_signed, is_signed_by_named};
 use super::{NameDomains, VerificationKey, sha256};
 pub use accounts::{AccountSource, Incarnation, Reference, TokenSecret};
-use claims::Claims;
+use claims::AccountClaims;
 pub use external_signer::{AnswerError, assemble, key_id_of};
-pub use issue::{Draft, Drafts, IssueError, Issued, TokenIssuer, TokenSpec};
+pub use issue::{Draft, Drafts, Issued, TokenIssueError, TokenIssuer, TokenSpec};
 pub use token_error::TokenError;
 
 /// Maximum number of cached signature checks; each takes about 1 KiB.
@@ -181,7 +181,7 @@ impl ServiceAccountTokens {
         if !is_signed(&token, &keys.keys) {
             return Err(TokenError::Signature);
         }
-        let claims = Claims::read(&token.payload)?;
+        let claims = AccountClaims::read(&token.payload)?;
         let kind = if is_legacy {
             Kind::Legacy(legacy::Legacy::read(&claims, &self.domains)?)
         } else {

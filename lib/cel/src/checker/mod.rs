@@ -43,10 +43,7 @@ pub fn check(ast: Ast, environment: &Environment) -> Result<CheckedAst, CompileE
     if issues.is_empty() {
         issues = validate::validate(&checked, environment);
     }
-    match issues.is_empty() {
-        true => Ok(checked),
-        false => Err(CompileError::new(checked.ast.source.clone(), issues)),
-    }
+    if issues.is_empty() { Ok(checked) } else { Err(CompileError::new(checked.ast.source.clone(), issues)) }
 }
 
 struct Checker<'e> {
@@ -248,10 +245,10 @@ impl Checker<'_> {
             }
         }
         self.node(target);
-        match self.environment.function(function).is_empty() {
-            true => self.undeclared(id, function),
-            false => self.resolve_call(id, function, Some(target), args),
+        if self.environment.function(function).is_empty() {
+            return self.undeclared(id, function);
         }
+        self.resolve_call(id, function, Some(target), args);
     }
 
     fn rename_call(&mut self, id: NodeId, name: &str, args: &[NodeId]) {
@@ -299,10 +296,8 @@ impl Checker<'_> {
         let mut joined = None;
         for (index, &element) in elements.iter().enumerate() {
             self.node(element);
-            let r#type = match optional.binary_search(&(index as u32)).is_ok() {
-                true => self.unwrap_optional(element),
-                false => self.get(element),
-            };
+            let is_optional = optional.binary_search(&(index as u32)).is_ok();
+            let r#type = if is_optional { self.unwrap_optional(element) } else { self.get(element) };
             joined = Some(self.join(joined, r#type));
         }
         let element = joined.unwrap_or_else(|| self.bindings.variable());

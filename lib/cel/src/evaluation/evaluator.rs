@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 use crate::error::{EvalError, EvalErrorKind};
 use crate::evaluation::activation::{Activation, Limits};
 use crate::evaluation::plan::{
-    Attribute, Base, Call, Charge, Expression, ExpressionId, Field, Key, MapEntry, Operation, Plan,
-    Qualifier, Slot,
+    Attribute, Base, Charge, Expression, ExpressionId, Field, Key, Operation, Plan, PlannedCall,
+    PlannedEntry, Qualifier, Slot,
 };
 use crate::evaluation::steps::Steps;
 use crate::evaluation::{dispatch, operators, wellknown};
@@ -179,7 +179,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         Ok((left, right))
     }
 
-    fn call(&mut self, call: &Call) -> Outcome<'v> {
+    fn call(&mut self, call: &PlannedCall) -> Outcome<'v> {
         match (&call.operation, &*call.args) {
             (Operation::NotStrictlyFalse, &[argument]) => {
                 let result = match settle(self.evaluate(argument))? {
@@ -215,7 +215,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
 
     /// Evaluates a call without arguments, with three or more arguments, or of `matches`. The first error
     /// ends it. The call is then charged only if the error comes from the last argument.
-    fn call_many(&mut self, call: &Call, args: &[ExpressionId]) -> Outcome<'v> {
+    fn call_many(&mut self, call: &PlannedCall, args: &[ExpressionId]) -> Outcome<'v> {
         let mut values: SmallVec<[Value<'v>; 4]> = SmallVec::with_capacity(args.len());
         for (index, arg) in args.iter().enumerate() {
             match settle(self.evaluate(*arg))? {
@@ -234,7 +234,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
     /// Computes a call and charges it. If the cost depends only on the arguments, it is charged before the
     /// computation, so that a call beyond the budget takes no time.
     #[inline(never)] // keeps the frames of the recursive callers small, which bounds the stack
-    fn charged(&mut self, call: &Call, args: &[Value<'v>]) -> Outcome<'v> {
+    fn charged(&mut self, call: &PlannedCall, args: &[Value<'v>]) -> Outcome<'v> {
         match call.charge {
             Charge::ResultRule(_) => {
                 count_texts(&self.steps, args)?;
@@ -309,7 +309,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         Ok(Value::list(values))
     }
 
-    fn map(&mut self, entries: &[MapEntry]) -> Outcome<'v> {
+    fn map(&mut self, entries: &[PlannedEntry]) -> Outcome<'v> {
         let mut map = OwnedMap::default();
         for entry in entries {
             let key = self.evaluate(entry.key)?;

@@ -49,11 +49,11 @@ pub enum Expression {
     /// `element in [constants]`, with the elements of the list as keys.
     Membership { element: ExpressionId, set: Arc<OwnedMap<'static>> },
     /// A call that has a cost.
-    Call(Call),
+    Call(PlannedCall),
     /// A list literal `[a, ?b]`; `optional` is parallel to `elements`.
     List { elements: Box<[ExpressionId]>, optional: Box<[bool]> },
     /// A map literal `{k: v, ?k: v}`.
-    Map { entries: Box<[MapEntry]> },
+    Map { entries: Box<[PlannedEntry]> },
     /// A struct literal `Name{field: v, ?field: v}`.
     Object { type_name: Name, fields: Box<[Field]> },
     /// A loop over a list or map.
@@ -64,7 +64,7 @@ pub enum Expression {
 
 /// An entry of a map literal.
 #[derive(Clone, Copy, Debug)]
-pub struct MapEntry {
+pub struct PlannedEntry {
     pub key: ExpressionId,
     pub value: ExpressionId,
     pub optional: bool,
@@ -121,7 +121,7 @@ pub enum Key {
 
 /// A call of a function or operator.
 #[derive(Debug)]
-pub struct Call {
+pub struct PlannedCall {
     pub operation: Operation,
     /// Arguments of the call; the receiver comes first, if there is one.
     pub args: Box<[ExpressionId]>,
@@ -212,7 +212,7 @@ pub enum Step {
 
 impl Attribute {
     /// Creates the attribute of an expression that is not an attribute itself.
-    pub fn of(expression: ExpressionId) -> Self {
+    pub fn starting_at(expression: ExpressionId) -> Self {
         Self { base: Base::Expression(expression), path: Vec::new() }
     }
 

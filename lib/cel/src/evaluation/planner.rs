@@ -13,8 +13,8 @@ use crate::environment::Environment;
 use crate::error::EvalError;
 use crate::evaluation::operators::{self, Order};
 use crate::evaluation::plan::{
-    Attribute, Base, Call, Charge, Expression, ExpressionId, Field, Fold, FoldVariables, Key, MapEntry,
-    Operation, Plan, Qualifier, Slot, Step,
+    Attribute, Base, Charge, Expression, ExpressionId, Field, Fold, FoldVariables, Key, Operation, Plan,
+    PlannedCall, PlannedEntry, Qualifier, Slot, Step,
 };
 use crate::evaluation::steps::Steps;
 use crate::evaluation::{dispatch, standard};
@@ -102,8 +102,8 @@ impl Planner<'_> {
             Expression::Attribute(attribute) => self.attribute_depth(attribute),
             Expression::Logic { .. } | Expression::Equality { .. } | Expression::Membership { .. } => 0,
             // The sum of two lists nests as deep as the deeper one; other operators create no lists.
-            Expression::Call(Call { operation: Operation::Binary(_), args, .. }) => self.deepest(args),
-            Expression::Call(Call { operation: Operation::Overloads { .. }, args, .. }) => {
+            Expression::Call(PlannedCall { operation: Operation::Binary(_), args, .. }) => self.deepest(args),
+            Expression::Call(PlannedCall { operation: Operation::Overloads { .. }, args, .. }) => {
                 self.deepest(args) + 1
             }
             Expression::Call(_) => 0,
@@ -196,7 +196,7 @@ impl Planner<'_> {
                 let mut planned = Vec::with_capacity(entries.len());
                 for entry in entries {
                     let (key, value) = (self.plan(entry.key)?, self.plan(entry.value)?);
-                    planned.push(MapEntry { key, value, optional: entry.optional });
+                    planned.push(PlannedEntry { key, value, optional: entry.optional });
                 }
                 self.plan_map(planned)
             }
@@ -245,7 +245,7 @@ impl Planner<'_> {
     fn attribute(&self, id: ExpressionId) -> Attribute {
         match self.get(id) {
             Expression::Attribute(attribute) => attribute.clone(),
-            _ => Attribute::of(id),
+            _ => Attribute::starting_at(id),
         }
     }
 
@@ -267,7 +267,7 @@ impl Planner<'_> {
         Ok(self.add(Expression::List { elements, optional }))
     }
 
-    fn plan_map(&mut self, entries: Vec<MapEntry>) -> Planned {
+    fn plan_map(&mut self, entries: Vec<PlannedEntry>) -> Planned {
         let mut folded = OwnedMap::default();
         for entry in &entries {
             match (self.constant(entry.key), self.constant(entry.value)) {
@@ -341,7 +341,7 @@ impl Planner<'_> {
             };
             return Ok(self.add(Expression::Constant(value)));
         }
-        Ok(self.add(Expression::Call(Call { operation, args, charge })))
+        Ok(self.add(Expression::Call(PlannedCall { operation, args, charge })))
     }
 
     fn has_overload(&self, id: NodeId, overload: &str) -> bool {

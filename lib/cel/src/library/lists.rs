@@ -486,13 +486,13 @@ mod tests {
         Value::list(values.iter().copied().map(Value::Int).collect::<Vec<_>>())
     }
 
-    fn shown(result: Outcome<'_>) -> String {
+    fn display(result: Outcome<'_>) -> String {
         match result {
             Ok(Value::Int(int)) => int.to_string(),
             Ok(Value::Bool(bool)) => bool.to_string(),
             Ok(Value::Double(double)) => double.to_string(),
             Ok(Value::List(list)) => {
-                list.iter().map(|element| shown(Ok(element))).collect::<Vec<_>>().join(" ")
+                list.iter().map(|element| display(Ok(element))).collect::<Vec<_>>().join(" ")
             }
             Ok(other) => panic!("{other:?}"),
             Err(error) => error.message.into_owned(),
@@ -535,11 +535,15 @@ mod tests {
             (distinct, vec![ints(&[2, 1, 2])], "2 1"),
         ];
         for (implementation, args, want) in cases {
-            assert_eq!(shown(implementation(&Call { args, steps: &Steps::unlimited() })), *want, "{args:?}");
+            assert_eq!(
+                display(implementation(&Call { args, steps: &Steps::unlimited() })),
+                *want,
+                "{args:?}"
+            );
         }
         let sum = |list: &[i64]| {
             let args = [ints(list)];
-            shown(super::sum(&Call { args: &args, steps: &Steps::unlimited() }, Value::Int(0)))
+            display(super::sum(&Call { args: &args, steps: &Steps::unlimited() }, Value::Int(0)))
         };
         assert_eq!(sum(&[1, 2]), "3");
         assert_eq!(sum(&[i64::MAX, 1]), "integer overflow");

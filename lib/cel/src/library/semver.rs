@@ -7,7 +7,7 @@ use crate::library::{Call, Function, Implementation, Library, Overload, Version 
 use crate::types::Type;
 use crate::value::Value;
 
-pub use self::version::Version;
+pub use self::version::SemanticVersion;
 
 mod version;
 
@@ -18,7 +18,7 @@ pub fn semver_type() -> Type {
     Type::object("kubernetes.Semver")
 }
 
-opaque_type!(Version, semver_type);
+opaque_type!(SemanticVersion, semver_type);
 
 /// Returns the declarations of the library.
 pub fn library() -> Library {
@@ -61,10 +61,10 @@ pub fn library() -> Library {
     }
 }
 
-fn parse(call: &Call<'_, '_>) -> Result<Result<Version, String>, EvalError> {
+fn parse(call: &Call<'_, '_>) -> Result<Result<SemanticVersion, String>, EvalError> {
     match call.args {
-        [Value::String(text)] | [Value::String(text), Value::Bool(false)] => Ok(Version::parse(text)),
-        [Value::String(text), Value::Bool(true)] => Ok(Version::parse_lenient(text)),
+        [Value::String(text)] | [Value::String(text), Value::Bool(false)] => Ok(SemanticVersion::parse(text)),
+        [Value::String(text), Value::Bool(true)] => Ok(SemanticVersion::parse_lenient(text)),
         _ => Err(EvalError::no_such_overload()),
     }
 }
@@ -77,11 +77,11 @@ fn is_semver<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     Ok(Value::Bool(parse(call)?.is_ok()))
 }
 
-fn receiver<'c>(call: &'c Call<'_, '_>) -> Result<&'c Version, EvalError> {
+fn receiver<'c>(call: &'c Call<'_, '_>) -> Result<&'c SemanticVersion, EvalError> {
     opaque::expect(call.args.first().unwrap_or(&Value::Null))
 }
 
-fn operands<'c>(call: &'c Call<'_, '_>) -> Result<(&'c Version, &'c Version), EvalError> {
+fn operands<'c>(call: &'c Call<'_, '_>) -> Result<(&'c SemanticVersion, &'c SemanticVersion), EvalError> {
     Ok((receiver(call)?, opaque::expect(call.args.get(1).unwrap_or(&Value::Null))?))
 }
 

@@ -411,12 +411,12 @@ mod tests {
         Value::string(value)
     }
 
-    fn shown(result: Outcome<'_>) -> String {
+    fn display(result: Outcome<'_>) -> String {
         match result {
             Ok(Value::String(text)) => text.to_string(),
             Ok(Value::Int(int)) => int.to_string(),
             Ok(Value::List(list)) => {
-                list.iter().map(|element| shown(Ok(element))).collect::<Vec<_>>().join("|")
+                list.iter().map(|element| display(Ok(element))).collect::<Vec<_>>().join("|")
             }
             Ok(other) => panic!("{other:?}"),
             Err(error) => error.message.into_owned(),
@@ -457,7 +457,11 @@ mod tests {
             (quote, vec![text("\"é\\\n")], "\"\\\"é\\\\\\n\""),
         ];
         for (implementation, args, want) in cases {
-            assert_eq!(shown(implementation(&Call { args, steps: &Steps::unlimited() })), *want, "{args:?}");
+            assert_eq!(
+                display(implementation(&Call { args, steps: &Steps::unlimited() })),
+                *want,
+                "{args:?}"
+            );
         }
     }
 
@@ -466,6 +470,6 @@ mod tests {
         let many = text(&"a".repeat(1 << 14));
         let args = [many.clone(), text("a"), many];
         let result = replace(&Call { args: &args, steps: &Steps::unlimited() });
-        assert_eq!(shown(result), "operation cancelled: result too large");
+        assert_eq!(display(result), "operation cancelled: result too large");
     }
 }

@@ -50,6 +50,15 @@ pub(super) struct Entry<K> {
     pub value: Part,
 }
 
+/// The name of a field as the text has it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WrittenName<'t> {
+    /// Offset where the name should start.
+    pub offset: u32,
+    /// Kind and text of the token; `None` if there is no name.
+    pub token: Option<(TokenKind, &'t str)>,
+}
+
 pub(super) struct Builder {
     pub(super) syntax: Syntax,
     source: Source,
@@ -206,24 +215,18 @@ impl Builder {
         self.operator(offset, if optional { "_[?_]" } else { "_[_]" }, vec![operand, index])
     }
 
-    /// Returns the text of a field name that starts at `offset`.
-    pub fn field_name(&mut self, offset: u32, name: Option<(TokenKind, &str)>) -> Name {
-        match name {
+    /// Returns the text of a field name, and reports a name that is missing or quoted.
+    pub fn field_name(&mut self, name: &WrittenName<'_>) -> Name {
+        match name.token {
             Some((TokenKind::Identifier, text)) => return text.into(),
-            Some(_) => self.report(offset, "unsupported syntax: '`'"),
-            None => self.report(offset, "unsupported ident kind"),
+            Some(_) => self.report(name.offset, "unsupported syntax: '`'"),
+            None => self.report(name.offset, "unsupported ident kind"),
         }
         "".into()
     }
 
-    pub fn select(
-        &mut self,
-        offset: u32,
-        operand: Part,
-        (name_offset, name): (u32, Option<(TokenKind, &str)>),
-        optional: bool,
-    ) -> Part {
-        let field = self.field_name(name_offset, name);
+    pub fn select(&mut self, offset: u32, operand: Part, name: WrittenName<'_>, optional: bool) -> Part {
+        let field = self.field_name(&name);
         let Some(height) = self.level(&[operand]) else { return self.nowhere() };
         if !optional {
             let kind = NodeKind::Select { operand: operand.node, field, test_only: false };
@@ -232,7 +235,7 @@ impl Builder {
         if !self.syntax.optionals {
             return self.error(offset, "unsupported syntax '.?'");
         }
-        let field = self.push(NodeKind::Literal(Constant::String(field)), name_offset);
+        let field = self.push(NodeKind::Literal(Constant::String(field)), name.offset);
         let args = [operand.node, field].into();
         Part {
             node: self.push(NodeKind::Call { function: "_?._".into(), target: None, args }, offset),

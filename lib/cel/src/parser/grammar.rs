@@ -17,7 +17,7 @@
 //! continue. Only exceeded limits end the parse.
 
 use super::Syntax;
-use super::builder::{Builder, Entry, Part};
+use super::builder::{Builder, Entry, Part, WrittenName};
 use super::lexer::tokenize;
 use super::recovery::{Abort, Next, Place, Recovery, Rule, Stop};
 use super::token::{Token, TokenKind as T, TokenSet};
@@ -26,7 +26,7 @@ use crate::error::Issue;
 use crate::source::Source;
 
 /// Tokens that may start a member expression.
-const MEMBER: TokenSet = TokenSet::of(&[
+const MEMBER: TokenSet = TokenSet::new(&[
     T::LeftBracket,
     T::LeftBrace,
     T::LeftParen,
@@ -46,17 +46,17 @@ const MEMBER: TokenSet = TokenSet::of(&[
 const EXPR: TokenSet = MEMBER.with(T::Exclamation);
 /// Tokens that may start an element of a list.
 const ELEMENT: TokenSet = EXPR.with(T::Question);
-const NAME: TokenSet = TokenSet::of(&[T::Identifier, T::EscapedIdentifier]);
+const NAME: TokenSet = TokenSet::new(&[T::Identifier, T::EscapedIdentifier]);
 const FIELD: TokenSet = NAME.with(T::Question);
 const RELATIONS: TokenSet =
-    TokenSet::of(&[T::Equals, T::NotEquals, T::In, T::Less, T::LessEquals, T::GreaterEquals, T::Greater]);
-const CALCULATIONS: TokenSet = TokenSet::of(&[T::Minus, T::Plus, T::Star, T::Slash, T::Percent]);
+    TokenSet::new(&[T::Equals, T::NotEquals, T::In, T::Less, T::LessEquals, T::GreaterEquals, T::Greater]);
+const CALCULATIONS: TokenSet = TokenSet::new(&[T::Minus, T::Plus, T::Star, T::Slash, T::Percent]);
 
 /// The rules of binary operators from the outermost to the innermost, with the tokens that may follow an
 /// operand.
 const OPERATORS: [(Rule, Next); 4] = [
-    (Rule::Or, Next::or_end(TokenSet::of(&[T::Or]))),
-    (Rule::And, Next::or_end(TokenSet::of(&[T::And]))),
+    (Rule::Or, Next::or_end(TokenSet::new(&[T::Or]))),
+    (Rule::And, Next::or_end(TokenSet::new(&[T::And]))),
     (Rule::Relation, Next::or_end(RELATIONS)),
     (Rule::Calc, Next::or_end(CALCULATIONS)),
 ];
@@ -67,8 +67,8 @@ const RELATION: usize = 2;
 const CALC: usize = 3;
 
 const RULE_END: Next = Next::or_end(TokenSet::EMPTY);
-const AFTER_PRIMARY: Next = Next::or_end(TokenSet::of(&[T::LeftBracket, T::Dot]));
-const AFTER_ELEMENT: Next = Next::or_end(TokenSet::of(&[T::Comma]));
+const AFTER_PRIMARY: Next = Next::or_end(TokenSet::new(&[T::LeftBracket, T::Dot]));
+const AFTER_ELEMENT: Next = Next::or_end(TokenSet::new(&[T::Comma]));
 const START_EXPR: Next = Next::only(EXPR);
 
 /// Points in the grammar where the parser decides how to continue.
@@ -85,15 +85,25 @@ mod place {
     pub const PRIMARY: Place = at(3, MEMBER);
     pub const LITERAL: Place = at(
         4,
-        TokenSet::of(&[T::Minus, T::True, T::False, T::Null, T::Float, T::Int, T::Uint, T::String, T::Bytes]),
+        TokenSet::new(&[
+            T::Minus,
+            T::True,
+            T::False,
+            T::Null,
+            T::Float,
+            T::Int,
+            T::Uint,
+            T::String,
+            T::Bytes,
+        ]),
     );
     pub const SELECT: Place = at(5, FIELD);
     pub const INDEX: Place = at(6, ELEMENT);
     pub const ARGS: Place = at(7, EXPR.with(T::RightParen));
     pub const LIST: Place = at(8, ELEMENT.with(T::Comma).with(T::RightBracket));
-    pub const LIST_END: Place = at(9, TokenSet::of(&[T::Comma, T::RightBracket]));
+    pub const LIST_END: Place = at(9, TokenSet::new(&[T::Comma, T::RightBracket]));
     pub const MAP: Place = at(10, ELEMENT.with(T::Comma).with(T::RightBrace));
-    pub const BRACE_END: Place = at(11, TokenSet::of(&[T::Comma, T::RightBrace]));
+    pub const BRACE_END: Place = at(11, TokenSet::new(&[T::Comma, T::RightBrace]));
     pub const FIELDS: Place = at(12, FIELD.with(T::Comma).with(T::RightBrace));
     pub const OPT_EXPR: Place = at(13, ELEMENT);
     pub const OPT_FIELD: Place = at(14, FIELD);
@@ -138,7 +148,7 @@ struct Parser<'s> {
 
 type Parsed = Result<Part, Abort>;
 
-impl Parser<'_> {
+impl<'s> Parser<'s> {
     /// Runs one rule. `body` stores its result in the output, even if it stops early.
     fn rule<O: Default>(
         &mut self,
@@ -172,7 +182,7 @@ impl Parser<'_> {
 
     fn start(&mut self) -> Parsed {
         self.input.report_lex_errors()?;
-        let root = self.expr(Next::only(TokenSet::of(&[T::End])))?;
+        let root = self.expr(Next::only(TokenSet::new(&[T::End])))?;
         if let Err(stop) = self.input.expect(matching::END, T::End, RULE_END) {
             self.input.handle(stop)?;
         }
@@ -181,7 +191,7 @@ impl Parser<'_> {
 
     fn expr(&mut self, follow: Next) -> Parsed {
         self.rule(Rule::Expr, follow, |p, out| {
-            *out = p.operators(OR, Next::or_end(TokenSet::of(&[T::Question])))?;
+            *out = p.operators(OR, Next::or_end(TokenSet::new(&[T::Question])))?;
             if p.is(T::Question) { p.conditional(out) } else { Ok(()) }
         })
     }
@@ -189,7 +199,7 @@ impl Parser<'_> {
     /// Parses the rest of a conditional after its condition.
     fn conditional(&mut self, out: &mut Part) -> Result<(), Stop> {
         let op = self.input.take();
-        let then = self.operators(OR, Next::only(TokenSet::of(&[T::Colon])))?;
+        let then = self.operators(OR, Next::only(TokenSet::new(&[T::Colon])))?;
         self.input.expect(matching::CONDITIONAL_COLON, T::Colon, START_EXPR)?;
         let otherwise = self.expr(RULE_END)?;
         *out = self.builder.operator(op.offset, "_?_:_", vec![*out, then, otherwise]);
@@ -366,7 +376,7 @@ impl Parser<'_> {
         let op = self.input.take();
         self.input.sync(place::INDEX)?;
         let optional = self.take_if(T::Question).is_some();
-        let index = self.expr(Next::only(TokenSet::of(&[T::RightBracket])))?;
+        let index = self.expr(Next::only(TokenSet::new(&[T::RightBracket])))?;
         *out = self.builder.index(op.offset, operand, index, optional);
         self.input.expect(matching::INDEX_BRACKET, T::RightBracket, AFTER_PRIMARY)?;
         Ok(())
@@ -375,7 +385,7 @@ impl Parser<'_> {
     fn member_call(&mut self, out: &mut Part, start: u32) -> Result<(), Stop> {
         let target = std::mem::replace(out, self.builder.unspecified(start));
         self.input.take();
-        let open_next = Next::only(TokenSet::of(&[T::LeftParen]));
+        let open_next = Next::only(TokenSet::new(&[T::LeftParen]));
         let name = self.input.expect(matching::MEMBER_IDENTIFIER, T::Identifier, open_next)?;
         let open =
             self.input.expect(matching::CALL_PAREN, T::LeftParen, Next::only(EXPR.with(T::RightParen)))?;
@@ -397,7 +407,7 @@ impl Parser<'_> {
         if !self.next_in(EXPR) {
             return Ok((Vec::new(), Ok(())));
         }
-        let follow = Next::only(TokenSet::of(&[T::RightParen]));
+        let follow = Next::only(TokenSet::new(&[T::RightParen]));
         let args = self.rule(Rule::ExprList, follow, |p, out: &mut Vec<Part>| {
             out.push(p.expr(AFTER_ELEMENT)?);
             while p.take_if(T::Comma).is_some() {
@@ -413,16 +423,15 @@ impl Parser<'_> {
         let op = self.input.take();
         self.input.sync(place::SELECT)?;
         let optional = self.take_if(T::Question).is_some();
-        let (at, name) = self.field_name(AFTER_PRIMARY)?;
-        let name = name.map(|token| (token.kind, self.input.text(token)));
-        *out = self.builder.select(op.offset, operand, (at, name), optional);
+        let name = self.field_name(AFTER_PRIMARY)?;
+        *out = self.builder.select(op.offset, operand, name, optional);
         Ok(())
     }
 
-    /// Parses a plain or back-quoted name. Returns its offset, and the name; `None` if there is neither.
-    fn field_name(&mut self, follow: Next) -> Result<(u32, Option<Token>), Abort> {
-        let start = self.input.peek(0).offset;
-        let name = self.rule(Rule::EscapeIdent, follow, |p, out: &mut Option<Token>| {
+    /// Parses a plain or back-quoted name.
+    fn field_name(&mut self, follow: Next) -> Result<WrittenName<'s>, Abort> {
+        let offset = self.input.peek(0).offset;
+        let token = self.rule(Rule::EscapeIdent, follow, |p, out: &mut Option<Token>| {
             p.input.sync(place::NAME_START)?;
             if !p.next_in(NAME) {
                 return Err(p.no_viable(place::NAME_START.id, 0));
@@ -430,7 +439,7 @@ impl Parser<'_> {
             *out = Some(p.input.take());
             Ok(())
         })?;
-        Ok((start, name))
+        Ok(WrittenName { offset, token: token.map(|token| (token.kind, self.input.text(token))) })
     }
 
     fn primary(&mut self, follow: Next) -> Parsed {
@@ -451,7 +460,7 @@ impl Parser<'_> {
     /// Parses an expression in parentheses.
     fn nested(&mut self, out: &mut Part) -> Result<(), Stop> {
         self.input.take();
-        *out = self.expr(Next::only(TokenSet::of(&[T::RightParen])))?;
+        *out = self.expr(Next::only(TokenSet::new(&[T::RightParen])))?;
         self.input.expect(matching::NESTED_PAREN, T::RightParen, RULE_END).map(drop)
     }
 
@@ -475,7 +484,7 @@ impl Parser<'_> {
     fn identifier_or_call(&mut self, out: &mut Part) -> Result<(), Stop> {
         let start = self.input.peek(0).offset;
         let dot = self.take_if(T::Dot).is_some();
-        let after = Next::or_end(TokenSet::of(&[T::LeftParen]));
+        let after = Next::or_end(TokenSet::new(&[T::LeftParen]));
         *out = self.builder.unspecified(start);
         let name = self.input.expect(matching::PRIMARY_IDENTIFIER, T::Identifier, after)?;
         let text = self.input.text(name);
@@ -496,7 +505,7 @@ impl Parser<'_> {
         *out = self.builder.list(op.offset, Vec::new());
         self.input.sync(place::LIST)?;
         if self.next_in(ELEMENT) {
-            let follow = Next::only(TokenSet::of(&[T::Comma, T::RightBracket]));
+            let follow = Next::only(TokenSet::new(&[T::Comma, T::RightBracket]));
             let elements = self.rule(Rule::ListInit, follow, |p, out: &mut Vec<(Option<u32>, Part)>| {
                 out.push(p.optional_expr(AFTER_ELEMENT)?);
                 while p.is(T::Comma) && ELEMENT.contains(p.input.peek(1).kind) {
@@ -528,10 +537,10 @@ impl Parser<'_> {
         *out = self.builder.map(op.offset, Vec::new());
         self.input.sync(place::MAP)?;
         if self.next_in(ELEMENT) {
-            let follow = Next::only(TokenSet::of(&[T::Comma, T::RightBrace]));
+            let follow = Next::only(TokenSet::new(&[T::Comma, T::RightBrace]));
             let entries = self.rule(Rule::MapInit, follow, |p, out: &mut Vec<Entry<Part>>| {
                 loop {
-                    let (optional, key) = p.optional_expr(Next::only(TokenSet::of(&[T::Colon])))?;
+                    let (optional, key) = p.optional_expr(Next::only(TokenSet::new(&[T::Colon])))?;
                     let colon = p.input.expect(matching::MAP_COLON, T::Colon, START_EXPR)?;
                     let value = p.expr(AFTER_ELEMENT)?;
                     out.push(Entry { key, optional, colon: colon.offset, value });
@@ -562,13 +571,12 @@ impl Parser<'_> {
         *out = self.builder.struct_literal(op.offset, &name, Vec::new());
         self.input.sync(place::FIELDS)?;
         if self.next_in(FIELD) {
-            let follow = Next::only(TokenSet::of(&[T::Comma, T::RightBrace]));
+            let follow = Next::only(TokenSet::new(&[T::Comma, T::RightBrace]));
             let fields = self.rule(Rule::FieldInit, follow, |p, out: &mut Vec<Entry<_>>| {
                 loop {
                     let (optional, name) = p.optional_field()?;
                     let colon = p.input.expect(matching::FIELD_COLON, T::Colon, START_EXPR)?;
-                    let name =
-                        p.builder.field_name(name.0, name.1.map(|token| (token.kind, p.input.text(token))));
+                    let name = p.builder.field_name(&name);
                     let value = p.expr(AFTER_ELEMENT)?;
                     out.push(Entry { key: name, optional, colon: colon.offset, value });
                     if !(p.is(T::Comma) && FIELD.contains(p.input.peek(1).kind)) {
@@ -582,13 +590,10 @@ impl Parser<'_> {
         self.close_brace(matching::STRUCT_BRACE)
     }
 
-    #[expect(
-        clippy::type_complexity,
-        reason = "the question mark, and the name with the offset where it starts"
-    )]
-    fn optional_field(&mut self) -> Result<(Option<u32>, (u32, Option<Token>)), Abort> {
-        let follow = Next::only(TokenSet::of(&[T::Colon]));
-        self.rule(Rule::OptField, follow, |p, out: &mut (Option<u32>, (u32, Option<Token>))| {
+    /// Parses a field name. Returns it with the offset of the question mark before it, if there is one.
+    fn optional_field(&mut self) -> Result<(Option<u32>, WrittenName<'s>), Abort> {
+        let follow = Next::only(TokenSet::new(&[T::Colon]));
+        self.rule(Rule::OptField, follow, |p, out: &mut (Option<u32>, WrittenName<'s>)| {
             p.input.sync(place::OPT_FIELD)?;
             out.0 = p.take_if(T::Question).map(|question| question.offset);
             out.1 = p.field_name(RULE_END)?;

@@ -72,10 +72,7 @@ fn escape<'t>(text: &'t str, bytes: bool, out: &mut Vec<u8>) -> Result<&'t str, 
 /// Returns the value of an `int` literal with its optional sign.
 pub(super) fn int(digits: &str, negative: bool) -> Option<i64> {
     let magnitude = magnitude(digits)?;
-    match negative {
-        false => i64::try_from(magnitude).ok(),
-        true => 0i64.checked_sub_unsigned(magnitude),
-    }
+    if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
 
 /// Returns the value of a `uint` literal with its suffix.

@@ -172,10 +172,10 @@ impl Expansion<'_> {
     fn two_variables(&self, args: &[NodeId]) -> Result<(Name, Name), MacroError> {
         let not_a_name = "argument must be a simple name";
         let (first, second) = (self.variable(args[0], not_a_name)?, self.variable(args[1], not_a_name)?);
-        match first == second {
-            true => self.error(args[1], format!("duplicate variable name: {first}")),
-            false => Ok((first, second)),
+        if first == second {
+            return self.error(args[1], format!("duplicate variable name: {first}"));
         }
+        Ok((first, second))
     }
 
     fn comprehension(

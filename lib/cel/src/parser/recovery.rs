@@ -225,7 +225,7 @@ impl<'s> Recovery<'s> {
             return Ok(self.take());
         }
         self.count_recovery()?;
-        let place = Place { id, next: Next::only(TokenSet::of(&[kind])) };
+        let place = Place { id, next: Next::only(TokenSet::new(&[kind])) };
         if self.delete_token(place)? {
             return Ok(self.take());
         }
@@ -394,9 +394,10 @@ impl<'s> Recovery<'s> {
             location.column = -1;
         }
         let full = self.syntax_errors == SYNTAX_ERRORS_MAX;
-        let message = match full {
-            true => format!("Syntax error: More than {SYNTAX_ERRORS_MAX} syntax errors"),
-            false => format!("Syntax error: {message}"),
+        let message = if full {
+            format!("Syntax error: More than {SYNTAX_ERRORS_MAX} syntax errors")
+        } else {
+            format!("Syntax error: {message}")
         };
         self.issues.push(Issue { location, message });
         self.syntax_errors += 1;

@@ -101,7 +101,7 @@ pub(super) struct TokenSet(u64);
 impl TokenSet {
     pub const EMPTY: Self = Self(0);
 
-    pub const fn of(kinds: &[TokenKind]) -> Self {
+    pub const fn new(kinds: &[TokenKind]) -> Self {
         let mut bits = 0;
         let mut at = 0;
         while at < kinds.len() {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use auth::authn::certificate_authority::{Authority, IssueError};
+use auth::authn::certificate_authority::{Authority, CertificateIssueError};
 
 use super::super::{EVENTS_MAX, Ending, Pass};
 use super::signer::BuiltInSigner;
@@ -111,8 +111,10 @@ fn decide(
     let lifetime = lifetime(object, api.certificates().lifetime);
     match authority.issue(&request, &usages, lifetime, SystemTime::now()) {
         Ok(pem) => Some(Outcome::Certificate(pem)),
-        Err(IssueError::Usage(usage)) => Some(Outcome::Failure(format!("unrecognized usage: {usage}"))),
-        Err(why @ (IssueError::Expired | IssueError::Unsigned)) => {
+        Err(CertificateIssueError::Usage(usage)) => {
+            Some(Outcome::Failure(format!("unrecognized usage: {usage}")))
+        }
+        Err(why @ (CertificateIssueError::Expired | CertificateIssueError::Unsigned)) => {
             tracing::warn!(request = meta(object, "name"), %why, "a certificate request cannot be signed");
             None
         }

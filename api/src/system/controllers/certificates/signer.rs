@@ -1,6 +1,6 @@
 //! The signers of this server, by the names that requests use, and the requirements of each signer.
 
-use auth::authn::certificate_request::{Names, Subject};
+use auth::authn::certificate_request::{Names, RequestedSubject};
 use auth::identity::{NODE_PREFIX, NODES};
 
 use values::naming::Naming;
@@ -32,7 +32,12 @@ impl BuiltInSigner {
     ///
     /// # Errors
     /// The message says why the signer refuses.
-    pub(super) fn check(self, subject: &Subject, names: &Names, usages: &[&str]) -> Result<(), String> {
+    pub(super) fn check(
+        self,
+        subject: &RequestedSubject,
+        names: &Names,
+        usages: &[&str],
+    ) -> Result<(), String> {
         match self {
             BuiltInSigner::Client => client_usages(usages),
             BuiltInSigner::NodeClient => {
@@ -66,14 +71,14 @@ fn allowed(is_empty: bool, kind: &str) -> Result<(), String> {
     if is_empty { Ok(()) } else { Err(format!("{kind} subjectAltNames are not allowed")) }
 }
 
-fn of_node(subject: &Subject) -> Result<(), String> {
+fn of_node(subject: &RequestedSubject) -> Result<(), String> {
     match subject.organizations.as_slice() {
         [only] if only == NODES => Ok(()),
         _ => Err(format!("subject organization is not {NODES}")),
     }
 }
 
-fn node_name(subject: &Subject) -> Result<(), String> {
+fn node_name(subject: &RequestedSubject) -> Result<(), String> {
     if subject.common_name.starts_with(NODE_PREFIX) {
         Ok(())
     } else {
@@ -109,7 +114,7 @@ mod tests {
     use values::naming::{CLUSTER, KUBERNETES};
 
     /// Parses a request from the text `CN|O,…|name,…`, with names such as `dns:`, `mail:`, `ip:`, `uri:`.
-    fn request(text: &str) -> (Subject, Names) {
+    fn request(text: &str) -> (RequestedSubject, Names) {
         let mut parts = text.split('|');
         let mut list = || parts.next().unwrap_or_default().split(',').filter(|text| !text.is_empty());
         let common_name = list().collect();
@@ -123,7 +128,7 @@ mod tests {
                 (_, name) => names.uris.push(name.to_owned()),
             }
         }
-        (Subject { common_name, organizations }, names)
+        (RequestedSubject { common_name, organizations }, names)
     }
 
     #[test]

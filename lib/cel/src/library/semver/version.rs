@@ -7,7 +7,7 @@ use go::quote;
 
 /// A semantic version. Build metadata does not affect the order.
 #[derive(Clone, Debug)]
-pub struct Version {
+pub struct SemanticVersion {
     /// Major version, the first number.
     pub major: u64,
     /// Minor version, the second number.
@@ -25,7 +25,7 @@ enum Identifier {
     Word(Box<str>),
 }
 
-impl Version {
+impl SemanticVersion {
     /// Parses a version exactly as in the specification.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Version {
     }
 }
 
-impl Ord for Version {
+impl Ord for SemanticVersion {
     fn cmp(&self, other: &Self) -> Ordering {
         let numbers = |version: &Self| (version.major, version.minor, version.patch);
         let prerelease = || match (self.prerelease.is_empty(), other.prerelease.is_empty()) {
@@ -78,21 +78,21 @@ impl Ord for Version {
     }
 }
 
-impl PartialOrd for Version {
+impl PartialOrd for SemanticVersion {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Version {
+impl PartialEq for SemanticVersion {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Version {}
+impl Eq for SemanticVersion {}
 
-impl fmt::Display for Version {
+impl fmt::Display for SemanticVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
         for (index, part) in self.prerelease.iter().enumerate() {
@@ -204,7 +204,8 @@ mod tests {
             ("0.0", true, "0.0.0"),
             ("1.00.3-rc", true, "1.0.3-rc"),
         ] {
-            let parsed = if lenient { Version::parse_lenient(text) } else { Version::parse(text) };
+            let parsed =
+                if lenient { SemanticVersion::parse_lenient(text) } else { SemanticVersion::parse(text) };
             assert_eq!(parsed.map(|version| version.to_string()).as_deref(), Ok(want), "{text}");
         }
     }
@@ -232,7 +233,8 @@ mod tests {
                 "strconv.ParseUint: parsing \"999999999999999999999\": value out of range",
             ),
         ] {
-            let parsed = if lenient { Version::parse_lenient(text) } else { Version::parse(text) };
+            let parsed =
+                if lenient { SemanticVersion::parse_lenient(text) } else { SemanticVersion::parse(text) };
             assert_eq!(parsed, Err(want.to_owned()), "{text}");
         }
     }
@@ -252,8 +254,8 @@ mod tests {
             "10.0.0",
         ];
         for pair in ascending.windows(2) {
-            assert!(Version::parse(pair[0]) < Version::parse(pair[1]), "{pair:?}");
+            assert!(SemanticVersion::parse(pair[0]) < SemanticVersion::parse(pair[1]), "{pair:?}");
         }
-        assert_eq!(Version::parse("1.2.3+a"), Version::parse("1.2.3+b"));
+        assert_eq!(SemanticVersion::parse("1.2.3+a"), SemanticVersion::parse("1.2.3+b"));
     }
 }

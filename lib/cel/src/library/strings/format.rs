@@ -137,7 +137,7 @@ impl Clause {
     }
 
     /// Returns whether the clause accepts arguments of a checked type; `dyn` is checked at run time.
-    fn takes(self, of: &Type) -> bool {
+    fn accepts(self, of: &Type) -> bool {
         let unwrapped;
         let of = match of {
             Type::Wrapper(primitive) => {
@@ -211,7 +211,7 @@ impl Sink for Checker<'_> {
         let mut rest = vec![self.args[index]];
         while let Some(node) = rest.pop() {
             let of = self.checked.type_of(node);
-            if !clause.takes(of) {
+            if !clause.accepts(of) {
                 return Err((node, clause.refusal(of.runtime_name())));
             }
             if clause == Clause::Text {
