@@ -226,7 +226,7 @@ fn from_opaque(opaque: &dyn Opaque) -> Json {
         json!({"cidr": cidr.to_string()})
     } else if let Some(quantity) = any.downcast_ref::<Quantity>() {
         json!({"quantity": quantity.to_text()})
-    } else if let Some(version) = any.downcast_ref::<semver::Version>() {
+    } else if let Some(version) = any.downcast_ref::<semver::SemanticVersion>() {
         json!({"semver": version.to_string()})
     } else if let Some(url) = any.downcast_ref::<Url>() {
         json!({"url": url.to_string()})

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use api::writes::admission::Operation;
 use api::writes::admission::policy::condition::{Conditions, Match};
 use api::writes::admission::policy::mutation::{Mutation, ObjectType};
-use api::writes::admission::policy::request::Request;
+use api::writes::admission::policy::request::PolicyRequest;
 use api::writes::admission::policy::scope::{Inputs, Scope};
 use api::writes::admission::policy::typecheck;
 use api::writes::admission::policy::validation::{Decision, Published, Validation};
@@ -80,10 +80,10 @@ impl Fixture {
         })
     }
 
-    fn request<'f>(&'f self, operation: &str) -> Request<'f> {
+    fn request<'f>(&'f self, operation: &str) -> PolicyRequest<'f> {
         let kind = ("apps", "v1", "Deployment");
         let resource = ("apps", "v1", "deployments");
-        Request {
+        PolicyRequest {
             operation: if operation == "UPDATE" { Operation::Update } else { Operation::Create },
             kind,
             resource,
@@ -99,7 +99,7 @@ impl Fixture {
         }
     }
 
-    fn inputs<'f>(&'f self, request: &'f Request<'f>) -> Inputs<'f> {
+    fn inputs<'f>(&'f self, request: &'f PolicyRequest<'f>) -> Inputs<'f> {
         Inputs {
             object: Some(&self.object),
             old: (request.operation == Operation::Update).then_some(&self.old),

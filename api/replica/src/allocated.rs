@@ -234,7 +234,7 @@ mod tests {
             bits.set(port, taken);
             assert_eq!(bits.bytes, bytes, "{port}");
         }
-        assert_eq!(bits.taken().collect::<Vec<_>>(), [30_009]);
+        assert_eq!(bits.allocated().collect::<Vec<_>>(), [30_009]);
         assert!(bits.holds(30_000) && bits.holds(32_767) && !bits.holds(32_768) && !bits.holds(29_999));
         assert!(bits.has(30_009) && !bits.has(30_000) && !bits.has(29_999) && !bits.has(32_767));
         let written = bits.write().unwrap();

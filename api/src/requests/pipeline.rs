@@ -281,8 +281,8 @@ impl<'c> Exchange<'c> {
     /// Replaces the user if the request asks for impersonation and the user has the permission. Afterwards
     /// the impersonation headers are removed.
     async fn impersonate(&mut self, user: Arc<User>, info: &RequestInfo) -> Result<Arc<User>, Ended> {
-        let wanted =
-            impersonation::requested_user(&self.request.head.headers).map_err(|status| self.answer(&status))?;
+        let wanted = impersonation::requested_user(&self.request.head.headers)
+            .map_err(|status| self.answer(&status))?;
         let Some(wanted) = wanted else { return Ok(user) };
         let attributes = attributes_of(&user, info);
         let began = Instant::now();

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use aws_lc_rs::constant_time;
 
-use super::chain::Accepted;
+use super::authenticator::Accepted;
 use super::{Cause, TokenAuthenticator};
 use crate::identity::User;
 

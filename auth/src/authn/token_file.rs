@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::chain::Accepted;
+use super::authenticator::Accepted;
 use super::{Cause, TokenAuthenticator, sha256};
 use crate::identity::User;
 

@@ -304,7 +304,7 @@ fn names_bring_their_groups() {
         ("system:serviceaccount:ns:X_", "system:authenticated"),
         ("system:serviceaccount:ns:", "system:authenticated"),
     ] {
-        assert_eq!(completed(Mode::Legacy, &user(wanted)).groups.join(" "), groups, "{wanted}");
+        assert_eq!(completed(ImpersonationMode::Legacy, &user(wanted)).groups.join(" "), groups, "{wanted}");
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) async fn serve(permitted: Permitted<'_>) -> Result<Response, Status> 
     if bytes == 0 {
         return Ok(response);
     }
-    let charge = account.made(document, bytes, charge).map_err(Status::no_memory)?;
+    let charge = account.adjust(document, bytes, charge).map_err(Status::no_memory)?;
     Ok(response.map(|body| body.charged(charge)))
 }
 

@@ -141,7 +141,13 @@ async fn to_target(call: &Call<'_>, wire: Wire, own: &str) -> Result<Response, S
 }
 
 /// Returns the endpoint of one of the pods of a service.
-fn behind(call: &Call<'_>, service: &Object, id: &str, name: Name<'_>, target: &str) -> Result<Endpoint, Status> {
+fn behind(
+    call: &Call<'_>,
+    service: &Object,
+    id: &str,
+    name: Name<'_>,
+    target: &str,
+) -> Result<Endpoint, Status> {
     let naming = call.api().naming();
     let builtin = |group: &str, plural: &str| -> Result<&Arc<Resource>, Status> {
         call.api().builtin().resource(group, "v1", plural).ok_or_else(Status::no_such_route)

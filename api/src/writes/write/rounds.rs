@@ -185,7 +185,7 @@ async fn store(
                 return Ok(Ended::Stored(Outcome::Removed(Written { value, revision })));
             }
             let record = store::read(committed.entry)?.record;
-            let record = intent.api().converter().brought(intent.write.resource, record).await?;
+            let record = intent.api().converter().convert_record(intent.write.resource, record).await?;
             let written = Written { value: record.value, revision };
             Ok(Ended::Stored(match current {
                 None => Outcome::Created(written),

@@ -224,18 +224,4 @@ mod tests {
             assert_eq!(label_selector(&selector).as_deref(), want);
         }
     }
-
-    #[test]
-    fn function_names_are_unique() {
-        let mut names: Vec<&str> =
-            [GENERAL, pods::FUNCTIONS, workloads::FUNCTIONS, network::FUNCTIONS, cluster::FUNCTIONS]
-                .into_iter()
-                .flatten()
-                .map(|function| function.name)
-                .collect();
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
-    }
 }

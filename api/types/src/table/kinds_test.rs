@@ -111,7 +111,7 @@ fn every_column_of_the_reference_data_has_an_evaluator() {
             "quotaList" => "quotaRequests",
             name => name,
         };
-        assert!(functions::find(known).is_some(), "helper {name}");
+        assert!(parse::find(known).is_some(), "helper {name}");
     }
 }
 

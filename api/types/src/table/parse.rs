@@ -52,12 +52,16 @@ impl Cell {
     }
 }
 
-/// Returns the function called `name`.
-fn find(name: &str) -> Option<&'static Function> {
+/// Returns all functions of the language.
+fn all_functions() -> impl Iterator<Item = &'static Function> {
     [functions::GENERAL, pods::FUNCTIONS, workloads::FUNCTIONS, network::FUNCTIONS, cluster::FUNCTIONS]
         .into_iter()
         .flatten()
-        .find(|function| function.name == name)
+}
+
+/// Returns the function called `name`.
+pub(super) fn find(name: &str) -> Option<&'static Function> {
+    all_functions().find(|function| function.name == name)
 }
 
 struct Parser<'t> {
@@ -287,6 +291,15 @@ fn is_name_char(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn function_names_are_unique() {
+        let mut names: Vec<&str> = all_functions().map(|function| function.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
 
     #[test]
     fn texts_outside_the_language_are_refused_with_the_offset() {
