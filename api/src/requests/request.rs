@@ -87,7 +87,7 @@ impl<'c> Request<'c> {
 
 /// A permitted request with everything that is needed to serve it.
 pub struct Permitted<'e> {
-    /// The request itself.
+    /// The request as the pipeline made it.
     pub request: &'e Request<'e>,
     /// Proof that the request was authorized. Names the user that the request runs as.
     pub proof: &'e Authorized<'e>,

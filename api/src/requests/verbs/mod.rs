@@ -68,7 +68,7 @@ pub struct Wire {
 
 /// A permitted request for a resource.
 pub struct Call<'r> {
-    /// The request itself.
+    /// The request as the pipeline made it.
     pub request: &'r Request<'r>,
     /// Proof of permission, which names the user and opens the store.
     pub proof: &'r Authorized<'r>,

@@ -6,7 +6,7 @@ use super::options::Options;
 use super::target::Operation;
 use types::schema::registry::Resource;
 
-/// What is written, by whom, and with which options.
+/// The object that is written, the user who writes it, and the options of the write.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteAttributes<'w> {
     /// The user who makes the write.

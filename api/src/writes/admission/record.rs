@@ -45,7 +45,7 @@ pub type Pending<'w, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send 
 pub struct AdmissionRecord<'r, New> {
     /// Makes writes on behalf of the server.
     pub writer: &'r dyn Writer,
-    /// What is written, by whom, and with which options.
+    /// The object that is written, the user who writes it, and the options of the write.
     pub write: WriteAttributes<'r>,
     /// Subresource; empty for the resource itself.
     pub subresource: &'r str,

@@ -137,7 +137,7 @@ pub struct WriteIntent<'w> {
     pub store: Store<'w>,
     /// The permission of the request; `None` for the server's own writes.
     pub permission: Option<&'w Attributes<'w>>,
-    /// What is written, by whom, and with which options.
+    /// The object that is written, the user who writes it, and the options of the write.
     pub write: WriteAttributes<'w>,
     /// The endpoint: the resource itself or one of its subresources.
     pub endpoint: Endpoint,

@@ -51,7 +51,7 @@ pub(super) struct WritePath<'p, 'w, C, S> {
 }
 
 impl<'p, 'w, C: Caller, S: Source<C>> WritePath<'p, 'w, C, S> {
-    /// Starts a write.
+    /// Starts a write with its first round.
     pub(super) fn new(caller: &'p mut C, intent: &'p WriteIntent<'w>, source: &'p mut S) -> Self {
         let warned = caller.warnings().map_or(0, |warnings| warnings.len());
         WritePath { caller, intent, source, warned }
