@@ -159,7 +159,7 @@ impl<'a> Loopback<'a> {
     async fn write<'s>(
         &'s self,
         intent: &WriteIntent<'_>,
-        source: &mut impl Source<&'s Loopback<'a>>,
+        source: &mut dyn Source<&'s Loopback<'a>>,
     ) -> Result<Outcome, Status> {
         let mut caller = self;
         write(&mut caller, intent, source).await

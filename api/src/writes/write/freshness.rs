@@ -11,7 +11,7 @@
 
 use engine::Revision;
 
-use super::intent::{Caller, Presence, Source, WriteIntent};
+use super::intent::{Caller, Presence, WriteIntent};
 use super::path::{Prepared, Round, WritePath};
 use super::stages::{Encoded, Refuser};
 use objects::store;
@@ -22,9 +22,7 @@ use values::status::Status;
 ///
 /// # Errors
 /// Fails if the newest state of the shared store cannot be determined.
-pub(super) async fn first_round<'w, C: Caller, S: Source<C>>(
-    path: &mut WritePath<'_, 'w, C, S>,
-) -> Result<Round<'w>, Status> {
+pub(super) async fn first_round<'w, C: Caller>(path: &mut WritePath<'_, 'w, C>) -> Result<Round<'w>, Status> {
     let intent = path.intent;
     let mut may_lag = intent.may_be_behind && intent.api().ledger().is_some();
     if may_lag && intent.write.dry_run() {

@@ -42,17 +42,17 @@ use values::object::meta;
 use values::status::Status;
 
 /// A write on its way through the stages, once in each round.
-pub(super) struct WritePath<'p, 'w, C, S> {
+pub(super) struct WritePath<'p, 'w, C> {
     caller: &'p mut C,
     pub(super) intent: &'p WriteIntent<'w>,
-    source: &'p mut S,
+    source: &'p mut dyn Source<C>,
     /// Number of warnings that the caller had before the write.
     warned: usize,
 }
 
-impl<'p, 'w, C: Caller, S: Source<C>> WritePath<'p, 'w, C, S> {
+impl<'p, 'w, C: Caller> WritePath<'p, 'w, C> {
     /// Starts a write with its first round.
-    pub(super) fn new(caller: &'p mut C, intent: &'p WriteIntent<'w>, source: &'p mut S) -> Self {
+    pub(super) fn new(caller: &'p mut C, intent: &'p WriteIntent<'w>, source: &'p mut dyn Source<C>) -> Self {
         let warned = caller.warnings().map_or(0, |warnings| warnings.len());
         WritePath { caller, intent, source, warned }
     }
@@ -146,10 +146,10 @@ impl Held<'_> {
 
 /// Runs the stages from reading the object to encoding the change. Records the state that was read in `seen`,
 /// even if a stage refuses.
-async fn prepared<'w, C: Caller, S: Source<C>>(
+async fn prepared<'w, C: Caller>(
     caller: &mut C,
     intent: &WriteIntent<'w>,
-    source: &mut S,
+    source: &mut dyn Source<C>,
     seen: &mut RoundState,
 ) -> Result<Prepared<'w>, Refusal> {
     let mut current = match locate(caller, intent, seen).await? {

@@ -33,10 +33,10 @@ const GENERATE_ATTEMPTS: u32 = 8;
 ///
 /// # Errors
 /// Returns the refusal of a stage, as a response to the client. Nothing is stored in this case.
-pub async fn write<C: Caller, S: Source<C>>(
+pub async fn write<C: Caller>(
     caller: &mut C,
     intent: &WriteIntent<'_>,
-    source: &mut S,
+    source: &mut dyn Source<C>,
 ) -> Result<Outcome, Status> {
     // Boxed because the combined future of the stages is large and would otherwise be embedded in every
     // caller.
@@ -52,8 +52,8 @@ pub async fn write<C: Caller, S: Source<C>>(
 }
 
 /// Stores the result of a round. If the object has changed since the round began, the next round starts over.
-async fn rounds<'w, C: Caller, S: Source<C>>(
-    mut path: WritePath<'_, 'w, C, S>,
+async fn rounds<'w, C: Caller>(
+    mut path: WritePath<'_, 'w, C>,
     mut retries: Retries,
     mut round: Round<'w>,
 ) -> Result<Outcome, Status> {

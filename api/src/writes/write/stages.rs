@@ -48,10 +48,10 @@ pub(super) enum Fate {
 }
 
 /// Returns the wanted object and its fate; `None` if the object stays as it is.
-pub(super) async fn decode<C: Caller, S: Source<C>>(
+pub(super) async fn decode<C: Caller>(
     caller: &mut C,
     intent: &WriteIntent<'_>,
-    source: &mut S,
+    source: &mut dyn Source<C>,
     mut current: Option<&mut Current>,
 ) -> Result<Option<(Object, Fate)>, Status> {
     trace::note(Stage::Decode);
@@ -83,7 +83,7 @@ pub(super) fn is_labelled(object: &Object) -> bool {
 }
 
 /// Fills in the defaults of fields that the writer left out.
-pub(super) fn default<C, S: Source<C>>(intent: &WriteIntent<'_>, source: &S, object: &mut Object) {
+pub(super) fn default<C>(intent: &WriteIntent<'_>, source: &dyn Source<C>, object: &mut Object) {
     if let Some(message) = source.message(intent)
         && intent.passes(Stage::Default)
     {
@@ -148,10 +148,10 @@ impl From<Status> for Refusal {
 
 /// Runs the mutating point of admission. The plugins see the object in the version of the request and may
 /// change it. Returns whether a webhook was called.
-pub(super) async fn mutate<C: Caller, S: Source<C>>(
+pub(super) async fn mutate<C: Caller>(
     caller: &mut C,
     intent: &WriteIntent<'_>,
-    source: &S,
+    source: &dyn Source<C>,
     current: Option<&mut Current>,
     object: &mut Object,
 ) -> Result<bool, Refusal> {
@@ -218,9 +218,9 @@ pub(super) async fn own_new(intent: &WriteIntent<'_>, object: &mut Object) -> Re
 
 /// Returns the object in the stored version and in the namespace of the request, which a plugin cannot
 /// change. Also returns the version that it replaces, if a later stage reads it.
-pub(super) fn convert<C, S: Source<C>>(
+pub(super) fn convert<C>(
     intent: &WriteIntent<'_>,
-    source: &mut S,
+    source: &mut dyn Source<C>,
     object: Object,
     mut current: Option<&mut Current>,
 ) -> Result<(Object, Option<Object>), Status> {
@@ -505,10 +505,10 @@ pub(super) async fn confirm_parameters(
 
 /// Runs the validating point of admission. The plugins see the object as it will be stored, in the version of
 /// the request. Returns the charges that they took, which are given back unless they are kept.
-pub(super) async fn admit<C: Caller, S: Source<C>>(
+pub(super) async fn admit<C: Caller>(
     caller: &mut C,
     intent: &WriteIntent<'_>,
-    source: &S,
+    source: &dyn Source<C>,
     (new, fate): (&Object, Fate),
     old: Option<&Object>,
     current: Option<&mut Current>,
