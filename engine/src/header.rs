@@ -6,7 +6,7 @@
 //!      0  128  header                           8  4  format version: 1 dense, 2 sparse revisions
 //!   1024   32  a note                          12  4  segment number
 //!   2048  128  copy of the header              16  4  number of the segment before it; 0 in the first
-//!   3072   32  a note                          20  4  records                      \\
+//!   3072   32  a note                          20  4  records                      \
 //!                                              24  8  first revision                |  of a rewritten
 //! note:    0  4  crc of salt, bytes 4..32      32  8  salt                          |  segment; zero in
 //!          4  4  sequence, ascending           40  8  last revision                 |  one that the log

@@ -65,20 +65,23 @@ impl Stages {
         assert!(self.reclaimed <= self.compacted, "readable history was removed: {self:?}");
         assert!(
             self.reclaimed <= self.checkpointed || may_lack_checkpoint,
-            "the checkpoint speaks of segments that were removed: {self:?}"
+            "the checkpoint refers to segments that were removed: {self:?}"
         );
         assert!(self.compacted <= self.published, "the newest state was forgotten: {self:?}");
         assert!(self.checkpointed <= self.published, "the checkpoint is newer than the store: {self:?}");
         assert!(
             self.checkpointed <= self.synced || sabotage::checkpoint_of_unsynced(),
-            "the checkpoint speaks of what a crash can undo: {self:?}"
+            "the checkpoint refers to revisions that a crash can undo: {self:?}"
         );
         assert!(
             self.published <= self.synced || may_show_unsynced,
-            "readers see what a crash can undo: {self:?}"
+            "readers see revisions that a crash can undo: {self:?}"
         );
-        assert!(self.published <= self.appended, "readers see what is not in the log: {self:?}");
-        assert!(self.synced <= self.appended, "a sync counts for what is not in the log: {self:?}");
+        assert!(self.published <= self.appended, "readers see revisions that are not in the log: {self:?}");
+        assert!(
+            self.synced <= self.appended,
+            "a sync counts for revisions that are not in the log: {self:?}"
+        );
     }
 }
 
