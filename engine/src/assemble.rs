@@ -131,6 +131,7 @@ impl Components {
             expiry: self.expiry.clone(),
             requests: self.requests.clone(),
             retention: options.history_retention,
+            history_bytes_max: options.history_bytes_max,
             segment_bytes: options.segment_bytes,
             lost_revisions,
             losses: self.losses.clone(),

@@ -585,6 +585,16 @@ impl Sequencer {
         }
         drop(marks);
         segment.add_live(self.records.len());
+        for Written { version, previous, .. } in &self.written {
+            if !version.is_delete() {
+                segment.add_newest(version.len());
+            }
+            if let Some(previous) = previous
+                && let Some(segment) = self.log.segments().get(previous.segment)
+            {
+                segment.take_newest(previous.len());
+            }
+        }
         self.publish_root(oldest, events);
         self.status.time_ms.store(self.times.last().ms(), Ordering::Release);
         self.status.batches.fetch_add(1, Ordering::Relaxed);

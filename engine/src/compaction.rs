@@ -42,6 +42,32 @@ pub(crate) fn target(root: &Root, retention: Duration, now_ms: u64, synced: Revi
     revision.min(synced).max(root.oldest)
 }
 
+/// Returns the oldest revision that must stay readable if history may take at most `bytes_max` bytes. The result is at
+/// most `synced`, but never lower than the present oldest readable revision. Because the effect of a compaction is
+/// known only afterwards, the caller compacts and asks again.
+pub(crate) fn target_within(root: &Root, bytes_max: u64, synced: Revision) -> Revision {
+    // Each overwrite that becomes unreadable as an event makes one earlier state unreadable, which is about as large.
+    // So a compaction that moves over some bytes of the log frees at most about as many bytes of history.
+    let mut excess = root.segments.retained_bytes().saturating_sub(bytes_max);
+    let mut target = root.oldest;
+    for segment in root.segments.starting_at(root.oldest.next()) {
+        let marks = segment.marks_until(root.revision);
+        let before = marks.partition_point(|mark| mark.revision <= root.oldest).checked_sub(1);
+        let start = before.map_or(crate::header::RECORDS_START, |at| marks[at].offset);
+        let bytes = root.end_of(segment).saturating_sub(start);
+        let behind = marks.partition_point(|mark| mark.offset <= start + excess.min(bytes));
+        if let Some(last) = behind.checked_sub(1) {
+            target = target.max(marks[last].revision.before());
+        }
+        excess = excess.saturating_sub(bytes);
+        if excess == 0 {
+            break;
+        }
+    }
+    // A revision that a crash may undo must not replace older states.
+    target.min(synced).max(root.oldest)
+}
+
 /// Returns the newest revision committed at or before `time`, or the oldest readable revision if that is
 /// newer.
 pub(crate) fn newest_until(root: &Root, time: CommitTime) -> Revision {

@@ -472,6 +472,8 @@ impl Engine {
         let status = &self.0.status;
         let segments = root.segments.all();
         let size = root.tree.size();
+        let record_bytes: u64 = segments.iter().map(|segment| segment.record_bytes()).sum();
+        let live_bytes = segments.iter().map(|segment| segment.live()).sum();
         Stats {
             revision: root.revision,
             synced: status.synced(),
@@ -483,8 +485,10 @@ impl Engine {
             expired: status.expired.load(Ordering::Relaxed),
             segments: segments.len() as u64,
             segment_bytes: segments.iter().map(|segment| segment.file.size()).sum(),
-            record_bytes: segments.iter().map(|segment| segment.record_bytes()).sum(),
-            live_bytes: segments.iter().map(|segment| segment.live()).sum(),
+            record_bytes,
+            live_bytes,
+            retained_bytes: root.segments.retained_bytes(),
+            dead_bytes: record_bytes.saturating_sub(live_bytes),
             rewritten_bytes: status.rewritten_bytes.load(Ordering::Relaxed),
             batches: status.batches.load(Ordering::Relaxed),
             commits: status.commits.load(Ordering::Relaxed),

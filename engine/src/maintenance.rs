@@ -93,6 +93,7 @@ pub(crate) struct Tools {
     pub expiry: Arc<Expiry>,
     pub requests: Arc<Requests>,
     pub retention: Duration,
+    pub history_bytes_max: u64,
     pub segment_bytes: u64,
     pub lost_revisions: u64,
     pub losses: Arc<LossRegistry>,

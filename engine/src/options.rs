@@ -21,6 +21,11 @@ pub struct Options {
     /// How long history stays readable: the store compacts states and events older than this in the
     /// background. Zero keeps only the newest states, `Duration::MAX` keeps everything.
     pub history_retention: Duration,
+    /// Maximum bytes of history, within `history_retention`: if the records of history take more, the store compacts
+    /// the oldest ones in the background. The newest states of keys do not count. `u64::MAX` means no limit. The
+    /// limit is kept with a precision of 128 KiB, or of two records if they are larger, and is exceeded while
+    /// writers are faster than compaction.
+    pub history_bytes_max: u64,
     /// The Bloom filters of states, for filtered scans ([`RangeScan::filtered`](crate::RangeScan::filtered)).
     pub bloom_scheme: BloomScheme,
     /// Whether this store assigns revisions or follows another store.
@@ -43,6 +48,7 @@ impl Options {
             segment_bytes: SEGMENT_BYTES_DEFAULT,
             durability: Durability::Sync,
             history_retention: Duration::MAX,
+            history_bytes_max: u64::MAX,
             bloom_scheme: BloomScheme::default(),
             role: Role::Leader,
             seal: None,

@@ -251,7 +251,7 @@ fn remove_superseded(
     }
 }
 
-/// Counts the live bytes of each segment, and returns the expiries of the live keys.
+/// Counts the live bytes of each segment and the newest states among them, and returns the expiries of the live keys.
 fn count_live_bytes(tree: &Tree, segments: &Segments) -> Vec<DueVersion> {
     let mut expiring = Vec::new();
     tree.visit_slots(&mut |slot| {
@@ -259,6 +259,11 @@ fn count_live_bytes(tree: &Tree, segments: &Segments) -> Vec<DueVersion> {
             if let Some(segment) = segments.get(version.segment) {
                 segment.add_live(version.len());
             }
+        }
+        if !slot.newest.is_delete()
+            && let Some(segment) = segments.get(slot.newest.segment)
+        {
+            segment.add_newest(slot.newest.len());
         }
         expiring.extend(DueVersion::from_newest(&slot.newest));
     });

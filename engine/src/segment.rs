@@ -40,6 +40,9 @@ pub(crate) struct Segment {
     filling: Mutex<()>,
     /// Bytes of its records that the newest index refers to.
     live: AtomicU64,
+    /// Bytes of its records that are the newest state of a key that exists; a part of `live`. The rest of `live` is
+    /// retained history.
+    newest: AtomicU64,
     /// The newest note. Locked while a note is written.
     note: Mutex<Note>,
     /// The seal that opens its values; all segments of a store have the same seal.
@@ -121,6 +124,7 @@ impl Segment {
             filled: AtomicU64::new(RECORDS_START),
             filling: Mutex::new(()),
             live: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
             note: Mutex::new(note),
             seal: OnceLock::new(),
             losses: OnceLock::new(),
@@ -225,6 +229,22 @@ impl Segment {
     pub fn take_live(&self, len: usize) {
         let before = self.live.fetch_sub(len as u64, Ordering::AcqRel);
         debug_assert!(before >= len as u64, "more was let go than was there");
+    }
+
+    /// Returns the bytes of its records that are the newest state of a key that exists.
+    pub fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Acquire)
+    }
+
+    /// Adds `len` bytes of a state that is the newest one of its key from now on.
+    pub fn add_newest(&self, len: usize) {
+        self.newest.fetch_add(len as u64, Ordering::AcqRel);
+    }
+
+    /// Subtracts `len` bytes of a state that is no longer the newest one of its key, or no longer in this segment.
+    pub fn take_newest(&self, len: usize) {
+        let before = self.newest.fetch_sub(len as u64, Ordering::AcqRel);
+        debug_assert!(before >= len as u64, "a state stopped being the newest one twice");
     }
 
     /// Returns the offset up to which the file is filled with zeros or records.

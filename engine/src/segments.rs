@@ -54,6 +54,13 @@ impl Segments {
         &self.0.by_number
     }
 
+    /// Returns the bytes of all records that are retained history: readers can reach them, but they are not the newest
+    /// state of a key that exists.
+    pub fn retained_bytes(&self) -> u64 {
+        // The two counters of a segment are read one after the other, so the difference may be off for a moment.
+        self.all().iter().map(|segment| segment.live().saturating_sub(segment.newest())).sum()
+    }
+
     /// Returns the segments from the one that may contain `revision` to the last.
     pub fn starting_at(&self, revision: Revision) -> &[Arc<Segment>] {
         let in_order = &self.0.in_order;

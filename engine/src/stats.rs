@@ -29,8 +29,13 @@ pub struct Stats {
     pub segment_bytes: u64,
     /// Bytes of all records, including segment headers and records that no reader can reach.
     pub record_bytes: u64,
-    /// Bytes of the records that readers can reach; reclamation frees the rest over time.
+    /// Bytes of the records that readers can reach, history included.
     pub live_bytes: u64,
+    /// The part of `live_bytes` that is history: states and deletes that are not the newest state of a key that
+    /// exists. [`Options::history_bytes_max`](crate::Options::history_bytes_max) limits these bytes.
+    pub retained_bytes: u64,
+    /// Bytes of the records that no reader can reach; reclamation frees them over time.
+    pub dead_bytes: u64,
     /// Bytes that reclamation has copied since the store was opened.
     pub rewritten_bytes: u64,
     /// Batches written since the store was opened; `commits / batches` is the gain of group commit.

@@ -84,10 +84,15 @@ pub(crate) fn carry_out(
         }
         MaintenanceStep::Move(mut all) => {
             for RecordMove { key, from, to } in take_last(&mut all, keys) {
+                let is_newest = tree.newest(&key).is_some_and(|newest| *newest == from && !from.is_delete());
                 if tree.relocate(&key, &from, to) {
                     freed(&from);
                     if let Some(segment) = segments.get(to.segment) {
                         segment.add_live(to.len());
+                    }
+                    if is_newest {
+                        segments.get(from.segment).inspect(|segment| segment.take_newest(from.len()));
+                        segments.get(to.segment).inspect(|segment| segment.add_newest(to.len()));
                     }
                 }
             }

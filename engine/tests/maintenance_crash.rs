@@ -28,6 +28,11 @@ fn options() -> Options {
     }
 }
 
+/// Returns options under which the size of history decides what is compacted, not its age.
+fn limited() -> Options {
+    Options { history_retention: Duration::MAX, history_bytes_max: 20 * 1024, ..options() }
+}
+
 impl Model {
     fn write(&mut self, engine: &Engine, stepper: &mut Stepper, random: &mut Random) {
         let key = Bytes::from(format!("/{}", random.below(12)));
@@ -103,7 +108,7 @@ impl Model {
 }
 
 /// Runs a store with a crash at operation `cut`. Returns the number of operations and the statistics reached.
-fn run(seed: u64, cut: u64, verdict: Verdict) -> (u64, engine::Stats) {
+fn run(seed: u64, options: &Options, cut: u64, verdict: Verdict) -> (u64, engine::Stats) {
     let disk = Disk::new(seed);
     disk.follow(
         move |operation: &Operation<'_>| {
@@ -113,7 +118,7 @@ fn run(seed: u64, cut: u64, verdict: Verdict) -> (u64, engine::Stats) {
     let mut random = Random::new(seed);
     let mut model = Model { states: vec![State::new()], perhaps: None };
     let mut reached = engine::Stats::default();
-    if let Ok((engine, mut stepper)) = fault::open(&disk, &options()) {
+    if let Ok((engine, mut stepper)) = fault::open(&disk, options) {
         model.live(&disk, &engine, &mut stepper, &mut random, 700);
         reached = engine.stats();
     }
@@ -125,7 +130,7 @@ fn run(seed: u64, cut: u64, verdict: Verdict) -> (u64, engine::Stats) {
         disk.restore_power(seed ^ cut);
     }
     disk.behave();
-    let (engine, mut stepper) = fault::open(&disk, &options()).unwrap_or_else(|e| panic!("{when}: {e}"));
+    let (engine, mut stepper) = fault::open(&disk, options).unwrap_or_else(|e| panic!("{when}: {e}"));
     model.check(&engine, &format!("{when}, opened"));
     // The store continues, the process is killed, and it opens with or without a checkpoint.
     model.live(&disk, &engine, &mut stepper, &mut random, 60);
@@ -136,7 +141,7 @@ fn run(seed: u64, cut: u64, verdict: Verdict) -> (u64, engine::Stats) {
     for name in disk.files().keys().filter(|name| name.ends_with(".checkpoint") && cut.is_multiple_of(2)) {
         disk.take(name);
     }
-    let (engine, _stepper) = fault::open(&disk, &options()).unwrap_or_else(|e| panic!("{when}: {e}"));
+    let (engine, _stepper) = fault::open(&disk, options).unwrap_or_else(|e| panic!("{when}: {e}"));
     model.check(&engine, &format!("{when}, opened again"));
     // History that was just compacted may be readable again, but never anything that reclamation has dropped.
     assert!(engine.stats().oldest <= oldest);
@@ -176,13 +181,13 @@ fn a_store_may_be_closed_in_the_middle_of_maintenance() {
 #[test]
 fn no_crash_at_any_operation_of_maintenance_loses_or_brings_back_anything() {
     let mut rewritten = 0;
-    for seed in 0..3 {
-        let (operations, reached) = run(seed, u64::MAX, Verdict::Proceed);
+    for (seed, options) in [(0, options()), (1, options()), (2, options()), (3, limited())] {
+        let (operations, reached) = run(seed, &options, u64::MAX, Verdict::Proceed);
         assert!(reached.checkpoint > Revision::ZERO && reached.oldest > Revision::ZERO, "{reached:?}");
         rewritten += reached.rewritten_bytes;
         for cut in 0..operations {
-            run(seed, cut, Verdict::LosePower);
-            run(seed, cut, Verdict::LosePowerAfter);
+            run(seed, &options, cut, Verdict::LosePower);
+            run(seed, &options, cut, Verdict::LosePowerAfter);
         }
     }
     assert!(rewritten > 0, "reclaim had something to do");

@@ -5,12 +5,14 @@
 //! kept for a shorter time than configured: the deleted states are history, and their space cannot be
 //! reclaimed before they are compacted.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rate::Rate;
 use super::{NAP_MAX, RETRY, Tools, Turn};
 use crate::compaction;
 use crate::sabotage;
+use crate::snapshot::Root;
 use crate::status::Shortage;
 use crate::steps::MaintenanceStep;
 use crate::types::Revision;
@@ -19,6 +21,9 @@ use crate::types::Revision;
 /// or follows closely, short enough that the reserve lasts. Clients that need older history start again
 /// (410).
 const RETENTION_ON_FULL: Duration = Duration::from_secs(2);
+
+/// Number of bytes committed between two checks of the size of history.
+const LIMIT_CHECK_BYTES: u64 = 64 * 1024;
 
 /// State of the compaction part.
 pub(super) struct Forgetting {
@@ -30,12 +35,14 @@ pub(super) struct Forgetting {
     pruned: Revision,
     /// The oldest readable revision that is noted on disk.
     noted: Revision,
+    /// Bytes committed when the history was last found to be within its limit; `None` if it may exceed the limit.
+    within_limit_at: Option<u64>,
 }
 
 impl Forgetting {
     /// Creates the state of a store in which all history before `oldest` is compacted.
     pub fn new(oldest: Revision) -> Forgetting {
-        Forgetting { next_at_ms: 0, note_at_ms: 0, pruned: oldest, noted: oldest }
+        Forgetting { next_at_ms: 0, note_at_ms: 0, pruned: oldest, noted: oldest, within_limit_at: None }
     }
 
     /// Raises the oldest readable revision, then prunes the history before it from the index.
@@ -97,10 +104,28 @@ impl Forgetting {
             self.next_at_ms = now_ms + interval.as_millis() as u64;
             target = target.max(compaction::target(&root, retention, now_ms, synced));
         }
+        target = target.max(self.target_within_limit(tools, &root, synced));
         if target > root.oldest {
             tools.queue.request_step(MaintenanceStep::Forget(target));
             return Turn::Waiting;
         }
         Turn::Idle(Duration::from_millis(self.next_at_ms.saturating_sub(now_ms).max(1)).min(NAP_MAX))
+    }
+
+    /// Returns the oldest revision that must stay readable so that history is within its limit.
+    fn target_within_limit(&mut self, tools: &Tools, root: &Root, synced: Revision) -> Revision {
+        if tools.history_bytes_max == u64::MAX {
+            return root.oldest;
+        }
+        let committed = tools.status.committed_bytes.load(Ordering::Relaxed);
+        if self.within_limit_at.is_some_and(|then| committed.saturating_sub(then) < LIMIT_CHECK_BYTES) {
+            return root.oldest;
+        }
+        let target = compaction::target_within(root, tools.history_bytes_max, synced);
+        // A compaction may free less than it was chosen to free, and revisions that are not synced yet must wait.
+        let is_done = target == root.oldest && synced >= root.revision;
+        let is_within = root.segments.retained_bytes() <= tools.history_bytes_max;
+        self.within_limit_at = (is_done || is_within).then_some(committed);
+        target
     }
 }
