@@ -6,8 +6,9 @@
 //! bootstrap, backfill┘                         └─► commit ─► store
 //! ```
 //!
-//! Read `path` first: its one function lists the stages. `rounds` is the loop around it. The path knows no HTTP. [`crate::requests::verbs`]
-//! defines the meaning of requests, and [`crate::writes::loopback`] contains the writes of the server itself.
+//! Read `path` first: its one function lists the stages. `rounds` is the loop around it. The path knows no HTTP.
+//! [`crate::requests::verbs`] defines the meaning of requests, and [`crate::writes::loopback`] contains the
+//! writes of the server itself.
 
 #[cfg(test)]
 mod behind_test;
@@ -21,6 +22,7 @@ mod freshness;
 pub mod intent;
 pub mod ownership;
 mod path;
+mod round_end;
 mod rounds;
 #[cfg(test)]
 pub(crate) mod server_fixture;

@@ -8,19 +8,12 @@
 //!
 //! A round that finds the object changed starts over at the top, a bounded number of times.
 
-use std::time::Instant;
-
-use engine::{Change, Expected, Payload};
-
-use super::commit::Attempt;
 use super::freshness;
-use super::intent::{Caller, Current, Outcome, Presence, Source, WriteIntent, Written};
+use super::intent::{Caller, Outcome, Presence, Source, WriteIntent};
 use super::path::{Prepared, Round, WritePath};
-use super::stages::{self, Encoded};
-use crate::writes::admission::Operation;
-use objects::store::{self, Stored};
+use super::round_end::{RoundEnd, end_round};
+use objects::store::Stored;
 use types::attributes::Attributes;
-use values::json::Object;
 use values::retry::{Attempts, AttemptsExhausted};
 use values::status::{Status, Subject};
 
@@ -64,16 +57,16 @@ async fn rounds<'w, C: Caller>(
             Prepared::Over(outcome) => return Ok(outcome),
         };
         let name = if intent.presence == Presence::New { &*ready.name } else { intent.write.name };
-        match store(intent, name, ready.encoded, &ready.new, ready.current.as_ref()).await? {
-            Ended::Stored(outcome) => {
+        match end_round(intent, name, ready.encoded, &ready.new, ready.current.as_ref()).await? {
+            RoundEnd::Stored(outcome) => {
                 ready.held.keep(outcome.revision());
                 return Ok(outcome);
             }
             _ if intent.seen.is_some() => return Ok(Outcome::Changed),
-            Ended::Conflict(taken) if intent.presence == Presence::New => {
-                retries.confirm_name(intent, (name, ready.generated_from), taken)?;
+            RoundEnd::Conflict(taken) if intent.presence == Presence::New => {
+                retries.confirm_name(intent, name, ready.generated_from, taken)?;
             }
-            Ended::Conflict(_) | Ended::Again => {}
+            RoundEnd::Conflict(_) | RoundEnd::Again => {}
         }
         retries.again(intent.subject(name)).await?;
         round = path.round().await;
@@ -103,7 +96,8 @@ impl Retries {
     fn confirm_name(
         &mut self,
         intent: &WriteIntent<'_>,
-        (name, generated_from): (&str, Option<String>),
+        name: &str,
+        generated_from: Option<String>,
         taken: Option<Stored>,
     ) -> Result<(), Status> {
         intent.api().accessed_untimed(intent.write.resource, "get");
@@ -113,107 +107,6 @@ impl Retries {
             return Err(Status::generated_name_taken(intent.subject(&base)));
         }
         Ok(())
-    }
-}
-
-/// The end of a round.
-enum Ended {
-    /// The change is stored, would be stored by a dry run, or was a no-op.
-    Stored(Outcome),
-    /// The object differs from the one with which the round began. Contains the object found, if the caller
-    /// needs it.
-    Conflict(Option<Stored>),
-    /// Something that the write has to store together with the object was taken in the meantime.
-    Again,
-}
-
-async fn store(
-    intent: &WriteIntent<'_>,
-    name: &str,
-    encoded: Encoded,
-    new: &Object,
-    current: Option<&Current>,
-) -> Result<Ended, Status> {
-    let (change, shown) = match encoded {
-        Encoded::Same => return Ok(Ended::Stored(Outcome::unchanged(current))),
-        Encoded::Change { change, shown } => (change, shown),
-    };
-    let key = store::key(intent.write.resource, intent.write.namespace, name);
-    let expected = match current {
-        Some(current) if intent.write.dry_run() => {
-            if intent.write.operation == Operation::Delete && matches!(change, Change::Put(_)) {
-                intent.api().accessed_untimed(intent.write.resource, "get");
-            }
-            return Ok(Ended::Stored(dry(&change, shown, current)));
-        }
-        None if intent.write.dry_run() => {
-            let began = Instant::now();
-            let taken = intent.store.get(&key)?;
-            intent.api().accessed(intent.write.resource, "get", began);
-            return Ok(match taken {
-                None => Ended::Stored(Outcome::Created(stages::shown_new(intent, new))),
-                taken => Ended::Conflict(taken),
-            });
-        }
-        Some(current) => Expected::Revision(current.revision()),
-        None => Expected::Absent,
-    };
-    let removes = matches!(change, Change::Delete(_));
-    let last = match (&change, current) {
-        (Change::Delete(_), Some(current))
-            if intent.write.operation == Operation::Update && shown.is_some() =>
-        {
-            Some(dry(&change, shown.clone(), current))
-        }
-        _ => None,
-    };
-    // With a ledger, a delete stores the previous version of the object; the caller gets the final one.
-    let last_shown = match &change {
-        Change::Delete(Some(_)) if intent.api().ledger().is_some() => shown,
-        _ => None,
-    };
-    match stages::commit(intent, key, expected, change).await? {
-        Attempt::Committed(committed) => {
-            // An update that ends a deletion was not stored before the object was removed, so it has no
-            // version of its own.
-            if let Some(last) = last {
-                return Ok(Ended::Stored(last));
-            }
-            let revision = committed.revision;
-            if let Some(payload) = last_shown {
-                let value = objects::representation::stamped(&payload, revision);
-                return Ok(Ended::Stored(Outcome::Removed(Written { value, revision })));
-            }
-            let record = store::read(committed.entry)?.record;
-            let record = intent.api().converter().convert_record(intent.write.resource, record).await?;
-            let written = Written { value: record.value, revision };
-            Ok(Ended::Stored(match current {
-                None => Outcome::Created(written),
-                Some(_) if removes => Outcome::Removed(written),
-                Some(_) => Outcome::Updated(written),
-            }))
-        }
-        // Only the refusal of a creation describes the existing object.
-        Attempt::Conflict(taken) if intent.presence == Presence::New => {
-            Ok(Ended::Conflict(taken.map(store::read).transpose()?))
-        }
-        Attempt::Conflict(_) => Ok(Ended::Conflict(None)),
-        Attempt::Again => Ok(Ended::Again),
-    }
-}
-
-/// Returns the result of a dry run of a change: the object as it would be stored, at the revision that it
-/// would replace. `shown` is the object in the form of the resource.
-fn dry(change: &Change, shown: Option<Payload>, current: &Current) -> Outcome {
-    let revision = current.revision();
-    let value = match &shown {
-        Some(payload) => objects::representation::stamped(payload, revision),
-        None => current.stored.record.value.clone(),
-    };
-    let written = Written { value, revision };
-    match change {
-        Change::Put(_) => Outcome::Updated(written),
-        Change::Delete(_) => Outcome::Removed(written),
     }
 }
 
