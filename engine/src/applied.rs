@@ -45,6 +45,7 @@ fn is_within_limits(applied: &Applied) -> bool {
     let payload_is = match &applied.change {
         Change::Put(payload) | Change::Delete(Some(payload)) => payload_is_within_limits(payload),
         Change::Delete(None) => true,
+        Change::DeleteStored(attributes) => attributes.len() <= ATTRIBUTES_BYTES_MAX,
     };
     let revisions = Revision::FIRST..crate::types::REVISION_END;
     (1..=KEY_BYTES_MAX).contains(&applied.key.len())
@@ -76,7 +77,9 @@ pub(crate) fn check_continuation<'v>(
         let stored = || version(&applied.key).filter(|version| !version.is_delete()).map(|it| it.created);
         let created = changed.get(&applied.key).copied().unwrap_or_else(stored);
         match (&applied.change, created) {
-            (Change::Delete(_), None) => return Err(ApplyError::NothingToDelete { at }),
+            (Change::Delete(_) | Change::DeleteStored(_), None) => {
+                return Err(ApplyError::NothingToDelete { at });
+            }
             (_, Some(created)) if created != applied.created => {
                 return Err(ApplyError::Created { at, created });
             }

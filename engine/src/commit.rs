@@ -382,8 +382,12 @@ impl Sequencer {
     /// Returns the state that `draft` stores. Reads the previous state if the draft keeps it.
     fn stored(&self, key: &Bytes, draft: &Draft) -> Result<Stored, ReadError> {
         match (&draft.state, draft.previous) {
-            (DraftState::Stored, Some(previous)) => self.stored_state(key, previous),
-            (DraftState::Stored, None) => unreachable!("a delete is drafted for a key that exists"),
+            (DraftState::Stored { attributes }, Some(previous)) => {
+                let stored = self.stored_state(key, previous)?;
+                let attributes = attributes.clone().unwrap_or(stored.attributes);
+                Ok(Stored { attributes, ..stored })
+            }
+            (DraftState::Stored { .. }, None) => unreachable!("a delete is drafted for a key that exists"),
             (DraftState::Absent, _) => {
                 Ok(Stored { attributes: Bytes::new(), value: Bytes::new(), stamp: None })
             }

@@ -32,8 +32,8 @@ pub(crate) struct Draft {
 pub(crate) enum DraftState {
     /// The given state, with its revision to be inserted at `stamp_at` of the value.
     Given { attributes: Bytes, value: Bytes, stamp_at: Option<u32> },
-    /// The state of `previous`, with its stamp replaced.
-    Stored,
+    /// The state of `previous`, with its stamp replaced, and with these attributes if there are any.
+    Stored { attributes: Option<Bytes> },
     /// No state: readers find the state of `previous` in its own record. Takes constant room.
     Absent,
 }
@@ -90,9 +90,12 @@ pub(crate) fn draft(
 ) -> Result<Draft, Conflict> {
     let (kind, ttl, state) = match change {
         Change::Put(payload) => (EventKind::Put, payload.ttl, DraftState::given(payload)),
-        Change::Delete(_) if current.is_none() => return Err(Conflict),
+        Change::Delete(_) | Change::DeleteStored(_) if current.is_none() => return Err(Conflict),
         Change::Delete(Some(payload)) => (EventKind::Delete, None, DraftState::given(payload)),
-        Change::Delete(None) => (EventKind::Delete, None, DraftState::Stored),
+        Change::Delete(None) => (EventKind::Delete, None, DraftState::Stored { attributes: None }),
+        Change::DeleteStored(attributes) => {
+            (EventKind::Delete, None, DraftState::Stored { attributes: Some(attributes) })
+        }
     };
     Ok(Draft { kind, created, previous: current, state, ttl })
 }
@@ -149,7 +152,7 @@ mod tests {
                         let verb = if draft.kind == EventKind::Put { "put" } else { "delete" };
                         match (draft.previous, draft.state) {
                             (None, _) => verb.to_owned(),
-                            (Some(previous), DraftState::Stored) => {
+                            (Some(previous), DraftState::Stored { .. }) => {
                                 format!("{verb} of {}", previous.revision)
                             }
                             (Some(previous), _) => format!("{verb} after {}", previous.revision),

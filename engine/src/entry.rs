@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -81,6 +82,20 @@ impl Entry {
     /// `None` if it does not expire.
     pub fn expires_s(&self) -> Option<u32> {
         (self.version.expires_s > 0).then_some(self.version.expires_s)
+    }
+
+    /// Returns whether the key was deleted at this revision.
+    pub fn is_delete(&self) -> bool {
+        self.version.is_delete()
+    }
+
+    /// Reads when this state was committed.
+    ///
+    /// # Errors
+    /// The head of the record cannot be read.
+    pub fn committed_at(&self) -> Result<SystemTime, ReadError> {
+        let (head, _) = self.head()?;
+        Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(head.time.ms()))
     }
 
     /// Returns the length of the stored record in bytes: a little more than key, attributes and value

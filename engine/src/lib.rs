@@ -42,6 +42,7 @@ mod maintenance;
 mod mapping;
 pub mod offline;
 mod options;
+mod points;
 mod queue;
 mod reclaim;
 mod record;
@@ -90,6 +91,7 @@ use crate::losses::LossRegistry;
 pub use crate::losses::{LEDGER_KEY, LossCounts, LossReport, Losses, RevisionSet};
 use crate::maintenance::{Progress, Requests};
 pub use crate::options::Options;
+pub use crate::points::OldestPoint;
 pub use crate::queue::Committed;
 use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
@@ -234,7 +236,7 @@ impl Engine {
     fn bloom(&self, change: &Change) -> BloomFilter {
         match change {
             Change::Put(payload) => (self.0.bloom_scheme.filter)(&payload.attributes),
-            Change::Delete(_) => BloomFilter::NONE,
+            Change::Delete(_) | Change::DeleteStored(_) => BloomFilter::NONE,
         }
     }
 
@@ -464,6 +466,29 @@ impl Engine {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         compaction::newest_until(&self.0.hub.root(), types::CommitTime::from_ms(ms))
+    }
+
+    /// Returns the newest revision committed at or before `time`, if the state at `time` is still readable.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Compacted`] if the history of `time` is no longer retained, or if the store did not
+    /// exist then.
+    pub fn readable_revision_at(&self, time: SystemTime) -> Result<Revision, SnapshotError> {
+        let oldest = self.oldest();
+        if oldest.time.is_none_or(|since| time < since) {
+            return Err(SnapshotError::Compacted { oldest: oldest.revision });
+        }
+        Ok(self.revision_at(time).max(oldest.revision))
+    }
+
+    /// Returns the oldest point that can be read.
+    pub fn oldest(&self) -> OldestPoint {
+        points::oldest(&self.0.hub.root(), self.0.hub.gap_until())
+    }
+
+    /// Returns when `revision` was committed; `None` if its record is no longer in the log.
+    pub fn time_of(&self, revision: Revision) -> Option<SystemTime> {
+        points::time_of(&self.0.hub.root(), revision)
     }
 
     /// Returns counters and sizes of the store.

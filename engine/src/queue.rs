@@ -287,11 +287,15 @@ fn check_limits(write: &Write) -> Result<(), CommitError> {
     if len == 0 || len > KEY_BYTES_MAX {
         return Err(CommitError::KeyLength { len, max: KEY_BYTES_MAX });
     }
+    let len = match &write.change {
+        Change::Put(payload) | Change::Delete(Some(payload)) => payload.attributes.len(),
+        Change::DeleteStored(attributes) => attributes.len(),
+        Change::Delete(None) => 0,
+    };
+    if len > ATTRIBUTES_BYTES_MAX {
+        return Err(CommitError::AttributesTooLarge { len, max: ATTRIBUTES_BYTES_MAX });
+    }
     if let Change::Put(payload) | Change::Delete(Some(payload)) = &write.change {
-        let len = payload.attributes.len();
-        if len > ATTRIBUTES_BYTES_MAX {
-            return Err(CommitError::AttributesTooLarge { len, max: ATTRIBUTES_BYTES_MAX });
-        }
         let len = payload.value.len();
         if len > VALUE_BYTES_MAX {
             return Err(CommitError::ValueTooLarge { len, max: VALUE_BYTES_MAX });

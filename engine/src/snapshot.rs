@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::bloom::BloomQuery;
 use crate::entry::Entry;
 use crate::header::RECORDS_START;
-use crate::history::Version;
+use crate::history::{self, Version};
 use crate::index::{self, Cursor, Tree};
 use crate::segment::Segment;
 use crate::segments::Segments;
@@ -81,6 +81,23 @@ impl Snapshot {
     pub fn get(&self, key: &[u8]) -> Option<Entry> {
         let version = *self.root.tree.at(key, self.revision).filter(|version| !version.is_delete())?;
         self.root.entry(Bytes::copy_from_slice(key), version)
+    }
+
+    /// Returns the retained versions of `key` at or before `until`, newest first: at most `most`, deletes
+    /// included. The last retained version is the state at the oldest readable revision,
+    /// which may be older than that revision. A delete has the final state of the key.
+    pub fn versions(&self, key: &[u8], until: Revision, most: usize) -> Vec<Entry> {
+        let until = until.min(self.revision);
+        let Some(slot) = self.root.tree.slot(key) else { return Vec::new() };
+        let key = Bytes::copy_from_slice(key);
+        let versions = history::iter(&slot.newest, &slot.older);
+        let versions = versions.skip_while(|version| version.revision > until);
+        let entries = versions.filter_map(|version| self.root.entry(key.clone(), *version));
+        // A delete at the end may need the state of the version before it.
+        let entries: Vec<Entry> = entries.take(most.saturating_add(1)).collect();
+        let older = entries.iter().skip(1).map(Some).chain([None]);
+        let ended = entries.iter().zip(older).map(|(entry, older)| entry.clone().ending(older));
+        ended.take(most).collect()
     }
 
     /// Returns the existing keys of `range` with their states, in key order. To resume after a key, narrow
@@ -174,5 +191,60 @@ impl Iterator for FilteredScan {
                 index::FilterStep::Match(key, version) => return root.entry(key, version).map(Some),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::Engine;
+    use crate::options::Options;
+    use crate::testing::TempDir;
+    use crate::types::{Change, Expected, Payload, Write};
+
+    #[tokio::test]
+    async fn the_versions_of_a_key_are_returned_newest_first_until_compaction() {
+        let dir = TempDir::new();
+        let engine = Engine::open(Options::new(dir.path())).unwrap();
+        let write = async |key: &'static str, change| {
+            let key = Bytes::from_static(key.as_bytes());
+            let write = Write { key, expected: Expected::Any, change };
+            engine.commit(write).await.unwrap().revision
+        };
+        let put = |attributes: &'static str, value: &'static str| {
+            let (attributes, value) = (attributes.into(), value.into());
+            Change::Put(Payload { attributes, value, stamp_at: Some(0), ..Payload::default() })
+        };
+        write("/a", put("p", ".one")).await;
+        write("/b", put("", "")).await;
+        write("/a", put("q", ".two")).await;
+        write("/a", Change::DeleteStored("deleted".into())).await;
+        write("/a", put("r", ".three")).await;
+        write("/a", Change::Delete(None)).await;
+        let shown = |snapshot: &Snapshot, most| {
+            let versions = snapshot.versions(b"/a", Revision::MAX, most);
+            let texts = versions.iter().map(|entry| {
+                let record = entry.read().unwrap();
+                let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+                let kind = if entry.is_delete() { "delete" } else { "put" };
+                assert!(entry.committed_at().unwrap() <= SystemTime::now());
+                format!("{kind} {} {}", text(&record.attributes), text(&record.value))
+            });
+            texts.collect::<Vec<_>>().join(", ")
+        };
+        let newest = engine.snapshot();
+        let all = "delete r 6.three, put r 5.three, delete deleted 4.two, put q 3.two, put p 1.one";
+        assert_eq!(shown(&newest, 9), all);
+        assert_eq!(shown(&newest, 1), "delete r 6.three");
+        assert_eq!(shown(&newest, 0), "");
+        assert_eq!(newest.versions(b"/a", Revision::new(3), 9).len(), 2);
+        let then = engine.snapshot_at(Revision::new(4)).unwrap();
+        assert_eq!(shown(&then, 2), "delete deleted 4.two, put q 3.two");
+        assert!(engine.snapshot_at(Revision::ZERO).unwrap().versions(b"/a", Revision::MAX, 9).is_empty());
+        assert!(newest.versions(b"/c", Revision::MAX, 9).is_empty());
+        engine.compact(Revision::new(3)).await.unwrap();
+        assert_eq!(shown(&engine.snapshot(), 9), all.strip_suffix(", put p 1.one").unwrap());
     }
 }

@@ -219,6 +219,9 @@ pub enum Change {
     /// keeps no state; readers of the delete then get the newest stored state with its stamp replaced, in
     /// either case.
     Delete(Option<Payload>),
+    /// The key is deleted as by `Delete(None)`, and the record has these attributes in place of the stored
+    /// ones. For writers that note something about the delete itself.
+    DeleteStored(Bytes),
 }
 
 impl Change {
@@ -226,7 +229,7 @@ impl Change {
     pub(crate) fn is_essential(&self) -> bool {
         match self {
             Change::Put(payload) => payload.essential,
-            Change::Delete(_) => true,
+            Change::Delete(_) | Change::DeleteStored(_) => true,
         }
     }
 
@@ -237,6 +240,7 @@ impl Change {
                 payload.attributes.len() + payload.value.len()
             }
             Change::Delete(None) => 0,
+            Change::DeleteStored(attributes) => attributes.len(),
         }
     }
 }

@@ -113,7 +113,7 @@ impl<'r> Batch<'r> {
         let exists = matches!(record.change, Change::Put(_));
         self.bytes += match &record.change {
             Change::Put(payload) => payload.value.len() + payload.attributes.len(),
-            Change::Delete(_) => 0,
+            Change::Delete(_) | Change::DeleteStored(_) => 0,
         };
         self.changed.insert(record.key.clone(), exists.then_some(record.created));
         self.records.push(record);

@@ -84,7 +84,7 @@ impl Replica {
         // Kept until the transaction is decided, because the stream may return the value until then.
         let mut _noted = None;
         let (operation, ttl) = match &change {
-            Change::Delete(_) => {
+            Change::Delete(_) | Change::DeleteStored(_) => {
                 let delete = DeleteRangeRequest { key: etcd_key.clone(), range_end: Bytes::new() };
                 (Request::Delete(delete), None)
             }
@@ -110,7 +110,7 @@ impl Replica {
         let mut compare = match expected {
             Expected::Absent => vec![Compare::mod_revision(etcd_key.clone(), 0)],
             Expected::Revision(at) => vec![Compare::mod_revision(etcd_key.clone(), number(at))],
-            Expected::Any if matches!(change, Change::Delete(_)) => vec![Compare::exists(etcd_key.clone())],
+            Expected::Any if !matches!(change, Change::Put(_)) => vec![Compare::exists(etcd_key.clone())],
             Expected::Any => Vec::new(),
         };
         let read = RangeRequest { key: etcd_key, keys_only: true, ..RangeRequest::default() };
@@ -147,7 +147,7 @@ impl Replica {
         let before = before.as_ref().map(|record| &record.value[..]);
         let after = match change {
             Change::Put(payload) => Some(&payload.value[..]),
-            Change::Delete(_) => None,
+            Change::Delete(_) | Change::DeleteStored(_) => None,
         };
         Ok(self.allocated(&Service { namespace, name, before, after }).await?)
     }

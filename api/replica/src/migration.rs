@@ -180,7 +180,7 @@ impl Replica {
             let failure = match self.decide(write).await {
                 Ok(_) => return Ok(()),
                 // The object to delete is already gone.
-                Err(CommitFailure::Conflict { current: None }) if matches!(change, Change::Delete(_)) => {
+                Err(CommitFailure::Conflict { current: None }) if !matches!(change, Change::Put(_)) => {
                     return Ok(());
                 }
                 Err(failure) => failure,

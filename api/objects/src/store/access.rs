@@ -12,12 +12,13 @@
 //! module knows neither HTTP nor authorization rules.
 
 use std::future::Future;
+use std::time::SystemTime;
 
 use auth::Authorized;
 use bytes::Bytes;
 use engine::{
-    Change, CommitError, Committed, Engine, Entry, Expected, KeyRange, RangeScan, Refusal, Revision,
-    Snapshot, SnapshotError, Tail, TailError, Write,
+    Change, CommitError, Committed, Engine, Entry, Expected, KeyRange, OldestPoint, RangeScan, Refusal,
+    Revision, Snapshot, SnapshotError, Tail, TailError, Write,
 };
 
 use super::backends::{Backend, Backends};
@@ -53,7 +54,8 @@ pub enum Part {
     TokenBinding,
     /// Lookup of the disruption budgets that apply to the pod of an eviction.
     Evictions,
-    /// Lookup of the definitions of custom resources when their objects are created.
+    /// Lookup of the definitions of custom resources, when their objects are created and for the types of an
+    /// earlier point.
     Definitions,
 }
 
@@ -154,6 +156,24 @@ impl<'r> Store<'r> {
         Ok(self.as_view(self.backend.engine().snapshot_at(revision)?))
     }
 
+    /// Returns the oldest point that can be read.
+    pub fn oldest(&self) -> OldestPoint {
+        self.backend.engine().oldest()
+    }
+
+    /// Returns the newest revision committed at or before `time`.
+    ///
+    /// # Errors
+    /// The errors of [`Engine::readable_revision_at`].
+    pub fn readable_revision_at(&self, time: SystemTime) -> Result<Revision, SnapshotError> {
+        self.backend.engine().readable_revision_at(time)
+    }
+
+    /// Returns when a revision was committed; `None` if its record is no longer in the log.
+    pub fn time_of(&self, revision: Revision) -> Option<SystemTime> {
+        self.backend.engine().time_of(revision)
+    }
+
     /// Returns a tail of all events after `start` for keys that begin with `prefix`.
     ///
     /// # Errors
@@ -173,6 +193,11 @@ impl<'r> Store<'r> {
     pub fn reached(&self, revision: Revision) -> impl Future<Output = ()> + Send + use<> {
         let engine = self.backend.engine().clone();
         async move { engine.reached(revision).await }
+    }
+
+    /// Returns whether a ledger decides the writes of the backend.
+    pub fn has_ledger(&self) -> bool {
+        self.backend.ledger().is_some()
     }
 
     /// Checks whether the engine accepts writes.
@@ -281,6 +306,25 @@ impl StoreView {
     /// Returns the revision of this view.
     pub fn revision(&self) -> Revision {
         self.snapshot.revision()
+    }
+
+    /// Returns the state of one object at the revision of this view.
+    ///
+    /// # Panics
+    /// Panics if the key is not within reach.
+    pub fn get(&self, key: &[u8]) -> Option<Entry> {
+        assert!(key.starts_with(&self.within), "{key:?} is not within {:?}", self.within);
+        self.snapshot.get(key)
+    }
+
+    /// Returns the retained versions of one object at or before `until`, newest first; see
+    /// [`Snapshot::versions`].
+    ///
+    /// # Panics
+    /// Panics if the key is not within reach.
+    pub fn versions(&self, key: &[u8], until: Revision, most: usize) -> Vec<Entry> {
+        assert!(key.starts_with(&self.within), "{key:?} is not within {:?}", self.within);
+        self.snapshot.versions(key, until, most)
     }
 
     /// Returns the entries of a range, in key order.

@@ -56,7 +56,7 @@ pub(super) async fn end_round(
     // own.
     let ends_deletion = intent.write.operation == Operation::Update;
     let last = match (&change, current) {
-        (Change::Delete(_), Some(current)) if ends_deletion && shown.is_some() => {
+        (Change::Delete(_) | Change::DeleteStored(_), Some(current)) if ends_deletion && shown.is_some() => {
             Some(dry(&change, shown.clone(), current))
         }
         _ => None,
@@ -66,7 +66,7 @@ pub(super) async fn end_round(
         Change::Delete(Some(_)) if intent.api().ledger().is_some() => shown,
         _ => None,
     };
-    let removes = matches!(change, Change::Delete(_));
+    let removes = !matches!(change, Change::Put(_));
     match stages::commit(intent, key, expected, change).await? {
         Attempt::Committed(committed) => Ok(RoundEnd::Stored(match (last, last_shown) {
             (Some(last), _) => last,
@@ -119,6 +119,6 @@ fn dry(change: &Change, shown: Option<Payload>, current: &Current) -> Outcome {
     let written = Written { value, revision };
     match change {
         Change::Put(_) => Outcome::Updated(written),
-        Change::Delete(_) => Outcome::Removed(written),
+        Change::Delete(_) | Change::DeleteStored(_) => Outcome::Removed(written),
     }
 }

@@ -620,7 +620,7 @@ pub(super) async fn commit(
 ) -> Result<Attempt, Status> {
     trace::note(Stage::Commit);
     let operation = match (&change, &expected) {
-        (Change::Delete(_), _) => "delete",
+        (Change::Delete(_) | Change::DeleteStored(_), _) => "delete",
         (Change::Put(_), Expected::Absent) if intent.presence == Presence::New => "create",
         (Change::Put(_), _) => "update",
     };
