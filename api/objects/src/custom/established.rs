@@ -51,6 +51,11 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// Returns the name of the definition.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Prepares a definition.
     ///
     /// # Errors

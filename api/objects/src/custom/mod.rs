@@ -25,6 +25,7 @@ pub mod rules;
 pub mod scale;
 pub mod schema;
 pub mod serving;
+pub mod stored_definition;
 mod unchanged;
 pub mod validate;
 

@@ -21,24 +21,15 @@ use objects::custom::definition::Definition;
 use objects::custom::definition::conditions::{Deletion, State, finalizer};
 use objects::custom::definition::naming::ESTABLISHED;
 use objects::custom::serving::Makers;
+use objects::custom::stored_definition::{holds, is_deleted};
 use objects::store;
 use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
 use values::cancellation::{Panicked, catching_panics};
 use values::clock;
 use values::json::{Object, Value};
-use values::object::{finalizers, meta, set_finalizers};
+use values::object::{finalizers, set_finalizers};
 use values::status::Status;
-
-/// Returns whether a definition was deleted.
-pub(super) fn is_deleted(object: &Object) -> bool {
-    !meta(object, "deletionTimestamp").is_empty()
-}
-
-/// Returns whether a definition waits for the deletion of its objects.
-pub(super) fn holds(api: &Context, object: &Object) -> bool {
-    finalizers(object).contains(&&*finalizer(api.naming()))
-}
 
 /// Deletes the contents of a definition, with as many retries as needed; returns the name of the definition.
 pub(super) async fn end(api: Arc<Context>, name: String) -> String {
@@ -68,7 +59,7 @@ async fn clear(api: &Context, name: &str) -> Result<bool, Trouble> {
     let Some(object) = stored.map(|stored| stored.object(api.definitions())).transpose()? else {
         return Ok(true);
     };
-    if !is_deleted(&object) || !holds(api, &object) {
+    if !is_deleted(&object) || !holds(api.naming(), &object) {
         return Ok(true);
     }
     let definition = Definition::read(&object);

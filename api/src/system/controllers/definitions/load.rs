@@ -16,20 +16,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::available_parallelism;
 
-use bytes::Bytes;
 use engine::Entry;
 use parking_lot::Mutex;
 
-use super::is_served;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
-use objects::custom::definition::Definition;
 use objects::custom::established::Prepared;
-use objects::custom::outline::outline;
+use objects::custom::stored_definition;
 use objects::store;
 use types::schema::share::Pool;
-use values::json::{self, Object, Value};
-use values::object::meta;
 use values::status::Status;
 
 /// Maximum number of threads that prepare definitions.
@@ -92,46 +87,7 @@ fn prepared(api: &Context, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Opti
             return Ok(None);
         }
     };
-    let Some(outlined) = outlined(&text) else {
-        return Ok(prepared_at_once(api, &text));
-    };
-    let definition = Definition::read(&outlined);
-    if !is_served(api, &outlined, &definition) {
-        return Ok(None);
-    }
-    let later =
-        Prepared::deferred(meta(&outlined, "name"), &outlined, &definition, Bytes::clone(&text), pool);
-    Ok(later.or_else(|| prepared_at_once(api, &text)))
-}
-
-/// Parses an object without its schemas; returns `None` if the text is unusual in any way.
-pub(super) fn outlined(text: &[u8]) -> Option<Object> {
-    object(&outline(text)?)
-}
-
-/// Parses an object. The text is canonical, so the result equals that of decoding by the definition's schema.
-pub(super) fn object(text: &[u8]) -> Option<Object> {
-    match json::parse(text) {
-        Ok(Value::Object(object)) => Some(object),
-        _ => None,
-    }
-}
-
-/// Prepares a definition together with its schemas; returns `None` if it is not to be served.
-fn prepared_at_once(api: &Context, text: &[u8]) -> Option<Prepared> {
-    let object = object(text)?;
-    let definition = Definition::read(&object);
-    if !is_served(api, &object, &definition) {
-        return None;
-    }
-    let name = meta(&object, "name");
-    match Prepared::of(name, &object, &definition) {
-        Ok(prepared) => Some(prepared),
-        Err(error) => {
-            tracing::error!(definition = name, %error, "types of a definition cannot be served");
-            None
-        }
-    }
+    Ok(stored_definition::prepared(api.naming(), &text, pool))
 }
 
 /// Reads the schemas of all definitions that no request has needed yet, one after the other, while the server

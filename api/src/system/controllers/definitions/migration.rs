@@ -19,12 +19,11 @@ use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 
 use super::super::{Backoff, EVENTS_MAX, Ending, Trouble, WRITES_MAX};
-use super::deletion::is_deleted;
-use super::is_served;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 use objects::conversion::is_current;
 use objects::custom::definition::Definition;
+use objects::custom::stored_definition::{is_deleted, is_served};
 use objects::store;
 use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
@@ -76,7 +75,7 @@ fn due(api: &Context, name: &str) -> Result<Option<Definition>, Status> {
         return Ok(None);
     };
     let definition = Definition::read(&object);
-    Ok((is_served(api, &object, &definition) && is_due(&object, &definition)).then_some(definition))
+    Ok((is_served(api.naming(), &object, &definition) && is_due(&object, &definition)).then_some(definition))
 }
 
 /// Returns whether objects may be stored in another version than the definition's storage version.

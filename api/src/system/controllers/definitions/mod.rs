@@ -29,9 +29,10 @@ use super::{EVENTS_MAX, Ending, WRITES_MAX};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 use objects::custom::definition::conditions::{State, derive};
-use objects::custom::definition::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken};
+use objects::custom::definition::naming::{NAMES_ACCEPTED, Taken};
 use objects::custom::definition::{Definition, Names};
 use objects::custom::established::Prepared;
+use objects::custom::stored_definition::{holds, is_deleted, is_served, outlined, parsed};
 use objects::store::{self, Stored};
 use objects::strategy::Endpoint;
 use objects::validation;
@@ -129,11 +130,11 @@ impl<'a> Definitions<'a> {
             if names.len() > READ_MAX {
                 // The accepted names of all definitions must be known before the first decision.
                 for name in &names {
-                    self.read(std::slice::from_ref(name), load::outlined, &mut freed)?;
+                    self.read(std::slice::from_ref(name), outlined, &mut freed)?;
                 }
             }
             for names in names.chunks(READ_MAX) {
-                let read = self.read(names, load::object, &mut freed)?;
+                let read = self.read(names, parsed, &mut freed)?;
                 let mut decided = Vec::with_capacity(read.len());
                 for (name, read) in read {
                     decided.push(match read {
@@ -212,8 +213,8 @@ impl<'a> Definitions<'a> {
     fn decide(&mut self, name: &str, object: Object, mut definition: Definition) -> Decided {
         let api = self.api;
         let mut untold = None;
-        let is_deleted = deletion::is_deleted(&object);
-        let ends = is_deleted && deletion::holds(api, &object) && self.deleting.insert(name.to_owned());
+        let is_deleted = is_deleted(&object);
+        let ends = is_deleted && holds(api.naming(), &object) && self.deleting.insert(name.to_owned());
         if !is_deleted {
             let taken = self.names_in_use(&definition.group);
             let state = state(api, &object, &definition, &taken);
@@ -223,7 +224,7 @@ impl<'a> Definitions<'a> {
             (definition.accepted, definition.conditions) = (state.accepted, state.conditions);
         }
         let freed = self.know(name, &definition);
-        let types = match (is_served(api, &object, &definition), is_deleted) {
+        let types = match (is_served(api.naming(), &object, &definition), is_deleted) {
             (true, false) => Types::Serve(Box::new((object, definition))),
             (true, true) => Types::End { types: Some(Box::new((object, definition))), deletes: ends },
             (false, true) => Types::End { types: None, deletes: ends },
@@ -272,7 +273,7 @@ impl<'a> Definitions<'a> {
                 if !is_last {
                     state = state.installing(&definition)?;
                 }
-                if deletion::is_deleted(object) || state == State::of(&definition) {
+                if is_deleted(object) || state == State::of(&definition) {
                     return None;
                 }
                 let mut wanted = object.clone();
@@ -328,13 +329,6 @@ enum Types {
 fn state(api: &Context, object: &Object, definition: &Definition, taken: &Taken) -> State {
     let findings = validation::findings(api.naming(), definition, object);
     derive(api.naming(), definition, taken, &findings, &clock::now())
-}
-
-/// Returns whether the types of a definition are served: from when it is established until its objects are
-/// gone.
-fn is_served(api: &Context, object: &Object, definition: &Definition) -> bool {
-    let is_there = !deletion::is_deleted(object) || deletion::holds(api, object);
-    is_there && definition.is(ESTABLISHED)
 }
 
 /// Serves the types of a definition. The types are created on a separate thread and outside of all locks; the
