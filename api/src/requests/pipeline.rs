@@ -27,7 +27,7 @@ use engine::KeyRange;
 use futures_util::FutureExt;
 use futures_util::future::Shared;
 use go::duration;
-use http::header::{AUTHORIZATION, HeaderName, RETRY_AFTER};
+use http::header::{AUTHORIZATION, HeaderName, RETRY_AFTER, USER_AGENT};
 use http::{HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
 
@@ -47,7 +47,7 @@ use objects::store::{self, Part, Pending};
 use values::cancellation::{self, CancellationReason, CancellationToken, Cancelled};
 use values::memory::Account;
 use values::query::Query;
-use values::request_scope::RequestScope;
+use values::request_scope::{ClientOrigin, RequestScope};
 use values::status::{self, Status, Subject};
 use wire::metrics::requests::Labels;
 use wire::response::{Response, respond_text};
@@ -119,7 +119,11 @@ impl<'c> Exchange<'c> {
                 (RequestInfo { path: head.uri.path().to_owned(), ..RequestInfo::default() }, Some(error))
             }
         };
-        let scope = RequestScope::new(audit_id.clone());
+        let scope = RequestScope::new(ClientOrigin {
+            audit_id: audit_id.clone(),
+            user_agent: head.headers.get(USER_AGENT).cloned(),
+            source: connection.remote.ip(),
+        });
         let request = Request {
             origin: Origin::new(context),
             connection,

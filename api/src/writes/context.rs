@@ -55,7 +55,7 @@ use wire::traces::Tracer;
 /// (docs/api/lists.md#read-consistency).
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
-/// Time limits that an operator may set.
+/// Limits that an operator may set, and what the server records.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Longest duration of a request that is not long-running.
@@ -68,6 +68,8 @@ pub struct Limits {
     pub event_ttl: Duration,
     /// Period over which the server spreads the ends of watches when it drains.
     pub watch_grace: Duration,
+    /// Whether each write stores its author.
+    pub records_authors: bool,
 }
 
 impl Default for Limits {
@@ -78,6 +80,7 @@ impl Default for Limits {
             livez_grace_period: Duration::ZERO,
             event_ttl: Duration::from_secs(3_600),
             watch_grace: Duration::ZERO,
+            records_authors: true,
         }
     }
 }

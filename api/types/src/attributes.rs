@@ -4,11 +4,12 @@
 //! ```text
 //! 0  version, 1
 //! 1  flags: 1 has finalizers, 2 is being deleted, 4 too large: nothing follows the header, 8 the object is stored in another
-//!    store (etcd) and has fields there that this release does not know
+//!    store (etcd) and has fields there that this release does not know, 16 an author follows at the end
 //! 2  layout (u32 LE): fingerprint of the paths whose values follow, and of the form of a custom object
 //! 6  labels_len (u32 LE)
 //! 10 labels, sorted by (length of key, key): key len (varint) ‖ value len (varint) ‖ key ‖ value …
 //!    values of the slots, in order: len (varint) ‖ text …
+//!    with flag 16: author of the write ‖ its length (u16 LE)
 //! ```
 //!
 //! Decoding never panics: damaged or truncated parts count as absent. Name and namespace are part of the key
@@ -30,7 +31,9 @@ const HAS_FINALIZERS: u8 = 1;
 const IS_DELETING: u8 = 2;
 const IS_TOO_LARGE: u8 = 4;
 const HAS_UNKNOWN: u8 = 8;
+const HAS_AUTHOR: u8 = 16;
 const HEADER_LEN: usize = 10;
+const AUTHOR_LEN_BYTES: usize = 2;
 
 /// Encodes the selector attributes of `object`, whose storage is described by `stored`. If labels and values
 /// exceed the engine's limit, only the header is written, and the object is always matched by its value.
@@ -106,6 +109,45 @@ pub fn note_unknown(attributes: &mut [u8]) {
     }
 }
 
+/// Returns encoded attributes with another author of the write; without one if the attributes would exceed
+/// the engine's limit. Selectors do not depend on the author.
+pub fn with_author(attributes: &[u8], author: &[u8]) -> Vec<u8> {
+    let attributes = split_author(attributes).0;
+    let mut out = Vec::with_capacity(attributes.len() + author.len() + AUTHOR_LEN_BYTES);
+    out.extend_from_slice(attributes);
+    let Some(flags) = out.get_mut(1) else { return out };
+    *flags &= !HAS_AUTHOR;
+    let fits = attributes.len() >= HEADER_LEN && out.capacity() <= engine::ATTRIBUTES_BYTES_MAX;
+    if let Ok(len) = u16::try_from(author.len())
+        && fits
+    {
+        out[1] |= HAS_AUTHOR;
+        out.extend_from_slice(author);
+        out.extend(len.to_le_bytes());
+    }
+    out
+}
+
+/// Returns the encoded author in attributes; `None` if they have none.
+pub fn author(attributes: &[u8]) -> Option<&[u8]> {
+    split_author(attributes).1
+}
+
+/// Separates the author from the attributes before it.
+#[inline]
+fn split_author(attributes: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let split = || {
+        let [VERSION, flags, ..] = *attributes else { return None };
+        if flags & HAS_AUTHOR == 0 {
+            return None;
+        }
+        let (rest, len) = attributes.split_last_chunk::<AUTHOR_LEN_BYTES>()?;
+        let at = rest.len().checked_sub(usize::from(u16::from_le_bytes(*len)))?;
+        (at >= HEADER_LEN).then(|| rest.split_at(at))
+    };
+    split().map_or((attributes, None), |(attributes, author)| (attributes, Some(author)))
+}
+
 /// Returns the text of a selectable field: the first non-empty scalar at its paths, or else the text for an
 /// absent value.
 pub fn select<'o>(field: &Selectable, object: &'o Object) -> Cow<'o, str> {
@@ -175,7 +217,7 @@ pub fn layout(stored: &ResourceTable) -> u32 {
 }
 
 /// Appends a length as LEB128, like protobuf's lengths.
-fn push_len(mut len: usize, out: &mut Vec<u8>) {
+pub(crate) fn push_len(mut len: usize, out: &mut Vec<u8>) {
     while len >= 0x80 {
         out.push(len as u8 | 0x80);
         len >>= 7;
@@ -185,7 +227,7 @@ fn push_len(mut len: usize, out: &mut Vec<u8>) {
 
 /// Reads a length from the front: at most four bytes, far more than any key or value needs.
 #[inline]
-fn take_len(bytes: &mut &[u8]) -> Option<usize> {
+pub(crate) fn take_len(bytes: &mut &[u8]) -> Option<usize> {
     let (&first, mut rest) = bytes.split_first()?;
     let mut len = usize::from(first & 0x7f);
     let mut byte = first;
@@ -203,7 +245,7 @@ fn take_len(bytes: &mut &[u8]) -> Option<usize> {
 }
 
 #[inline]
-fn take<'b>(bytes: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
+pub(crate) fn take<'b>(bytes: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
     let (head, tail) = bytes.split_at_checked(len)?;
     *bytes = tail;
     Some(head)
@@ -224,6 +266,7 @@ impl<'a> Attributes<'a> {
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         const ABSENT: Attributes = Attributes { labels: &[], slots: &[], flags: 0, layout: None };
+        let bytes = split_author(bytes).0;
         let Some((header, body)) = bytes.split_first_chunk::<HEADER_LEN>() else { return ABSENT };
         let [VERSION, flags, a, b, c, d, labels_len @ ..] = *header else { return ABSENT };
         let labels_len = usize::try_from(u32::from_le_bytes(labels_len)).unwrap_or(usize::MAX);

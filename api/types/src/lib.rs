@@ -1,6 +1,7 @@
 //! Types as values: schemas, the registry, the served types, and the documents about them.
 
 pub mod attributes;
+pub mod author;
 pub mod bloom;
 pub mod convert;
 pub mod discovery;

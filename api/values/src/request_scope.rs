@@ -4,7 +4,9 @@
 //! The scope belongs to the task of the request. A task that a layer spawns is outside of the scope, and its
 //! reports are ignored.
 
+use std::borrow::Cow;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +20,21 @@ tokio::task_local! {
     static CURRENT: Arc<RequestScope>;
 }
 
+/// Where a request came from.
+#[derive(Clone, Debug)]
+pub struct ClientOrigin {
+    /// The audit id of the request.
+    pub audit_id: HeaderValue,
+    /// The user agent of the client, if it sent one.
+    pub user_agent: Option<HeaderValue>,
+    /// The IP address of the client.
+    pub source: IpAddr,
+}
+
 /// The measurements of a request in progress.
 #[derive(Debug)]
 pub struct RequestScope {
-    audit_id: HeaderValue,
+    origin: ClientOrigin,
     spent: Mutex<Spent>,
 }
 
@@ -42,8 +55,8 @@ pub struct Spent {
 
 impl RequestScope {
     /// Creates the scope of a request that was just received.
-    pub fn new(audit_id: HeaderValue) -> Arc<RequestScope> {
-        Arc::new(RequestScope { audit_id, spent: Mutex::default() })
+    pub fn new(origin: ClientOrigin) -> Arc<RequestScope> {
+        Arc::new(RequestScope { origin, spent: Mutex::default() })
     }
 
     /// Runs a future inside the scope.
@@ -88,8 +101,18 @@ pub fn called_webhook(name: &str, mutating: bool, took: Duration) {
 
 /// Returns the audit id of the current request; empty outside of a request.
 pub fn audit_id() -> String {
-    let id = CURRENT.try_with(|scope| String::from_utf8_lossy(scope.audit_id.as_bytes()).into_owned());
-    id.unwrap_or_default()
+    with_origin(|origin| origin.map_or_else(String::new, |origin| text(&origin.audit_id).into_owned()))
+}
+
+/// Calls `look` with the origin of the current request; with `None` outside of a request.
+pub fn with_origin<T>(look: impl FnOnce(Option<&ClientOrigin>) -> T) -> T {
+    let scope = CURRENT.try_with(Arc::clone).ok();
+    look(scope.as_ref().map(|scope| &scope.origin))
+}
+
+/// Returns a header value as text; bytes that are not UTF-8 become U+FFFD.
+pub fn text(value: &HeaderValue) -> Cow<'_, str> {
+    String::from_utf8_lossy(value.as_bytes())
 }
 
 #[cfg(test)]
@@ -98,7 +121,12 @@ mod tests {
 
     #[tokio::test]
     async fn layers_report_to_the_request_of_their_task() {
-        let scope = RequestScope::new(HeaderValue::from_static("id"));
+        let origin = ClientOrigin {
+            audit_id: HeaderValue::from_static("id"),
+            user_agent: None,
+            source: IpAddr::from([192, 0, 2, 7]),
+        };
+        let scope = RequestScope::new(origin);
         let ms = Duration::from_millis;
         stored(ms(100));
         let inside = async {

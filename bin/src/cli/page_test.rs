@@ -14,13 +14,14 @@ use crate::flags::upstream;
 const UPSTREAM_COUNT: usize = 172;
 
 /// Flags that kube-apiserver does not have.
-const OWN: [&str; 12] = [
+const OWN: [&str; 13] = [
     "cluster-signing-cert-file",
     "cluster-signing-duration",
     "cluster-signing-key-file",
     "controllers",
     "data-dir",
     "durability",
+    "history-authors",
     "history-retention",
     "live-migration",
     "log-format",

@@ -5,6 +5,7 @@ use std::time::Duration;
 use api::writes::context::Limits;
 use clap::Args;
 
+use crate::flags::forms::boolean;
 use crate::flags::problems::{FlagError, Problems};
 use crate::flags::{duration, forms};
 use crate::host::ending;
@@ -31,6 +32,12 @@ pub struct RequestFlags {
     /// How long an event is kept after its last write. 0 keeps events until they are deleted.
     #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = duration::kept)]
     pub event_ttl: Duration,
+
+    /// Whether each write stores its author: user, user agent, field manager, audit ID and address. An author
+    /// takes about 100 bytes. A store on etcd has no authors.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
+    pub history_authors: bool,
 
     /// How long the server still serves requests after SIGTERM, while /readyz fails. Load balancers need this
     /// time to stop sending requests.
@@ -78,6 +85,7 @@ impl RequestFlags {
             livez_grace_period: self.livez_grace_period,
             event_ttl: self.event_ttl,
             watch_grace: self.shutdown_watch_termination_grace_period,
+            records_authors: self.history_authors,
         };
         let delay = self.shutdown_delay_duration;
         let mut settings = RequestSettings {

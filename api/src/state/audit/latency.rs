@@ -55,13 +55,17 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-    use values::request_scope::{called_webhook, stored};
+    use values::request_scope::{ClientOrigin, called_webhook, stored};
 
     #[tokio::test]
     async fn slow_requests_are_annotated_by_layer() {
         let ms = Duration::from_millis;
         let received = Instant::now();
-        let scope = RequestScope::new(HeaderValue::from_static("id"));
+        let scope = RequestScope::new(ClientOrigin {
+            audit_id: HeaderValue::from_static("id"),
+            user_agent: None,
+            source: [192, 0, 2, 7].into(),
+        });
         let latency = Latency {
             group: "apiserver.latency.k8s.io".to_owned(),
             received,

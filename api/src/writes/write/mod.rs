@@ -10,6 +10,7 @@
 //! [`crate::requests::verbs`] defines the meaning of requests, and [`crate::writes::loopback`] contains the
 //! writes of the server itself.
 
+mod author;
 #[cfg(test)]
 mod behind_test;
 pub mod commit;

@@ -8,6 +8,7 @@ use auth::authz::Escalation;
 use bytes::Bytes;
 use engine::{Change, Expected, Payload, Revision};
 
+use super::author::authored;
 use super::commit::{Attempt, completes_deletion, fitting_payload, is_same, unversioned};
 use super::intent::{
     Caller, Current, Presence, Source, Wanted, WriteIntent, Written, generate_name, seen_revision,
@@ -567,8 +568,10 @@ pub(super) async fn encode(
     current: Option<&Current>,
 ) -> Result<Encoded, Status> {
     trace::note(Stage::Encode);
+    let removed = current.map_or(&[][..], |current| &current.original().attributes);
     if fate == Fate::GoesAsStored {
-        return Ok(Encoded::Change { change: Change::Delete(None), shown: None });
+        let change = authored(intent, Change::Delete(None), removed);
+        return Ok(Encoded::Change { change, shown: None });
     }
     if intent.write.dry_run() {
         // The response of a dry run equals a read of the stored object, although nothing is stored.
@@ -590,7 +593,8 @@ pub(super) async fn encode(
     if goes {
         // Watchers of an update that ends a deletion get the object as it was before, with its finalizers.
         let last = (fate != Fate::Derived).then_some(payload);
-        return Ok(Encoded::Change { change: Change::Delete(last), shown: Some(shown) });
+        let change = authored(intent, Change::Delete(last), removed);
+        return Ok(Encoded::Change { change, shown: Some(shown) });
     }
     let known = current.map(|current| match intent.write.dry_run() {
         true => &current.stored.record,
@@ -600,7 +604,8 @@ pub(super) async fn encode(
     if is_settled && known.is_some_and(|known| is_same(&payload, known)) {
         return Ok(Encoded::Same);
     }
-    Ok(Encoded::Change { change: Change::Put(payload), shown: Some(shown) })
+    let change = authored(intent, Change::Put(payload), removed);
+    Ok(Encoded::Change { change, shown: Some(shown) })
 }
 
 fn payload(intent: &WriteIntent<'_>, object: &mut Object, replaced: &[u8]) -> Payload {
