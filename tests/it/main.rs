@@ -31,6 +31,7 @@ mod extension_servers;
 mod field_validation;
 mod full_disk;
 mod garbage;
+mod history;
 mod hook;
 mod hostile;
 mod issuers;

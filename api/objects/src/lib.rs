@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod body;
+pub mod changes;
 pub mod codec;
 pub mod conversion;
 pub mod custom;

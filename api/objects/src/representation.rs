@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
+use jiff::Timestamp;
 
 use crate::store::decode_stored;
 use types::convert;
@@ -180,6 +181,8 @@ pub struct Wanted<'c> {
     pub lengths: &'c Arc<Lengths>,
     /// Account that is charged for the memory of the response.
     pub account: &'c Account,
+    /// Time to which ages in tables are relative; `None` for the present.
+    pub time: Option<Timestamp>,
 }
 
 impl Renderer {

@@ -19,8 +19,13 @@ use values::query::{Query, escapes_are_whole};
 pub struct RequestInfo {
     /// Whether the path addresses a resource; all other requests are authorized by path.
     pub is_resource: bool,
-    /// Path after decoding of `%` escapes.
+    /// Path after decoding of `%` escapes, without the prefix of an earlier point.
     pub path: String,
+    /// Earlier point at which the path is read, as in its prefix `/as-of/<point>`; `None` for a request about
+    /// the present.
+    pub as_of: Option<String>,
+    /// Operation on the history of the object at the path, for a path below `/history`.
+    pub history: Option<HistoryVerb>,
     /// Verb, derived from method and path.
     pub verb: Verb,
     /// Method in lower case, if HTTP does not define the method and the request is for no resource.
@@ -45,6 +50,15 @@ pub struct RequestInfo {
     pub legacy_watch: bool,
     /// Requirements of the selectors, for authorization; empty for requests with the legacy segment.
     pub requirements: Requirements,
+}
+
+/// An operation on the history of an object.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum HistoryVerb {
+    /// Reads the history. The verb of the request is that of reading the object.
+    Log,
+    /// Writes an earlier state again. The verb of the request is `update`.
+    Restore,
 }
 
 /// The action that a request performs.
@@ -111,15 +125,11 @@ pub enum RequestError {
 impl RequestInfo {
     /// Parses method, path and query (docs/api/paths-and-verbs.md#request-info).
     pub fn parse(method: &Method, raw_path: &str, query: &Query) -> Result<Self, RequestError> {
-        let path: Cow<str> = if raw_path.contains('%') {
-            if !escapes_are_whole(raw_path) {
-                return Err(RequestError::Escape);
-            }
-            percent_decode_str(raw_path).decode_utf8().map_err(|_| RequestError::Escape)?
-        } else {
-            Cow::Borrowed(raw_path)
-        };
-        let mut info = RequestInfo { verb: Verb::Other(lower(method)), ..Self::default() };
+        let (history, method, raw_path) = split_history(method, raw_path);
+        let (as_of, raw_path) = split_point(raw_path);
+        let as_of = as_of.map(decoded).transpose()?.map(Cow::into_owned);
+        let path = decoded(raw_path)?;
+        let mut info = RequestInfo { verb: Verb::Other(lower(method)), as_of, history, ..Self::default() };
         let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let is_resource = match parts.first() {
             Some(&"api") => parts.len() >= 3,
@@ -217,6 +227,43 @@ impl RequestInfo {
     }
 }
 
+/// Prefix of paths that are read at an earlier point, which follows as one segment.
+const AS_OF: &str = "/as-of/";
+
+/// Separates the point from a path that is read at an earlier point.
+fn split_point(raw_path: &str) -> (Option<&str>, &str) {
+    let Some(rest) = raw_path.strip_prefix(AS_OF) else { return (None, raw_path) };
+    let at = rest.find('/').unwrap_or(rest.len());
+    let (point, path) = rest.split_at(at);
+    (Some(point), if path.is_empty() { "/" } else { path })
+}
+
+/// Prefix of paths about the history of an object, and the last segment of those that restore a state.
+const HISTORY: &str = "/history";
+const RESTORE: &str = "/restore";
+
+/// Separates an operation on the history of an object from the path of the object. Returns the method that
+/// has the permission of the operation on that path.
+fn split_history<'r>(method: &'r Method, raw_path: &'r str) -> (Option<HistoryVerb>, &'r Method, &'r str) {
+    let of_object = raw_path.strip_prefix(HISTORY).filter(|path| path.starts_with("/api"));
+    let Some(path) = of_object else { return (None, method, raw_path) };
+    match path.strip_suffix(RESTORE) {
+        Some(path) if *method == Method::POST => (Some(HistoryVerb::Restore), &Method::PUT, path),
+        _ => (Some(HistoryVerb::Log), method, path),
+    }
+}
+
+/// Decodes the `%` escapes of a path.
+fn decoded(raw: &str) -> Result<Cow<'_, str>, RequestError> {
+    if !raw.contains('%') {
+        return Ok(Cow::Borrowed(raw));
+    }
+    if !escapes_are_whole(raw) {
+        return Err(RequestError::Escape);
+    }
+    percent_decode_str(raw).decode_utf8().map_err(|_| RequestError::Escape)
+}
+
 /// Returns whether `name` can be one segment of a path.
 pub fn is_path_segment(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%'])
@@ -301,6 +348,41 @@ mod tests {
                 info.subresource
             );
             assert_eq!(got, want, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_prefix_of_an_earlier_point_is_no_part_of_the_path() {
+        for (url, as_of, path, name) in [
+            ("/as-of/12/api/v1/namespaces/n/pods/p", Some("12"), "/api/v1/namespaces/n/pods/p", "p"),
+            ("/as-of/-10m/apis", Some("-10m"), "/apis", ""),
+            ("/as-of/2026-01-01T00%3A00:00Z/", Some("2026-01-01T00:00:00Z"), "/", ""),
+            ("/as-of/12", Some("12"), "/", ""),
+            ("/as-of/", Some(""), "/", ""),
+            ("/as-of/1/as-of/2/api", Some("1"), "/as-of/2/api", ""),
+            ("/as-of", None, "/as-of", ""),
+            ("/api/v1/namespaces/n/pods/as-of", None, "/api/v1/namespaces/n/pods/as-of", "as-of"),
+        ] {
+            let info = parse(Method::GET, url);
+            let got = (info.as_of.as_deref(), &*info.path, &*info.name);
+            assert_eq!(got, (as_of, path, name), "{url}");
+        }
+        assert!(RequestInfo::parse(&Method::GET, "/as-of/%zz/api", &Query::parse("")).is_err());
+    }
+
+    #[test]
+    fn the_history_of_an_object_has_the_attributes_of_the_object() {
+        let object = "/apis/apps/v1/namespaces/n/deployments/web";
+        for (method, url, history, path, verb) in [
+            (Method::GET, format!("/history{object}"), Some(HistoryVerb::Log), object, "get"),
+            (Method::POST, format!("/history{object}/restore"), Some(HistoryVerb::Restore), object, "update"),
+            (Method::POST, format!("/history{object}"), Some(HistoryVerb::Log), object, "create"),
+            (Method::GET, object.to_owned(), None, object, "get"),
+            (Method::GET, "/history".to_owned(), None, "/history", "get"),
+            (Method::GET, "/history/other".to_owned(), None, "/history/other", "get"),
+        ] {
+            let info = parse(method, &url);
+            assert_eq!((info.history, &*info.path, info.verb_name()), (history, path, verb), "{url}");
         }
     }
 

@@ -3,7 +3,9 @@
 mod counted;
 #[cfg(test)]
 mod growth_test;
+mod history;
 mod large_requests;
+pub mod past;
 pub mod pipeline;
 pub mod request;
 pub mod routes;

@@ -33,6 +33,7 @@ use percent_encoding::percent_decode_str;
 
 use self::fields::Fields;
 use crate::requests::counted;
+use crate::requests::past;
 use crate::requests::request::{Permitted, Request};
 use crate::requests::routes;
 use crate::state::audit::{self, Arrival, Trail, answer};
@@ -138,6 +139,7 @@ impl<'c> Exchange<'c> {
             impersonated: None,
             trail: None,
             account: Account::new(context.memory().clone(), connection.allotment.clone()),
+            past: None,
         };
         Exchange {
             request,
@@ -442,6 +444,19 @@ impl<'c> Exchange<'c> {
         })
     }
 
+    /// Resolves the earlier point of the request, if it has one. From here on the types are those of the
+    /// point.
+    async fn resolve_point(&mut self) -> Result<(), Ended> {
+        let request = &self.request;
+        let Some(point) = &request.info.as_of else { return Ok(()) };
+        let (api, method) = (request.api(), &request.head.method);
+        let resolved = past::resolve(api, method, &request.info, point, request.trail()).await;
+        let (past, types) = resolved.map_err(|status| self.answer(&status))?;
+        self.request.past = Some(past);
+        self.request.origin.types = types;
+        Ok(())
+    }
+
     /// Serves a permitted request within its time limit.
     async fn serve(
         &mut self,
@@ -452,6 +467,7 @@ impl<'c> Exchange<'c> {
         let Some(incoming) = self.incoming.take() else {
             return Err(self.answer(&Status::internal("a request is served once")));
         };
+        self.resolve_point().await?;
         // Boxed, because the state would otherwise be moved with each future around it.
         let permitted = Permitted { request: &self.request, proof, incoming, newest };
         let work = Box::pin(routes::serve(permitted));

@@ -15,6 +15,7 @@ use http::HeaderMap;
 use http::HeaderValue;
 use http::request::Parts as Head;
 
+use crate::requests::past::Past;
 use crate::state::audit::Trail;
 use crate::writes::context::Context;
 use crate::writes::origin::Origin;
@@ -56,6 +57,9 @@ pub struct Request<'c> {
     pub trail: Option<Arc<Trail>>,
     /// Account that memory for the request is charged to.
     pub account: Account,
+    /// Earlier point at which the request reads; `None` for the present. The pipeline resolves it before it
+    /// serves the request, and then the types are those of the point.
+    pub past: Option<Past>,
 }
 
 impl<'c> Request<'c> {

@@ -4,6 +4,7 @@
 //! ```text
 //! Permitted ─┬─ version of an extension server: pass it on
 //!            ├─ resource that only another server on the same store serves: pass it on
+//!            ├─ earlier point, or history of an object: one of the two below
 //!            ├─ resource: known? ─► scope ─► method ─► negotiate ─► read the body ─► verb ─► compress, warn
 //!            └─ other path: backup · health · metrics · flow control · version · discovery · OpenAPI
 //! ```
@@ -29,6 +30,7 @@ use self::deprecated::{deprecation, warn};
 use self::document::not_found_page;
 use self::passing::{elsewhere, forward, pass_on};
 pub use self::resource::reads_newest;
+use crate::requests::past;
 use crate::requests::request::{Permitted, Request};
 use objects::representation::answer::respond_status;
 use types::schema::registry::Resource;
@@ -53,6 +55,9 @@ pub async fn serve(permitted: Permitted<'_>) -> Result<Response, Status> {
     if request.info.path.starts_with("//") {
         return Ok(not_found_page());
     }
+    if request.past.is_some() || request.info.history.is_some() {
+        return serve_stored(permitted).await;
+    }
     if let Some(extension) = request.api().extensions().of_path(&request.info.path) {
         let relay = Relay::begin(request)?;
         return Ok(relay.charge(Box::pin(forward(permitted, &extension)).await?));
@@ -71,6 +76,17 @@ pub async fn serve(permitted: Permitted<'_>) -> Result<Response, Status> {
         return Ok(relay.charge(Box::pin(pass_on(permitted, servers)).await?));
     }
     if request.info.is_resource { serve_resource(permitted).await } else { document::serve(permitted).await }
+}
+
+/// Serves requests about the past, from the store of this server: neither extension servers nor peers are
+/// asked.
+async fn serve_stored(permitted: Permitted<'_>) -> Result<Response, Status> {
+    let Request { info, past, .. } = permitted.request;
+    if info.is_resource {
+        return serve_resource(permitted).await;
+    }
+    let is_document = past.is_some() && past::is_document(&info.path);
+    if is_document { document::serve(permitted).await } else { Ok(not_found_page()) }
 }
 
 /// Serves requests for a resource or one of its subresources.

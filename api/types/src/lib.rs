@@ -9,6 +9,7 @@ pub mod enablement;
 pub mod features;
 pub mod openapi;
 pub mod options;
+pub mod past_types;
 pub mod schema;
 pub mod selector;
 pub mod served;

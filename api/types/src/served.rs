@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use crate::discovery::{Discovery, Foreign};
 use crate::openapi::OpenApi;
+use crate::past_types::PastTypes;
 use crate::schema::registry::{Registry, Resource};
 use values::json::Value;
 
@@ -75,6 +76,12 @@ impl Served {
         }
     }
 
+    /// Returns the same server with the types of an earlier point, without those of extension servers and
+    /// peers, whose past is unknown.
+    pub fn of_past(&self, registry: Registry) -> Self {
+        self.with(registry).beside(Arc::default()).among(Arc::default())
+    }
+
     /// Returns the served resource types.
     pub fn registry(&self) -> &Registry {
         &self.registry
@@ -104,6 +111,7 @@ pub struct Types {
     /// Lock that is held while a registry is derived from the previous one. Readers do not take it.
     changing: Mutex<()>,
     changed: watch::Sender<()>,
+    past: PastTypes<Served>,
 }
 
 impl Types {
@@ -113,12 +121,18 @@ impl Types {
             now: ArcSwap::from_pointee(served),
             changing: Mutex::new(()),
             changed: watch::Sender::new(()),
+            past: PastTypes::default(),
         }
     }
 
     /// Returns the types that are served now.
     pub fn now(&self) -> Arc<Served> {
         self.now.load_full()
+    }
+
+    /// Returns the types of earlier points.
+    pub fn past(&self) -> &PastTypes<Served> {
+        &self.past
     }
 
     /// Serves the registry that `make` derives from the current one, to every request that begins after the

@@ -37,6 +37,7 @@ fn renderer(resource: &Arc<Resource>, (encoding, transform): (Encoding, Transfor
         metrics: &Arc::default(),
         lengths: &Arc::new(Lengths::default()),
         account: &Account::detached(),
+        time: None,
     };
     Renderer::new(wanted).unwrap()
 }

@@ -23,6 +23,8 @@ pub(super) struct Json {
     resource: Arc<Resource>,
     pretty: bool,
     form: Form,
+    /// Time to which ages are relative; `None` for the present.
+    time: Option<Timestamp>,
 }
 
 /// Representation of an object.
@@ -49,7 +51,8 @@ impl Json {
                 let include = IncludeObject::parse(wanted.query.first("includeObject").unwrap_or_default())?;
                 let table = resource.storage.as_ref().map_or(&resource.table, |storage| &storage.table);
                 let format = TableFormat::for_resource(table, naming).map_err(Status::internal)?;
-                let writer = format.writer(output.meta_version, output.words, include, Timestamp::now());
+                let now = wanted.time.unwrap_or_else(Timestamp::now);
+                let writer = format.writer(output.meta_version, output.words, include, now);
                 Form::Table { writer, headers: Headers::Shown }
             }
             Transform::PartialObject | Transform::PartialObjectList => {
@@ -57,7 +60,7 @@ impl Json {
             }
         };
         let pretty = output.pretty && output.encoding == negotiate::Encoding::Json;
-        Ok(Json { resource: resource.clone(), pretty, form })
+        Ok(Json { resource: resource.clone(), pretty, form, time: wanted.time })
     }
 
     /// Forks the encoder; see [`Encoding::fork`].
@@ -67,7 +70,7 @@ impl Json {
             Form::Table { writer, .. } => Form::Table { writer: writer.fork(), headers: Headers::Omitted },
             Form::Partial(writer) => Form::Partial(writer.fork()),
         };
-        Json { resource: self.resource.clone(), pretty: self.pretty, form }
+        Json { resource: self.resource.clone(), pretty: self.pretty, form, time: self.time }
     }
 
     /// Appends one object that is not part of a list.
@@ -151,7 +154,7 @@ impl Encoding for Json {
     fn event(&mut self, kind: EventType, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
         if let Form::Table { writer, .. } = &mut self.form {
             // Ages are relative to the time of each event, because a watch can last long.
-            writer.set_now(Timestamp::now());
+            writer.set_now(self.time.unwrap_or_else(Timestamp::now));
         }
         let start = out.len();
         event_head(kind, out);

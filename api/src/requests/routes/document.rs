@@ -139,7 +139,9 @@ async fn about_types(request: &Request<'_>) -> Result<Response, Status> {
         types.openapi().respond(path, head.uri.query(), &head.headers).map(|r| r.map(Body::shared))
     };
     match response {
-        Some(response) if is_sent_compressed(head, &response) => Ok(compress::gzip(response, account).await),
+        Some(response) if is_sent_compressed(path, head, &response) => {
+            Ok(compress::gzip(response, account).await)
+        }
         Some(_) if !has_method(api.builtin(), path, &head.method) => Err(Status::method_not_allowed()),
         Some(response) => Ok(response),
         None if is_below_own_prefix(api.builtin(), types.registry(), path) => Err(Status::no_such_route()),
@@ -148,10 +150,8 @@ async fn about_types(request: &Request<'_>) -> Result<Response, Status> {
 }
 
 /// Returns whether the response is the one document that is compressed, for a client that accepts gzip.
-fn is_sent_compressed(head: &Head, response: &Response) -> bool {
-    head.uri.path() == "/openapi/v2"
-        && response.status() == StatusCode::OK
-        && compress::is_accepted(&head.headers)
+fn is_sent_compressed(path: &str, head: &Head, response: &Response) -> bool {
+    path == "/openapi/v2" && response.status() == StatusCode::OK && compress::is_accepted(&head.headers)
 }
 
 /// Returns whether `method` may be used for a document. The index, the list of groups, each group, versions

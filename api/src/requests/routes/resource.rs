@@ -11,12 +11,14 @@ use super::body::read;
 use super::charging::{Relay, charged};
 use super::checks::{check_custom_method, check_custom_request};
 use super::deprecated::{deprecation, note_deprecated, warn};
+use crate::requests::history;
+use crate::requests::past;
 use crate::requests::request::{Permitted, Request};
 use crate::requests::verbs::{self, Call, Wire};
 use crate::requests::{counted, large_requests};
 use objects::negotiate::{Encoding, Formats, Objects, Offer, Output, Transform};
 use objects::representation::answer::respond_status;
-use objects::request::{RequestInfo, Verb};
+use objects::request::{HistoryVerb, RequestInfo, Verb};
 use objects::store::{self, Part, Pending};
 use objects::strategy::Endpoint;
 use types::features::Feature;
@@ -259,7 +261,12 @@ fn stored_bytes(request: &Request<'_>, resource: &Resource) -> usize {
         return 0;
     }
     let key = store::key(resource, info.namespace_of(resource), &info.name);
-    request.api().open_for(Part::Estimates).entry(&key).map_or(0, |entry| entry.stored_len())
+    let store = request.api().open_for(Part::Estimates);
+    let entry = match request.past {
+        None => store.entry(&key),
+        Some(past) => store.about(resource).view_at(past.revision).ok().and_then(|view| view.get(&key)),
+    };
+    entry.map_or(0, |entry| entry.stored_len())
 }
 
 /// Runs the verb. Verbs with a large state and rare verbs are boxed: otherwise every request would carry
@@ -269,7 +276,16 @@ async fn run(
     body: &Bytes,
     newest: Option<Pending<'_, Result<(), Status>>>,
 ) -> Result<Response, Status> {
+    match call.info.history {
+        None => {}
+        Some(_) if call.resource.table.storage.is_none() => return Err(Status::no_such_route()),
+        Some(HistoryVerb::Log) => return Box::pin(history::log(call)).await,
+        Some(HistoryVerb::Restore) => return Box::pin(history::restore(call)).await,
+    }
     if call.resource.table.storage.is_none() {
+        if call.request.past.is_some() {
+            return Err(past::not_stored(call.resource));
+        }
         return Box::pin(verbs::reviews::serve(call, body)).await;
     }
     match newest {

@@ -291,12 +291,12 @@ async fn pick_view(
 ) -> Result<StoreView, Status> {
     let store = call.store();
     // A revision that another server has returned to a client may not have reached this server yet.
-    let follow = async |revision| match call.api().ledger() {
-        Some(_) => call.api().wait_for_revision(call.resource, revision).await,
-        None => Ok(()),
+    let follow = async |revision| match (call.api().ledger(), call.request.past) {
+        (None, None) => Ok(()),
+        _ => call.reach_revision(revision).await,
     };
     if let Some(token) = token {
-        let Some(revision) = token.revision else { return Ok(store.view()) };
+        let Some(revision) = token.revision else { return call.view() };
         follow(revision).await?;
         return store.view_at(revision).map_err(|error| match error {
             SnapshotError::Compacted { .. } => {
@@ -324,8 +324,8 @@ async fn pick_view(
             }
         });
     }
-    call.api().wait_for_revision(call.resource, revision).await?;
-    Ok(store.view())
+    call.reach_revision(revision).await?;
+    call.view()
 }
 
 const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. \

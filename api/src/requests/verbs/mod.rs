@@ -20,6 +20,7 @@ mod filling;
 mod force_delete;
 pub mod list;
 mod log;
+mod moment;
 pub mod patch;
 pub mod read;
 mod review_selectors;
@@ -127,12 +128,12 @@ impl<'r> Call<'r> {
         Reach { verb: info.verb, resource, namespace: info.namespace_of(resource), name }
     }
 
-    /// Returns the newest state of one object, in the version of the requested resource.
+    /// Returns the state of one object that the request reads, in the version of the requested resource.
     ///
     /// # Errors
     /// 500 for an object that cannot be read or converted.
     pub async fn stored(&self, key: &[u8]) -> Result<Option<Stored>, Status> {
-        let Some(Stored { entry, record }) = self.store().get(key)? else { return Ok(None) };
+        let Some(Stored { entry, record }) = self.read(key)? else { return Ok(None) };
         let record = self.api().converter().convert_record(self.resource, record).await?;
         Ok(Some(Stored { entry, record }))
     }
@@ -150,6 +151,7 @@ impl<'r> Call<'r> {
             metrics: self.api().metrics(),
             lengths: self.api().backends().of(self.resource).lengths(),
             account: &self.request.account,
+            time: self.request.past.map(|past| past.time),
         })
     }
 

@@ -23,7 +23,7 @@ pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
     let version = call.request.query.first("resourceVersion").unwrap_or_default();
     let at_least = version_number(version)?;
     let asks_store = accesses::asks_for_object(call.resource, version);
-    call.api().wait_for_revision(call.resource, at_least).await?;
+    call.reach_revision(at_least).await?;
     store::check_key_name(&call.info.name)?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
     let began = Instant::now();

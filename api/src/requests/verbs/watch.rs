@@ -5,9 +5,13 @@
 //! snapshot ──synthetic ADDED──► initial-events-end bookmark ──► tail of the log ──► events · bookmarks ──► end
 //! ```
 //!
+//! A watch at an earlier point sends the state of that point, and nothing after it (`still.rs`).
+//!
 //! There is no queue per watcher: a client that reads slowly simply polls its tail later. The meaning of an
 //! event for a watcher follows from the attributes before and after the change, so filtering parses no body.
 //! The rendered event is shared by all watchers with the same representation (`representation::shared`).
+
+mod still;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -78,7 +82,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     let options = ListOptions::from_query(&call.request.query, call.selection()?, true, &meta_group)?;
     let asked = version_number(&options.resource_version)?;
     let renderer = call.renderer()?;
-    let state = begin(call, renderer, options, asked).await;
+    let state = begin(call, renderer, options, asked).await?;
     if let Some(upgrade) = call.upgrade.take() {
         return Ok(over_websocket(upgrade, state, call.output.encoding));
     }
@@ -90,21 +94,20 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
 
 /// Returns the state of a watch that begins after `asked`, or with the newest state. An error that prevents the
 /// watch is its first event.
-async fn begin(call: &Call<'_>, renderer: Renderer, options: ListOptions, asked: Revision) -> State {
+async fn begin(
+    call: &Call<'_>,
+    renderer: Renderer,
+    options: ListOptions,
+    asked: Revision,
+) -> Result<State, Status> {
     let store = call.store();
     let namespace = call.info.namespace_of(call.resource).to_owned();
     let prefix = store::collection(call.resource, &namespace);
     let initial = options.send_initial_events == Some(true);
 
-    let mut pending_error = None;
-    if initial && asked > store.revision() {
-        let reached = tokio::time::timeout(FUTURE_WAIT, store.reached(asked)).await;
-        if reached.is_err() {
-            pending_error = Some(Status::too_large_resource_version(asked.get(), store.revision().get(), 1));
-        }
-    }
+    let mut pending_error = still::not_reached(call, &store, asked, initial).await;
     let began = Instant::now();
-    let view = store.view();
+    let view = call.view()?;
     let single_scope = !namespace.is_empty() || !call.resource.namespaced();
     let is_one = single_scope && options.selection.field().exact_name().is_some();
     if let Some(asked) = accesses::asks_for_watch(call.resource, &options, is_one) {
@@ -113,6 +116,7 @@ async fn begin(call: &Call<'_>, renderer: Renderer, options: ListOptions, asked:
     let from_newest = matches!(options.resource_version.as_str(), "" | "0");
     let start = if initial || from_newest { view.revision() } else { asked };
     let tail = match store.tail(start, prefix.clone()) {
+        _ if call.request.past.is_some() => None,
         Ok(tail) => Some(tail),
         Err(error) => {
             pending_error.get_or_insert(broken(start, &error));
@@ -128,7 +132,7 @@ async fn begin(call: &Call<'_>, renderer: Renderer, options: ListOptions, asked:
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
     let lifecycle = call.api().lifecycle().clone();
     let grace = call.api().limits().watch_grace.mul_f64(random_part());
-    State {
+    Ok(State {
         renderer,
         selection: options.selection,
         converter: call.api().converter().clone(),
@@ -149,7 +153,8 @@ async fn begin(call: &Call<'_>, renderer: Renderer, options: ListOptions, asked:
             tokio::time::sleep(grace).await;
         }),
         gate: PollGate::new(),
-        retired: call.api().retired(call.resource).map(|retired| Box::pin(retired) as Ends),
+        retired: still::end_of_type(call),
+        is_still: call.request.past.is_some(),
         is_last: false,
         counts: Counts::of(call.api().metrics(), call.resource, &call.info.version, scope_of(call)),
         metrics: call.api().metrics().clone(),
@@ -160,7 +165,7 @@ async fn begin(call: &Call<'_>, renderer: Renderer, options: ListOptions, asked:
         ahead: None,
         made: None,
         ended: false,
-    }
+    })
 }
 
 /// Sends each event as one WebSocket message: text for JSON, and without the length prefix that protobuf
@@ -287,8 +292,10 @@ struct State {
     converter: Arc<Converter>,
     /// Objects whose synthetic initial events are still to be sent.
     initial_objects: Option<Selected>,
-    /// `None` if the watch could not start at its revision.
+    /// `None` if the watch could not start at its revision, and at an earlier point.
     tail: Option<Tail>,
+    /// Whether the watch is at an earlier point, so that no events follow its initial events.
+    is_still: bool,
     /// Changes taken from the tail that are still to be sent.
     events: std::vec::IntoIter<Arc<Event>>,
     pending_error: Option<Status>,
@@ -503,6 +510,9 @@ impl State {
     async fn follow(&mut self) {
         if self.is_last {
             return self.follow_to_end();
+        }
+        if self.is_still {
+            return self.stand_still().await;
         }
         match self.news().await {
             News::Shutdown => self.ended = true,

@@ -38,12 +38,28 @@ pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
 
 /// Replaces an item, or updates a subresource that writes its parent.
 pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
+    let may_create = call.resource.table.put_creates && endpoint == Endpoint::Main;
+    replace(call, body, endpoint, may_create).await
+}
+
+/// Replaces an item by an earlier state of it, or creates it again.
+pub async fn restore(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
+    replace(call, body, Endpoint::Main, true).await
+}
+
+/// Replaces an item. If the item does not exist and `may_create` is set, creates it.
+async fn replace(
+    call: &mut Call<'_>,
+    body: &[u8],
+    endpoint: Endpoint,
+    may_create: bool,
+) -> Result<Response, Status> {
     let meta_group = call.api().naming().meta_group();
     let options = WriteOptions::from_query(&call.request.query, "UpdateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
     let manager = manager(&call.request.query, call.request.headers());
     let mut intent = intent(call, endpoint, Options::Update(&options), &manager);
-    if call.resource.table.put_creates && endpoint == Endpoint::Main {
+    if may_create {
         intent.presence = Presence::Either;
     }
     let (api, resource) = (call.api(), call.resource);
@@ -70,7 +86,7 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
         let is_missing = outcome.as_ref().is_err_and(|refused| refused.code == StatusCode::NOT_FOUND);
         // Upstream looks for the object before it compares the uid, unless a PUT may create objects of this
         // type.
-        if is_missing && call.resource.table.put_creates {
+        if is_missing && may_create {
             without_uid(&intent, &object)?;
         }
     }

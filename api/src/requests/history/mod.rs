@@ -1,0 +1,70 @@
+//! The history of one object: its retained states, who wrote them, and the way back to one of them
+//! (docs/api/history.md#the-history-of-an-object).
+//!
+//! ```text
+//! GET  /history/<object>          ─► log: versions of the key ─► authors, changed fields, patches
+//! POST /history/<object>/restore  ─► restore: the state of a revision ─► the write path
+//! ```
+//!
+//! Both need the verb `history` on the object besides the verb of the request.
+
+mod item;
+mod log;
+mod restore;
+
+use auth::Attributes;
+
+pub use self::log::log;
+pub use self::restore::restore;
+use crate::requests::verbs::Call;
+use objects::store;
+use types::convert;
+use types::schema::encode::encode;
+use values::json::{self, Value};
+use values::status::{Status, StatusReason};
+
+/// The verb that permits to read and restore earlier states of an object.
+const VERB: &str = "history";
+
+/// Checks that the user has the verb `history` on the object.
+///
+/// # Errors
+/// 403 without the permission, 404 for a path that names no object.
+async fn authorize(call: &Call<'_>) -> Result<(), Status> {
+    if !call.info.subresource.is_empty() || !call.info.name_in_path {
+        return Err(Status::no_such_route());
+    }
+    let attributes = Attributes { verb: VERB, ..*call.proof.attributes() };
+    match call.api().authorizer().authorize(&attributes).await {
+        Ok(_) => Ok(()),
+        Err(denied) => Err(Status::forbidden(call.subject(&call.info.name), &denied.message)),
+    }
+}
+
+/// Returns a stored state as the requested version shows it.
+///
+/// # Errors
+/// 500 if the state cannot be read.
+async fn served(call: &Call<'_>, stored: engine::Record) -> Result<Value, Status> {
+    let resource = call.resource;
+    let kept = stored.value.clone();
+    // The definition may no longer have the version in which the state was stored. The state is shown as it is
+    // stored then.
+    let record = match call.api().converter().convert_record(resource, stored).await {
+        Ok(record) => record,
+        Err(error) if error.reason == StatusReason::StorageReadError => return Err(error),
+        Err(_) => return parsed(&kept),
+    };
+    if resource.is_stored_form() {
+        return parsed(&record.value);
+    }
+    let object = store::decode_stored(resource, &record.value)?;
+    let object = convert::to_served(resource, object, call.api().naming())?;
+    let mut text = Vec::with_capacity(record.value.len());
+    encode(&resource.table.message, &object, &mut text);
+    parsed(&text)
+}
+
+fn parsed(text: &[u8]) -> Result<Value, Status> {
+    json::parse(text).map_err(|error| Status::new(StatusReason::StorageReadError, error.to_string()))
+}
