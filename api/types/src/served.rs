@@ -79,7 +79,7 @@ impl Served {
     /// Returns the same server with the types of an earlier point, without those of extension servers and
     /// peers, whose past is unknown.
     pub fn of_past(&self, registry: Registry) -> Self {
-        self.with(registry).beside(Arc::default()).among(Arc::default())
+        self.with(registry).with_foreign(Arc::default()).with_peers(Arc::default())
     }
 
     /// Returns the served resource types.
