@@ -47,7 +47,7 @@ fn put(key: &str, len: usize, essential: bool) -> Write {
 fn delete(key: &str, final_state: Option<usize>) -> Write {
     let payload = final_state.map(|len| match put(key, len, false).change {
         Change::Put(payload) => payload,
-        Change::Delete(_) => unreachable!("a put has a state"),
+        Change::Delete(_) | Change::DeleteStored(_) => unreachable!("a put has a state"),
     });
     let key = Bytes::copy_from_slice(key.as_bytes());
     Write { key, expected: Expected::Any, change: Change::Delete(payload) }

@@ -88,7 +88,7 @@ impl Script {
         for (applied, state) in self.records.iter().take_while(|(it, _)| it.revision <= revision) {
             match applied.change {
                 Change::Put(_) => live.insert(applied.key.clone(), state.clone()),
-                Change::Delete(_) => live.remove(&applied.key),
+                Change::Delete(_) | Change::DeleteStored(_) => live.remove(&applied.key),
             };
         }
         live
