@@ -6,10 +6,12 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use api::state::allocation::Ranges;
+use api::state::certificates::Certificates;
 use api::state::connect::NodeConnections;
 use api::state::tokens::{EXTENDED_LIFETIME, TokenSigner, Tokens};
-use api::writes::admission::{Files, Settings, Wishes};
-use api::writes::context::{Context as Api, Limits, Parts};
+use api::writes::admission::{self, Files, Wishes};
+use api::writes::server::operations::Operations;
+use api::writes::server::{self, Server as Api};
 use auth::Authenticator;
 use auth::authn::service_account::TokenIssuer;
 use auth::authn::{NameDomains, SigningKey};
@@ -20,10 +22,9 @@ use engine::{Engine, Options};
 use http_body_util::BodyExt;
 use objects::store::backends::{Backend, Backends};
 use tokio::runtime::{Builder, Runtime};
-use types::features::Features;
 use values::json::{Value, parse};
 use values::naming::KUBERNETES;
-use wire::server::{ConnectionInfo, Handler, Incoming, Lifecycle};
+use wire::server::{ConnectionInfo, Handler, Incoming};
 
 /// Name of the existing namespace.
 pub(crate) const NAMESPACE: &str = "fuzz";
@@ -45,7 +46,7 @@ pub(crate) struct Server {
 
 /// Returns the settings of the default plugins, without the one that refuses pods until controllers have
 /// created a service account.
-fn admission() -> Settings {
+fn admission() -> admission::Settings {
     struct NoFiles;
     impl Files for NoFiles {
         fn read(&self, path: &str) -> Result<Vec<u8>, String> {
@@ -53,7 +54,8 @@ fn admission() -> Settings {
         }
     }
     let disable = ["ServiceAccount".to_owned()];
-    Settings::parse(&Wishes { disable: &disable, ..Wishes::default() }, &NoFiles).expect("known plugins")
+    admission::Settings::parse(&Wishes { disable: &disable, ..Wishes::default() }, &NoFiles)
+        .expect("known plugins")
 }
 
 /// The response to a request.
@@ -98,39 +100,31 @@ impl Server {
             documents: Default::default(),
             uses: Default::default(),
         };
-        let parts = Parts {
-            metrics: Arc::default(),
-            naming: &KUBERNETES,
-            allows_privileged: false,
-            backends: Backends::new(Backend::new(engine, None), Vec::new()),
-            authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
-            lifecycle: Lifecycle::new(),
-            limits: Limits::default(),
-            address,
-            root_ca: String::new(),
-            ranges: Ranges::default(),
-            tokens,
-            certificates: api::state::certificates::Certificates::unsigned(),
-            features: Features::default(),
-            version: Default::default(),
-            host_name: "host".to_owned(),
-            own_service: Default::default(),
-            collects_garbage: true,
+        Api::assemble(server::Settings {
+            store: server::store::Settings {
+                backends: Backends::new(Backend::new(engine, None), Vec::new()),
+                secrecy: None,
+                ranges: Ranges::default(),
+            },
+            types: server::types::Settings::new(&KUBERNETES),
+            access: server::access::Settings {
+                authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
+                authorizers: vec![Module::AlwaysAllow],
+                tokens,
+                certificates: Certificates::unsigned(),
+                fairness: Default::default(),
+                edge: Default::default(),
+                auditor: None,
+            },
+            outgoing: server::outgoing::Settings {
+                extensions: Default::default(),
+                peers: Default::default(),
+                nodes: NodeConnections::new(Default::default()).expect("there are no certificates to read"),
+                reaches_endpoints: false,
+            },
+            operations: Operations::new(address),
             admission: admission(),
-            auditor: None,
-            enablement: Default::default(),
-            fairness: Default::default(),
-            extensions: Default::default(),
-            peers: Default::default(),
-            edge: Default::default(),
-            log_files: None,
-            debugging: Default::default(),
-            flags: Vec::new(),
-            tracer: None,
-            nodes: NodeConnections::new(Default::default()).expect("there are no certificates to read"),
-            secrecy: None,
-        };
-        Api::assemble(parts, vec![Module::AlwaysAllow])
+        })
     }
 
     /// Sends a request and runs the engine until there is a response.

@@ -72,7 +72,7 @@ impl Sequence {
         let server = Server::start();
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let resource =
-            server.api.builtin().resource(group, version, plural).expect("a built-in kind").clone();
+            server.api.types.builtin.resource(group, version, plural).expect("a built-in kind").clone();
         let prefix = if group.is_empty() { "/api" } else { "/apis" };
         let scope = if resource.namespaced() { format!("/namespaces/{NAMESPACE}") } else { String::new() };
         let path = format!("{prefix}/{api_version}{scope}/{plural}");

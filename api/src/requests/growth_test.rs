@@ -14,7 +14,7 @@ use std::time::Duration;
 use hashbrown::HashSet;
 
 use crate::system::controllers;
-use crate::writes::write::server_fixture::Server;
+use crate::writes::write::server_fixture::TestServer;
 use testkit::processor_time;
 use types::schema::registry::Resource;
 use types::schema::table::{Field, Kind, Message, Scope};
@@ -61,7 +61,7 @@ struct Taken {
     code: u16,
 }
 
-async fn taken(server: &Server, request: &str, body: &str) -> Taken {
+async fn taken(server: &TestServer, request: &str, body: &str) -> Taken {
     let (time, bytes) = (processor_time(), ALLOCATED.get());
     let (code, _, _) = server.ask(request, body).await;
     Taken { time: processor_time().saturating_sub(time), bytes: ALLOCATED.get() - bytes, code }
@@ -194,7 +194,7 @@ struct Shape {
 }
 
 /// Returns the body of a shape for the stored object: an update states its resourceVersion.
-async fn body_of(server: &Server, object: &str, shape: &Shape) -> String {
+async fn body_of(server: &TestServer, object: &str, shape: &Shape) -> String {
     if !shape.request.starts_with("PUT") {
         return shape.body.clone();
     }
@@ -250,8 +250,8 @@ fn shapes(path: &str, what: &str, name: &str, rest: &str, element: &str, count: 
     shapes
 }
 
-async fn start() -> (Arc<Server>, controllers::Controllers) {
-    let server = Arc::new(Server::start());
+async fn start() -> (Arc<TestServer>, controllers::Controllers) {
+    let server = Arc::new(TestServer::start());
     let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
     assert_eq!(server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await.0, 201);
     let mut properties = String::new();
@@ -485,9 +485,9 @@ fn collect<'m>(
 
 #[tokio::test]
 async fn the_work_of_creating_each_built_in_type_is_linear_in_each_of_its_lists() {
-    let server = Server::start();
+    let server = TestServer::start();
     assert_eq!(server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await.0, 201);
-    let types = server.api.types();
+    let types = server.api.types.now();
     let mut seen = HashSet::new();
     let mut faults = Vec::new();
     let mut count = 0;

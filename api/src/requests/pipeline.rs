@@ -39,8 +39,9 @@ use crate::requests::routes;
 use crate::state::audit::{self, Arrival, Trail, answer};
 use crate::state::fairness::{self, Permit, Work};
 use crate::state::impersonation;
-use crate::writes::context::{Context, forbidden};
 use crate::writes::origin::Origin;
+use crate::writes::server::Server;
+use crate::writes::server::access::forbidden;
 use objects::negotiate::{Offer, Output};
 use objects::representation::answer::respond_status;
 use objects::request::{RequestError, RequestInfo, Verb};
@@ -91,7 +92,7 @@ type Ended = Box<Response>;
 impl<'c> Exchange<'c> {
     /// Creates the exchange of a request that was just received.
     fn received(
-        context: &'c Context,
+        context: &'c Server,
         request: server::Request,
         connection: &'c Arc<ConnectionInfo>,
     ) -> Exchange<'c> {
@@ -112,7 +113,7 @@ impl<'c> Exchange<'c> {
         let query = Query::parse(head.uri.query().unwrap_or_default());
         // Errors have the representation that the client asked for, if possible, and are indented JSON
         // otherwise.
-        let plain = context.formats().output(&head.headers, &query, Offer::Plain);
+        let plain = context.types.formats.output(&head.headers, &query, Offer::Plain);
         let pretty = plain.as_ref().is_ok_and(|output| output.pretty);
         let (info, url_error) = match RequestInfo::parse(&head.method, head.uri.path(), &query) {
             Ok(info) => (info, None),
@@ -138,7 +139,7 @@ impl<'c> Exchange<'c> {
             user: None,
             impersonated: None,
             trail: None,
-            account: Account::new(context.memory().clone(), connection.allotment.clone()),
+            account: Account::new(context.operations.memory.clone(), connection.allotment.clone()),
             past: None,
         };
         Exchange {
@@ -158,7 +159,7 @@ impl<'c> Exchange<'c> {
 
     /// Runs the steps in their order. An error is the response of the step that ended the request.
     async fn run(&mut self) -> Result<Response, Ended> {
-        let charge = self.request.api().memory().request(&self.request.connection.allotment);
+        let charge = self.request.api().operations.memory.request(&self.request.connection.allotment);
         let charge = charge.map_err(|error| self.answer(&Status::no_memory(error)))?;
         let info = self.read_url()?;
         let in_flight = self.enter(&info)?;
@@ -202,7 +203,7 @@ impl<'c> Exchange<'c> {
     /// Begins to find out what other servers have acknowledged, for a consistent read. This happens only for
     /// authenticated users, but before authorization.
     fn ask_newest(&self, info: &RequestInfo) -> Option<Shared<Pending<'c, Result<(), Status>>>> {
-        let backends = self.request.api().backends();
+        let backends = &self.request.api().store.backends;
         backends.main().ledger()?;
         if !info.is_resource || !routes::reads_newest(info, &self.request.query) {
             return None;
@@ -230,13 +231,15 @@ impl<'c> Exchange<'c> {
     /// requests that the shutdown waits for: streams are not among them, except watches that the server ends
     /// in time.
     fn enter(&self, info: &RequestInfo) -> Result<Option<InFlight>, Ended> {
-        let (context, lifecycle) = (self.request.api(), self.request.api().lifecycle());
-        if let Some(answer) = context.edge().answer(context.naming(), lifecycle.stage(), &self.request.head) {
+        let (context, lifecycle) = (self.request.api(), &self.request.api().operations.lifecycle);
+        if let Some(answer) =
+            context.access.edge.answer(context.types.naming, lifecycle.stage(), &self.request.head)
+        {
             return Err(Box::new(answer));
         }
-        let is_awaited =
-            !info.is_long_running() || info.verb == Verb::Watch && !context.limits().watch_grace.is_zero();
-        Ok((context.edge().refuses_when_leaving && is_awaited).then(|| lifecycle.enter()))
+        let is_awaited = !info.is_long_running()
+            || info.verb == Verb::Watch && !context.operations.limits.watch_grace.is_zero();
+        Ok((context.access.edge.refuses_when_leaving && is_awaited).then(|| lifecycle.enter()))
     }
 
     /// Authenticates the user.
@@ -257,8 +260,8 @@ impl<'c> Exchange<'c> {
         };
         self.warning = credentials.warning();
         let began = Instant::now();
-        let authenticated = self.request.api().authenticator().authenticate(&credentials).await;
-        let (took, metrics) = (began.elapsed(), self.request.api().metrics());
+        let authenticated = self.request.api().access.authenticator.authenticate(&credentials).await;
+        let (took, metrics) = (began.elapsed(), &self.request.api().operations.metrics);
         metrics.stages.time(&["authentication"], took);
         self.begin_trace(authenticated.as_ref().ok().map(|authenticated| &**authenticated.user()));
         self.passed("authentication", took);
@@ -292,14 +295,19 @@ impl<'c> Exchange<'c> {
         let Some(wanted) = wanted else { return Ok(user) };
         let attributes = attributes_of(&user, info);
         let began = Instant::now();
-        let decided = self.request.api().authorizer().impersonate(&attributes, &wanted).await;
+        let decided = self.request.api().access.authorizer.impersonate(&attributes, &wanted).await;
         self.passed("impersonation", began.elapsed());
         let (decision, mode) = match &decided {
             Ok(acting) => ("allowed", acting.constraint.unwrap_or("legacy")),
             Err(_) => ("denied", ""),
         };
-        self.request.api().metrics().impersonations.count(&[decision, mode]);
-        self.request.api().metrics().impersonation_durations.time(&[decision, mode], began.elapsed());
+        self.request.api().operations.metrics.impersonations.count(&[decision, mode]);
+        self.request
+            .api()
+            .operations
+            .metrics
+            .impersonation_durations
+            .time(&[decision, mode], began.elapsed());
         let acting = decided.map_err(|refused| {
             self.refusal = Some(refused.message.clone());
             let subject = Subject { group: &refused.group, kind: &refused.resource, name: &refused.name };
@@ -316,16 +324,16 @@ impl<'c> Exchange<'c> {
     fn trail_of(&self, user: Option<&User>, info: &RequestInfo) -> Option<Trail> {
         let uri = self.request.head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
         let arrival = Arrival {
-            naming: self.request.api().naming(),
+            naming: self.request.api().types.naming,
             info,
             user,
             uri,
             audit_id: String::from_utf8_lossy(self.request.audit_id.as_bytes()).into_owned(),
             headers: &self.request.head.headers,
             peer: self.request.connection.remote.ip(),
-            metrics: self.request.api().metrics(),
+            metrics: &self.request.api().operations.metrics,
         };
-        Trail::begin(self.request.api().auditor()?, &arrival)
+        Trail::begin(self.request.api().access.auditor.as_ref()?, &arrival)
     }
 
     /// Begins the audit trail. If the first event is lost and audit is strict, the request is refused.
@@ -333,7 +341,7 @@ impl<'c> Exchange<'c> {
         let Some(trail) = self.trail_of(Some(user), info) else { return Ok(()) };
         let is_kept = trail.reach(audit::AuditStage::RequestReceived);
         if !is_kept && trail.is_strict() {
-            self.request.api().metrics().audit.rejected.count(&[]);
+            self.request.api().operations.metrics.audit.rejected.count(&[]);
             return Err(self.undecided("failed to store audit event"));
         }
         self.request.trail = Some(Arc::new(trail));
@@ -343,7 +351,7 @@ impl<'c> Exchange<'c> {
     /// Records the decision of the authorizers in the audit trail.
     fn annotate_decision(&self, decision: &str, reason: &auth::decision::Reason) {
         let Some(trail) = &self.request.trail else { return };
-        let group = self.request.api().naming().group("authorization", true);
+        let group = self.request.api().types.naming.group("authorization", true);
         trail.annotate(format!("{group}/decision"), decision.to_owned());
         trail.annotate(format!("{group}/reason"), reason.to_string());
     }
@@ -351,7 +359,7 @@ impl<'c> Exchange<'c> {
     /// Records in the audit trail that the authorizers failed.
     fn annotate_undecided(&self) {
         let Some(trail) = &self.request.trail else { return };
-        let group = self.request.api().naming().group("authorization", true);
+        let group = self.request.api().types.naming.group("authorization", true);
         trail.annotate(format!("{group}/reason"), "internal error".to_owned());
     }
 
@@ -366,8 +374,8 @@ impl<'c> Exchange<'c> {
         }
         let began = Instant::now();
         let work = || self.work(info);
-        let turn = self.request.api().fairness().turn(attributes, self.time_allowed(), work).await;
-        self.request.api().metrics().stages.time(&["priorityandfairness"], began.elapsed());
+        let turn = self.request.api().access.fairness.turn(attributes, self.time_allowed(), work).await;
+        self.request.api().operations.metrics.stages.time(&["priorityandfairness"], began.elapsed());
         self.passed("apf-queue-wait", began.elapsed());
         self.flow = turn.ids;
         self.request.connection.set_crowded(turn.permit.as_ref().is_ok_and(Permit::is_crowded));
@@ -402,7 +410,7 @@ impl<'c> Exchange<'c> {
         if !info.name.is_empty() || info.verb == Verb::Watch && !begins_with_all() {
             return Work::Other;
         }
-        let view = self.request.api().open_for(Part::Estimates).about(resource).view();
+        let view = self.request.api().store.open_for(Part::Estimates).about(resource).view();
         let prefix = store::collection(resource, &info.namespace);
         let count = view.count(&KeyRange::prefix(&prefix));
         let limit =
@@ -419,8 +427,8 @@ impl<'c> Exchange<'c> {
     /// Runs the authorizers.
     async fn authorize<'a>(&mut self, attributes: &'a Attributes<'a>) -> Result<Authorized<'a>, Ended> {
         let began = Instant::now();
-        let decided = self.request.api().authorizer().authorize(attributes).await;
-        let (took, metrics) = (began.elapsed(), self.request.api().metrics());
+        let decided = self.request.api().access.authorizer.authorize(attributes).await;
+        let (took, metrics) = (began.elapsed(), &self.request.api().operations.metrics);
         metrics.stages.time(&["authorization"], took);
         self.passed("authorization", took);
         let result = match &decided {
@@ -502,14 +510,14 @@ impl<'c> Exchange<'c> {
     /// Counts a request that ends before it is done.
     fn count_termination(&self, info: &RequestInfo, code: StatusCode) {
         if let Some(labels) = self.labels(info).filter(|_| info.is_resource) {
-            counted::count_end(self.request.api().metrics(), code, "apiserver", labels, &info.path);
+            counted::count_end(&self.request.api().operations.metrics, code, "apiserver", labels, &info.path);
         }
     }
 
     /// Counts a request that is refused for lack of capacity.
     fn count_refusal(&self, info: &RequestInfo, code: StatusCode) {
         if let Some(labels) = self.labels(info) {
-            self.request.api().metrics().requests.refuse(labels, code);
+            self.request.api().operations.metrics.requests.refuse(labels, code);
         }
     }
 
@@ -528,7 +536,7 @@ impl<'c> Exchange<'c> {
 
     /// Returns the value of `?timeout=` if it is given and positive, limited by the operator's timeout.
     fn time_allowed(&self) -> Duration {
-        let bound = self.request.api().limits().request_timeout;
+        let bound = self.request.api().operations.limits.request_timeout;
         let asked = self.request.query.first("timeout").and_then(|text| duration::parse(text).ok());
         let asked = asked.and_then(|nanos| u64::try_from(nanos).ok()).filter(|nanos| *nanos > 0);
         asked.map_or(bound, |nanos| Duration::from_nanos(nanos).min(bound))
@@ -567,7 +575,7 @@ impl<'c> Exchange<'c> {
     }
 }
 
-impl Handler for Context {
+impl Handler for Server {
     fn handshake_failed(&self) {
         self.metrics().tls_errors.count(&[]);
     }

@@ -17,8 +17,8 @@ use http::request::Parts as Head;
 
 use crate::requests::past::Past;
 use crate::state::audit::Trail;
-use crate::writes::context::Context;
 use crate::writes::origin::Origin;
+use crate::writes::server::Server;
 use objects::negotiate::Output;
 use objects::request::RequestInfo;
 use objects::store::Pending;
@@ -64,7 +64,7 @@ pub struct Request<'c> {
 
 impl<'c> Request<'c> {
     /// Returns the context of the server.
-    pub fn api(&self) -> &'c Context {
+    pub fn api(&self) -> &'c Server {
         self.origin.api
     }
 

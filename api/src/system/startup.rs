@@ -8,8 +8,8 @@
 
 use crate::system::controllers;
 use crate::writes::bootstrap::{self, ObjectStore, Outcome, Target, Written};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use values::clock;
 use values::json::{Object, Value};
 use values::status::{Status, StatusReason};
@@ -19,7 +19,7 @@ use values::status::{Status, StatusReason};
 ///
 /// # Errors
 /// The store failed.
-pub fn load_types(context: &Context) -> Result<(), Status> {
+pub fn load_types(context: &Server) -> Result<(), Status> {
     controllers::definitions::load(context)
 }
 
@@ -28,9 +28,9 @@ pub fn load_types(context: &Context) -> Result<(), Status> {
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(context: &Context) -> Result<Outcome, Status> {
+pub async fn prepare(context: &Server) -> Result<Outcome, Status> {
     renew_damaged(context).await?;
-    let mut outcome = bootstrap::reconcile(&Loopback::new(context).unasked(), context.naming()).await?;
+    let mut outcome = bootstrap::reconcile(&Loopback::new(context).unasked(), context.types.naming).await?;
     outcome += controllers::flow_control::prepare(context).await?;
     controllers::aggregation::prepare(context).await?;
     controllers::api_services::prepare(context).await?;
@@ -41,8 +41,8 @@ pub async fn prepare(context: &Context) -> Result<Outcome, Status> {
 }
 
 /// Returns the object that contains the start date of the tracking of legacy token uses.
-fn legacy_tokens(context: &Context) -> Target {
-    let naming = context.naming();
+fn legacy_tokens(context: &Server) -> Target {
+    let naming = context.types.naming;
     Target {
         group: "",
         version: "v1",
@@ -54,7 +54,7 @@ fn legacy_tokens(context: &Context) -> Target {
 
 /// Records the date since which the last use of legacy tokens is noted on their secrets. Controllers that
 /// remove unused tokens count from this date.
-async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
+async fn track_legacy_tokens(context: &Server) -> Result<(), Status> {
     const SINCE: &str = "since";
     let loopback = Loopback::new(context).unasked();
     let target = legacy_tokens(context);
@@ -95,16 +95,16 @@ async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
 /// Removes the server's own objects whose records cannot be read, so that the following steps create them
 /// again. This happens only after the loss of these records was accepted, because changes by others to these
 /// objects are lost too.
-async fn renew_damaged(context: &Context) -> Result<(), Status> {
-    if !context.backends().is_whole() {
+async fn renew_damaged(context: &Server) -> Result<(), Status> {
+    if !context.store.backends.is_whole() {
         return Ok(());
     }
     let loopback = Loopback::new(context).unasked();
-    let bundled = [bootstrap::desired(context.naming()), bootstrap::flow_control(context.naming())];
+    let bundled = [bootstrap::desired(context.types.naming), bootstrap::flow_control(context.types.naming)];
     let mut targets: Vec<Target> = bundled.into_iter().flatten().map(|wanted| wanted.target).collect();
     targets.extend(controllers::api_services::own(context));
     targets.extend(controllers::own_service::own(context));
-    targets.push(controllers::service_cidr::target(context.naming()));
+    targets.push(controllers::service_cidr::target(context.types.naming));
     targets.push(legacy_tokens(context));
     for target in targets {
         if loopback.remove_damaged(&target).await? {

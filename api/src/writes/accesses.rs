@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::admission::Operation;
-use super::context::Context;
+use super::server::Server;
 use super::write::WriteIntent;
 use types::options::ListOptions;
 use types::schema::registry::Resource;
@@ -78,7 +78,7 @@ pub fn begins_with_kept(intent: &WriteIntent<'_>) -> bool {
     intent.write.operation == Operation::Update && is_kept(intent.write.resource)
 }
 
-impl Context {
+impl Server {
     /// Counts an access to the store that began at `began`.
     pub fn accessed(&self, resource: &Resource, operation: &str, began: Instant) {
         self.accessed_for(resource, operation, began.elapsed());
@@ -87,19 +87,19 @@ impl Context {
     /// Counts an access to the store that took `took`.
     pub fn accessed_for(&self, resource: &Resource, operation: &str, took: Duration) {
         request_scope::stored(took);
-        self.metrics().accessed(&resource.group, operation, &resource.table.plural, took);
+        self.operations.metrics.accessed(&resource.group, operation, &resource.table.plural, took);
     }
 
     /// Counts an access without a duration, because this server has no comparable access or because the
     /// access lasts as long as the client reads.
     pub fn accessed_untimed(&self, resource: &Resource, operation: &str) {
-        self.metrics().store_requests.count(&[&*resource.group, operation, &*resource.table.plural]);
+        self.operations.metrics.store_requests.count(&[&*resource.group, operation, &*resource.table.plural]);
     }
 
     /// Counts the access that a list makes to the store.
     pub fn listed(&self, resource: &Resource, asked: Asked, took: Option<Duration>) {
         self.asked(resource, asked, took);
-        self.metrics().lists.count(&[&*resource.group, &*resource.table.plural]);
+        self.operations.metrics.lists.count(&[&*resource.group, &*resource.table.plural]);
     }
 
     /// Counts the access that a watch makes to the store. `took` is the time in which the newest version was
@@ -122,8 +122,8 @@ impl Context {
     /// Counts a change that the server's own store has committed. Changes of a shared store are counted where
     /// that store reports them. Changes of types that are not kept in memory are not counted.
     pub fn changed(&self, resource: &Resource) {
-        if is_kept(resource) && self.backends().of(resource).ledger().is_none() {
-            self.metrics().store_events.count(&[&*resource.group, &*resource.table.plural]);
+        if is_kept(resource) && self.store.backends.of(resource).ledger().is_none() {
+            self.operations.metrics.store_events.count(&[&*resource.group, &*resource.table.plural]);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Checks which accesses to the store are counted with a duration.
 
-use super::write::server_fixture::Server;
+use super::write::server_fixture::TestServer;
 
 /// Returns how often an operation on a type was counted, and how often with a duration.
-async fn counted(server: &Server, plural: &str, operation: &str) -> (u64, u64) {
+async fn counted(server: &TestServer, plural: &str, operation: &str) -> (u64, u64) {
     let page = server.get("/metrics", "").await;
     let labels = format!("{{group=\"\",operation=\"{operation}\",resource=\"{plural}\"}} ");
     let number = |family: &str| {
@@ -15,7 +15,7 @@ async fn counted(server: &Server, plural: &str, operation: &str) -> (u64, u64) {
 
 #[tokio::test]
 async fn accesses_that_have_no_time_of_their_own_are_counted_without_one() {
-    let server = Server::start();
+    let server = TestServer::start();
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     let templates = "/api/v1/namespaces/n/podtemplates";
     let template = r#"{"metadata":{"name":"a","finalizers":["a.io/b"]},"template":{"spec":{"containers":[{"name":"c","image":"i"}]}}}"#;

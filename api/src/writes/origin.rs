@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use crate::writes::context::Context;
+use crate::writes::server::Server;
 use objects::conversion::Conversions;
 use types::served::Served;
 
 /// The origin of writes: a request, or a client with which the server writes to itself.
 pub struct Origin<'o> {
     /// The context of the server.
-    pub api: &'o Context,
+    pub api: &'o Server,
     /// The served types, the same from the first step to the last.
     pub types: Arc<Served>,
     /// Conversions by webhooks that the managed fields of its writes need.
@@ -19,8 +19,8 @@ pub struct Origin<'o> {
 
 impl<'o> Origin<'o> {
     /// Returns the origin of writes that see the types served now.
-    pub fn new(api: &'o Context) -> Origin<'o> {
-        Origin { api, types: api.types(), conversions: Conversions::default() }
+    pub fn new(api: &'o Server) -> Origin<'o> {
+        Origin { api, types: api.types.now(), conversions: Conversions::default() }
     }
 }
 

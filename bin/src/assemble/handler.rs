@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use api::state::audit::Auditor;
 use api::state::policy::EngineAccounts;
 use api::state::secrecy::Secrecy;
 use api::state::tokens::external::External;
-use api::writes::context::{Context as Api, OwnService, Parts};
+use api::writes::server::operations::{Operations, OwnService};
+use api::writes::server::{self, Server as Api};
 use auth::authn::NameDomains;
 use objects::store::backends::Backends;
 use wire::traces::Tracer;
@@ -38,7 +40,7 @@ pub struct Made {
 /// # Errors
 /// A credential is invalid, or the audit log cannot be opened.
 pub fn build(run: &Run<'_>, credentials: &Credentials, made: Made) -> anyhow::Result<(Arc<Api>, Bundles)> {
-    let (config, metrics) = (&run.config, run.process.metrics.clone());
+    let config = &run.config;
     let Made { address, backends, secrecy, tracer, external } = made;
     let engine = backends.main().engine();
     let domains = NameDomains::new(config.store.naming.domain);
@@ -58,36 +60,70 @@ pub fn build(run: &Run<'_>, credentials: &Credentials, made: Made) -> anyhow::Re
     for warning in &config.features.warnings {
         tracing::warn!("{warning}");
     }
-    let parts = Parts {
-        naming: config.store.naming,
-        allows_privileged: config.admission.allow_privileged,
-        backends,
-        authenticator,
+    let settings = server::Settings {
+        store: server::store::Settings { backends, secrecy, ranges: config.service.ranges.clone() },
+        types: server::types::Settings {
+            naming: config.store.naming,
+            allows_privileged: config.admission.allow_privileged,
+            features: config.features.clone(),
+            enablement: config.enablement.clone(),
+        },
+        access: server::access::Settings {
+            authenticator,
+            authorizers: config.authorization.modules(&nodes),
+            tokens,
+            certificates: config.signing.settings(&config.store.data_dir.join(PKI_DIR)),
+            fairness: config.fairness,
+            edge: config.edge.edge.clone(),
+            auditor: auditor(run)?,
+        },
+        outgoing: server::outgoing::Settings {
+            peers: config.peers.settings(
+                address,
+                config.service.advertise_address,
+                extensions.certificate.clone(),
+                config.store.naming,
+                &extensions.networks,
+            ),
+            extensions,
+            nodes: config.nodes.nodes.clone(),
+            reaches_endpoints: config.admission.plugins.reaches_endpoints(),
+        },
+        operations: operations(run, credentials, address, tracer),
+        admission: config.admission.plugins.clone(),
+    };
+    let api = Api::assemble(settings)?;
+    let follow = config.authorization.clone().follow(
+        nodes,
+        api.access.authorizer.clone(),
+        api.operations.metrics.clone(),
+    );
+    tokio::spawn(follow);
+    Ok((api, bundles))
+}
+
+/// Returns the auditor; `None` if nothing is audited.
+fn auditor(run: &Run<'_>) -> anyhow::Result<Option<Auditor>> {
+    let audit = run.config.audit.as_ref();
+    Ok(audit.map(|config| audit::auditor(config, &run.process.metrics)).transpose()?.flatten())
+}
+
+/// Returns the state and the settings of the process for the server.
+fn operations(
+    run: &Run<'_>,
+    credentials: &Credentials,
+    address: SocketAddr,
+    tracer: Option<Tracer>,
+) -> Operations {
+    let (config, process) = (&run.config, &run.process);
+    Operations {
         lifecycle: run.lifecycle.clone(),
         limits: config.requests.limits.clone(),
-        address,
-        root_ca: credentials.root_ca.clone(),
-        tokens,
-        certificates: config.signing.settings(&config.store.data_dir.join(PKI_DIR)),
-        ranges: config.service.ranges.clone(),
-        features: config.features.clone(),
-        enablement: config.enablement.clone(),
-        fairness: config.fairness,
-        edge: config.edge.edge.clone(),
-        flags: config.flags.clone(),
-        log_files: config.edge.serves_log_files.then(|| Arc::new(log_files::Directory::default()) as _),
-        debugging: run.process.debugging.clone(),
+        metrics: process.metrics.clone(),
         tracer,
-        extensions,
-        peers: config.peers.settings(
-            address,
-            config.service.advertise_address,
-            config.extensions.settings.certificate.clone(),
-            config.store.naming,
-            &config.extensions.settings.networks,
-        ),
-        nodes: config.nodes.nodes.clone(),
-        secrecy,
+        log_files: config.edge.serves_log_files.then(|| Arc::new(log_files::Directory::default()) as _),
+        debugging: process.debugging.clone(),
+        flags: config.flags.clone(),
         version: config.version.clone(),
         host_name: machine::node_name(),
         own_service: OwnService {
@@ -95,13 +131,8 @@ pub fn build(run: &Run<'_>, credentials: &Credentials, made: Made) -> anyhow::Re
             port: address.port(),
             ..config.service.own_service
         },
+        root_ca: credentials.root_ca.clone(),
         collects_garbage: config.controllers.collects_garbage,
-        admission: config.admission.plugins.clone(),
-        auditor: config.audit.as_ref().map(|config| audit::auditor(config, &metrics)).transpose()?.flatten(),
-        metrics,
-    };
-    let api = Api::assemble(parts, config.authorization.modules(&nodes))?;
-    let follow = config.authorization.clone().follow(nodes, api.shared_authorizer(), api.metrics().clone());
-    tokio::spawn(follow);
-    Ok((api, bundles))
+        ..Operations::new(address)
+    }
 }

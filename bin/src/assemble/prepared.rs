@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use api::state::audit::Sink;
-use api::writes::context::Context as Api;
+use api::writes::server::Server as Api;
 use wire::server::LifecycleStage;
 
 use crate::assemble::Run;
@@ -58,8 +58,8 @@ impl<'p> Opened<'p> {
             external,
         };
         let (handler, bundles) = handler::build(&run, &credentials, made)?;
-        store.copies.serve(&handler.shared_types(), handler.metrics());
-        let sink = handler.auditor().map(|auditor| auditor.sink.clone());
+        store.copies.serve(&&handler.types.served, &handler.operations.metrics);
+        let sink = handler.access.auditor.as_ref().map(|auditor| auditor.sink.clone());
         run.ending.attach_outlets(sink.clone(), spans.as_ref().map(Exporting::waiting));
         api::system::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
         run.lifecycle.advance(LifecycleStage::TypesServed);

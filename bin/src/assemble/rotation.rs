@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use api::state::tokens::TokenSigner;
-use api::writes::context::Context as Api;
+use api::writes::server::Server as Api;
 use auth::authn::x509::{CaBundle, ClientCertificates};
 use wire::server::ServerTls;
 
@@ -40,20 +40,20 @@ pub struct Followed<'s> {
 pub async fn follow(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
     let issuers = async {
         if let Some(issuers) = &followed.bundles.issuers {
-            let reloads = &followed.api.metrics().reloads.0;
+            let reloads = &followed.api.operations.metrics.reloads.0;
             issuers::follow(&config.authentication.issuers, issuers, reloads).await;
         }
     };
     let signer = async {
-        if let TokenSigner::External(external) = &followed.api.tokens().signer {
+        if let TokenSigner::External(external) = &followed.api.access.tokens.signer {
             external.follow().await;
         }
     };
     tokio::join!(
-        credentials.follow(followed.api.metrics()),
+        credentials.follow(&followed.api.operations.metrics),
         follow_authorities(config, credentials, followed),
         follow_keys(config, credentials, followed),
-        config.nodes.follow(followed.api.metrics()),
+        config.nodes.follow(&followed.api.operations.metrics),
         issuers,
         signer
     );
@@ -79,7 +79,7 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
                 is_changed = true;
                 file.bytes.clone_from(bundle);
                 followed.tls.name_authorities(&joined.unwrap_or_default());
-                expiry::watch(followed.api.metrics(), "client-ca", bundle);
+                expiry::watch(&followed.api.operations.metrics, "client-ca", bundle);
             }
         }
         if let (Some([bundle]), Some(certificates), Some(proxy)) =
@@ -88,7 +88,7 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
         {
             is_changed = true;
             proxy.client_ca.bytes.clone_from(bundle);
-            expiry::watch(followed.api.metrics(), "requestheader-client-ca", bundle);
+            expiry::watch(&followed.api.operations.metrics, "requestheader-client-ca", bundle);
         }
         is_changed |= own.changed().is_some();
         if is_changed {
@@ -109,10 +109,10 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
                         }
                     }
                     if let Some((chain, _)) = &read.settings.certificate {
-                        expiry::watch(followed.api.metrics(), "proxy-client", chain);
+                        expiry::watch(&followed.api.operations.metrics, "proxy-client", chain);
                     }
-                    followed.api.peers().replace_certificate(read.settings.certificate.clone());
-                    followed.api.extensions().replace_settings(read.settings);
+                    followed.api.outgoing.peers.replace_certificate(read.settings.certificate.clone());
+                    followed.api.outgoing.extensions.replace_settings(read.settings);
                     tracing::info!("credentials for extension servers reloaded");
                 }
                 Err(error) => {
@@ -176,7 +176,7 @@ async fn follow_keys(config: &Config, credentials: &Credentials, followed: &Foll
                 let verifying = keys.verifying.clone();
                 // Keys must verify before one of them signs, so that no new token is refused.
                 followed.bundles.tokens.replace_keys(verifying);
-                followed.api.tokens().replace(keys.signing, documents);
+                followed.api.access.tokens.replace(keys.signing, documents);
                 tracing::info!(keys = keys.verifying.len(), "keys of service account tokens reloaded");
             }
             Err(error) => {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use api::system::controllers::{self, Controllers};
 use api::writes::bootstrap::Outcome;
-use api::writes::context::Context as Api;
+use api::writes::server::Server as Api;
 use engine::Engine;
 use tokio::task::{JoinHandle, JoinSet};
 use values::status::Status;
@@ -133,7 +133,7 @@ async fn bootstrap(api: &Api, lifecycle: &Lifecycle) -> Result<Outcome, Status> 
     let until = Instant::now() + BOOTSTRAP_WAIT;
     loop {
         let error = match api::system::startup::prepare(api).await {
-            Err(error) if api.ledger().is_some() && error.code.is_server_error() => error,
+            Err(error) if api.store.ledger().is_some() && error.code.is_server_error() => error,
             outcome => return outcome,
         };
         if Instant::now() >= until {

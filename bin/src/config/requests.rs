@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::writes::context::Limits;
+use api::writes::server::operations::Limits;
 use clap::Args;
 
 use crate::flags::forms::boolean;

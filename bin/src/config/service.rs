@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use api::state::allocation::{Network, Ports, Ranges};
-use api::writes::context::OwnService;
+use api::writes::server::operations::OwnService;
 use clap::Args;
 
 use crate::flags::forms;

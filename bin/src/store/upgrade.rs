@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use api::writes::backfill;
-use api::writes::context::Context as Api;
+use api::writes::server::Server as Api;
 
 use crate::host::files;
 

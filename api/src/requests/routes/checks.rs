@@ -4,7 +4,7 @@ use http::Method;
 use http::request::Parts as Head;
 
 use crate::requests::verbs;
-use crate::writes::context::Context;
+use crate::writes::server::Server;
 use objects::request::{RequestInfo, Verb};
 use types::schema::registry::Resource;
 use values::status::{Status, Subject};
@@ -37,13 +37,13 @@ pub(super) fn check_custom_method(resource: &Resource, info: &RequestInfo) -> Re
 /// Returns 415 for kinds of patches that custom types do not support, and 400 for a request that needs a name
 /// and has none.
 pub(super) fn check_custom_request(
-    context: &Context,
+    context: &Server,
     head: &Head,
     resource: &Resource,
     info: &RequestInfo,
 ) -> Result<(), Status> {
     if info.verb == Verb::Patch {
-        verbs::patch::kind_of(resource, context.formats(), &head.headers)?;
+        verbs::patch::kind_of(resource, context.types.formats, &head.headers)?;
     }
     let needs_name = matches!(info.verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
     if needs_name && info.name.is_empty() {

@@ -44,7 +44,7 @@ const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disrupti
 
 /// Evicts the pod in the path.
 pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let meta_group = call.api().naming().meta_group();
+    let meta_group = call.api().types.naming.meta_group();
     let options = WriteOptions::from_query(&call.request.query, "CreateOptions", &meta_group)?;
     let mut eviction = decode_own(call, table, body, &options, &OLDER_VERSIONS)?;
     scope_to_request(call, &mut eviction)?;
@@ -175,7 +175,9 @@ fn budget_of(call: &Call<'_>, pod: &Stored) -> Result<Option<Object>, Status> {
     let namespace = call.info.namespace_of(call.resource);
     let resource = Loopback::new(call.api()).resource(&budgets(namespace, ""))?;
     let mut found = None;
-    for entry in call.api().open_for(Part::Evictions).view().prefix(&store::collection(resource, namespace)) {
+    for entry in
+        call.api().store.open_for(Part::Evictions).view().prefix(&store::collection(resource, namespace))
+    {
         let budget = store::read(entry)?.object(resource)?;
         // An invalid selector selects nothing; an empty selector selects everything.
         let selector = at(&budget, "spec.selector").filter(|selector| !selector.is_null());

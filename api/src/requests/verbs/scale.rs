@@ -57,7 +57,8 @@ struct Parts {
 
 impl<'t> View<'t> {
     fn new(call: &Call<'_>, table: &'t SubresourceTable) -> Self {
-        let api_version = call.api().naming().api_version(&table.group, table.group_suffixed, &table.version);
+        let api_version =
+            call.api().types.naming.api_version(&table.group, table.group_suffixed, &table.version);
         View { message: &table.message, api_version, kind: &table.kind, paths: table.scale.as_ref() }
     }
 
@@ -175,8 +176,11 @@ pub async fn get(call: &mut Call<'_>, table: &SubresourceTable) -> Result<Respon
 /// Updates an object through its scale. The resourceVersion and uid of the scale, if given, are preconditions
 /// on the parent.
 pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let options =
-        WriteOptions::from_query(&call.request.query, "UpdateOptions", &call.api().naming().meta_group())?;
+    let options = WriteOptions::from_query(
+        &call.request.query,
+        "UpdateOptions",
+        &call.api().types.naming.meta_group(),
+    )?;
     refuse_list_transform(&call.output, call.resource)?;
     let view = View::new(call, table);
     let expected = Expected {
@@ -188,7 +192,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
         is_strict: true,
     };
     let decoded = expected.decode(
-        call.api().formats().input(call.request.headers())?,
+        call.api().types.formats.input(call.request.headers())?,
         call.request.types().registry(),
         body,
     )?;
@@ -213,7 +217,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
 
 /// Patches an object through its scale.
 pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let kind = kind_of(call.resource, call.api().formats(), call.request.headers())?;
+    let kind = kind_of(call.resource, call.api().types.formats, call.request.headers())?;
     let view = View::new(call, table);
     if kind.is_apply() {
         return apply(call, &view, (kind, body)).await;
@@ -281,7 +285,7 @@ where
 
 /// Refuses an invalid scale, and one that is not the scale of the object that it is written to.
 fn judge(intent: &WriteIntent<'_>, scale: &Object, replicas: i64, stored: &str) -> Result<(), Status> {
-    let mut errors = validation::metadata_of_view(intent.api().naming(), scale);
+    let mut errors = validation::metadata_of_view(intent.api().types.naming, scale);
     if replicas < 0 {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid("spec.replicas", &Value::Int(replicas), detail));

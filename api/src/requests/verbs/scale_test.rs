@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::system::controllers;
-use crate::writes::write::server_fixture::Server;
+use crate::writes::write::server_fixture::TestServer;
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/n/deployments";
 
@@ -12,7 +12,7 @@ const DEPLOYMENT: &str = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchL
 
 #[tokio::test]
 async fn a_scale_is_valid_and_that_of_the_object() {
-    let server = Server::start();
+    let server = TestServer::start();
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     let (code, _, made) = server.ask(&format!("POST {DEPLOYMENTS}"), DEPLOYMENT).await;
     assert_eq!(code, 201);
@@ -54,7 +54,7 @@ async fn a_scale_is_valid_and_that_of_the_object() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_scale_of_a_custom_object_has_the_columns_of_its_type() {
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    let server = Arc::new(Server::start());
+    let server = Arc::new(TestServer::start());
     let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
     let definition = r#"{"metadata":{"name":"things.g.example"},"spec":{"group":"g.example","scope":"Cluster",
         "names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,

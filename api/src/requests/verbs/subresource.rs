@@ -46,8 +46,11 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
 
 /// Binds a pod with the Binding in the body.
 async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let options =
-        WriteOptions::from_query(&call.request.query, "CreateOptions", &call.api().naming().meta_group())?;
+    let options = WriteOptions::from_query(
+        &call.request.query,
+        "CreateOptions",
+        &call.api().types.naming.meta_group(),
+    )?;
     let mut binding = decode_own(call, table, body, &options, &[])?;
     write::scope_to_request(call, &mut binding)?;
     admit::mutate(call, Options::Create(&options), &mut binding).await?;
@@ -61,8 +64,11 @@ async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Res
 
 /// Binds a pod with a Binding that is posted to the collection and contains the name of the pod.
 pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
-    let options =
-        WriteOptions::from_query(&call.request.query, "CreateOptions", &call.api().naming().meta_group())?;
+    let options = WriteOptions::from_query(
+        &call.request.query,
+        "CreateOptions",
+        &call.api().types.naming.meta_group(),
+    )?;
     let mut binding = write::decode_body(call, body, &options)?;
     let name = meta(&binding, "name").to_owned();
     if name.is_empty() {

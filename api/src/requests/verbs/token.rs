@@ -36,14 +36,17 @@ const EXTENDED: i64 = 60 * 60 + 7;
 
 /// Issues a token for a service account.
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let options =
-        WriteOptions::from_query(&call.request.query, "CreateOptions", &call.api().naming().meta_group())?;
+    let options = WriteOptions::from_query(
+        &call.request.query,
+        "CreateOptions",
+        &call.api().types.naming.meta_group(),
+    )?;
     let mut request = decode_own(call, table, body, &options, &[])?;
-    types::schema::defaults::apply(&table.message, &mut request, call.api().naming());
+    types::schema::defaults::apply(&table.message, &mut request, call.api().types.naming);
     admit::mutate(call, Options::Create(&options), &mut request).await?;
-    let tokens = call.api().tokens();
+    let tokens = &call.api().access.tokens;
     let (name, namespace) = (call.info.name.clone(), call.info.namespace.clone());
-    let group = call.api().naming().group(&table.group, table.group_suffixed);
+    let group = call.api().types.naming.group(&table.group, table.group_suffixed);
     let invalid = |name: &str, errors: &[FieldError]| {
         Err(Status::invalid(Subject { group: &group, kind: &table.kind, name }, errors))
     };
@@ -103,7 +106,7 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     };
     let issued = tokens.issue(&spec).await?;
     if let Some(trail) = call.request.trail() {
-        let key = format!("authentication.{}/issued-credential-id", call.api().naming().domain);
+        let key = format!("authentication.{}/issued-credential-id", call.api().types.naming.domain);
         trail.annotate(key, format!("JTI={}", issued.id));
     }
 
@@ -169,7 +172,7 @@ impl Bound {
                 .resource("", "v1", plural)
                 .ok_or_else(Status::no_such_route)?;
             let namespace = if resource.namespaced() { namespace } else { "" };
-            let bound = call.api().open_for(Part::TokenBinding);
+            let bound = call.api().store.open_for(Part::TokenBinding);
             let stored = bound.get(&store::key(resource, namespace, name))?;
             stored.map(|stored| stored.object(resource)).transpose()
         };

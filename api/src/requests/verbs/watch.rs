@@ -78,7 +78,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     if !call.resource.table.verbs.contains(&"watch") {
         return Err(Status::not_supported("watch", call.subject("")));
     }
-    let meta_group = call.api().naming().meta_group();
+    let meta_group = call.api().types.naming.meta_group();
     let options = ListOptions::from_query(&call.request.query, call.selection()?, true, &meta_group)?;
     let asked = version_number(&options.resource_version)?;
     let renderer = call.renderer()?;
@@ -125,17 +125,17 @@ async fn begin(
     };
     let initial_objects = initial.then(|| {
         let scan = view.prefix(&prefix).filtered(bloom::query(&options.selection));
-        let converter = call.api().converter().clone();
+        let converter = call.api().outgoing.converter.clone();
         Selected::new(scan, options.selection.clone(), call.resource.clone(), converter)
     });
-    let duration = duration(options.timeout_seconds, call.api().limits().min_request_timeout);
+    let duration = duration(options.timeout_seconds, call.api().operations.limits.min_request_timeout);
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
-    let lifecycle = call.api().lifecycle().clone();
-    let grace = call.api().limits().watch_grace.mul_f64(random_part());
+    let lifecycle = call.api().operations.lifecycle.clone();
+    let grace = call.api().operations.limits.watch_grace.mul_f64(random_part());
     Ok(State {
         renderer,
         selection: options.selection,
-        converter: call.api().converter().clone(),
+        converter: call.api().outgoing.converter.clone(),
         initial_objects,
         tail,
         events: Vec::new().into_iter(),
@@ -156,8 +156,8 @@ async fn begin(
         retired: still::end_of_type(call),
         is_still: call.request.past.is_some(),
         is_last: false,
-        counts: Counts::of(call.api().metrics(), call.resource, &call.info.version, scope_of(call)),
-        metrics: call.api().metrics().clone(),
+        counts: Counts::of(&call.api().operations.metrics, call.resource, &call.info.version, scope_of(call)),
+        metrics: call.api().operations.metrics.clone(),
         chunk_bytes: CHUNK_BYTES,
         buffer: Vec::new(),
         charge: Charge::default(),

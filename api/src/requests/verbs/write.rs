@@ -20,7 +20,7 @@ use wire::response::Response;
 
 /// Creates an object in a collection.
 pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
-    let meta_group = call.api().naming().meta_group();
+    let meta_group = call.api().types.naming.meta_group();
     let options = WriteOptions::from_query(&call.request.query, "CreateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
     let first = read_new(call, body, &options)?;
@@ -54,7 +54,7 @@ async fn replace(
     endpoint: Endpoint,
     may_create: bool,
 ) -> Result<Response, Status> {
-    let meta_group = call.api().naming().meta_group();
+    let meta_group = call.api().types.naming.meta_group();
     let options = WriteOptions::from_query(&call.request.query, "UpdateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
     let manager = manager(&call.request.query, call.request.headers());
@@ -228,7 +228,7 @@ fn decode_copy(
         known,
         is_strict: options.field_validation != FieldValidation::Ignore,
     };
-    let input = call.api().formats().input(call.request.headers())?;
+    let input = call.api().types.formats.input(call.request.headers())?;
     let mut decoded = expected.decode(input, call.request.types().registry(), body);
     let strict = match &mut decoded {
         Ok(decoded) => std::mem::take(&mut decoded.strict),

@@ -17,8 +17,8 @@ use futures_util::future::join_all;
 use super::{EVENTS_MAX, Ending, Pass};
 use crate::state::policy::{aggregated, labels_of, selectors_of};
 use crate::writes::bootstrap::{Target, Written};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
@@ -30,10 +30,10 @@ use values::status::{Status, StatusReason};
 const NAME: &str = "clusterrole-aggregation-controller";
 
 /// Runs the controller, which follows the cluster roles.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
     let prefix = store::collection(cluster_roles(&Loopback::new(&api))?, "");
     // The tail begins before the first check, so no change is missed in between.
-    let mut tail = api.engine().tail(api.engine().revision(), prefix)?;
+    let mut tail = api.store.engine().tail(api.store.engine().revision(), prefix)?;
     let loopback = Loopback::controller(&api, NAME);
     let mut selectors = reconcile(&loopback).await?;
     loop {
@@ -49,8 +49,8 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(api: &Context) -> Result<(), Status> {
-    if !api.backends().is_whole() {
+pub async fn prepare(api: &Server) -> Result<(), Status> {
+    if !api.store.backends.is_whole() {
         return Ok(());
     }
     reconcile(&Loopback::controller(api, NAME).unasked()).await.map(drop)
@@ -66,7 +66,7 @@ async fn reconcile(loopback: &Loopback<'_>) -> Result<Vec<LabelSelector>, Status
     let resource = cluster_roles(loopback)?;
     let mut attempts = Attempts::new();
     loop {
-        let snapshot = api.engine().snapshot();
+        let snapshot = api.store.engine().snapshot();
         let entries = snapshot.prefix(&store::collection(resource, ""));
         let (revisions, roles): (Vec<Revision>, Vec<Value>) =
             entries.filter_map(|entry| Some((entry.revision(), read(&entry)?))).unzip();

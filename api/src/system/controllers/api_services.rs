@@ -19,8 +19,8 @@ use super::availability::{Checks, report_local};
 use super::collections::objects;
 use super::{EVENTS_MAX, Ending, Pass, Trouble};
 use crate::writes::bootstrap::{ObjectStore, Target};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 use types::schema::registry::{Priorities, Registry, Resource};
 use values::json::Value;
@@ -34,30 +34,30 @@ const CHECKED_EVERY: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(api: &Context) -> Result<(), Status> {
+pub async fn prepare(api: &Server) -> Result<(), Status> {
     register(&Loopback::new(api).unasked(), false).await?;
     load(api).await
 }
 
 /// Returns the APIServices of the built-in versions.
-pub fn own(api: &Context) -> Vec<Target> {
-    let versions = versions(api.types().registry(), false);
+pub fn own(api: &Server) -> Vec<Target> {
+    let versions = versions(api.types.now().registry(), false);
     versions.iter().map(|(group, version, _)| target(GROUP, "apiservices", &name(group, version))).collect()
 }
 
 /// Runs the controller, which follows APIServices and the services and slices that they refer to.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
     let loopback = Loopback::new(&api);
-    let revision = api.engine().revision();
+    let revision = api.store.engine().revision();
     let resource = |group, plural| loopback.resource(&target(group, plural, ""));
     let tail = |resource| -> Result<_, Trouble> {
-        Ok(api.engine().tail(revision, store::collection(resource, ""))?)
+        Ok(api.store.engine().tail(revision, store::collection(resource, ""))?)
     };
     let (of_backends, of_slices) = (resource("", "services")?, resource("discovery", "endpointslices")?);
     let mut services = tail(resource(GROUP, "apiservices")?)?;
     let (mut backends, mut slices) = (tail(of_backends)?, tail(of_slices)?);
     let mut checks = Checks::new(&api);
-    let mut types = api.type_changes();
+    let mut types = api.types.changes();
     let mut due = interval_at(Instant::now(), CHECKED_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     register(&loopback, true).await?;
@@ -102,10 +102,10 @@ pub(super) fn target(group: &'static str, resource: &'static str, name: &str) ->
 }
 
 /// Loads the current APIServices. An APIService that no longer refers to a server becomes available.
-async fn load(api: &Context) -> Result<(), Status> {
+async fn load(api: &Server) -> Result<(), Status> {
     let resource = Loopback::new(api).resource(&target(GROUP, "apiservices", ""))?;
-    let services = all(&api.engine().snapshot(), resource, "");
-    let types = api.types();
+    let services = all(&api.store.engine().snapshot(), resource, "");
+    let types = api.types.now();
     let label = label(api);
     // APIServices that this server manages disappear together with their versions.
     let is_own = |service: &Value| {
@@ -113,7 +113,7 @@ async fn load(api: &Context) -> Result<(), Status> {
         service.at(&["metadata", "labels", &label]).is_some()
             || types.registry().version(spec("group"), spec("version")).is_some()
     };
-    if api.extensions().configure(&services, is_own) {
+    if api.outgoing.extensions.configure(&services, is_own) {
         api.show_foreign();
     }
     count(api, &services);
@@ -137,8 +137,8 @@ fn says_local(service: &Value) -> bool {
 
 /// Sets the metric of APIServices without an extension server to available, and removes the series of deleted
 /// ones.
-fn count(api: &Context, services: &[Value]) {
-    let unavailable = &api.metrics().unavailable;
+fn count(api: &Server, services: &[Value]) {
+    let unavailable = &api.operations.metrics.unavailable;
     let mut there = HashSet::new();
     for service in services {
         let name = service.str_at(&["metadata", "name"]);
@@ -157,7 +157,7 @@ pub(super) fn all(snapshot: &Snapshot, resource: &Resource, namespace: &str) -> 
 }
 
 /// Returns an APIService as this server registers it.
-fn registered(api: &Context, group: &str, version: &str, priorities: Priorities, managed: &str) -> Value {
+fn registered(api: &Server, group: &str, version: &str, priorities: Priorities, managed: &str) -> Value {
     let object = |members: &[(&str, Value)]| {
         Value::Object(
             members.iter().map(|(name, value)| ((*name).to_owned().into(), value.clone())).collect(),
@@ -173,7 +173,7 @@ fn registered(api: &Context, group: &str, version: &str, priorities: Priorities,
     spec.push(("versionPriority", Value::Int(priorities.version.into())));
     object(&[
         ("kind", "APIService".into()),
-        ("apiVersion", api.naming().api_version(GROUP, true, "v1").into()),
+        ("apiVersion", api.types.naming.api_version(GROUP, true, "v1").into()),
         ("metadata", object(&[("name", name(group, version).into()), ("labels", labels)])),
         ("spec", object(&spec)),
     ])
@@ -185,8 +185,8 @@ fn name(group: &str, version: &str) -> String {
 
 /// Returns the label of the APIServices that this server manages. Its value is `onstart`, or `true` for those
 /// of custom types.
-fn label(api: &Context) -> String {
-    let naming = api.naming();
+fn label(api: &Server) -> String {
+    let naming = api.types.naming;
     format!("{}.{}/automanaged", naming.system("aggregator"), naming.domain)
 }
 
@@ -197,9 +197,9 @@ fn label(api: &Context) -> String {
 async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
     let api = loopback.api();
     let mut pass = Pass::default();
-    let types = api.types();
+    let types = api.types.now();
     let resource = loopback.resource(&target(GROUP, "apiservices", ""))?;
-    let snapshot = api.engine().snapshot();
+    let snapshot = api.store.engine().snapshot();
     let mut there: HashSet<String> = snapshot
         .prefix(&store::collection(resource, ""))
         .map(|entry| store::identity(resource, entry.key()).1.to_owned())
@@ -214,7 +214,7 @@ async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
         }
     }
     // A version that is not served may belong to a definition that cannot be read.
-    if !custom || !api.backends().is_whole() {
+    if !custom || !api.store.backends.is_whole() {
         return pass.end();
     }
     for (group, version, _) in versions(types.registry(), false) {

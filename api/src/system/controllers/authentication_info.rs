@@ -14,8 +14,8 @@ use rustls::pki_types::pem::PemObject;
 
 use super::{EVENTS_MAX, Ending};
 use crate::writes::bootstrap::{ObjectStore, Target};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 use values::clock;
 use values::json::{self, Object, Value};
@@ -45,22 +45,22 @@ type Data = BTreeMap<String, String>;
 
 /// Runs the controller, which adds the values of this server. Existing data that cannot be parsed stays
 /// unchanged.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
     let loopback = Loopback::new(&api);
     let target = Target {
         group: "",
         version: "v1",
         resource: "configmaps",
-        namespace: api.naming().system("system"),
+        namespace: api.types.naming.system("system"),
         name: NAME.to_owned(),
     };
     let resource = loopback.resource(&target)?;
     let key = store::key(resource, &target.namespace, NAME);
-    let mut tail = api.engine().tail(api.engine().revision(), key)?;
-    let mut changes = api.extensions().setting_changes();
+    let mut tail = api.store.engine().tail(api.store.engine().revision(), key)?;
+    let mut changes = api.outgoing.extensions.setting_changes();
     loop {
         changes.borrow_and_update();
-        let own = &api.extensions().settings().authentication;
+        let own = &api.outgoing.extensions.settings().authentication;
         let found = loopback.get(&target)?;
         let there = found.as_ref().map(data).unwrap_or_default();
         match (merged(&there, own, clock::now_seconds()), found) {

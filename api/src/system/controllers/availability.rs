@@ -25,8 +25,8 @@ use super::api_services::{GROUP, all, target};
 use super::condition::Condition;
 use super::extension_documents::{asker, learn};
 use crate::state::extension::{Extension, identify};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 use objects::strategy::Endpoint;
 use values::json::{Object, Value};
@@ -45,7 +45,7 @@ const TIMED_OUT: &str = "context deadline exceeded (Client.Timeout exceeded whil
 
 /// Running checks and running queries of documents: at most one check and one query for each APIService.
 pub(super) struct Checks<'a> {
-    api: &'a Context,
+    api: &'a Server,
     running: FuturesUnordered<BoxFuture<'a, Ended>>,
     checked: Turns,
     asked: Turns,
@@ -85,14 +85,14 @@ pub(super) struct AvailabilityResult {
 }
 
 impl<'a> Checks<'a> {
-    pub(super) fn new(api: &'a Context) -> Checks<'a> {
+    pub(super) fn new(api: &'a Server) -> Checks<'a> {
         Checks { api, running: FuturesUnordered::new(), checked: Turns::default(), asked: Turns::default() }
     }
 
     /// Begins checks of the selected extension servers. A running check is repeated after it ends.
     pub(super) fn begin(&mut self, which: impl Fn(&Extension) -> bool) {
         let api = self.api;
-        for extension in api.extensions().all() {
+        for extension in api.outgoing.extensions.all() {
             if which(&extension) && self.checked.begin(&extension.name) {
                 let check = async move {
                     Ended::Check(AvailabilityResult { verdict: check(api, &extension).await, extension })
@@ -136,7 +136,7 @@ impl<'a> Checks<'a> {
                     let extension = checked.extension.clone();
                     let again = self.checked.end(&extension.name);
                     // The result of a server that was replaced or removed in the meantime is dropped.
-                    if api.extensions().has(&extension) {
+                    if api.outgoing.extensions.has(&extension) {
                         is_changed |= extension.set_available(checked.verdict.is_ok());
                         if checked.verdict.is_ok() {
                             self.ask(extension.clone());
@@ -150,7 +150,7 @@ impl<'a> Checks<'a> {
                 Ended::Questions(extension) => {
                     // The server may have been replaced in the meantime.
                     let again = self.asked.end(&extension.name);
-                    let mut all = api.extensions().all().into_iter();
+                    let mut all = api.outgoing.extensions.all().into_iter();
                     if again && let Some(now) = all.find(|other| other.name == extension.name) {
                         self.ask(now);
                     }
@@ -180,9 +180,9 @@ impl<'a> Checks<'a> {
 type Unavailable = (&'static str, String);
 
 /// Checks the service of an extension server, and queries the server's version.
-async fn check(api: &Context, extension: &Extension) -> Result<(), Unavailable> {
+async fn check(api: &Server, extension: &Extension) -> Result<(), Unavailable> {
     let Service { namespace, name, port } = &extension.service;
-    let snapshot = api.engine().snapshot();
+    let snapshot = api.store.engine().snapshot();
     let failed = |status: Status| {
         (
             "ServiceAccessError",
@@ -205,7 +205,7 @@ async fn check(api: &Context, extension: &Extension) -> Result<(), Unavailable> 
             return Err(("ServicePortError", message));
         };
         let slices = loopback.resource(&target("discovery", "endpointslices", "")).map_err(failed)?;
-        let label = format!("{}/service-name", api.naming().domain);
+        let label = format!("{}/service-name", api.types.naming.domain);
         let of_service = |slice: &Value| slice.str_at(&["metadata", "labels", &label]) == name;
         let slices: Vec<Value> = all(&snapshot, slices, namespace).into_iter().filter(of_service).collect();
         if slices.is_empty() {
@@ -235,8 +235,8 @@ fn has_endpoints(slice: &Value, port_name: &str) -> bool {
 }
 
 /// Queries the resources of a server's version. Any successful response is sufficient.
-async fn ask(api: &Context, extension: &Extension) -> Result<(), String> {
-    let endpoint = extension.endpoint(api.services())?;
+async fn ask(api: &Server, extension: &Extension) -> Result<(), String> {
+    let endpoint = extension.endpoint(&api.outgoing.services)?;
     let url = endpoint.url().clone();
     let mut headers = HeaderMap::new();
     identify(&mut headers, &asker())?;
@@ -264,13 +264,13 @@ async fn ask(api: &Context, extension: &Extension) -> Result<(), String> {
 }
 
 /// Reports an APIService without an extension server as available.
-pub(super) async fn report_local(api: &Context, name: &str) -> Result<(), Status> {
+pub(super) async fn report_local(api: &Server, name: &str) -> Result<(), Status> {
     report(api, name, "True", "Local", "Local APIServices are always available").await
 }
 
 /// Writes the condition Available, if it differs from the stored one.
-async fn report(api: &Context, name: &str, status: &str, reason: &str, message: &str) -> Result<(), Status> {
-    let metrics = api.metrics();
+async fn report(api: &Server, name: &str, status: &str, reason: &str, message: &str) -> Result<(), Status> {
+    let metrics = &api.operations.metrics;
     let is_unavailable = status == "False";
     if metrics
         .unavailable
@@ -299,7 +299,7 @@ async fn report(api: &Context, name: &str, status: &str, reason: &str, message: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writes::write::server_fixture::Server;
+    use crate::writes::write::server_fixture::TestServer;
     use values::json::parse;
 
     const API_SERVICE: &str = r#"{"metadata":{"name":"v1.g.io"},"spec":{"group":"g.io","version":"v1",
@@ -322,7 +322,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_condition_says_what_a_server_lacks() {
-        let server = Server::start();
+        let server = TestServer::start();
         let api = &server.api;
         server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
         let made = server.ask("POST /apis/apiregistration.k8s.io/v1/apiservices", API_SERVICE).await;
@@ -372,7 +372,7 @@ mod tests {
                 let (code, _, answer) = server.ask(request, &body).await;
                 assert!(code < 300, "{request}: {code} {answer:?}");
             }
-            api.extensions().configure(&[parse(API_SERVICE.as_bytes()).unwrap()], |_| false);
+            api.outgoing.extensions.configure(&[parse(API_SERVICE.as_bytes()).unwrap()], |_| false);
             let mut checks = Checks::new(api);
             checks.begin(|_| true);
             let ended = checks.ended().await;

@@ -22,8 +22,8 @@ use http::StatusCode;
 use super::collections::objects;
 use super::{EVENTS_MAX, Ending, Pass};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 use types::options::DeleteOptions;
 use types::schema::registry::Resource;
@@ -86,9 +86,9 @@ impl Token {
 }
 
 /// Returns the tokens of the newest state.
-fn tokens(api: &Context, prefix: &Bytes) -> Vec<Token> {
-    let secrets = objects(&api.engine().snapshot(), prefix);
-    secrets.iter().filter_map(|(_, secret)| Token::read(secret, api.naming())).collect()
+fn tokens(api: &Server, prefix: &Bytes) -> Vec<Token> {
+    let secrets = objects(&api.store.engine().snapshot(), prefix);
+    secrets.iter().filter_map(|(_, secret)| Token::read(secret, api.types.naming)).collect()
 }
 
 fn target(resource: &'static str, namespace: String, name: &str) -> Target {
@@ -96,7 +96,7 @@ fn target(resource: &'static str, namespace: String, name: &str) -> Target {
 }
 
 fn secrets<'a>(loopback: &Loopback<'a>) -> Result<(&'a Resource, Bytes), Status> {
-    let namespace = loopback.api().naming().system("system");
+    let namespace = loopback.api().types.naming.system("system");
     let resource = loopback.resource(&target("secrets", namespace.clone(), ""))?;
     Ok((resource, store::collection(resource, &namespace)))
 }
@@ -115,11 +115,11 @@ async fn until_next_end(tokens: &[Token]) {
 }
 
 /// Runs the controller that deletes expired tokens.
-pub(super) async fn clean(api: Arc<Context>) -> Ending {
+pub(super) async fn clean(api: Arc<Server>) -> Ending {
     let loopback = Loopback::controller(&api, "token-cleaner");
     let (resource, prefix) = secrets(&loopback)?;
-    let mut tail = api.engine().tail(api.engine().revision(), prefix.clone())?;
-    let namespace = api.naming().system("system");
+    let mut tail = api.store.engine().tail(api.store.engine().revision(), prefix.clone())?;
+    let namespace = api.types.naming.system("system");
     loop {
         let tokens = tokens(&api, &prefix);
         let now = clock::now_seconds();
@@ -142,14 +142,14 @@ pub(super) async fn clean(api: Arc<Context>) -> Ending {
 }
 
 /// Runs the controller that maintains the signatures of the cluster information.
-pub(super) async fn sign(api: Arc<Context>) -> Ending {
+pub(super) async fn sign(api: Arc<Server>) -> Ending {
     let loopback = Loopback::controller(&api, "bootstrap-signer");
     let (_, prefix) = secrets(&loopback)?;
-    let target = target("configmaps", api.naming().system("public"), CLUSTER_INFO);
+    let target = target("configmaps", api.types.naming.system("public"), CLUSTER_INFO);
     let maps = loopback.resource(&target)?;
-    let revision = api.engine().revision();
-    let mut of_tokens = api.engine().tail(revision, prefix.clone())?;
-    let mut of_map = api.engine().tail(revision, store::key(maps, &target.namespace, CLUSTER_INFO))?;
+    let revision = api.store.engine().revision();
+    let mut of_tokens = api.store.engine().tail(revision, prefix.clone())?;
+    let mut of_map = api.store.engine().tail(revision, store::key(maps, &target.namespace, CLUSTER_INFO))?;
     loop {
         let tokens = tokens(&api, &prefix);
         let written = match loopback.get(&target)? {
@@ -174,15 +174,15 @@ pub(super) async fn sign(api: Arc<Context>) -> Ending {
 }
 
 /// Returns the information that a node needs to find this server; `None` if the server's address is unknown.
-fn information(api: &Context, target: &Target) -> Option<Value> {
+fn information(api: &Server, target: &Target) -> Option<Value> {
     let text = |members: &[(&str, &str)]| {
         Object::from_iter(members.iter().map(|(name, text)| ((*name).to_owned().into(), (*text).into())))
     };
-    let authority = STANDARD.encode(api.root_ca());
+    let authority = STANDARD.encode(&api.operations.root_ca);
     let config = format!(
         "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {authority}\n    server: https://{}\n  \
          name: \"\"\ncontexts: null\ncurrent-context: \"\"\nkind: Config\nusers: null\n",
-        api.advertised()?
+        api.operations.own_service.advertised?
     );
     let mut object = text(&[("kind", "ConfigMap"), ("apiVersion", "v1")]);
     object.push("metadata", text(&[("name", &target.name), ("namespace", &target.namespace)]).into());

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use super::{Selection, start_shared};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use values::clock;
 use values::json::{Object, Value};
 use values::names;
@@ -54,12 +54,12 @@ impl Observed {
 }
 
 /// Returns a name for this server in elections.
-pub(super) fn candidate(api: &Context) -> String {
-    format!("{}_{}", api.naming().system("apiserver"), names::uid())
+pub(super) fn candidate(api: &Server) -> String {
+    format!("{}_{}", api.types.naming.system("apiserver"), names::uid())
 }
 
 /// Releases the lease of a server that stops, if it is the leader. Its controllers must have ended.
-pub(super) async fn release(api: &Context, id: &str) {
+pub(super) async fn release(api: &Server, id: &str) {
     let loopback = Loopback::new(api).unasked();
     let target = target(api);
     let Ok(Some(mut lease)) = loopback.get(&target) else { return };
@@ -77,19 +77,19 @@ pub(super) async fn release(api: &Context, id: &str) {
     }
 }
 
-fn target(api: &Context) -> Target {
+fn target(api: &Server) -> Target {
     Target {
         group: "coordination",
         version: "v1",
         resource: "leases",
-        namespace: api.naming().system("system"),
-        name: api.naming().system("apiserver-controllers"),
+        namespace: api.types.naming.system("system"),
+        name: api.types.naming.system("apiserver-controllers"),
     }
 }
 
 /// Takes part in the election as long as the server runs, and runs the controllers while this server is the
 /// leader.
-pub(super) async fn lead(api: Arc<Context>, selection: Selection, id: String) {
+pub(super) async fn lead(api: Arc<Server>, selection: Selection, id: String) {
     let mut observed = Observed::default();
     loop {
         match elected(&api, &id, &mut observed).await {
@@ -125,10 +125,10 @@ pub(super) async fn lead(api: Arc<Context>, selection: Selection, id: String) {
 }
 
 /// Takes or renews the lease; returns whether this server holds it now.
-async fn elected(api: &Context, id: &str, observed: &mut Observed) -> Result<bool, Status> {
+async fn elected(api: &Server, id: &str, observed: &mut Observed) -> Result<bool, Status> {
     let loopback = Loopback::new(api).unasked();
     let target = target(api);
-    api.current(loopback.resource(&target)?).await?;
+    api.store.current(loopback.resource(&target)?).await?;
     let now = Value::from(clock::now_micros());
     let written = match loopback.get(&target)? {
         None => {

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::state::extension::proxy::forwarded_to;
 use crate::state::extension::{Extension, identify};
-use crate::writes::context::Context;
+use crate::writes::server::Server;
 use types::discovery::{Swagger, listed};
 use values::json::{self, Value};
 use values::naming::Naming;
@@ -30,19 +30,19 @@ pub(super) fn asker() -> User {
 
 /// Queries the documents of a server's version, and shows each in this server's documents as it arrives. The
 /// server need not support any of them.
-pub(super) async fn learn(api: &Context, extension: &Extension) {
-    let Ok(endpoint) = extension.endpoint(api.services()) else { return };
+pub(super) async fn learn(api: &Server, extension: &Extension) {
+    let Ok(endpoint) = extension.endpoint(&api.outgoing.services) else { return };
     join(learn_resources(api, extension, &endpoint), learn_openapi(api, extension, &endpoint)).await;
 }
 
-async fn learn_resources(api: &Context, extension: &Extension, endpoint: &Endpoint) {
-    let resources = resources(api.naming(), endpoint).await.map(Arc::from);
+async fn learn_resources(api: &Server, extension: &Extension, endpoint: &Endpoint) {
+    let resources = resources(api.types.naming, endpoint).await.map(Arc::from);
     if extension.learn(|told| told.resources = resources) {
         api.show_foreign();
     }
 }
 
-async fn learn_openapi(api: &Context, extension: &Extension, endpoint: &Endpoint) {
+async fn learn_openapi(api: &Server, extension: &Extension, endpoint: &Endpoint) {
     let openapi = openapi(endpoint).await;
     // If the hash of the v3 document is unchanged, the known v2 document is still valid.
     let known = openapi.as_deref().and_then(|openapi| extension.swagger_of(openapi));

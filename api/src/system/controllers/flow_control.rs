@@ -19,8 +19,8 @@ use super::condition::Condition;
 use super::{EVENTS_MAX, Ending};
 use crate::state::fairness::PERIOD;
 use crate::writes::bootstrap::{self, Kind, ObjectStore, Target, Written};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 use objects::strategy::Endpoint;
 use types::features::boolean;
@@ -42,18 +42,18 @@ const RESTORED_EVERY: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(api: &Context) -> Result<bootstrap::Outcome, Status> {
+pub async fn prepare(api: &Server) -> Result<bootstrap::Outcome, Status> {
     let outcome = restore(&Loopback::named(api, PRODUCER).unasked()).await?;
     load(api)?;
     Ok(outcome)
 }
 
 /// Runs the controller, which follows flow schemas and priority levels.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
     let loopback = Loopback::new(&api);
-    let revision = api.engine().revision();
+    let revision = api.store.engine().revision();
     let tail = |plural| -> Result<_, super::Trouble> {
-        Ok(api.engine().tail(revision, store::collection(resource(&loopback, plural)?, ""))?)
+        Ok(api.store.engine().tail(revision, store::collection(resource(&loopback, plural)?, ""))?)
     };
     let (mut schemas, mut levels) = (tail(SCHEMAS)?, tail(LEVELS)?);
     let ticks = |period| interval_at(Instant::now() + period, period);
@@ -68,7 +68,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
         tokio::select! {
             events = schema => is_changed = !events?.is_empty(),
             events = level => is_changed = !events?.is_empty(),
-            _ = divide.tick() => api.fairness().divide_again(),
+            _ = divide.tick() => api.access.fairness.divide_again(),
             _ = restored.tick() => drop(restore(&Loopback::named(&api, PRODUCER)).await?),
         }
     }
@@ -78,13 +78,13 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
 /// releases.
 async fn restore(loopback: &Loopback<'_>) -> Result<bootstrap::Outcome, Status> {
     let api = loopback.api();
-    let outcome = bootstrap::reconcile_flow_control(loopback, api.naming()).await?;
-    let bundled = bootstrap::flow_control(api.naming());
-    let annotation = bootstrap::autoupdate_spec_annotation(api.naming());
-    if !api.backends().is_whole() {
+    let outcome = bootstrap::reconcile_flow_control(loopback, api.types.naming).await?;
+    let bundled = bootstrap::flow_control(api.types.naming);
+    let annotation = bootstrap::autoupdate_spec_annotation(api.types.naming);
+    if !api.store.backends.is_whole() {
         return Ok(outcome);
     }
-    let objects = Objects::read(&api.engine().snapshot(), loopback)?;
+    let objects = Objects::read(&api.store.engine().snapshot(), loopback)?;
     for (plural, objects) in [(SCHEMAS, &objects.schemas), (LEVELS, &objects.levels)] {
         let names: BTreeSet<&str> = bundled
             .iter()
@@ -124,23 +124,23 @@ impl Objects {
 }
 
 /// Configures flow control with the current objects. The mandatory objects apply even while they are missing.
-fn load(api: &Context) -> Result<Objects, Status> {
-    let objects = Objects::read(&api.engine().snapshot(), &Loopback::new(api))?;
+fn load(api: &Server) -> Result<Objects, Status> {
+    let objects = Objects::read(&api.store.engine().snapshot(), &Loopback::new(api))?;
     let mut schemas: Vec<Value> = objects.schemas.iter().map(|(_, object)| object.clone()).collect();
     let mut levels: Vec<Value> = objects.levels.iter().map(|(_, object)| object.clone()).collect();
-    for wanted in bootstrap::flow_control(api.naming()) {
+    for wanted in bootstrap::flow_control(api.types.naming) {
         let there = if wanted.target.resource == SCHEMAS { &mut schemas } else { &mut levels };
         let is_it = |object: &Value| object.str_at(&["metadata", "name"]) == wanted.target.name;
         if wanted.kind == Kind::MandatoryFlowControl && !there.iter().any(is_it) {
             there.push(wanted.object);
         }
     }
-    api.fairness().configure(&schemas, &levels);
+    api.access.fairness.configure(&schemas, &levels);
     Ok(objects)
 }
 
 /// Sets the condition of each flow schema that says whether its priority level exists.
-async fn report(api: &Context, objects: &Objects) -> Result<(), Status> {
+async fn report(api: &Server, objects: &Objects) -> Result<(), Status> {
     let loopback = Loopback::named(api, CONSUMER);
     let resource = resource(&loopback, SCHEMAS)?;
     let levels: BTreeSet<&str> =

@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 use super::collections::objects;
 use super::{Ending, Trouble};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 use types::schema::registry::Resource;
 use values::clock;
@@ -36,12 +36,12 @@ const USUAL_PORT: u16 = 6443;
 /// Number of bytes of the host name's digest that form the name of the lease.
 const ID_BYTES: usize = 16;
 
-fn target(api: &Context, name: &str) -> Target {
+fn target(api: &Server, name: &str) -> Target {
     Target {
         group: "coordination",
         version: "v1",
         resource: "leases",
-        namespace: api.naming().system("system"),
+        namespace: api.types.naming.system("system"),
         name: name.to_owned(),
     }
 }
@@ -59,20 +59,20 @@ fn lease_name(host: &str, component: &str, port: u16) -> String {
 }
 
 /// Returns the name by which other servers on the same store know this server.
-pub(super) fn own_name(api: &Context) -> String {
-    lease_name(&own_host(api), &api.naming().system("apiserver"), api.own_service().port)
+pub(super) fn own_name(api: &Server) -> String {
+    lease_name(&own_host(api), &api.types.naming.system("apiserver"), api.operations.own_service.port)
 }
 
-fn own_host(api: &Context) -> String {
-    api.host_name().to_lowercase()
+fn own_host(api: &Server) -> String {
+    api.operations.host_name.to_lowercase()
 }
 
 /// Returns the servers whose leases have not expired, by name, each with the name of its process.
-pub(super) fn servers(api: &Context) -> Result<BTreeMap<String, String>, Status> {
-    let label = format!("apiserver.{}", api.naming().label("identity"));
-    let (server, now) = (api.naming().system("apiserver"), SystemTime::now());
+pub(super) fn servers(api: &Server) -> Result<BTreeMap<String, String>, Status> {
+    let label = format!("apiserver.{}", api.types.naming.label("identity"));
+    let (server, now) = (api.types.naming.system("apiserver"), SystemTime::now());
     let leases = leases(api)?;
-    let snapshot = api.backends().holding(&leases).engine().snapshot();
+    let snapshot = api.store.backends.holding(&leases).engine().snapshot();
     let all = objects(&snapshot, &leases).into_iter().map(|(_, lease)| lease);
     let found = all
         .filter(|lease| lease.str_at(&["metadata", "labels", &label]) == server && !is_over(lease, now))
@@ -84,7 +84,7 @@ pub(super) fn servers(api: &Context) -> Result<BTreeMap<String, String>, Status>
 }
 
 /// Returns the key prefix of the leases of all servers.
-pub(super) fn leases(api: &Context) -> Result<Bytes, Status> {
+pub(super) fn leases(api: &Server) -> Result<Bytes, Status> {
     let of_all = target(api, "");
     Ok(store::collection(Loopback::new(api).resource(&of_all)?, &of_all.namespace))
 }
@@ -108,7 +108,7 @@ fn base32(bytes: &[u8]) -> String {
 }
 
 /// Runs the controller that renews the lease of this server.
-pub(super) async fn renew(api: Arc<Context>) -> Ending {
+pub(super) async fn renew(api: Arc<Server>) -> Ending {
     let (host, name) = (own_host(&api), own_name(&api));
     let holder = format!("{name}_{}", names::uid());
     loop {
@@ -117,7 +117,7 @@ pub(super) async fn renew(api: Arc<Context>) -> Ending {
     }
 }
 
-async fn renew_once(api: &Context, host: &str, name: &str, holder: &str) -> Result<(), Status> {
+async fn renew_once(api: &Server, host: &str, name: &str, holder: &str) -> Result<(), Status> {
     let (loopback, target) = (Loopback::new(api), target(api, name));
     let found = loopback.get(&target)?;
     let is_new = found.is_none();
@@ -125,7 +125,7 @@ async fn renew_once(api: &Context, host: &str, name: &str, holder: &str) -> Resu
         Some(Value::Object(lease)) => lease,
         _ => Object::new(),
     };
-    let naming = api.naming();
+    let naming = api.types.naming;
     let metadata = lease.object_entry("metadata");
     metadata.insert("name", name.into());
     metadata.insert("namespace", target.namespace.as_str().into());
@@ -135,7 +135,7 @@ async fn renew_once(api: &Context, host: &str, name: &str, holder: &str) -> Resu
         naming.system("apiserver").as_str().into(),
     );
     labels.insert(naming.label("hostname"), host.into());
-    if let Some(address) = api.peers().address().or(api.advertised()) {
+    if let Some(address) = api.outgoing.peers.address().or(api.operations.own_service.advertised) {
         let annotations = metadata.object_entry("annotations");
         annotations.insert(naming.label("peer-advertise-address"), address.to_string().as_str().into());
     }
@@ -155,20 +155,20 @@ async fn renew_once(api: &Context, host: &str, name: &str, holder: &str) -> Resu
 }
 
 /// Runs the controller that deletes expired leases of servers.
-pub(super) async fn collect(api: Arc<Context>) -> Ending {
+pub(super) async fn collect(api: Arc<Server>) -> Ending {
     loop {
         collect_once(&api).await?;
         tokio::time::sleep(COLLECT).await;
     }
 }
 
-async fn collect_once(api: &Context) -> Result<(), Trouble> {
+async fn collect_once(api: &Server) -> Result<(), Trouble> {
     let loopback = Loopback::new(api);
     let of_all = target(api, "");
     let resource: &Resource = loopback.resource(&of_all)?;
-    let label = format!("apiserver.{}", api.naming().label("identity"));
-    let (server, now) = (api.naming().system("apiserver"), SystemTime::now());
-    let snapshot = api.engine_of(resource).snapshot();
+    let label = format!("apiserver.{}", api.types.naming.label("identity"));
+    let (server, now) = (api.types.naming.system("apiserver"), SystemTime::now());
+    let snapshot = api.store.engine_of(resource).snapshot();
     for entry in snapshot.prefix(&store::collection(resource, &of_all.namespace)) {
         let stored = store::read(entry)?;
         let lease = Value::Object(stored.object(resource)?);

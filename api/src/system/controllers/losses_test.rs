@@ -10,7 +10,7 @@ use engine::offline::{LogItem, Store};
 use engine::{LEDGER_KEY, Losses, Revision};
 
 use super::{Controllers, Selection, start};
-use crate::writes::write::server_fixture::Server;
+use crate::writes::write::server_fixture::TestServer;
 use testkit::Random;
 
 const MAPS: &str = "/api/v1/namespaces/here/configmaps";
@@ -24,20 +24,20 @@ const HEAD_BYTES: u64 = 72;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Starts all controllers.
-fn controllers(server: &Server) -> Controllers {
+fn controllers(server: &TestServer) -> Controllers {
     start(
         server.api.clone(),
         &Selection::parse("*,tokencleaner,bootstrapsigner,storage-version-migrator-controller").unwrap(),
     )
 }
 
-async fn made(server: &Server, path: &str, object: &str) -> String {
+async fn made(server: &TestServer, path: &str, object: &str) -> String {
     let (code, _, body) = server.ask(&format!("POST {path}"), object).await;
     assert_eq!(code, 201, "{path}: {body:?}");
     body.str_at(&["metadata", "uid"]).to_owned()
 }
 
-async fn until(server: &Server, request: &str, wanted: u16) {
+async fn until(server: &TestServer, request: &str, wanted: u16) {
     let began = Instant::now();
     while server.ask(request, "").await.0 != wanted {
         assert!(began.elapsed() < PATIENCE, "{request} is not {wanted}");
@@ -69,7 +69,7 @@ fn segment(dir: &Path) -> PathBuf {
 /// pod uses it, a namespace, a job that has finished long ago and stays, and an aggregated role.
 async fn rested() -> Rested {
     let directory = std::env::temp_dir().join(format!("losses-{}", values::names::uid()));
-    let server = Server::in_directory(&directory);
+    let server = TestServer::in_directory(&directory);
     let running = controllers(&server);
     made(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await;
     made(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"there"}}"#).await;
@@ -103,8 +103,8 @@ async fn rested() -> Rested {
 }
 
 /// Closes the store of a server, and reads its segment and its newest states.
-async fn at_rest(server: &Server, directory: &Path) -> Rested {
-    server.api.engine().close().await;
+async fn at_rest(server: &TestServer, directory: &Path) -> Rested {
+    server.api.store.engine().close().await;
     let states = states(directory);
     let file = std::fs::File::open(segment(directory)).unwrap();
     let end = states.iter().map(|place| place.offset + place.len).max().unwrap();
@@ -132,7 +132,7 @@ fn states(dir: &Path) -> Vec<Place> {
 }
 
 /// Starts a server on a copy of the store in which a bit at `hit` is flipped.
-fn damaged(rested: &Rested, hit: Option<(u64, u32)>) -> Server {
+fn damaged(rested: &Rested, hit: Option<(u64, u32)>) -> TestServer {
     let directory = std::env::temp_dir().join(format!("losses-{}", values::names::uid()));
     std::fs::create_dir(&directory).unwrap();
     let file = std::fs::File::create(segment(&directory)).unwrap();
@@ -142,11 +142,11 @@ fn damaged(rested: &Rested, hit: Option<(u64, u32)>) -> Server {
     }
     file.write_all_at(&bytes, 0).unwrap();
     file.set_len(rested.size).unwrap();
-    Server::in_directory(&directory)
+    TestServer::in_directory(&directory)
 }
 
 /// Lets the controllers run until one that is allowed to act has created an object.
-async fn settled(server: &Server) {
+async fn settled(server: &TestServer) {
     made(server, "/api/v1/namespaces", r#"{"metadata":{"name":"canary"}}"#).await;
     until(server, "GET /api/v1/namespaces/canary/serviceaccounts/default", 200).await;
     // The garbage collector has already read all objects. The pause gives it time to act on them.
@@ -169,11 +169,11 @@ async fn no_object_is_deleted_whichever_record_is_damaged() {
             let bit = random.index(8) as u32;
             let server = damaged(&rested, Some((place.offset + byte, bit)));
             let what = format!("{:?}, byte {byte}, bit {bit}", String::from_utf8_lossy(&place.key));
-            assert!(!server.api.backends().is_whole(), "{what}");
+            assert!(!server.api.store.backends.is_whole(), "{what}");
             crate::system::startup::load_types(&server.api).unwrap();
             let running = controllers(&server);
             settled(&server).await;
-            let snapshot = server.api.engine().snapshot();
+            let snapshot = server.api.store.engine().snapshot();
             for state in &rested.states {
                 let there = snapshot.get(&state.key);
                 let is_lost = state.key == place.key && byte < body;
@@ -182,7 +182,7 @@ async fn no_object_is_deleted_whichever_record_is_damaged() {
             }
             drop(snapshot);
             running.stop().await;
-            server.api.engine().close().await;
+            server.api.store.engine().close().await;
         }
     }
 }
@@ -198,14 +198,14 @@ async fn once_the_loss_is_accepted_dependents_of_a_lost_owner_go() {
     until(&server, &format!("GET {MAPS}/one"), 200).await;
     assert_eq!(server.ask(&format!("DELETE {MAPS}/two"), "").await.0, 200, "what is asked for is done");
     assert_eq!(server.ask(&format!("GET {MAPS}/owner"), "").await.0, 404);
-    assert!(server.api.engine().accept_losses(&Losses::default()).await.unwrap());
+    assert!(server.api.store.engine().accept_losses(&Losses::default()).await.unwrap());
     until(&server, &format!("GET {MAPS}/one"), 404).await;
     until(&server, &format!("GET {MAPS}/of-thing"), 200).await;
-    assert!(server.api.engine().snapshot().get(LEDGER_KEY).is_some());
+    assert!(server.api.store.engine().snapshot().get(LEDGER_KEY).is_some());
     running.stop().await;
     // Without damage all controllers run.
     let server = damaged(&rested, None);
-    assert!(server.api.backends().is_whole());
+    assert!(server.api.store.backends.is_whole());
 }
 
 /// A start creates the bootstrap objects, reads all of them, and succeeds no matter which of their records is
@@ -213,7 +213,7 @@ async fn once_the_loss_is_accepted_dependents_of_a_lost_owner_go() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_starts_whichever_of_its_own_objects_is_damaged() {
     let directory = std::env::temp_dir().join(format!("losses-{}", values::names::uid()));
-    let server = Server::in_directory(&directory);
+    let server = TestServer::in_directory(&directory);
     crate::system::startup::prepare(&server.api).await.unwrap();
     let rested = at_rest(&server, &directory).await;
     drop(server);
@@ -228,7 +228,7 @@ async fn a_server_starts_whichever_of_its_own_objects_is_damaged() {
         crate::system::startup::load_types(&server.api).unwrap();
         let started = crate::system::startup::prepare(&server.api).await;
         assert!(started.is_ok(), "{what}: {started:?}");
-        let snapshot = server.api.engine().snapshot();
+        let snapshot = server.api.store.engine().snapshot();
         for state in &rested.states {
             let there = snapshot.get(&state.key);
             let is_whole = there.as_ref().is_some_and(|entry| entry.created() <= state.revision);
@@ -236,6 +236,6 @@ async fn a_server_starts_whichever_of_its_own_objects_is_damaged() {
             assert!(is_lost || is_whole, "{what}: {:?}", String::from_utf8_lossy(&state.key));
         }
         drop(snapshot);
-        server.api.engine().close().await;
+        server.api.store.engine().close().await;
     }
 }

@@ -58,7 +58,7 @@ use engine::TailError;
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
-use crate::writes::context::Context;
+use crate::writes::server::Server;
 #[cfg(doc)]
 use objects::store::backends::Backends;
 use values::cancellation::{Cancelled, within};
@@ -83,8 +83,8 @@ const RELEASE_WAIT: Duration = Duration::from_secs(2);
 /// The running controllers. They end when this value is dropped.
 pub struct Controllers {
     tasks: JoinSet<()>,
-    /// Context and name of this server in elections, if servers share the store.
-    elected: Option<(Arc<Context>, String)>,
+    /// Server and name of this server in elections, if servers share the store.
+    elected: Option<(Arc<Server>, String)>,
 }
 
 /// Starts the selected controllers, and those that are part of the server: custom types, API services, flow
@@ -93,27 +93,27 @@ pub struct Controllers {
 ///
 /// If several servers share a store, the controllers that change it on behalf of all of them run on the
 /// elected server.
-pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
+pub fn start(api: Arc<Server>, selection: &Selection) -> Controllers {
     let mut tasks = JoinSet::new();
-    if api.fairness().is_shared() {
+    if api.access.fairness.is_shared() {
         tasks.spawn(supervise("flow control", api.clone(), flow_control::follow));
     }
     tasks.spawn(supervise("api services", api.clone(), api_services::follow));
-    if !api.extensions().settings().authentication.is_empty() {
+    if !api.outgoing.extensions.settings().authentication.is_empty() {
         tasks.spawn(supervise("authentication info", api.clone(), authentication_info::follow));
     }
     tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
     tasks.spawn(supervise("token uses", api.clone(), token_uses::follow));
-    if api.ledger().is_none() {
+    if api.store.ledger().is_none() {
         start_shared(&mut tasks, &api, selection);
         return Controllers { tasks, elected: None };
     }
     tasks.spawn(supervise("identity", api.clone(), identity::renew));
-    if api.peers().address().is_some() {
+    if api.outgoing.peers.address().is_some() {
         tasks.spawn(supervise("own address", api.clone(), peers::tell));
     }
     tasks.spawn(supervise("own endpoints", api.clone(), own_service::follow_endpoints));
-    if api.peers().passes_on() {
+    if api.outgoing.peers.passes_on() {
         tasks.spawn(supervise("peers", api.clone(), peers::follow));
     }
     let id = election::candidate(&api);
@@ -122,7 +122,7 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
 }
 
 /// Starts the controllers that must run only once per store.
-fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Context>, selection: &Selection) {
+fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Server>, selection: &Selection) {
     macro_rules! run {
         ($name:literal, $follow:path) => {
             if selection.has($name) {
@@ -153,10 +153,10 @@ fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Context>, selection: &Selecti
     run!("certificatesigningrequest-signing-controller", certificates::sign);
     run_while_whole!("certificatesigningrequest-cleaner-controller", certificates::clean);
     run_while_whole!("storage-version-migrator-controller", definitions::follow_migrating);
-    if api.collects_garbage() {
+    if api.operations.collects_garbage {
         run_while_whole!("garbage-collector-controller", garbage::follow);
     }
-    if api.ledger().is_some() {
+    if api.store.ledger().is_some() {
         tasks.spawn(supervise_while_whole("identities", api.clone(), identity::collect));
         tasks.spawn(supervise_while_whole("allocations", api.clone(), allocations::follow));
     }
@@ -196,7 +196,7 @@ enum Trouble {
 type Ending = Result<Infallible, Trouble>;
 
 /// Restarts a controller whenever it ends, until the store is closed.
-async fn supervise<R>(name: &'static str, api: Arc<Context>, run: fn(Arc<Context>) -> R)
+async fn supervise<R>(name: &'static str, api: Arc<Server>, run: fn(Arc<Server>) -> R)
 where
     R: Future<Output = Ending> + Send,
 {
@@ -205,7 +205,7 @@ where
         let began = Instant::now();
         // The token makes the shutdown cancel the computations of the controller, and lets the controller
         // yield its thread to other tasks.
-        let run = within(api.lifecycle().computations().child(), run(api.clone()));
+        let run = within(api.operations.lifecycle.computations().child(), run(api.clone()));
         match AssertUnwindSafe(run).catch_unwind().await {
             Ok(Err(Cancelled(_)) | Ok(Err(Trouble::Tail(TailError::Closed)))) => return,
             Ok(Ok(Err(trouble))) => {
@@ -224,22 +224,22 @@ where
 /// Does the same as [`supervise`], but only while the store is whole. If damage is found, a running
 /// controller ends between two steps. When the store is whole again, the controller starts again and checks
 /// all objects.
-async fn supervise_while_whole<R>(name: &'static str, api: Arc<Context>, run: fn(Arc<Context>) -> R)
+async fn supervise_while_whole<R>(name: &'static str, api: Arc<Server>, run: fn(Arc<Server>) -> R)
 where
     R: Future<Output = Ending> + Send,
 {
     loop {
-        if !api.backends().is_whole() {
+        if !api.store.backends.is_whole() {
             tracing::warn!(
                 controller = name,
                 "controller is off: the store has unreadable records, and an object that is not found may be one of them. \
                  Restore a backup, or run accept-loss to turn the controller on"
             );
         }
-        api.backends().until_whole(true).await;
+        api.store.backends.until_whole(true).await;
         tokio::select! {
             biased;
-            () = api.backends().until_whole(false) => {}
+            () = api.store.backends.until_whole(false) => {}
             () = supervise(name, api.clone(), run) => return,
         }
     }

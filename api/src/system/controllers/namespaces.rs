@@ -28,8 +28,8 @@ use tokio::time::{Instant, timeout_at};
 use super::condition::Condition;
 use super::contents::{Failures, delete_all};
 use super::{Backoff, EVENTS_MAX, Ending, Trouble};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 use objects::store::backends::Backend;
 use objects::strategy::Endpoint;
@@ -56,10 +56,10 @@ const COUNT_PACE: Duration = Duration::from_secs(1);
 const COUNTS_IN_A_ROW: usize = 256;
 
 /// Runs the controller, which follows the namespaces and empties those that terminate.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
-    let prefix = store::collection(api.namespaces(), "");
-    let snapshot = api.engine().snapshot();
-    let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
+    let prefix = store::collection(&api.types.namespaces, "");
+    let snapshot = api.store.engine().snapshot();
+    let mut tail = api.store.engine().tail(snapshot.revision(), prefix.clone())?;
     let sweeps = Arc::new(Semaphore::new(SWEEPS_MAX));
     let mut tasks = JoinSet::new();
     let mut running = HashSet::new();
@@ -70,14 +70,14 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
         }
     };
     for entry in snapshot.prefix(&prefix).filter(is_terminating) {
-        begin(&mut tasks, &mut running, store::identity(api.namespaces(), entry.key()).1);
+        begin(&mut tasks, &mut running, store::identity(&api.types.namespaces, entry.key()).1);
     }
     drop(snapshot);
     loop {
         tokio::select! {
             events = tail.next(EVENTS_MAX) => for event in events? {
                 if event.kind == EventKind::Put && is_terminating(&event.entry) {
-                    begin(&mut tasks, &mut running, store::identity(api.namespaces(), &event.key).1);
+                    begin(&mut tasks, &mut running, store::identity(&api.types.namespaces, &event.key).1);
                 }
             },
             Some(ended) = tasks.join_next() => {
@@ -107,21 +107,21 @@ fn is_terminating(entry: &Entry) -> bool {
 }
 
 /// Returns whether the namespace is terminating and still has our finalizer.
-fn is_ours(api: &Context, name: &str) -> Result<bool, Status> {
-    let stored = Loopback::new(api).store().get(&store::key(api.namespaces(), "", name))?;
-    let namespace = stored.map(|stored| stored.object(api.namespaces())).transpose()?;
+fn is_ours(api: &Server, name: &str) -> Result<bool, Status> {
+    let stored = Loopback::new(api).store().get(&store::key(&api.types.namespaces, "", name))?;
+    let namespace = stored.map(|stored| stored.object(&api.types.namespaces)).transpose()?;
     Ok(namespace.is_some_and(|namespace| holds(api, &namespace)))
 }
 
-fn holds(api: &Context, namespace: &Object) -> bool {
+fn holds(api: &Server, namespace: &Object) -> bool {
     let finalizers = at(namespace, "spec.finalizers").and_then(Value::as_array).unwrap_or_default();
     !meta(namespace, "deletionTimestamp").is_empty()
-        && finalizers.iter().any(|finalizer| finalizer.as_str() == Some(api.naming().word))
+        && finalizers.iter().any(|finalizer| finalizer.as_str() == Some(api.types.naming.word))
 }
 
 /// Empties a namespace and removes our finalizer, with as many retries as needed; returns the name of the
 /// namespace.
-async fn end(api: Arc<Context>, sweeps: Arc<Semaphore>, name: String) -> String {
+async fn end(api: Arc<Server>, sweeps: Arc<Semaphore>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
         match catching_panics(empty(&api, &sweeps, &name, &mut backoff)).await {
@@ -137,9 +137,9 @@ async fn end(api: Arc<Context>, sweeps: Arc<Semaphore>, name: String) -> String 
 
 /// Empties a namespace and removes our finalizer. Returns when that is done, or when it is no longer this
 /// controller's task.
-async fn empty(api: &Context, sweeps: &Semaphore, name: &str, backoff: &mut Backoff) -> Result<(), Trouble> {
+async fn empty(api: &Server, sweeps: &Semaphore, name: &str, backoff: &mut Backoff) -> Result<(), Trouble> {
     // Every create that starts after this point sees that the namespace terminates.
-    api.creations().settled().await;
+    api.creations.settled().await;
     let mut again = false;
     while is_ours(api, name)? {
         let left = {
@@ -182,23 +182,23 @@ impl Left {
 
 /// Deletes everything in the namespace, pods first: as long as a pod is left, other objects stay, because
 /// they may protect or serve a running pod. With `again`, objects that are already being deleted are skipped.
-async fn sweep(api: &Context, namespace: &str, again: bool) -> Result<Left, Status> {
+async fn sweep(api: &Server, namespace: &str, again: bool) -> Result<Left, Status> {
     let mut left = Left::default();
     // The local copy of a separate store may be older than the termination of the namespace.
-    for ledger in api.backends().separate().filter_map(Backend::ledger) {
+    for ledger in api.store.backends.separate().filter_map(Backend::ledger) {
         if let Err(error) = ledger.current().await {
             left.failures.note(error.message);
         }
     }
     let loopback = Loopback::controller(api, NAME);
     let (pods, rest): (Vec<_>, Vec<_>) =
-        content(&api.types()).into_iter().partition(|resource| resource.table.behavior.deleted_first);
+        content(&api.types.now()).into_iter().partition(|resource| resource.table.behavior.deleted_first);
     for stage in [pods, rest] {
         for resource in &stage {
             delete_all(&loopback, resource, namespace, again, &mut left.failures).await;
         }
-        let snapshots = api.backends().snapshots();
-        left.revision = snapshots.holding(&store::collection(api.namespaces(), "")).revision();
+        let snapshots = api.store.backends.snapshots();
+        left.revision = snapshots.holding(&store::collection(&api.types.namespaces, "")).revision();
         for resource in stage {
             let prefix = store::collection(&resource, namespace);
             let snapshot = snapshots.holding(&prefix);
@@ -247,14 +247,14 @@ fn count_finalizers(entry: &Entry, counts: &mut BTreeMap<String, u64>) {
 }
 
 /// Waits until a remaining object, or the namespace itself, changes.
-async fn wait(api: &Context, name: &str, left: &Left) -> Result<(), TailError> {
+async fn wait(api: &Server, name: &str, left: &Left) -> Result<(), TailError> {
     let left_prefixes: Vec<Bytes> =
         left.resources.iter().map(|(resource, ..)| store::collection(resource, name)).collect();
-    let own = (store::key(api.namespaces(), "", name), left.revision);
+    let own = (store::key(&api.types.namespaces, "", name), left.revision);
     let revisions = left.resources.iter().map(|(.., revision)| *revision);
     let mut tails = Vec::with_capacity(left_prefixes.len() + 1);
     for (prefix, revision) in left_prefixes.iter().cloned().zip(revisions).chain([own]) {
-        tails.push(api.backends().holding(&prefix).engine().tail(revision, prefix)?);
+        tails.push(api.store.backends.holding(&prefix).engine().tail(revision, prefix)?);
     }
     let count_at = Instant::now() + COUNT_PACE;
     let mut changed = false;
@@ -269,7 +269,7 @@ async fn wait(api: &Context, name: &str, left: &Left) -> Result<(), TailError> {
             next.await
         };
         events?;
-        let snapshots = api.backends().snapshots();
+        let snapshots = api.store.backends.snapshots();
         if left_prefixes.iter().all(|prefix| snapshots.holding(prefix).count_prefix(prefix) == 0) {
             return Ok(());
         }
@@ -278,15 +278,17 @@ async fn wait(api: &Context, name: &str, left: &Left) -> Result<(), TailError> {
 }
 
 /// Removes our finalizer. The namespace is then removed unless it has another finalizer.
-async fn finalize(api: &Context, name: &str) -> Result<(), Status> {
-    let word = api.naming().word;
+async fn finalize(api: &Server, name: &str) -> Result<(), Status> {
+    let word = api.types.naming.word;
     let without = |namespace: &Object| {
         let mut wanted = holds(api, namespace).then(|| namespace.clone())?;
         let finalizers = wanted.object_entry("spec").entry("finalizers").as_array_mut()?;
         finalizers.retain(|finalizer| finalizer.as_str() != Some(word));
         Some(wanted)
     };
-    Loopback::controller(api, NAME).change(api.namespaces(), ("", name), Endpoint::Finalize, without).await
+    Loopback::controller(api, NAME)
+        .change(&api.types.namespaces, ("", name), Endpoint::Finalize, without)
+        .await
 }
 
 /// A condition of a terminating namespace: its type; then reason and message, one pair in case of problems
@@ -299,7 +301,7 @@ struct Deletion {
 
 /// Reports the remaining objects in the namespace's conditions. A namespace that is removed at once gets no
 /// conditions.
-async fn report(api: &Context, name: &str, left: &Left) -> Result<(), Status> {
+async fn report(api: &Server, name: &str, left: &Left) -> Result<(), Status> {
     let conditions = conditions(left);
     let tell = |namespace: &Object| {
         let told = at(namespace, "status.conditions").is_some();
@@ -315,7 +317,7 @@ async fn report(api: &Context, name: &str, left: &Left) -> Result<(), Status> {
         conditions.iter().for_each(|condition| condition.tell(list));
         Some(wanted)
     };
-    Loopback::controller(api, NAME).change(api.namespaces(), ("", name), Endpoint::Status, tell).await
+    Loopback::controller(api, NAME).change(&api.types.namespaces, ("", name), Endpoint::Status, tell).await
 }
 
 /// Returns the five conditions in upstream's order, with its texts

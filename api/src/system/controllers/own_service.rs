@@ -16,8 +16,9 @@ use engine::{Tail, TailError};
 use super::{EVENTS_MAX, Ending, Trouble};
 use crate::state::allocation::Family;
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
-use crate::writes::context::{Context, OwnService};
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
+use crate::writes::server::operations::OwnService;
 use objects::store;
 use values::json::{Object, Value};
 use values::naming::Naming;
@@ -35,7 +36,7 @@ const TELL: Duration = Duration::from_secs(10);
 const ATTEMPTS_MAX: usize = 5;
 
 /// Runs the controller, which follows the service and its endpoints.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
     let mut tails = tails(&api, desired_objects(&api).into_iter().map(|wanted| wanted.target))?;
     loop {
         ensure(&Loopback::new(&api), desired_objects(&api)).await?;
@@ -45,11 +46,11 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
 
 /// Runs the controller of the endpoints, on each of several servers. The endpoints are all servers that have
 /// recently announced themselves; a server that is about to stop removes itself ([`withdraw`]).
-pub(super) async fn follow_endpoints(api: Arc<Context>) -> Ending {
-    let (Some(ledger), Some(own)) = (api.ledger(), published(&api)) else {
+pub(super) async fn follow_endpoints(api: Arc<Server>) -> Ending {
+    let (Some(ledger), Some(own)) = (api.store.ledger(), published(&api)) else {
         return std::future::pending().await;
     };
-    let mut tails = tails(&api, endpoint_targets(api.naming()))?;
+    let mut tails = tails(&api, endpoint_targets(api.types.naming))?;
     let mut keeps_ports = false;
     for round in 1.. {
         ledger.enter_service(own.ip(), round).await?;
@@ -67,8 +68,8 @@ pub(super) async fn follow_endpoints(api: Arc<Context>) -> Ending {
 }
 
 /// Removes this server from the endpoints because it stops.
-pub(super) async fn withdraw(api: &Context) {
-    let (Some(ledger), Some(own)) = (api.ledger(), published(api)) else { return };
+pub(super) async fn withdraw(api: &Server) {
+    let (Some(ledger), Some(own)) = (api.store.ledger(), published(api)) else { return };
     let withdrawn = async {
         ledger.leave_service(own.ip()).await?;
         ensure_endpoints(api, own, true).await
@@ -80,18 +81,18 @@ pub(super) async fn withdraw(api: &Context) {
 
 /// Sets the endpoints to all servers that are alive. Their ports are those of the server that started last:
 /// the other servers keep the ports that they find.
-async fn ensure_endpoints(api: &Context, own: SocketAddr, keeps_ports: bool) -> Result<(), Status> {
-    let Some(ledger) = api.ledger() else { return Ok(()) };
+async fn ensure_endpoints(api: &Server, own: SocketAddr, keeps_ports: bool) -> Result<(), Status> {
+    let Some(ledger) = api.store.ledger() else { return Ok(()) };
     let addresses = ledger.in_service().await?;
     if addresses.is_empty() {
         // This server has just announced itself, so the list should at least contain this server.
         return Err(Status::internal("no server says that it is alive: the endpoints stay as they are"));
     }
     let loopback = Loopback::new(api);
-    let [target, _] = endpoint_targets(api.naming());
+    let [target, _] = endpoint_targets(api.types.naming);
     let existing = loopback.get(&target)?.filter(|_| keeps_ports);
     let ports = existing.as_ref().and_then(ports_of).unwrap_or_else(|| vec![port_of(own)]);
-    ensure(&loopback, endpoint_objects(api.naming(), &addresses, &ports)).await
+    ensure(&loopback, endpoint_objects(api.types.naming, &addresses, &ports)).await
 }
 
 /// Returns the ports of endpoints, if they are in a single subset as expected.
@@ -101,11 +102,11 @@ fn ports_of(endpoints: &Value) -> Option<Vec<Value>> {
 }
 
 /// Returns tails of some objects, from now on.
-fn tails(api: &Context, targets: impl IntoIterator<Item = Target>) -> Result<Vec<Tail>, Trouble> {
-    let revision = api.engine().revision();
+fn tails(api: &Server, targets: impl IntoIterator<Item = Target>) -> Result<Vec<Tail>, Trouble> {
+    let revision = api.store.engine().revision();
     let tail = |target: Target| {
         let key = store::key(Loopback::new(api).resource(&target)?, &target.namespace, &target.name);
-        Ok(api.engine().tail(revision, key)?)
+        Ok(api.store.engine().tail(revision, key)?)
     };
     targets.into_iter().map(tail).collect()
 }
@@ -122,7 +123,7 @@ async fn changed(tails: &mut [Tail]) -> Result<(), TailError> {
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(api: &Context) -> Result<(), Status> {
+pub async fn prepare(api: &Server) -> Result<(), Status> {
     ensure(&Loopback::new(api).unasked(), desired_objects(api)).await
 }
 
@@ -178,20 +179,20 @@ struct Wanted {
 }
 
 /// Returns the objects of the server's own service.
-pub fn own(api: &Context) -> Vec<Target> {
+pub fn own(api: &Server) -> Vec<Target> {
     desired_objects(api).into_iter().map(|wanted| wanted.target).collect()
 }
 
-fn desired_objects(api: &Context) -> Vec<Wanted> {
-    let Some(address) = api.allocations().own_address() else { return Vec::new() };
-    let naming = api.naming();
+fn desired_objects(api: &Server) -> Vec<Wanted> {
+    let Some(address) = api.store.allocations.own_address() else { return Vec::new() };
+    let naming = api.types.naming;
     let mut all = vec![Wanted {
         target: target(naming, "", "services"),
-        object: service(naming, address, api.own_service()),
+        object: service(naming, address, &api.operations.own_service),
         decides: &["spec.ports", "spec.type"],
     }];
     // If there are several servers, each of them maintains the endpoints.
-    if let Some(advertised) = published(api).filter(|_| api.ledger().is_none()) {
+    if let Some(advertised) = published(api).filter(|_| api.store.ledger().is_none()) {
         all.extend(endpoint_objects(naming, &[advertised.ip()], &[port_of(advertised)]));
     }
     all
@@ -199,8 +200,8 @@ fn desired_objects(api: &Context) -> Vec<Wanted> {
 
 /// Returns the address for endpoints, if the settings ask for endpoints. A loopback address is excluded:
 /// other hosts cannot reach it, and it is invalid in endpoints.
-fn published(api: &Context) -> Option<SocketAddr> {
-    let settings = api.own_service();
+fn published(api: &Server) -> Option<SocketAddr> {
+    let settings = &api.operations.own_service;
     settings.advertised.filter(|advertised| settings.has_endpoints && !advertised.ip().is_loopback())
 }
 

@@ -26,8 +26,8 @@ use super::{EVENTS_MAX, Ending, identity};
 use crate::state::extension::identify;
 use crate::state::peers::{GONE, PASSED_ON, PEERS_MAX, PeerGroupVersion, PeerReport};
 use crate::writes::bootstrap::Target;
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store::{self, Ledger};
 use types::discovery::listed;
 use values::json::{self, Value};
@@ -47,8 +47,8 @@ const AGAIN: Duration = Duration::from_secs(2);
 const ASKER: &str = "system:apiserver";
 
 /// Announces the address of this server to peers, if it has a ledger and an address.
-pub(super) async fn tell(api: Arc<Context>) -> Ending {
-    let (Some(ledger), Some(address)) = (api.ledger(), api.peers().address()) else {
+pub(super) async fn tell(api: Arc<Server>) -> Ending {
+    let (Some(ledger), Some(address)) = (api.store.ledger(), api.outgoing.peers.address()) else {
         return std::future::pending().await;
     };
     let name = identity::own_name(&api);
@@ -60,8 +60,8 @@ pub(super) async fn tell(api: Arc<Context>) -> Ending {
 }
 
 /// Withdraws the announcement because this server stops.
-pub(super) async fn withdraw(api: &Context) {
-    if let (Some(ledger), Some(_)) = (api.ledger(), api.peers().address())
+pub(super) async fn withdraw(api: &Server) {
+    if let (Some(ledger), Some(_)) = (api.store.ledger(), api.outgoing.peers.address())
         && let Err(error) = ledger.withdraw(&identity::own_name(api)).await
     {
         tracing::warn!(%error, "peers not notified that this server stops");
@@ -69,12 +69,12 @@ pub(super) async fn withdraw(api: &Context) {
 }
 
 /// Follows the set of peers, and the resources that they serve.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
-    let Some(ledger) = api.ledger() else { return std::future::pending().await };
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
+    let Some(ledger) = api.store.ledger() else { return std::future::pending().await };
     let own = identity::own_name(&api);
-    let mut types = api.type_changes();
+    let mut types = api.types.changes();
     let tail = |prefix: bytes::Bytes| {
-        let engine = api.backends().holding(&prefix).engine();
+        let engine = api.store.backends.holding(&prefix).engine();
         engine.tail(engine.revision(), prefix)
     };
     let mut leases = tail(identity::leases(&api)?)?;
@@ -103,8 +103,8 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
         }
         let names: BTreeSet<String> = alive.into_keys().collect();
         let are_all_known = names.len() == answered.len();
-        let is_changed = api.peers().exclude(&from_store(&api), Instant::now());
-        if api.peers().learn(&names, told, now) || is_changed {
+        let is_changed = api.outgoing.peers.exclude(&from_store(&api), Instant::now());
+        if api.outgoing.peers.learn(&names, told, now) || is_changed {
             api.show_peers();
         }
         let pause = if are_all_known { GONE / 5 } else { AGAIN };
@@ -119,23 +119,23 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-fn api_services(api: &Context) -> Result<bytes::Bytes, Status> {
+fn api_services(api: &Server) -> Result<bytes::Bytes, Status> {
     let (namespace, name) = (String::new(), String::new());
     let all = Target { group: "apiregistration", version: "v1", resource: "apiservices", namespace, name };
     Ok(store::collection(Loopback::new(api).resource(&all)?, ""))
 }
 
 /// Returns the versions that all servers know from the store: those of custom types and of extension servers.
-fn from_store(api: &Context) -> BTreeSet<PeerGroupVersion> {
-    let types = api.types();
+fn from_store(api: &Server) -> BTreeSet<PeerGroupVersion> {
+    let types = api.types.now();
     let custom = types.registry().resources().filter(|resource| resource.table.message.custom);
     let custom = custom.map(|resource| (resource.group.clone(), resource.version.to_string()));
-    custom.chain(api.extensions().versions()).collect()
+    custom.chain(api.outgoing.extensions.versions()).collect()
 }
 
 /// Returns what each of these servers serves, or why that is unknown.
 async fn ask_all<'s>(
-    api: &Context,
+    api: &Server,
     ledger: &dyn Ledger,
     servers: &[&'s String],
 ) -> Vec<(&'s String, Result<PeerReport, String>)> {
@@ -156,15 +156,15 @@ async fn ask_all<'s>(
     join_all(asked).await
 }
 
-async fn ask(api: &Context, host: String, port: u16) -> Result<PeerReport, String> {
-    let endpoint = api.peers().at(host, port)?;
+async fn ask(api: &Server, host: String, port: u16) -> Result<PeerReport, String> {
+    let endpoint = api.outgoing.peers.at(host, port)?;
     let mut headers = HeaderMap::new();
     let asker = User { uid: ASKER.to_owned(), ..User::new(ASKER, [AUTHENTICATED]) };
     identify(&mut headers, &asker)?;
-    let accept = listed::aggregated_media_type(api.naming());
+    let accept = listed::aggregated_media_type(api.types.naming);
     let texts = [
         (ACCEPT, format!("{accept};profile=nopeer,{accept}")),
-        (USER_AGENT, api.naming().system("apiserver")),
+        (USER_AGENT, api.types.naming.system("apiserver")),
         (PASSED_ON, "true".to_owned()),
     ];
     for (name, text) in texts {

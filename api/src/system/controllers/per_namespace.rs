@@ -21,8 +21,8 @@ use futures_util::{StreamExt, stream};
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
 use crate::writes::admission::namespace_lifecycle::State;
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 use values::json::Value;
 use values::retry::Attempts;
@@ -45,16 +45,16 @@ pub struct NamespaceObject<F> {
 }
 
 /// Runs the controller, which follows namespaces and objects.
-pub async fn follow<F>(api: Arc<Context>, wanted: NamespaceObject<F>) -> Ending
+pub async fn follow<F>(api: Arc<Server>, wanted: NamespaceObject<F>) -> Ending
 where
     F: Fn(Option<Value>) -> Option<Value> + Sync,
 {
     let resource = Loopback::new(&api).resource(&wanted.target(""))?;
-    let own = store::collection(api.namespaces(), "");
-    let snapshot = api.engine().snapshot();
-    let mut namespaces = api.engine().tail(snapshot.revision(), own.clone())?;
-    let mut objects = api.engine().tail(snapshot.revision(), store::collection(resource, ""))?;
-    let name_of = |key: &[u8]| store::identity(api.namespaces(), key).1.to_owned();
+    let own = store::collection(&api.types.namespaces, "");
+    let snapshot = api.store.engine().snapshot();
+    let mut namespaces = api.store.engine().tail(snapshot.revision(), own.clone())?;
+    let mut objects = api.store.engine().tail(snapshot.revision(), store::collection(resource, ""))?;
+    let name_of = |key: &[u8]| store::identity(&api.types.namespaces, key).1.to_owned();
     let all = snapshot.prefix(&own).map(|entry| name_of(entry.key()));
     let mut refused = ensure_all(&api, &wanted, all).await;
     drop(snapshot);
@@ -84,7 +84,7 @@ where
 
 /// Creates or repairs the object in each namespace; returns the namespaces that refused it.
 async fn ensure_all<F>(
-    api: &Context,
+    api: &Server,
     wanted: &NamespaceObject<F>,
     namespaces: impl Iterator<Item = String>,
 ) -> BTreeSet<String>
@@ -118,12 +118,12 @@ where
     }
 
     /// Creates or repairs the object in one namespace, if the namespace is active.
-    async fn ensure(&self, api: &Context, namespace: &str) -> Result<(), Status> {
+    async fn ensure(&self, api: &Server, namespace: &str) -> Result<(), Status> {
         let loopback = Loopback::controller(api, self.controller);
         let target = self.target(namespace);
         let mut attempts = Attempts::new();
         loop {
-            let _creation = api.creations().begin();
+            let _creation = api.creations.begin();
             if loopback.namespace_state(namespace)? != State::Active {
                 return Ok(());
             }

@@ -8,8 +8,8 @@ use engine::EventKind;
 use super::{EVENTS_MAX, Ending, Pass};
 use crate::writes::admission::policy::typecheck;
 use crate::writes::bootstrap::Target;
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 use objects::strategy::Endpoint;
 use values::json::{Object, Value};
@@ -20,11 +20,11 @@ use values::status::{Status, StatusReason};
 const NAME: &str = "validatingadmissionpolicy-status-controller";
 
 /// Runs the controller, which follows the policies.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
     let resource = Loopback::new(&api).resource(&target())?;
     let prefix = store::collection(resource, "");
-    let snapshot = api.engine().snapshot();
-    let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
+    let snapshot = api.store.engine().snapshot();
+    let mut tail = api.store.engine().tail(snapshot.revision(), prefix.clone())?;
     let name_of = |key: &[u8]| store::identity(resource, key).1.to_owned();
     let mut names: Vec<String> = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
     drop(snapshot);
@@ -52,10 +52,10 @@ fn target() -> Target {
 }
 
 /// Checks one policy, if its generation was not checked yet.
-async fn check(api: &Context, name: &str) -> Result<(), Status> {
+async fn check(api: &Server, name: &str) -> Result<(), Status> {
     let loopback = Loopback::controller(api, NAME);
     let resource = loopback.resource(&target())?;
-    let types = api.types();
+    let types = api.types.now();
     let changed = loopback
         .change(resource, ("", name), Endpoint::Status, |policy| {
             let generation = at(policy, "metadata.generation").and_then(Value::as_i64).unwrap_or(0);

@@ -23,8 +23,8 @@ use super::{EVENTS_MAX, Ending, GATHERED};
 use crate::writes::admission::quota::{
     Quota, QuotaStore, StoredQuotas, Total, Usage, counted_by, counts_objects,
 };
-use crate::writes::context::Context;
 use crate::writes::loopback::ControllerWriter;
+use crate::writes::server::Server;
 use objects::store;
 use objects::store::backends::Snapshots;
 use types::schema::registry::{Registry, Resource};
@@ -52,8 +52,8 @@ const NAMESPACES_MAX: usize = 8;
 const OBJECTS_AT_ONCE: usize = 64;
 
 /// Runs the controller, which keeps the status of all quotas correct.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
-    let mut events = api.backends().changes(&api.backends().snapshots(), GATHERED)?;
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
+    let mut events = api.store.backends.changes(&api.store.backends.snapshots(), GATHERED)?;
     let counting = Counting::new(&api);
     let mut due = counting.all();
     let mut resting: HashMap<String, Instant> = HashMap::new();
@@ -102,7 +102,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
 }
 
 struct Counting {
-    api: Arc<Context>,
+    api: Arc<Server>,
     store: Arc<StoredQuotas>,
     quotas: Arc<Resource>,
     /// Resources whose updates may lower their usage without admission.
@@ -110,11 +110,11 @@ struct Counting {
 }
 
 impl Counting {
-    fn new(api: &Arc<Context>) -> Counting {
-        let resource = |plural: &str| api.lookup().resource("", "v1", plural);
+    fn new(api: &Arc<Server>) -> Counting {
+        let resource = |plural: &str| api.lookup.resource("", "v1", plural);
         let quotas = resource("resourcequotas");
         let writer = Arc::new(ControllerWriter { api: api.clone(), name: "resourcequota-controller" });
-        let store = StoredQuotas { lookup: api.lookup().clone(), resource: quotas.clone(), writer };
+        let store = StoredQuotas { lookup: api.lookup.clone(), resource: quotas.clone(), writer };
         Counting {
             api: api.clone(),
             store: Arc::new(store),
@@ -125,7 +125,7 @@ impl Counting {
 
     /// Returns the namespaces with quotas.
     fn all(&self) -> BTreeSet<String> {
-        let entries = self.api.engine().snapshot().prefix(&store::collection(&self.quotas, ""));
+        let entries = self.api.store.engine().snapshot().prefix(&store::collection(&self.quotas, ""));
         entries.map(|entry| store::identity(&self.quotas, entry.key()).0.to_owned()).collect()
     }
 
@@ -159,13 +159,13 @@ impl Counting {
 
     /// Returns the key prefixes of the resources that the quotas of a namespace count.
     fn prefixes(&self, namespace: &str) -> Vec<String> {
-        let types = self.api.types();
+        let types = self.api.types.now();
         let mut prefixes: Vec<String> = Vec::new();
         // The count reports a quota that cannot be read.
         for (_, quota) in self.store.read(namespace).unwrap_or_default() {
             let hard = at(&quota, "spec.hard").and_then(Value::as_object).into_iter().flat_map(Object::iter);
             for (name, _) in hard {
-                let (group, plural) = counted_by(self.api.naming(), name);
+                let (group, plural) = counted_by(self.api.types.naming, name);
                 let counted = resource_of(types.registry(), group, plural);
                 if let Some(storage) = counted.and_then(|resource| resource.storage.as_ref())
                     && !prefixes.contains(&storage.key_prefix)
@@ -194,7 +194,7 @@ impl Counting {
         let Some(previous) = &event.previous else { return Ok(false) };
         let usage = |entry: &engine::Entry| {
             let object = store::read(entry.clone())?.object(resource)?;
-            Ok::<_, Status>(Usage::of(self.api.naming(), resource, &object))
+            Ok::<_, Status>(Usage::of(self.api.types.naming, resource, &object))
         };
         Ok(usage(&event.entry)?.is_below(&usage(previous)?))
     }
@@ -214,12 +214,12 @@ impl Counting {
 
     /// Counts the usage of a namespace. Returns `false` if its quotas changed in the meantime.
     async fn recount(&self, namespace: &str) -> Result<bool, Status> {
-        let ledger = &self.api.lookup().quotas;
+        let ledger = &self.api.lookup.quotas;
         if !self.store.has_any(namespace) {
             return Ok(ledger.forget(namespace));
         }
         let recount = ledger.recount(self.store.clone(), namespace);
-        let snapshots = Arc::new(self.api.backends().snapshots());
+        let snapshots = Arc::new(self.api.store.backends.snapshots());
         let mut totals = Vec::new();
         for (_, quota) in self.store.read(namespace)? {
             totals.push(self.total(namespace, &quota, &snapshots).await?);
@@ -238,9 +238,9 @@ impl Counting {
             totals.hard.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
         let mut names: BTreeMap<_, Vec<&str>> = BTreeMap::new();
         for name in totals.hard.keys() {
-            names.entry(counted_by(self.api.naming(), name)).or_default().push(name);
+            names.entry(counted_by(self.api.types.naming, name)).or_default().push(name);
         }
-        let types = self.api.types();
+        let types = self.api.types.now();
         for ((group, plural), names) in names {
             let Some(resource) = resource_of(types.registry(), group, plural) else { continue };
             if !resource.namespaced() || resource.storage.is_none() {
@@ -272,7 +272,7 @@ impl Counting {
                 tokio::task::yield_now().await;
             }
             let object = store::read(entry)?.object(resource)?;
-            let usage = Usage::of(self.api.naming(), resource, &object);
+            let usage = Usage::of(self.api.types.naming, resource, &object);
             if !totals.covers(&usage) {
                 continue;
             }

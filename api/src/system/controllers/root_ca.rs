@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Ending;
 use super::per_namespace::{self, NamespaceObject};
-use crate::writes::context::Context;
+use crate::writes::server::Server;
 use values::json::{Object, Value};
 use values::naming::Naming;
 
@@ -13,9 +13,9 @@ use values::naming::Naming;
 const KEY: &str = "ca.crt";
 
 /// Runs the controller, which follows namespaces and config maps.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
-    let naming = api.naming();
-    let certificates = api.root_ca().to_owned();
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
+    let naming = api.types.naming;
+    let certificates = api.operations.root_ca.to_owned();
     let make = |existing| desired_map(naming, &certificates, existing);
     let (name, controller) = (naming.root_ca_config_map, "root-ca-cert-publisher");
     per_namespace::follow(api, NamespaceObject { resource: "configmaps", name, controller, make }).await

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::Ending;
 use super::per_namespace::{self, NamespaceObject};
-use crate::writes::context::Context;
+use crate::writes::server::Server;
 use values::json::{Object, Value};
 
 /// Runs the controller, which follows namespaces and service accounts.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
     let make = |existing: Option<Value>| match existing {
         Some(_) => None,
         None => {

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use super::condition::Condition;
 use super::{EVENTS_MAX, Ending};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 use objects::strategy::Endpoint;
 use values::json::{Object, Value};
@@ -26,10 +26,10 @@ use values::object::{at, meta};
 use values::status::{Status, StatusReason};
 
 /// Runs the controller, which follows the object.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
-    let target = target(api.naming());
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
+    let target = target(api.types.naming);
     let key = store::key(Loopback::new(&api).resource(&target)?, "", &target.name);
-    let mut tail = api.engine().tail(api.engine().revision(), key)?;
+    let mut tail = api.store.engine().tail(api.store.engine().revision(), key)?;
     loop {
         ensure(&Loopback::new(&api), &api).await?;
         tail.next(EVENTS_MAX).await?;
@@ -40,7 +40,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(api: &Context) -> Result<(), Status> {
+pub async fn prepare(api: &Server) -> Result<(), Status> {
     ensure(&Loopback::new(api).unasked(), api).await
 }
 
@@ -57,15 +57,15 @@ pub fn target(naming: &Naming) -> Target {
 
 /// Creates the object if it is missing, and marks it ready. A conflict needs no retry, because the other
 /// writer's change triggers the caller again.
-async fn ensure(loopback: &Loopback<'_>, api: &Context) -> Result<(), Status> {
-    let target = target(api.naming());
-    let networks: Vec<Value> = api.allocations().networks().map(Value::from).collect();
+async fn ensure(loopback: &Loopback<'_>, api: &Server) -> Result<(), Status> {
+    let target = target(api.types.naming);
+    let networks: Vec<Value> = api.store.allocations.networks().map(Value::from).collect();
     if networks.is_empty() {
         return Ok(());
     }
     let ensured = async {
         if loopback.get(&target)?.is_none() {
-            let _: Written = loopback.create(&target, object(api.naming(), &networks)).await?;
+            let _: Written = loopback.create(&target, object(api.types.naming, &networks)).await?;
         }
         let resource = loopback.resource(&target)?;
         loopback.change(resource, ("", &target.name), Endpoint::Status, |old| marked(old, &networks)).await

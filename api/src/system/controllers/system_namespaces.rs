@@ -8,18 +8,18 @@ use std::sync::Arc;
 
 use super::{EVENTS_MAX, Ending, Trouble};
 use crate::writes::bootstrap::{self, Desired, ObjectStore};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 
 /// Runs the controller, which follows the system namespaces.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
-    let revision = api.engine().revision();
-    let wanted: Vec<Desired> = bootstrap::namespaces(api.naming()).collect();
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
+    let revision = api.store.engine().revision();
+    let wanted: Vec<Desired> = bootstrap::namespaces(api.types.naming).collect();
     let tail = |wanted: &Desired| {
         let resource = Loopback::new(&api).resource(&wanted.target)?;
         let key = store::key(resource, &wanted.target.namespace, &wanted.target.name);
-        Ok::<_, Trouble>(api.engine().tail(revision, key)?)
+        Ok::<_, Trouble>(api.store.engine().tail(revision, key)?)
     };
     let mut tails = wanted.iter().map(tail).collect::<Result<Vec<_>, _>>()?;
     loop {

@@ -9,8 +9,8 @@ use futures_util::stream::{self, StreamExt};
 use super::{Ending, WRITES_MAX};
 use crate::state::tokens::uses::{TokenUse, last_used_label};
 use crate::writes::bootstrap::Target;
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
 use values::clock;
@@ -23,7 +23,7 @@ use values::status::Status;
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs the controller, which labels the secrets that authentication reports.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
     let loopback = Loopback::new(&api);
     let target = Target {
         group: "",
@@ -33,9 +33,9 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
         name: String::new(),
     };
     let secrets = loopback.resource(&target)?;
-    let label = last_used_label(api.naming());
+    let label = last_used_label(api.types.naming);
     loop {
-        let noted = api.tokens().uses.take().await.into_iter().map(async |used| {
+        let noted = api.access.tokens.uses.take().await.into_iter().map(async |used| {
             let Err(error) = write(&loopback, secrets, &used, &label).await else { return true };
             let TokenUse { namespace, secret, .. } = &used;
             tracing::warn!(%namespace, %secret, error = error.message, "last use of a token not recorded");

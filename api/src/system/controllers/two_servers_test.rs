@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::identity::own_name;
 use crate::state::debug::Debugging;
-use crate::writes::write::server_fixture::Server;
+use crate::writes::write::server_fixture::TestServer;
 use types::version::{Build, Releases, ServerVersion};
 use values::naming::{CLUSTER, KUBERNETES, Naming};
 
 /// A server, with the log level that its clients have set.
 struct Configured {
-    server: Server,
+    server: TestServer,
     level: Arc<AtomicI32>,
 }
 
@@ -28,13 +28,13 @@ fn start(settings: Settings) -> Configured {
     let level = Arc::new(AtomicI32::new(0));
     let set = level.clone();
     let set_level = Some(Arc::new(move |level| set.store(level, Ordering::Relaxed)) as _);
-    let server = Server::configured(|parts| {
-        parts.naming = settings.naming;
-        parts.host_name = settings.host.to_owned();
-        parts.version = settings.version;
-        parts.allows_privileged = settings.allows_privileged;
-        parts.debugging = Debugging { set_level, profiles: None };
-        parts.edge.is_debugged = true;
+    let server = TestServer::configured(|server| {
+        server.types.naming = settings.naming;
+        server.types.allows_privileged = settings.allows_privileged;
+        server.operations.host_name = settings.host.to_owned();
+        server.operations.version = settings.version;
+        server.operations.debugging = Debugging { set_level, profiles: None };
+        server.access.edge.is_debugged = true;
     });
     Configured { server, level }
 }

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use super::*;
-use crate::writes::write::server_fixture::Server;
+use crate::writes::write::server_fixture::TestServer;
 use values::json::{Object, Value};
 use values::object::{meta, metadata_mut, set_meta};
 use values::status::Status;
@@ -79,15 +79,15 @@ fn text(object: &Object) -> String {
 }
 
 /// Starts a server whose chain has this plugin after its own plugins, and a namespace `n`.
-async fn server_with(name: &'static str, last: std::sync::Arc<dyn Plugin>) -> Server {
+async fn server_with(name: &'static str, last: std::sync::Arc<dyn Plugin>) -> TestServer {
     let make: Make = std::sync::Arc::new(move |_| last.clone());
-    let server = Server::admitting(Settings::default().without("ServiceAccount").with_last(name, make));
+    let server = TestServer::admitting(Settings::default().without("ServiceAccount").with_last(name, make));
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     server
 }
 
 /// Starts a server whose chain has the probe after its own plugins.
-async fn probed() -> (Server, std::sync::Arc<Probe>) {
+async fn probed() -> (TestServer, std::sync::Arc<Probe>) {
     let probe = std::sync::Arc::<Probe>::default();
     let server = server_with("Probe", probe.clone()).await;
     probe.asked.lock().clear();

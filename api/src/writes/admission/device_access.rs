@@ -71,11 +71,11 @@ fn is_for_administrators(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::writes::write::server_fixture::Server;
+    use crate::writes::write::server_fixture::TestServer;
 
     #[tokio::test]
     async fn access_as_an_administrator_needs_the_label_of_the_namespace() {
-        let server = Server::start();
+        let server = TestServer::start();
         let labels =
             r#"{"metadata":{"name":"labelled","labels":{"resource.kubernetes.io/admin-access":"true"}}}"#;
         for namespace in [r#"{"metadata":{"name":"plain"}}"#, labels] {

@@ -207,12 +207,12 @@ impl<T> Parsed<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writes::write::server_fixture::Server;
+    use crate::writes::write::server_fixture::TestServer;
 
     #[tokio::test]
     async fn objects_that_are_gone_are_forgotten_though_each_was_asked_for_alone() {
-        let server = Server::start();
-        let lookup = server.api.lookup();
+        let server = TestServer::start();
+        let lookup = &server.api.lookup;
         let parsed = Parsed::new(lookup, lookup.resource("", "v1", "namespaces"), |_| ());
         let get = |name: &str| parsed.get(lookup, "", name).unwrap().is_some();
         for n in 0..3 * FEW {
@@ -236,8 +236,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_keeps_nothing_of_an_object_that_is_gone() {
-        let server = Server::start();
-        let lookup = server.api.lookup();
+        let server = TestServer::start();
+        let lookup = &server.api.lookup;
         let classes = lookup.resource("scheduling", "v1", "priorityclasses");
         let parsed = Parsed::new(lookup, classes, |_| ());
         let path = "/apis/scheduling.k8s.io/v1/priorityclasses";

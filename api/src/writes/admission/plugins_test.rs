@@ -1,7 +1,7 @@
 //! Tests of the plugins with requests to a server: how they change an object, or why they refuse it.
 
 use super::*;
-use crate::writes::write::server_fixture::Server;
+use crate::writes::write::server_fixture::TestServer;
 use values::json::{Value, parse};
 use values::testing::text;
 
@@ -16,18 +16,18 @@ impl Files for NoFiles {
 
 /// Starts a server with these plugins in addition to the default ones, and a namespace `n` with a service
 /// account.
-async fn server(enable: &str, config: &str) -> Server {
+async fn server(enable: &str, config: &str) -> TestServer {
     let enable: Vec<String> = enable.split_whitespace().map(str::to_owned).collect();
     let config =
         format!("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{config}]");
     let wishes = Wishes { enable: &enable, config: Some(config.as_bytes()), ..Wishes::default() };
-    let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
+    let server = TestServer::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
     given(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     given(&server, "/api/v1/namespaces/n/serviceaccounts", r#"{"metadata":{"name":"default"}}"#).await;
     server
 }
 
-async fn given(server: &Server, path: &str, body: &str) {
+async fn given(server: &TestServer, path: &str, body: &str) {
     let (code, _, answer) = server.ask(&format!("POST {path}"), body).await;
     assert_eq!(code, 201, "{path}: {}", text(&answer));
 }
@@ -41,7 +41,7 @@ fn pod(metadata: &str, spec: &str, container: &str) -> String {
 }
 
 /// Returns the value at a path of members in the result of a dry-run creation, or its error.
-async fn made(server: &Server, path: &str, body: &str, at: &[&str]) -> String {
+async fn made(server: &TestServer, path: &str, body: &str, at: &[&str]) -> String {
     let (code, _, answer) = server.ask(&format!("POST {path}?dryRun=All"), body).await;
     if code != 201 {
         return format!("{code} {}", answer.str_at(&["message"]));

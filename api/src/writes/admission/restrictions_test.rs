@@ -1,7 +1,7 @@
 //! Tests of small plugins with requests of clients.
 
 use super::{Files, Settings, Wishes};
-use crate::writes::write::server_fixture::Server;
+use crate::writes::write::server_fixture::TestServer;
 
 struct NoFiles;
 
@@ -12,13 +12,13 @@ impl Files for NoFiles {
 }
 
 /// Starts a server with one more plugin and a namespace.
-async fn server(plugin: &str, config: &str) -> Server {
+async fn server(plugin: &str, config: &str) -> TestServer {
     let (enable, disable) = ([plugin.to_owned()], ["ServiceAccount".to_owned()]);
     let config =
         format!("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{config}]");
     let wishes =
         Wishes { enable: &enable, disable: &disable, config: Some(config.as_bytes()), ..Wishes::default() };
-    let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
+    let server = TestServer::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     server
 }

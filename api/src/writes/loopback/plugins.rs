@@ -7,7 +7,7 @@ use engine::Revision;
 
 use super::Loopback;
 use crate::writes::admission::{Pending, Writer};
-use crate::writes::context::Context;
+use crate::writes::server::Server;
 use crate::writes::write::{Current, Made, Outcome, Wanted};
 use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
@@ -58,7 +58,7 @@ impl Loopback<'_> {
     }
 }
 
-impl Writer for Context {
+impl Writer for Server {
     fn shared(&self) -> Arc<dyn Writer> {
         self.itself()
     }
@@ -82,7 +82,7 @@ impl Writer for Context {
 #[derive(Clone)]
 pub struct ControllerWriter {
     /// The context of the server.
-    pub api: Arc<Context>,
+    pub api: Arc<Server>,
     /// Name of the controller.
     pub name: &'static str,
 }

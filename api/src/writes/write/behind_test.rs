@@ -12,7 +12,7 @@ use engine::{
     Applied, Change, CommitError, Committed, Durability, Engine, EventKind, Options, Payload, Role, Write,
 };
 
-use super::server_fixture::Server;
+use super::server_fixture::TestServer;
 use crate::writes::admission::Settings;
 use objects::store::{Addresses, CommitFailure, Ledger, Pending};
 use values::json::Value;
@@ -109,8 +109,8 @@ impl Ledger for Lagging {
 
 /// Two servers on one store. The second gets only the changes that it requests.
 struct Two {
-    first: Server,
-    second: Server,
+    first: TestServer,
+    second: TestServer,
     ledger: Arc<Lagging>,
 }
 
@@ -132,8 +132,8 @@ impl Two {
             loses_answers,
         });
         let admission = || Settings::default().without("ServiceAccount");
-        let first = Server::on(truth, None, here, admission());
-        let second = Server::on(copy, Some(ledger.clone()), there, admission());
+        let first = TestServer::on(truth, None, here, admission());
+        let second = TestServer::on(copy, Some(ledger.clone()), there, admission());
         Two { first, second, ledger }
     }
 
@@ -226,7 +226,7 @@ async fn a_write_from_a_copy_that_is_behind_ends_as_one_from_the_newest_state() 
         };
         act(known).await;
         two.ledger.tell().await;
-        let field = async |server: &Server, member: &str| {
+        let field = async |server: &TestServer, member: &str| {
             let (_, _, object) = server.ask(&format!("GET {path}"), "").await;
             object.str_at(&["metadata", member]).to_owned()
         };

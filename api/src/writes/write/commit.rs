@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use engine::{Change, Committed, Entry, Expected, Payload, Record};
 
-use crate::writes::context::Context;
+use crate::writes::server::store::commit_failed;
 use objects::apply::take_managed_fields;
 use objects::store::{self, CommitFailure, Store};
 use types::schema::encode::encode;
@@ -31,7 +31,7 @@ pub enum Attempt {
 /// # Errors
 /// Every failure except a failed condition.
 pub async fn commit(
-    (api, store): (&Context, Store<'_>),
+    store: Store<'_>,
     key: Bytes,
     expected: Expected,
     change: Change,
@@ -42,7 +42,7 @@ pub async fn commit(
         Ok(committed) => Ok(Attempt::Committed(committed)),
         Err(CommitFailure::Conflict { current }) => Ok(Attempt::Conflict(current)),
         Err(CommitFailure::Again) => Ok(Attempt::Again),
-        Err(CommitFailure::Engine(error)) => Err(api.commit_failed(&error)),
+        Err(CommitFailure::Engine(error)) => Err(commit_failed(&error)),
         Err(CommitFailure::Status(status)) => Err(*status),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::server_fixture::Server;
+use super::server_fixture::TestServer;
 use crate::system::controllers;
 use types::schema::registry::Group;
 use values::json::Value;
@@ -33,15 +33,15 @@ const SPEC: &str = r#"{"type":"object","properties":{
         "items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"number":{"type":"integer"}}}}}}"#;
 
 /// Starts a server with its controllers, and a namespace.
-async fn start() -> (Arc<Server>, controllers::Controllers) {
-    let server = Arc::new(Server::start());
+async fn start() -> (Arc<TestServer>, controllers::Controllers) {
+    let server = Arc::new(TestServer::start());
     let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await;
     (server, controllers)
 }
 
 /// Repeats a request until the response is as wanted.
-async fn until(server: &Server, request: &str, wanted: impl Fn(u16, &Value) -> bool) -> Value {
+async fn until(server: &TestServer, request: &str, wanted: impl Fn(u16, &Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
         let (code, _, body) = server.ask(request, "").await;
@@ -59,7 +59,7 @@ fn condition<'v>(definition: &'v Value, kind: &str) -> (&'v str, &'v str) {
     found.map_or(("", ""), |found| (found.str_at(&["status"]), found.str_at(&["reason"])))
 }
 
-async fn established(server: &Server, name: &str) -> Value {
+async fn established(server: &TestServer, name: &str) -> Value {
     let request = format!("GET {DEFINITIONS}/{name}");
     until(server, &request, |_, body| condition(body, "Established").0 == "True").await
 }
@@ -249,7 +249,7 @@ async fn lists_paths_and_warnings_are_those_of_custom_types() {
 }
 
 /// Repeats a request until the response is 422.
-async fn until_refused(server: &Server, request: &str, body: &str) {
+async fn until_refused(server: &TestServer, request: &str, body: &str) {
     let began = Instant::now();
     while server.ask(request, body).await.0 != 422 {
         assert!(began.elapsed() < Duration::from_secs(20), "{request}");
@@ -272,13 +272,13 @@ async fn a_watch_ends_with_its_type_and_has_told_everything() {
     // Changes of a definition's metadata do not affect its types; another schema replaces them.
     let first = server.open(&format!("{THINGS}?watch=1&resourceVersion=0")).await;
     let one = format!("{DEFINITIONS}/things.g.example");
-    let types = server.api.types();
+    let types = server.api.types.now();
     server.ask(&format!("MERGE {one}"), r#"{"metadata":{"labels":{"a":"b"}}}"#).await;
     let (code, ..) = server.ask(&format!("MERGE {one}"), &definition(NAMES, &SPEC.replace('3', "4"))).await;
     assert_eq!(code, 200);
     assert!(rest_of(first).await.contains(r#""type":"ADDED""#));
     let resource = types.registry().resource("g.example", "v1", "things").unwrap();
-    assert!(!server.api.types().has(resource));
+    assert!(!server.api.types.now().has(resource));
     let (_, _, made) = server
         .ask(
             &format!("POST {THINGS}"),
@@ -320,7 +320,7 @@ async fn a_watch_ends_with_its_type_and_has_told_everything() {
     until(&server, &format!("GET {one}"), |code, _| code == 404).await;
     assert_eq!(rest_of(second).await.matches(r#""type":"DELETED""#).count(), 2);
     assert_eq!(server.ask(&format!("GET {THINGS}"), "").await.0, 404);
-    assert!(server.api.types().registry().group("g.example").is_none());
+    assert!(server.api.types.now().registry().group("g.example").is_none());
 
     // The same name is served again, without the earlier objects.
     server.ask(&format!("POST {DEFINITIONS}"), &definition(NAMES, SPEC)).await;
@@ -374,7 +374,7 @@ async fn a_type_that_cannot_be_made_when_it_is_needed_is_an_internal_error_of_it
     use objects::custom::definition::Definition;
     use objects::custom::established::Prepared;
 
-    let server = Server::start();
+    let server = TestServer::start();
     let text = |keys: &str| {
         format!(
             r#"{{"metadata":{{"name":"things.g.example","uid":"u","generation":1}},"spec":{{"group":"g.example","scope":"Namespaced","versions":[
@@ -398,7 +398,7 @@ async fn a_type_that_cannot_be_made_when_it_is_needed_is_an_internal_error_of_it
             let pool = Arc::clone(established.pool());
             let (name, text) = ("things.g.example", text.clone().into());
             let prepared = Prepared::deferred(name, &object, &definition, text, &pool).unwrap();
-            established.put(prepared, server.api.naming(), changes);
+            established.put(prepared, server.api.types.naming, changes);
         });
         // Discovery works without a schema.
         assert_eq!(server.ask("GET /apis/g.example/v1", "").await.0, 200);
@@ -409,7 +409,7 @@ async fn a_type_that_cannot_be_made_when_it_is_needed_is_an_internal_error_of_it
 
 #[tokio::test]
 async fn a_change_among_a_thousand_types_makes_no_other_anew() {
-    let server = Server::start();
+    let server = TestServer::start();
     let make = |at: usize| {
         let spec = types::schema::make::Struct::new("Spec").node().unwrap();
         let thing = types::schema::make::Struct::new("Thing").field("spec", spec);
@@ -420,15 +420,15 @@ async fn a_change_among_a_thousand_types_makes_no_other_anew() {
             types::schema::table::Scope::Cluster,
             thing,
         );
-        made.unwrap().make(server.api.naming())
+        made.unwrap().make(server.api.types.naming)
     };
     let priorities = types::schema::registry::Priorities::CUSTOM;
     let many: Vec<_> = (0..1000).map(make).collect();
-    server.api.change_types(|registry| Ok::<_, ()>(registry.changed(&[], many, priorities))).unwrap();
+    server.api.types.change(|registry| Ok::<_, ()>(registry.changed(&[], many, priorities))).unwrap();
     for at in 0..20 {
-        let before = server.api.types();
-        server.api.change_types(|registry| Ok::<_, ()>(registry.with(make(at), priorities))).unwrap();
-        let after = server.api.types();
+        let before = server.api.types.now();
+        server.api.types.change(|registry| Ok::<_, ()>(registry.with(make(at), priorities))).unwrap();
+        let after = server.api.types.now();
         let kept = |group: &&Arc<Group>| {
             after.registry().group(&group.name).is_some_and(|now| Arc::ptr_eq(now, group))
         };

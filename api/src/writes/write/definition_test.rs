@@ -1,7 +1,7 @@
 //! Tests of definitions of custom types in the write path: the effect of a write on the status, and the
 //! warnings for the writer.
 
-use super::server_fixture::Server;
+use super::server_fixture::TestServer;
 use values::json::{Value, parse};
 
 const LIST: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -27,7 +27,7 @@ fn value(text: &str) -> Value {
 
 #[tokio::test]
 async fn a_definition_gets_its_status_from_the_server_alone() {
-    let server = Server::start();
+    let server = TestServer::start();
     let (code, warnings, created) =
         server.ask(&format!("POST {LIST}"), &definition(&version("v1", true, "odd"))).await;
     assert_eq!(

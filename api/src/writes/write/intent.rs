@@ -16,8 +16,8 @@ use auth::Attributes;
 use bytes::Bytes;
 
 use crate::writes::admission::{self, AdmissionRecord, Review, WriteAttributes};
-use crate::writes::context::Context;
 use crate::writes::origin::Origin;
+use crate::writes::server::Server;
 use crate::writes::stage::Stage;
 use objects::conversion::is_current;
 use objects::store::{self, Store, Stored};
@@ -160,7 +160,7 @@ pub struct WriteIntent<'w> {
 
 impl<'w> WriteIntent<'w> {
     /// Returns the context of the server.
-    pub fn api(&self) -> &'w Context {
+    pub fn api(&self) -> &'w Server {
         self.origin.api
     }
 
@@ -264,7 +264,8 @@ impl Current {
             return Ok(Current { stored, original: None, object: None });
         }
         let Stored { entry, record: original } = stored;
-        let record = intent.api().converter().convert_record(intent.write.resource, original.clone()).await?;
+        let record =
+            intent.api().outgoing.converter.convert_record(intent.write.resource, original.clone()).await?;
         Ok(Current { stored: Stored { entry, record }, original: Some(Box::new(original)), object: None })
     }
 
@@ -296,7 +297,7 @@ impl Current {
     ///
     /// # Errors
     /// As [`Current::object`].
-    pub fn live(&mut self, api: &Context, resource: &Resource) -> Result<&Object, Status> {
+    pub fn live(&mut self, api: &Server, resource: &Resource) -> Result<&Object, Status> {
         if has_parts_to_share(api, resource) {
             return self.read(|stored| stored.settled(resource));
         }
@@ -308,7 +309,7 @@ impl Current {
     ///
     /// # Errors
     /// As [`Current::object`].
-    pub fn known(&mut self, api: &Context, resource: &Resource) -> Result<Option<&Object>, Status> {
+    pub fn known(&mut self, api: &Server, resource: &Resource) -> Result<Option<&Object>, Status> {
         if !has_parts_to_share(api, resource) {
             return Ok(None);
         }
@@ -360,8 +361,8 @@ impl Current {
 /// Returns whether an object of a request can share parts with the stored object. While the server starts,
 /// stored objects may still lack defaults of this release, and parts of another version cannot be part of the
 /// version that is written.
-fn has_parts_to_share(api: &Context, resource: &Resource) -> bool {
-    api.lifecycle().stage() == server::LifecycleStage::Serving && resource.is_stored_form()
+fn has_parts_to_share(api: &Server, resource: &Resource) -> bool {
+    api.operations.lifecycle.stage() == server::LifecycleStage::Serving && resource.is_stored_form()
 }
 
 /// The result that a source wants.
@@ -411,7 +412,7 @@ pub trait Source<C>: Send + Sync {
         _current: Option<&mut Current>,
     ) -> Result<Object, Status> {
         match self.form() {
-            Form::Served => convert::to_stored(intent.write.resource, object, intent.api().naming()),
+            Form::Served => convert::to_stored(intent.write.resource, object, intent.api().types.naming),
             Form::Stored | Form::Foreign => Ok(object),
         }
     }
@@ -429,7 +430,7 @@ pub trait Source<C>: Send + Sync {
         if intent.write.resource.is_stored_form() {
             return Ok(Cow::Borrowed(object));
         }
-        convert::to_served(intent.write.resource, object.clone(), intent.api().naming()).map(Cow::Owned)
+        convert::to_served(intent.write.resource, object.clone(), intent.api().types.naming).map(Cow::Owned)
     }
 
     /// Returns the type whose defaults are filled in; `None` if there are no defaults.

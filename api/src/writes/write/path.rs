@@ -162,11 +162,11 @@ async fn prepared<'w, C: Caller>(
         return Ok(Prepared::Over(Outcome::unchanged(current.as_ref())));
     };
     // Defaults and managed fields may make a small object large.
-    let structures = intent.api().memory().structures(object.structures());
+    let structures = intent.api().operations.memory.structures(object.structures());
     let structures = structures.map_err(Status::no_memory)?;
     let is_labelled = stages::is_labelled(&object);
     stages::default(intent, source, &mut object);
-    let creation = current.is_none().then(|| intent.api().creations().begin());
+    let creation = current.is_none().then(|| intent.api().creations.begin());
     if current.is_none() {
         stages::defined(intent)?;
         stages::own_new(intent, &mut object).await?;

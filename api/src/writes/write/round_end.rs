@@ -63,7 +63,7 @@ pub(super) async fn end_round(
     };
     // With a ledger, a delete stores the previous version of the object; the caller gets the final one.
     let last_shown = match &change {
-        Change::Delete(Some(_)) if intent.api().ledger().is_some() => shown,
+        Change::Delete(Some(_)) if intent.api().store.ledger().is_some() => shown,
         _ => None,
     };
     let removes = !matches!(change, Change::Put(_));
@@ -93,7 +93,7 @@ pub(super) async fn end_round(
 async fn written(intent: &WriteIntent<'_>, committed: Committed) -> Result<Written, Status> {
     let Committed { revision, entry } = committed;
     let record = store::read(entry)?.record;
-    let record = intent.api().converter().convert_record(intent.write.resource, record).await?;
+    let record = intent.api().outgoing.converter.convert_record(intent.write.resource, record).await?;
     Ok(Written { value: record.value, revision })
 }
 

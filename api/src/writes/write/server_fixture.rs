@@ -14,62 +14,64 @@ use engine::{Durability, Engine, Options};
 use http_body_util::BodyExt;
 
 use crate::state::allocation::Ranges;
+use crate::state::certificates::Certificates;
+use crate::state::connect::NodeConnections;
 use crate::state::tokens::{EXTENDED_LIFETIME, TokenSigner, Tokens};
 use crate::writes::admission::Settings;
-use crate::writes::context::{Context, Limits, Parts};
+use crate::writes::server::operations::Operations;
+use crate::writes::server::{self, Server};
 use objects::store::Ledger;
 use objects::store::backends::{Backend, Backends};
-use types::enablement::Enablement;
-use types::features::Features;
 use values::cancellation::CancellationToken;
 use values::json::{Value, parse};
 use values::naming::KUBERNETES;
 use wire::response::Response;
-use wire::server::{ConnectionInfo, Handler, Incoming, Lifecycle, LifecycleStage};
+use wire::server::{ConnectionInfo, Handler, Incoming, LifecycleStage};
 
 /// A key that is used in tests only.
 const KEY: &[u8] = include_bytes!("../../../../fuzz/tokens.key");
 
 /// A test server. Dropping it removes its store.
-pub(crate) struct Server {
-    pub(crate) api: Arc<Context>,
+pub(crate) struct TestServer {
+    pub(crate) api: Arc<Server>,
     connection: Arc<ConnectionInfo>,
     directory: PathBuf,
 }
 
-impl Server {
+impl TestServer {
     /// Starts a server that allows everything to every caller, with an empty store.
-    pub(crate) fn start() -> Server {
+    pub(crate) fn start() -> TestServer {
         // No controller creates service accounts in namespaces here.
-        Server::admitting(Settings::default().without("ServiceAccount"))
+        TestServer::admitting(Settings::default().without("ServiceAccount"))
     }
 
     /// Starts such a server with these admission plugins.
-    pub(crate) fn admitting(admission: Settings) -> Server {
-        Server::over(std::env::temp_dir().join(format!("write-path-{}", values::names::uid())), admission)
+    pub(crate) fn admitting(admission: Settings) -> TestServer {
+        TestServer::over(std::env::temp_dir().join(format!("write-path-{}", values::names::uid())), admission)
     }
 
     /// Starts a server over the store in a directory. Dropping the server removes the directory.
-    pub(crate) fn in_directory(directory: &std::path::Path) -> Server {
-        Server::over(directory.to_owned(), Settings::default().without("ServiceAccount"))
+    pub(crate) fn in_directory(directory: &std::path::Path) -> TestServer {
+        TestServer::over(directory.to_owned(), Settings::default().without("ServiceAccount"))
     }
 
     /// Returns a new server over the same store. Nothing else may use the store any more.
-    pub(crate) async fn restart(mut self) -> Server {
-        self.api.engine().close().await;
-        Server::over(std::mem::take(&mut self.directory), Settings::default())
+    pub(crate) async fn restart(mut self) -> TestServer {
+        self.api.store.engine().close().await;
+        TestServer::over(std::mem::take(&mut self.directory), Settings::default())
     }
 
     /// Starts a server with an empty store, after `change` has changed its configuration.
-    pub(crate) fn configured(change: impl FnOnce(&mut Parts)) -> Server {
+    pub(crate) fn configured(change: impl FnOnce(&mut server::Settings)) -> TestServer {
         let directory = std::env::temp_dir().join(format!("write-path-{}", values::names::uid()));
-        let mut parts = parts(open(&directory), None, Settings::default().without("ServiceAccount"));
-        change(&mut parts);
-        Server::of(parts, directory)
+        let admission = Settings::default().without("ServiceAccount");
+        let mut settings = settings(open(&directory), None, admission);
+        change(&mut settings);
+        TestServer::of(settings, directory)
     }
 
-    fn over(directory: PathBuf, admission: Settings) -> Server {
-        Server::on(open(&directory), None, directory, admission)
+    fn over(directory: PathBuf, admission: Settings) -> TestServer {
+        TestServer::on(open(&directory), None, directory, admission)
     }
 
     /// Returns a server on this engine, whose writes the ledger decides if there is one.
@@ -78,16 +80,16 @@ impl Server {
         ledger: Option<Arc<dyn Ledger>>,
         directory: PathBuf,
         admission: Settings,
-    ) -> Server {
-        Server::of(parts(engine, ledger, admission), directory)
+    ) -> TestServer {
+        TestServer::of(settings(engine, ledger, admission), directory)
     }
 
-    fn of(parts: Parts, directory: PathBuf) -> Server {
-        let address = parts.address;
-        let api = Context::assemble(parts, vec![Module::AlwaysAllow]).unwrap();
-        api.lifecycle().advance(LifecycleStage::Serving);
+    fn of(settings: server::Settings, directory: PathBuf) -> TestServer {
+        let address = settings.operations.address;
+        let api = Server::assemble(settings).unwrap();
+        api.operations.lifecycle.advance(LifecycleStage::Serving);
         let connection = Arc::new(ConnectionInfo::detached(address, Vec::new()));
-        Server { api, connection, directory }
+        TestServer { api, connection, directory }
     }
 
     /// Returns the body of the response to a GET, as text.
@@ -143,53 +145,45 @@ fn open(directory: &std::path::Path) -> Engine {
 }
 
 /// Returns the configuration of a server on this engine, whose writes the ledger decides if there is one.
-fn parts(engine: Engine, ledger: Option<Arc<dyn Ledger>>, admission: Settings) -> Parts {
+fn settings(engine: Engine, ledger: Option<Arc<dyn Ledger>>, admission: Settings) -> server::Settings {
     let key = SigningKey::from_pem(KEY).unwrap();
     let issuer = TokenIssuer::new("issuer", key, NameDomains::new(KUBERNETES.domain));
-    Parts {
-        metrics: Arc::default(),
-        naming: &KUBERNETES,
-        allows_privileged: false,
-        backends: Backends::new(Backend::new(engine, ledger), Vec::new()),
-        authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
-        lifecycle: Lifecycle::new(),
-        limits: Limits::default(),
-        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
-        root_ca: String::new(),
-        ranges: Ranges::default(),
-        tokens: Tokens {
-            signer: TokenSigner::Own(issuer),
-            audiences: vec!["here".to_owned()],
-            lifetime_max: None,
-            extends: false,
-            extended_lifetime: EXTENDED_LIFETIME,
-            documents: Default::default(),
-            uses: Default::default(),
+    server::Settings {
+        store: server::store::Settings {
+            backends: Backends::new(Backend::new(engine, ledger), Vec::new()),
+            secrecy: None,
+            ranges: Ranges::default(),
         },
-        certificates: crate::state::certificates::Certificates::unsigned(),
-        features: Features::default(),
-        edge: Default::default(),
-        flags: Vec::new(),
-        log_files: None,
-        debugging: Default::default(),
-        tracer: None,
-        version: Default::default(),
-        host_name: "host".to_owned(),
-        own_service: Default::default(),
-        collects_garbage: true,
+        types: server::types::Settings::new(&KUBERNETES),
+        access: server::access::Settings {
+            authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
+            authorizers: vec![Module::AlwaysAllow],
+            tokens: Tokens {
+                signer: TokenSigner::Own(issuer),
+                audiences: vec!["here".to_owned()],
+                lifetime_max: None,
+                extends: false,
+                extended_lifetime: EXTENDED_LIFETIME,
+                documents: Default::default(),
+                uses: Default::default(),
+            },
+            certificates: Certificates::unsigned(),
+            fairness: Default::default(),
+            edge: Default::default(),
+            auditor: None,
+        },
+        outgoing: server::outgoing::Settings {
+            extensions: Default::default(),
+            peers: Default::default(),
+            nodes: NodeConnections::new(Default::default()).unwrap(),
+            reaches_endpoints: false,
+        },
+        operations: Operations::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))),
         admission,
-        auditor: None,
-        enablement: Enablement::default(),
-        fairness: Default::default(),
-        extensions: Default::default(),
-        peers: Default::default(),
-        nodes: crate::state::connect::NodeConnections::new(crate::state::connect::Settings::default())
-            .unwrap(),
-        secrecy: None,
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         if !self.directory.as_os_str().is_empty() {
             let _ = std::fs::remove_dir_all(&self.directory);

@@ -1,6 +1,6 @@
 //! Tests that the parts of an object that a write does not change are not decoded, copied or encoded again.
 
-use super::server_fixture::Server;
+use super::server_fixture::TestServer;
 use values::json::{Value, sharing, write};
 
 const POD: &str = "/api/v1/namespaces/default/pods/p";
@@ -13,7 +13,7 @@ fn text(value: &Value) -> String {
 
 #[tokio::test]
 async fn an_update_reads_and_copies_no_part_that_it_leaves_as_it_is() {
-    let server = Server::start();
+    let server = TestServer::start();
     let (code, _, answer) = server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"default"}}"#).await;
     assert!(code == 201 || code == 409, "{answer:?}");
     let body =

@@ -3,7 +3,7 @@
 use engine::Revision;
 use std::fmt::Write as _;
 
-use super::server_fixture::Server;
+use super::server_fixture::TestServer;
 use crate::writes::bootstrap::{ObjectStore, Target};
 use crate::writes::loopback::Loopback;
 use crate::writes::stage::trace;
@@ -68,7 +68,7 @@ fn columns() -> impl Iterator<Item = &'static str> {
 
 /// The rows so far.
 struct Table {
-    server: Server,
+    server: TestServer,
     text: String,
 }
 
@@ -113,7 +113,7 @@ const SIGNING_REQUEST: &str = r#"{"metadata":{"name":"s"},"spec":{"request":"LS0
 
 #[tokio::test]
 async fn every_entry_passes_the_stages_it_should() {
-    let mut table = Table { server: Server::start(), text: String::new() };
+    let mut table = Table { server: TestServer::start(), text: String::new() };
     requests(&mut table).await;
     subresources(&mut table).await;
     deletions(&mut table).await;
@@ -243,7 +243,7 @@ async fn by_the_server(table: &mut Table) {
     };
     loopback.change(resource, at, Endpoint::Main, data).await.unwrap();
     row("controller: change");
-    let namespaces = server.api.namespaces();
+    let namespaces = &server.api.types.namespaces;
     let told = |old: &Object| {
         let mut new = old.clone();
         let condition = object(r#"{"type":"NamespaceContentRemaining","status":"False"}"#);

@@ -9,8 +9,8 @@ use auth::{Attributes, User};
 use super::super::{EVENTS_MAX, Ending, Pass};
 use super::signer::BuiltInSigner;
 use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::strategy::Endpoint;
 use values::json::{Object, Value};
 use values::object::meta;
@@ -27,10 +27,10 @@ const PERMISSIONS: [(&str, &str); 2] = [
 ];
 
 /// Runs the controller, which follows certificate signing requests.
-pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
+pub(in super::super) async fn follow(api: Arc<Server>) -> Ending {
     let loopback = Loopback::controller(&api, CONTROLLER);
     let (resource, prefix) = resource(&loopback)?;
-    let mut tail = api.engine().tail(api.engine().revision(), prefix.clone())?;
+    let mut tail = api.store.engine().tail(api.store.engine().revision(), prefix.clone())?;
     loop {
         let (mut waiting, mut pass) = (false, Pass::default());
         for object in all(&api, &prefix).filter(is_undecided) {
@@ -66,8 +66,8 @@ enum Permitted {
     For(&'static str),
 }
 
-async fn permitted(api: &Context, object: &Object) -> Permitted {
-    if BuiltInSigner::named(text(object, ["spec", "signerName"]), api.naming())
+async fn permitted(api: &Server, object: &Object) -> Permitted {
+    if BuiltInSigner::named(text(object, ["spec", "signerName"]), api.types.naming)
         != Some(BuiltInSigner::NodeClient)
     {
         return Permitted::Not;
@@ -81,7 +81,7 @@ async fn permitted(api: &Context, object: &Object) -> Permitted {
         if subresource == "selfnodeclient" && user.name != request.subject.common_name {
             continue;
         }
-        let group = api.naming().group("certificates", true);
+        let group = api.types.naming.group("certificates", true);
         let asked = Attributes {
             verb: "create",
             resource_request: true,
@@ -91,7 +91,7 @@ async fn permitted(api: &Context, object: &Object) -> Permitted {
             subresource,
             ..Attributes::path(&user, "", "")
         };
-        if api.authorizer().authorize(&asked).await.is_ok() {
+        if api.access.authorizer.authorize(&asked).await.is_ok() {
             return Permitted::For(message);
         }
     }

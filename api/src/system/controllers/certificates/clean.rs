@@ -11,8 +11,8 @@ use rustls::pki_types::pem::PemObject;
 
 use super::super::{EVENTS_MAX, Ending, Pass};
 use super::{CONTROLLER, all, conditions, resource, text};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use types::options::DeleteOptions;
 use values::base64_text;
 use values::clock;
@@ -27,10 +27,10 @@ const UNDECIDED: i64 = 24 * 60 * 60;
 const SLEEP_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Runs the controller, which follows certificate signing requests.
-pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
+pub(in super::super) async fn follow(api: Arc<Server>) -> Ending {
     let loopback = Loopback::controller(&api, CONTROLLER);
     let (resource, prefix) = resource(&loopback)?;
-    let mut tail = api.engine().tail(api.engine().revision(), prefix.clone())?;
+    let mut tail = api.store.engine().tail(api.store.engine().revision(), prefix.clone())?;
     loop {
         let now = clock::now_seconds();
         let mut next = now.saturating_add(SLEEP_MAX.as_secs() as i64);

@@ -24,8 +24,8 @@ use bytes::Bytes;
 
 use super::collections::objects;
 use crate::writes::bootstrap::Target;
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::store;
 use types::schema::registry::Resource;
 use values::clock;
@@ -45,8 +45,8 @@ fn resource<'a>(loopback: &Loopback<'a>) -> Result<(&'a Resource, Bytes), Status
 }
 
 /// Returns all requests in the newest state.
-fn all(api: &Context, prefix: &Bytes) -> impl Iterator<Item = Object> {
-    let all = objects(&api.engine().snapshot(), prefix).into_iter();
+fn all(api: &Server, prefix: &Bytes) -> impl Iterator<Item = Object> {
+    let all = objects(&api.store.engine().snapshot(), prefix).into_iter();
     all.filter_map(|(_, object)| match object {
         Value::Object(object) => Some(object),
         _ => None,

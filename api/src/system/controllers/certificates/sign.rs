@@ -12,8 +12,8 @@ use auth::authn::certificate_authority::{Authority, CertificateIssueError};
 use super::super::{EVENTS_MAX, Ending, Pass};
 use super::signer::BuiltInSigner;
 use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::strategy::Endpoint;
 use values::base64_text;
 use values::json::{Object, Value};
@@ -26,17 +26,17 @@ const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Runs the controller, which follows certificate signing requests.
-pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
+pub(in super::super) async fn follow(api: Arc<Server>) -> Ending {
     let loopback = Loopback::controller(&api, CONTROLLER);
     let (resource, prefix) = resource(&loopback)?;
-    let mut tail = api.engine().tail(api.engine().revision(), prefix.clone())?;
+    let mut tail = api.store.engine().tail(api.store.engine().revision(), prefix.clone())?;
     loop {
         let (mut unsigned, mut pass) = (0, Pass::default());
         let waiting: Vec<Object> = all(&api, &prefix).filter(is_waiting).collect();
         let authority =
-            if waiting.is_empty() { None } else { Some(api.certificates().authorities.authority()) };
+            if waiting.is_empty() { None } else { Some(api.access.certificates.authorities.authority()) };
         for object in &waiting {
-            let Some(signer) = BuiltInSigner::named(text(object, ["spec", "signerName"]), api.naming())
+            let Some(signer) = BuiltInSigner::named(text(object, ["spec", "signerName"]), api.types.naming)
             else {
                 continue;
             };
@@ -94,7 +94,7 @@ impl Outcome {
 
 /// Signs a request, or returns why its signer refuses; `None` if that cannot be decided now.
 fn decide(
-    api: &Context,
+    api: &Server,
     signer: BuiltInSigner,
     object: &Object,
     authority: Option<&Result<Authority, String>>,
@@ -108,7 +108,7 @@ fn decide(
         return Some(Outcome::Failure(why));
     }
     let authority = authority?.as_ref().ok()?;
-    let lifetime = lifetime(object, api.certificates().lifetime);
+    let lifetime = lifetime(object, api.access.certificates.lifetime);
     match authority.issue(&request, &usages, lifetime, SystemTime::now()) {
         Ok(pem) => Some(Outcome::Certificate(pem)),
         Err(CertificateIssueError::Usage(usage)) => {

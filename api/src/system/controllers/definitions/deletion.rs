@@ -15,8 +15,8 @@ use engine::TailError;
 
 use super::super::contents::{Failures, delete_all};
 use super::super::{Backoff, EVENTS_MAX, Trouble};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::custom::definition::Definition;
 use objects::custom::definition::conditions::{Deletion, State, finalizer};
 use objects::custom::definition::naming::ESTABLISHED;
@@ -32,14 +32,14 @@ use values::object::{finalizers, set_finalizers};
 use values::status::Status;
 
 /// Deletes the contents of a definition, with as many retries as needed; returns the name of the definition.
-pub(super) async fn end(api: Arc<Context>, name: String) -> String {
+pub(super) async fn end(api: Arc<Server>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
         // Otherwise objects that cannot be read would count as deleted.
-        api.backends().until_whole(true).await;
+        api.store.backends.until_whole(true).await;
         let cleared = tokio::select! {
             biased;
-            () = api.backends().until_whole(false) => continue,
+            () = api.store.backends.until_whole(false) => continue,
             cleared = catching_panics(clear(&api, &name)) => cleared,
         };
         match cleared {
@@ -54,12 +54,12 @@ pub(super) async fn end(api: Arc<Context>, name: String) -> String {
 
 /// Deletes the objects of a definition and removes its finalizer. Returns `false` if some objects cannot be
 /// deleted.
-async fn clear(api: &Context, name: &str) -> Result<bool, Trouble> {
-    let stored = Loopback::new(api).store().get(&store::key(api.definitions(), "", name))?;
-    let Some(object) = stored.map(|stored| stored.object(api.definitions())).transpose()? else {
+async fn clear(api: &Server, name: &str) -> Result<bool, Trouble> {
+    let stored = Loopback::new(api).store().get(&store::key(&api.types.definitions, "", name))?;
+    let Some(object) = stored.map(|stored| stored.object(&api.types.definitions)).transpose()? else {
         return Ok(true);
     };
-    if !is_deleted(&object) || !holds(api.naming(), &object) {
+    if !is_deleted(&object) || !holds(api.types.naming, &object) {
         return Ok(true);
     }
     let definition = Definition::read(&object);
@@ -77,18 +77,18 @@ async fn clear(api: &Context, name: &str) -> Result<bool, Trouble> {
     api.establish(|established, changes| established.remove(name, changes));
     let last = |object: &Object| {
         let mut wanted = with_condition(object, &outcome)?;
-        let ours = finalizer(api.naming());
+        let ours = finalizer(api.types.naming);
         let others = finalizers(object).into_iter().filter(|name| *name != ours).map(Value::from).collect();
         set_finalizers(&mut wanted, others);
         Some(wanted)
     };
-    Loopback::new(api).change(api.definitions(), ("", name), Endpoint::Status, last).await?;
+    Loopback::new(api).change(&api.types.definitions, ("", name), Endpoint::Status, last).await?;
     Ok(true)
 }
 
 /// Deletes the objects and waits until they are gone; returns the reason if some cannot be deleted.
 async fn delete_objects(
-    api: &Context,
+    api: &Server,
     name: &str,
     object: &Object,
     definition: &Definition,
@@ -100,12 +100,12 @@ async fn delete_objects(
     });
     let resource = match served {
         Some(resource) => Some(resource),
-        None => Makers::of(definition, object).map_err(Status::internal)?.stored(api.naming()),
+        None => Makers::of(definition, object).map_err(Status::internal)?.stored(api.types.naming),
     };
     let Some(resource) = resource else { return Ok(None) };
     tell(api, name, &Deletion::InProgress).await?;
     // From here on no objects are added: a create that begins now sees that the definition is deleted.
-    api.creations().settled().await;
+    api.creations.settled().await;
     let mut failures = Failures::default();
     delete_all(&Loopback::new(api).unasked(), &resource, "", false, &mut failures).await;
     if let Some(text) = failures.text() {
@@ -116,23 +116,23 @@ async fn delete_objects(
 }
 
 /// Waits until a resource has no objects.
-async fn gone(api: &Context, resource: &Resource) -> Result<(), TailError> {
+async fn gone(api: &Server, resource: &Resource) -> Result<(), TailError> {
     let prefix = store::collection(resource, "");
-    let snapshot = api.engine().snapshot();
-    let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
+    let snapshot = api.store.engine().snapshot();
+    let mut tail = api.store.engine().tail(snapshot.revision(), prefix.clone())?;
     let mut left = snapshot.count_prefix(&prefix);
     drop(snapshot);
     while left > 0 {
         tail.next(EVENTS_MAX).await?;
-        left = api.engine().snapshot().count_prefix(&prefix);
+        left = api.store.engine().snapshot().count_prefix(&prefix);
     }
     Ok(())
 }
 
 /// Reports the progress of the deletion in the definition's conditions.
-async fn tell(api: &Context, name: &str, deletion: &Deletion) -> Result<(), Status> {
+async fn tell(api: &Server, name: &str, deletion: &Deletion) -> Result<(), Status> {
     let tell = |object: &Object| with_condition(object, deletion);
-    Loopback::new(api).change(api.definitions(), ("", name), Endpoint::Status, tell).await
+    Loopback::new(api).change(&api.types.definitions, ("", name), Endpoint::Status, tell).await
 }
 
 /// Returns the deleted definition with the condition; `None` if it is not deleted.

@@ -19,7 +19,7 @@ use std::thread::available_parallelism;
 use engine::Entry;
 use parking_lot::Mutex;
 
-use crate::writes::context::Context;
+use crate::writes::server::Server;
 use crate::writes::loopback::Loopback;
 use objects::custom::established::Prepared;
 use objects::custom::stored_definition;
@@ -37,9 +37,9 @@ const PREPARED_MAX: usize = 8;
 ///
 /// # Errors
 /// The store failed. A definition that cannot be read or served is reported in the log and skipped.
-pub fn load(api: &Context) -> Result<(), Status> {
+pub fn load(api: &Server) -> Result<(), Status> {
     let snapshot = Loopback::new(api).store().view();
-    let entries: Vec<Entry> = snapshot.prefix(&store::collection(api.definitions(), "")).collect();
+    let entries: Vec<Entry> = snapshot.prefix(&store::collection(&api.types.definitions, "")).collect();
     if entries.is_empty() {
         return Ok(());
     }
@@ -55,7 +55,7 @@ pub fn load(api: &Context) -> Result<(), Status> {
         drop(send);
         api.establish(|established, changes| {
             for prepared in prepared {
-                established.put(prepared?, api.naming(), changes);
+                established.put(prepared?, api.types.naming, changes);
             }
             Ok(())
         })
@@ -64,7 +64,7 @@ pub fn load(api: &Context) -> Result<(), Status> {
 
 /// Prepares definitions until there are no more, or until the receiver was dropped after an error.
 fn prepare(
-    api: &Context,
+    api: &Server,
     entries: &Mutex<impl Iterator<Item = Entry>>,
     pool: &Arc<Mutex<Pool>>,
     send: &SyncSender<Result<Prepared, Status>>,
@@ -79,7 +79,7 @@ fn prepare(
 }
 
 /// Prepares a definition; returns `None` if it is not to be served.
-fn prepared(api: &Context, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Option<Prepared>, Status> {
+fn prepared(api: &Server, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Option<Prepared>, Status> {
     let text = match store::read(entry) {
         Ok(stored) => stored.record.value,
         Err(error) => {
@@ -87,13 +87,13 @@ fn prepared(api: &Context, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Opti
             return Ok(None);
         }
     };
-    Ok(stored_definition::prepared(api.naming(), &text, pool))
+    Ok(stored_definition::prepared(api.types.naming, &text, pool))
 }
 
 /// Reads the schemas of all definitions that no request has needed yet, one after the other, while the server
 /// runs. Afterwards each type uses as much memory as its schema needs, and the files of the log are no longer
 /// referenced.
-pub(super) fn complete(api: &Context) {
+pub(super) fn complete(api: &Server) {
     let all: Vec<_> = api.establish(|established, _| established.all().cloned().collect());
     all.iter().for_each(|resource| resource.complete());
 }

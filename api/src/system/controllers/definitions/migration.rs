@@ -19,8 +19,8 @@ use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 
 use super::super::{Backoff, EVENTS_MAX, Ending, Trouble, WRITES_MAX};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::conversion::is_current;
 use objects::custom::definition::Definition;
 use objects::custom::stored_definition::{is_deleted, is_served};
@@ -37,11 +37,11 @@ const PASSES_MAX: usize = 10;
 
 /// Runs the controller, which follows the definitions and migrates objects to their storage versions. If
 /// several servers share a store, one of them does that.
-pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
-    let prefix = store::collection(api.definitions(), "");
-    let name_of = |key: &[u8]| store::identity(api.definitions(), key).1.to_owned();
-    let snapshot = api.engine().snapshot();
-    let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
+pub(in super::super) async fn follow(api: Arc<Server>) -> Ending {
+    let prefix = store::collection(&api.types.definitions, "");
+    let name_of = |key: &[u8]| store::identity(&api.types.definitions, key).1.to_owned();
+    let snapshot = api.store.engine().snapshot();
+    let mut tail = api.store.engine().tail(snapshot.revision(), prefix.clone())?;
     let mut names: Vec<String> = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
     drop(snapshot);
     // Definitions whose objects are being migrated, one task each.
@@ -69,13 +69,13 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
 
 /// Returns the newest state of a definition, if its objects may be stored in another version than its storage
 /// version.
-fn due(api: &Context, name: &str) -> Result<Option<Definition>, Status> {
-    let stored = Loopback::new(api).store().get(&store::key(api.definitions(), "", name))?;
-    let Some(object) = stored.map(|stored| stored.object(api.definitions())).transpose()? else {
+fn due(api: &Server, name: &str) -> Result<Option<Definition>, Status> {
+    let stored = Loopback::new(api).store().get(&store::key(&api.types.definitions, "", name))?;
+    let Some(object) = stored.map(|stored| stored.object(&api.types.definitions)).transpose()? else {
         return Ok(None);
     };
     let definition = Definition::read(&object);
-    Ok((is_served(api.naming(), &object, &definition) && is_due(&object, &definition)).then_some(definition))
+    Ok((is_served(api.types.naming, &object, &definition) && is_due(&object, &definition)).then_some(definition))
 }
 
 /// Returns whether objects may be stored in another version than the definition's storage version.
@@ -86,7 +86,7 @@ fn is_due(object: &Object, definition: &Definition) -> bool {
 
 /// Migrates the objects of one definition, with as many retries as needed; returns the name of the
 /// definition.
-async fn run(api: Arc<Context>, name: String) -> String {
+async fn run(api: Arc<Server>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
         match catching_panics(migrate(&api, &name)).await {
@@ -101,7 +101,7 @@ async fn run(api: Arc<Context>, name: String) -> String {
 
 /// Rewrites the objects that are in another version, and then updates the list of versions. Returns `false`
 /// if some are left.
-async fn migrate(api: &Context, name: &str) -> Result<bool, Trouble> {
+async fn migrate(api: &Server, name: &str) -> Result<bool, Trouble> {
     let loopback = Loopback::new(api).unasked();
     let Some(definition) = due(api, name)? else { return Ok(true) };
     let Some(storage) = definition.storage_version() else { return Ok(true) };
@@ -114,7 +114,7 @@ async fn migrate(api: &Context, name: &str) -> Result<bool, Trouble> {
     if *resource.version != storage.name {
         return Ok(false);
     }
-    api.creations().settled().await;
+    api.creations.settled().await;
     let mut written = 0;
     for _ in 0..PASSES_MAX {
         match pass(&loopback, &resource).await? {
@@ -155,7 +155,7 @@ async fn pass(loopback: &Loopback<'_>, resource: &Resource) -> Result<usize, Sta
 }
 
 /// Sets the list of stored versions to only the storage version, if that has not changed.
-async fn end(api: &Context, name: &str, storage: &str) -> Result<(), Status> {
+async fn end(api: &Server, name: &str, storage: &str) -> Result<(), Status> {
     let only = |object: &Object| {
         let definition = Definition::read(object);
         let is_still = definition.storage_version().is_some_and(|version| version.name == storage);
@@ -166,5 +166,5 @@ async fn end(api: &Context, name: &str, storage: &str) -> Result<(), Status> {
         wanted.object_entry("status").insert("storedVersions", Value::Array(vec![storage.into()]));
         Some(wanted)
     };
-    Loopback::new(api).change(api.definitions(), ("", name), Endpoint::Status, only).await
+    Loopback::new(api).change(&api.types.definitions, ("", name), Endpoint::Status, only).await
 }

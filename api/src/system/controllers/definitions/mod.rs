@@ -26,8 +26,8 @@ use tokio::task::JoinSet;
 pub use self::load::load;
 pub(super) use self::migration::follow as follow_migrating;
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::custom::definition::conditions::{State, derive};
 use objects::custom::definition::naming::{NAMES_ACCEPTED, Taken};
 use objects::custom::definition::{Definition, Names};
@@ -47,11 +47,11 @@ const READ_MAX: usize = 64;
 const MAKING_MAX: Duration = Duration::from_secs(10);
 
 /// Runs the controller, which follows the definitions.
-pub(super) async fn follow(api: Arc<Context>) -> Ending {
-    let prefix = store::collection(api.definitions(), "");
-    let snapshot = api.engine().snapshot();
-    let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
-    let name_of = |key: &[u8]| store::identity(api.definitions(), key).1.to_owned();
+pub(super) async fn follow(api: Arc<Server>) -> Ending {
+    let prefix = store::collection(&api.types.definitions, "");
+    let snapshot = api.store.engine().snapshot();
+    let mut tail = api.store.engine().tail(snapshot.revision(), prefix.clone())?;
+    let name_of = |key: &[u8]| store::identity(&api.types.definitions, key).1.to_owned();
     let names = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
     drop(snapshot);
     let mut definitions = Definitions::new(&api);
@@ -85,7 +85,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
 
 /// State of the controller about all definitions.
 struct Definitions<'a> {
-    api: &'a Arc<Context>,
+    api: &'a Arc<Server>,
     /// Names and group of each definition, by the definition's name.
     known: BTreeMap<String, Known>,
     /// Names of definitions whose deletion is in progress, one task each.
@@ -111,7 +111,7 @@ struct Untold {
 }
 
 impl<'a> Definitions<'a> {
-    fn new(api: &'a Arc<Context>) -> Self {
+    fn new(api: &'a Arc<Server>) -> Self {
         Definitions { api, known: BTreeMap::new(), deleting: HashSet::new(), deletions: JoinSet::new() }
     }
 
@@ -170,10 +170,10 @@ impl<'a> Definitions<'a> {
         let loopback = Loopback::new(self.api);
         let mut read = Vec::with_capacity(names.len());
         for name in names {
-            let stored = loopback.store().get(&store::key(self.api.definitions(), "", name));
+            let stored = loopback.store().get(&store::key(&self.api.types.definitions, "", name));
             let decoded = |stored: Stored| match parse(&stored.record.value) {
                 Some(object) => Ok(object),
-                None => stored.object(self.api.definitions()),
+                None => stored.object(&self.api.types.definitions),
             };
             let object = stored.and_then(|stored| stored.map(decoded).transpose());
             let object = match object {
@@ -214,7 +214,7 @@ impl<'a> Definitions<'a> {
         let api = self.api;
         let mut untold = None;
         let is_deleted = is_deleted(&object);
-        let ends = is_deleted && holds(api.naming(), &object) && self.deleting.insert(name.to_owned());
+        let ends = is_deleted && holds(api.types.naming, &object) && self.deleting.insert(name.to_owned());
         if !is_deleted {
             let taken = self.names_in_use(&definition.group);
             let state = state(api, &object, &definition, &taken);
@@ -224,7 +224,7 @@ impl<'a> Definitions<'a> {
             (definition.accepted, definition.conditions) = (state.accepted, state.conditions);
         }
         let freed = self.know(name, &definition);
-        let types = match (is_served(api.naming(), &object, &definition), is_deleted) {
+        let types = match (is_served(api.types.naming, &object, &definition), is_deleted) {
             (true, false) => Types::Serve(Box::new((object, definition))),
             (true, true) => Types::End { types: Some(Box::new((object, definition))), deletes: ends },
             (false, true) => Types::End { types: None, deletes: ends },
@@ -282,7 +282,7 @@ impl<'a> Definitions<'a> {
             };
             let write = async |is_last| {
                 let tell = |object: &Object| told(object, is_last);
-                loopback.change(api.definitions(), ("", &name), Endpoint::Status, tell).await
+                loopback.change(&api.types.definitions, ("", &name), Endpoint::Status, tell).await
             };
             let outcome = match write(false).await {
                 Ok(()) => write(true).await,
@@ -326,16 +326,16 @@ enum Types {
 }
 
 /// Returns the desired state of a definition.
-fn state(api: &Context, object: &Object, definition: &Definition, taken: &Taken) -> State {
-    let findings = validation::findings(api.naming(), definition, object);
-    derive(api.naming(), definition, taken, &findings, &clock::now())
+fn state(api: &Server, object: &Object, definition: &Definition, taken: &Taken) -> State {
+    let findings = validation::findings(api.types.naming, definition, object);
+    derive(api.types.naming, definition, taken, &findings, &clock::now())
 }
 
 /// Serves the types of a definition. The types are created on a separate thread and outside of all locks; the
 /// controller waits for them no longer than [`MAKING_MAX`] and then continues with the next definition.
 ///
 /// Returns `false` if the types cannot be created; the definition keeps the types that it had.
-async fn serve(api: &Context, name: &str, wanted: Box<(Object, Definition)>) -> bool {
+async fn serve(api: &Server, name: &str, wanted: Box<(Object, Definition)>) -> bool {
     let (object, definition) = &*wanted;
     if api.establish(|established, _| established.is_current(name, object, definition)) {
         return true;
@@ -347,7 +347,7 @@ async fn serve(api: &Context, name: &str, wanted: Box<(Object, Definition)>) -> 
     });
     let why = match tokio::time::timeout(MAKING_MAX, making).await {
         Ok(Ok(Ok(prepared))) => {
-            api.establish(|established, changes| established.put(prepared, api.naming(), changes));
+            api.establish(|established, changes| established.put(prepared, api.types.naming, changes));
             return true;
         }
         Ok(Ok(Err(error))) => error.to_string(),

@@ -31,8 +31,8 @@ use self::graph::{Graph, Task};
 use self::head::{Ending, Head, OwnerReference};
 use self::queue::{AbsentOwners, Queue};
 use super::{EVENTS_MAX, Ending as ControllerEnd, GATHERED, WRITES_MAX};
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use crate::writes::write::deletion::{FOREGROUND, ORPHAN};
 use objects::store;
 use objects::store::backends::Snapshots;
@@ -48,15 +48,15 @@ const NAME: &str = "generic-garbage-collector";
 const STEPS_IN_A_ROW: usize = 256;
 
 /// Runs the collector, which follows all resources.
-pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
-    let mut changes = api.type_changes();
-    let snapshots = api.backends().snapshots();
-    let mut events = api.backends().changes(&snapshots, GATHERED)?;
+pub(super) async fn follow(api: Arc<Server>) -> ControllerEnd {
+    let mut changes = api.types.changes();
+    let snapshots = api.store.backends.snapshots();
+    let mut events = api.store.backends.changes(&snapshots, GATHERED)?;
     let mut collector = Collector::new(&api);
     let all: Vec<Vec<u8>> = collector.resources.keys().cloned().collect();
     collector.begin_with(&snapshots, &all).await;
     drop(snapshots);
-    api.backends().all().for_each(|backend| backend.engine().release_pages());
+    api.store.backends.all().for_each(|backend| backend.engine().release_pages());
     let writes = Semaphore::new(WRITES_MAX);
     let mut running = FuturesUnordered::new();
     loop {
@@ -97,7 +97,7 @@ pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
 
 /// The graph, the tasks, and the data for deciding them.
 struct Collector<'a> {
-    api: &'a Context,
+    api: &'a Server,
     loopback: Loopback<'a>,
     /// Resources by their key prefix, `/<group>/<resource>/`.
     resources: HashMap<Vec<u8>, Arc<Resource>>,
@@ -124,7 +124,7 @@ enum Standing {
 }
 
 impl<'a> Collector<'a> {
-    fn new(api: &'a Context) -> Self {
+    fn new(api: &'a Server) -> Self {
         let loopback = Loopback::controller(api, NAME);
         Collector {
             api,
@@ -145,7 +145,7 @@ impl<'a> Collector<'a> {
         let before = std::mem::replace(&mut self.resources, collected(self.loopback.types()));
         let new: Vec<Vec<u8>> =
             self.resources.keys().filter(|prefix| !before.contains_key(*prefix)).cloned().collect();
-        self.begin_with(&self.api.backends().snapshots(), &new).await;
+        self.begin_with(&self.api.store.backends.snapshots(), &new).await;
         self.strangers.drain().for_each(|key| self.queue.push(Task::Check(key)));
     }
 
@@ -243,7 +243,7 @@ impl<'a> Collector<'a> {
             }
             if let Standing::Absent { .. } = standing
                 && let Some(resource) = self.resource_of_owner(owner)
-                && !self.api.backends().are_together(&resource, &place.resource)
+                && !self.api.store.backends.are_together(&resource, &place.resource)
             {
                 unconfirmed.push(resource);
             }
@@ -328,9 +328,9 @@ impl<'a> Collector<'a> {
         if let Some(known) = self.absent.get(&owner.uid) {
             return Ok(known);
         }
-        let namespaces = self.api.namespaces();
+        let namespaces = &self.api.types.namespaces;
         let mut elsewhere = false;
-        for entry in self.api.engine().snapshot().prefix(&store::collection(namespaces, "")) {
+        for entry in self.api.store.engine().snapshot().prefix(&store::collection(namespaces, "")) {
             let (_, namespace) = store::identity(namespaces, entry.key());
             if self.look_up(resource, namespace, owner)?.is_some() {
                 elsewhere = true;

@@ -347,7 +347,7 @@ mod tests {
 
     use super::*;
     use crate::writes::admission::{Make, Settings, WriteAttributes};
-    use crate::writes::write::server_fixture::Server;
+    use crate::writes::write::server_fixture::TestServer;
 
     /// The plugin, with the agent of the node `x` as the user of all writes.
     struct ByAgent {
@@ -376,12 +376,12 @@ mod tests {
         }
     }
 
-    fn server() -> Server {
+    fn server() -> TestServer {
         let make: Make = Arc::new(|lookup: &Lookup| {
             let user = User::new("system:node:x", [NODES]);
             Arc::new(ByAgent { plugin: NodeRestriction::new(lookup), user }) as Arc<dyn Plugin>
         });
-        Server::admitting(Settings::default().without("ServiceAccount").with_last("ByAgent", make))
+        TestServer::admitting(Settings::default().without("ServiceAccount").with_last("ByAgent", make))
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! Tests of pod security with requests of clients.
 
 use crate::writes::admission::{Files, Settings, Wishes};
-use crate::writes::write::server_fixture::Server;
+use crate::writes::write::server_fixture::TestServer;
 
 const PODS: &str = "/api/v1/namespaces/n/pods";
 
@@ -22,8 +22,8 @@ fn pod(name: &str, more: &str) -> String {
     )
 }
 
-async fn server(labels: &str) -> Server {
-    let server = Server::start();
+async fn server(labels: &str) -> TestServer {
+    let server = TestServer::start();
     let (code, ..) = server.ask("POST /api/v1/namespaces", &namespace(labels)).await;
     assert_eq!(code, 201);
     server
@@ -84,7 +84,7 @@ impl Files for NoFiles {
 }
 
 /// Starts a server with these defaults and exemptions.
-fn configured(defaults: &str, exemptions: &str) -> Server {
+fn configured(defaults: &str, exemptions: &str) -> TestServer {
     let config = format!(
         "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{{name: PodSecurity, \
          configuration: {{apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, \
@@ -92,7 +92,7 @@ fn configured(defaults: &str, exemptions: &str) -> Server {
     );
     let disable = ["ServiceAccount".to_owned()];
     let wishes = Wishes { disable: &disable, config: Some(config.as_bytes()), ..Wishes::default() };
-    Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap())
+    TestServer::admitting(Settings::parse(&wishes, &NoFiles).unwrap())
 }
 
 #[tokio::test]

@@ -206,7 +206,7 @@ mod tests {
 
     use super::*;
     use crate::testing::jane_may_get_pods;
-    use crate::writes::write::server_fixture::Server;
+    use crate::writes::write::server_fixture::TestServer;
     use values::testing::object;
 
     #[test]
@@ -224,8 +224,8 @@ mod tests {
     }
 
     /// Starts a server with a validating and a mutating policy for each kind of parameters in this list.
-    async fn server() -> Server {
-        let server = Server::start();
+    async fn server() -> TestServer {
+        let server = TestServer::start();
         for (name, kind) in [
             ("none", ""),
             ("pods", r#","paramKind":{"apiVersion":"v1","kind":"Pod"}"#),
@@ -317,7 +317,7 @@ mod tests {
             ),
             (format!("{mutating}ybindings"), binding("gone", named), "{}".to_owned(), refused("get", jane)),
         ] {
-            let lookup = server.api.lookup();
+            let lookup = &server.api.lookup;
             let about = lookup.resource("admissionregistration", "v1", &resource);
             let (new, old) = (object(&new), object(&old));
             let answer = async |user: &User| {

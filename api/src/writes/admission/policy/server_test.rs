@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::system::controllers;
 use crate::writes::admission::Settings;
-use crate::writes::write::server_fixture::Server;
+use crate::writes::write::server_fixture::TestServer;
 use values::json::Value;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -17,19 +17,19 @@ fn rule(group: &str, version: &str, resources: &str) -> String {
     )
 }
 
-async fn server() -> Server {
-    let server = Server::admitting(Settings::default().without("ServiceAccount"));
+async fn server() -> TestServer {
+    let server = TestServer::admitting(Settings::default().without("ServiceAccount"));
     given(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     server
 }
 
-async fn given(server: &Server, path: &str, body: &str) {
+async fn given(server: &TestServer, path: &str, body: &str) {
     let (code, _, answer) = server.ask(&format!("POST {path}"), body).await;
     assert_eq!(code, 201, "{path}: {}", answer.str_at(&["message"]));
 }
 
 /// Creates a policy `p` with a binding `b`.
-async fn bound(server: &Server, kind: &str, spec: &str, binding: &str) {
+async fn bound(server: &TestServer, kind: &str, spec: &str, binding: &str) {
     let policy = format!(r#"{{"metadata":{{"name":"p"}},"spec":{{{spec}}}}}"#);
     given(server, &format!("{GROUP}/{kind}admissionpolicies"), &policy).await;
     let binding = format!(r#"{{"metadata":{{"name":"b"}},"spec":{{"policyName":"p"{binding}}}}}"#);
@@ -37,7 +37,7 @@ async fn bound(server: &Server, kind: &str, spec: &str, binding: &str) {
 }
 
 /// Creates a validating policy that refuses everything with this message.
-async fn refusing(server: &Server, rule: &str, conditions: &str, message: &str) {
+async fn refusing(server: &TestServer, rule: &str, conditions: &str, message: &str) {
     let spec = format!(
         r#"{rule}{conditions},"validations":[{{"expression":"false","messageExpression":"{message}"}}]"#
     );
@@ -45,7 +45,7 @@ async fn refusing(server: &Server, rule: &str, conditions: &str, message: &str) 
 }
 
 /// Returns the message of a refusal, without its prefix.
-async fn refused(server: &Server, request: &str, body: &str) -> String {
+async fn refused(server: &TestServer, request: &str, body: &str) -> String {
     let (_, _, answer) = server.ask(request, body).await;
     let message = answer.str_at(&["message"]);
     message.rsplit("denied request: ").next().unwrap_or_default().to_owned()

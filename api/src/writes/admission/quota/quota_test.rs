@@ -3,13 +3,13 @@
 use futures_util::future::join_all;
 
 use crate::writes::admission::Settings;
-use crate::writes::write::server_fixture::Server;
+use crate::writes::write::server_fixture::TestServer;
 use values::json::Value;
 use values::testing::text;
 
 /// Starts a server whose namespace `n` has a quota `q` with these limits and this usage.
-async fn server(hard: &str, used: &str) -> Server {
-    let server = Server::admitting(Settings::default().without("ServiceAccount"));
+async fn server(hard: &str, used: &str) -> TestServer {
+    let server = TestServer::admitting(Settings::default().without("ServiceAccount"));
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     let quota = format!(r#"{{"metadata":{{"name":"q"}},"spec":{{"hard":{hard}}}}}"#);
     assert_eq!(server.ask(&format!("POST {QUOTAS}"), &quota).await.0, 201);
@@ -21,7 +21,7 @@ async fn server(hard: &str, used: &str) -> Server {
 const QUOTAS: &str = "/api/v1/namespaces/n/resourcequotas";
 const MAPS: &str = "/api/v1/namespaces/n/configmaps";
 
-async fn used(server: &Server) -> String {
+async fn used(server: &TestServer) -> String {
     let (_, _, quota) = server.ask(&format!("GET {QUOTAS}/q"), "").await;
     quota.at(&["status", "used"]).map(text).unwrap_or_default()
 }
@@ -69,7 +69,7 @@ async fn a_server_that_recounts_nothing_forgets_namespaces_without_quotas() {
             assert_eq!(server.ask(&format!("DELETE {quota}"), "").await.0, 200);
         }
     }
-    let kept = server.api.lookup().quotas.namespaces();
+    let kept = server.api.lookup.quotas.namespaces();
     assert!(kept.len() <= 64, "{}", kept.len());
     assert!(["n0", "n1", "n2"].iter().all(|name| kept.iter().any(|kept| kept == name)), "{kept:?}");
 }
@@ -136,7 +136,7 @@ async fn an_update_counts_what_it_adds_and_what_it_takes_away() {
 }
 
 /// Returns the usage of `count/pods` in the status of the quota `name`.
-async fn used_pods(server: &Server, name: &str) -> String {
+async fn used_pods(server: &TestServer, name: &str) -> String {
     let (_, _, quota) = server.ask(&format!("GET {QUOTAS}/{name}"), "").await;
     quota.str_at(&["status", "used", "count/pods"]).to_owned()
 }
@@ -219,15 +219,15 @@ async fn usage_is_counted_from_what_is_stored() {
         server.ask(&format!("DELETE {MAPS}/a"), "").await;
     }
     // Deleting the last quota of a namespace removes the account of the namespace.
-    assert_eq!(server.api.lookup().quotas.namespaces(), ["n"]);
+    assert_eq!(server.api.lookup.quotas.namespaces(), ["n"]);
     assert_eq!(server.ask(&format!("DELETE {QUOTAS}/q"), "").await.0, 200);
     let forgotten = async {
-        while !server.api.lookup().quotas.namespaces().is_empty() {
+        while !server.api.lookup.quotas.namespaces().is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
     let forgotten = tokio::time::timeout(std::time::Duration::from_secs(20), forgotten).await;
-    assert!(forgotten.is_ok(), "{:?}", server.api.lookup().quotas.namespaces());
+    assert!(forgotten.is_ok(), "{:?}", server.api.lookup.quotas.namespaces());
     controllers.stop().await;
 }
 
@@ -280,7 +280,7 @@ plugins:
         config: Some(config.as_bytes()),
         ..crate::writes::admission::Wishes::default()
     };
-    let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
+    let server = TestServer::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     let pod = |class: &str| {
         format!(
@@ -302,7 +302,7 @@ plugins:
         let (got, _, answer) = server.ask(request, &body).await;
         assert_eq!((got, answer.str_at(&["message"])), (code, why), "{body}");
     }
-    assert!(server.api.lookup().quotas.namespaces().is_empty(), "there is no quota");
+    assert!(server.api.lookup.quotas.namespaces().is_empty(), "there is no quota");
     let quota = r#"{"metadata":{"name":"q"},"spec":{"hard":{"pods":"1"},
         "scopeSelector":{"matchExpressions":[{"scopeName":"PriorityClass","operator":"In","values":["high"]}]}}}"#;
     assert_eq!(server.ask(&format!("POST {QUOTAS}"), quota).await.0, 201);

@@ -4,7 +4,7 @@ use super::configuration::Configuration;
 use super::mutating::operations;
 use super::report::About;
 use super::review::verdict;
-use crate::writes::write::server_fixture::Server;
+use crate::writes::write::server_fixture::TestServer;
 use values::naming::KUBERNETES;
 use values::testing::object;
 use wire::outgoing::Identities;
@@ -149,7 +149,7 @@ fn answers_of_another_kind_or_version_are_refused() {
 
 #[tokio::test]
 async fn a_condition_that_fails_refuses_by_the_name_of_the_request() {
-    let server = Server::start();
+    let server = TestServer::start();
     let webhook = r#"{"name":"w.g.example","admissionReviewVersions":["v1"],"sideEffects":"None",
         "clientConfig":{"url":"https://127.0.0.1:1"},"matchConditions":[{"name":"c","expression":"object.data.k == 'v'"}],
         "rules":[{"operations":["*"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]}"#;
