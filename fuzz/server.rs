@@ -123,7 +123,7 @@ impl Server {
                 reaches_endpoints: false,
             },
             operations: Operations::new(address),
-            admission: admission(),
+            admission: admission().plugins(),
         })
     }
 

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use api::writes::admission::Operation;
 use api::writes::admission::policy::condition::{Conditions, Match};
 use api::writes::admission::policy::mutation::{Mutation, ObjectType};
 use api::writes::admission::policy::request::PolicyRequest;
 use api::writes::admission::policy::scope::{Inputs, Scope};
 use api::writes::admission::policy::typecheck;
 use api::writes::admission::policy::validation::{Decision, Published, Validation};
+use api::writes::plugin::Operation;
 use auth::User;
 use cel::environment::Origin;
 use cel::library::authorizer::{self, Authorizer};

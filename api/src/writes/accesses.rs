@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::admission::Operation;
+use super::plugin::Operation;
 use super::server::Server;
 use super::write::WriteIntent;
 use types::options::ListOptions;

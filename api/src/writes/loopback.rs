@@ -15,9 +15,9 @@ use auth::User;
 use engine::{Change, Expected, Revision};
 
 use crate::writes::admission::namespace_lifecycle::State as NamespaceState;
-use crate::writes::admission::{Operation, Options, WriteAttributes};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::origin::Origin;
+use crate::writes::plugin::{Operation, Options, WriteAttributes};
 use crate::writes::server::Server;
 use crate::writes::write::commit::{Attempt, commit};
 use crate::writes::write::deletion::delete_object;

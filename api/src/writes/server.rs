@@ -30,7 +30,9 @@ use self::outgoing::OutgoingCalls;
 use self::store::ObjectStorage;
 use self::types::{About, TypeCatalog};
 use crate::state::{extension, fairness, health, zpages};
-use crate::writes::admission::{self, namespace_lifecycle::Creations};
+use crate::writes::creations::Creations;
+use crate::writes::plugin::{Chain, Plugin};
+use crate::writes::quotas::Ledger;
 use objects::custom::established::{Established, RegistryChanges};
 
 /// The configuration of a [`Server`], by its parts.
@@ -45,9 +47,12 @@ pub struct Settings {
     pub outgoing: outgoing::Settings,
     /// State and settings of the process.
     pub operations: Operations,
-    /// Selection and configuration of admission plugins.
-    pub admission: admission::Settings,
+    /// The admission plugins by name, in their order.
+    pub admission: Vec<(&'static str, MakePlugin)>,
 }
+
+/// Creates an admission plugin for a server that is complete but for its plugins.
+pub type MakePlugin = Arc<dyn Fn(&Server) -> Arc<dyn Plugin> + Send + Sync>;
 
 /// The server: everything that a request may need, shared by all requests.
 pub struct Server {
@@ -63,9 +68,9 @@ pub struct Server {
     /// The state and the settings of the process.
     pub operations: Arc<Operations>,
     /// The admission plugins that every write passes.
-    pub admission: admission::Chain,
-    /// The lookup that admission plugins and their controllers use.
-    pub lookup: admission::Lookup,
+    pub admission: Chain,
+    /// The shares of quotas that writes have taken.
+    pub quotas: Arc<Ledger>,
     /// The creations under way in namespaces.
     pub creations: Creations,
 }
@@ -93,28 +98,23 @@ impl Server {
         let service = store.allocations.own_address().map(|ip| (ip, 443).into());
         let others = operations.own_service.advertised.into_iter().chain(service).collect();
         outgoing.nodes.own_addresses().set(operations.address, others);
-        let lookup = admission::Lookup {
-            converter: outgoing.converter.clone(),
-            backends: store.backends.clone(),
-            builtin: types.builtin.clone(),
-            types: types.served.clone(),
-            authorizer: access.authorizer.clone(),
-            naming: types.naming,
-            features: types.features.clone(),
-            metrics: operations.metrics.clone(),
-            services: outgoing.services.clone(),
-            quotas: Arc::default(),
-        };
-        Ok(Arc::new_cyclic(|itself| Server {
-            itself: itself.clone(),
-            store,
-            types,
-            access,
-            outgoing,
-            admission: admission::Chain::new(&admission, &lookup, operations.metrics.clone()),
-            operations: Arc::new(operations),
-            lookup,
-            creations: Creations::default(),
+        Ok(Arc::new_cyclic(|itself| {
+            let mut server = Server {
+                itself: itself.clone(),
+                store,
+                types,
+                access,
+                outgoing,
+                admission: Chain::new(operations.metrics.clone()),
+                operations: Arc::new(operations),
+                quotas: Arc::default(),
+                creations: Creations::default(),
+            };
+            for (name, make) in admission {
+                let plugin = make(&server);
+                server.admission.push(name, plugin);
+            }
+            server
         }))
     }
 

@@ -90,7 +90,7 @@ pub fn build(run: &Run<'_>, credentials: &Credentials, made: Made) -> anyhow::Re
             reaches_endpoints: config.admission.plugins.reaches_endpoints(),
         },
         operations: operations(run, credentials, address, tracer),
-        admission: config.admission.plugins.clone(),
+        admission: config.admission.plugins.plugins(),
     };
     let api = Api::assemble(settings)?;
     let follow = config.authorization.clone().follow(

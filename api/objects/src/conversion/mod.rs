@@ -27,6 +27,7 @@ use crate::custom::serving::{CONVERSION_SECONDS, Webhook};
 use crate::services::Services;
 use crate::store;
 use types::attributes::{self, Attributes};
+use types::convert;
 use types::schema::conform::conform;
 use types::schema::decode::decode_record;
 use types::schema::defaults;
@@ -130,11 +131,25 @@ impl Converter {
         Ok(Payload { attributes, value: value.into(), stamp_at: Some(stamp_at), ttl: None, essential })
     }
 
+    /// Converts an object of any type from one version to another.
+    ///
+    /// # Errors
+    /// 500 if the object cannot be converted.
+    pub async fn converted(
+        &self,
+        object: Object,
+        (from, to): (&Resource, &Resource),
+    ) -> Result<Object, Status> {
+        let stored = convert::to_stored(from, object, self.naming)?;
+        let object = convert::to_served(to, stored, self.naming)?;
+        self.between(object, to).await
+    }
+
     /// Converts an object to the version of `to` if `to` is a custom type. Other objects stay as they are.
     ///
     /// # Errors
     /// 500 if the object cannot be converted.
-    pub async fn between(&self, object: Object, to: &Resource) -> Result<Object, Status> {
+    async fn between(&self, object: Object, to: &Resource) -> Result<Object, Status> {
         let Some((versions, to)) =
             to.versions.as_ref().and_then(|versions| Some((versions, versions.get(&to.api_version)?)))
         else {

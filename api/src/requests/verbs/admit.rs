@@ -3,7 +3,7 @@
 
 use super::Call;
 use super::write::intent;
-use crate::writes::admission::{AdmissionRecord, Options, Review, Target};
+use crate::writes::plugin::{AdmissionRecord, Options, Review, Target};
 use crate::writes::write::Caller;
 use objects::strategy::Endpoint;
 use types::schema::table::Kind;

@@ -14,7 +14,7 @@ use super::Call;
 use super::write::{
     as_new, check_identity, dedup_patched_owners, forget_revision, intent, respond_written, scope_to_request,
 };
-use crate::writes::admission::Options;
+use crate::writes::plugin::Options;
 use crate::writes::write::intent::OWNED_BY_SOURCE;
 use crate::writes::write::{self, Current, Made, Presence, Wanted};
 use objects::apply::{ApplyError, ConvertError, Reset, Versions, Writer, last_applied, reading};

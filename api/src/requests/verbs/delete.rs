@@ -8,7 +8,7 @@ use super::list::{ListStream, Page};
 use super::selected::{Found, Need};
 use super::write::intent;
 use super::{Call, force_delete};
-use crate::writes::admission::Options;
+use crate::writes::plugin::Options;
 use crate::writes::write::Outcome;
 use crate::writes::write::deletion::delete_object;
 use crate::writes::write::intent::DELETION;

@@ -11,7 +11,7 @@ use http::StatusCode;
 
 use super::command::success;
 use super::{Call, admit};
-use crate::writes::admission::Options;
+use crate::writes::plugin::Options;
 use crate::writes::write::commit::{Attempt, commit};
 use objects::representation::answer::respond_success;
 use objects::store;

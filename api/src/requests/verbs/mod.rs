@@ -38,7 +38,7 @@ use std::sync::Arc;
 use auth::Authorized;
 
 use crate::requests::request::Request;
-use crate::writes::admission::Review;
+use crate::writes::plugin::Review;
 use crate::writes::server::Server;
 use crate::writes::write::Caller;
 use objects::negotiate::Output;

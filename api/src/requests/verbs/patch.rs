@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Call;
 use super::write::{check_identity, dedup_patched_owners, intent, respond_written, scope_to_request};
-use crate::writes::admission::Options;
+use crate::writes::plugin::Options;
 use crate::writes::write::ownership::manager;
 use crate::writes::write::{self, Current, Made, Wanted};
 use objects::apply::{put_managed_fields, take_managed_fields};

@@ -14,7 +14,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::write::{decode_body, scope_to_request};
 use super::{Call, admit, review_selectors, subresource};
-use crate::writes::admission::Options;
+use crate::writes::plugin::Options;
 use crate::writes::write::ownership::{self, Tracking};
 use objects::conversion::Conversions;
 use objects::representation::{Renderer, refuse_object_transform};

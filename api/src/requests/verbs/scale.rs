@@ -8,7 +8,7 @@ use http::StatusCode;
 use super::Call;
 use super::patch::{Reading, kind_of, options as patch_options, patched};
 use super::write::{check_identity, intent, scope_to_request};
-use crate::writes::admission::Options;
+use crate::writes::plugin::Options;
 use crate::writes::write::intent::{OWNED_BY_SOURCE, precondition_failed};
 use crate::writes::write::ownership::manager;
 use crate::writes::write::{Current, Form, Source, Wanted, WriteIntent};

@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use super::command::{decode_own, put_condition, success};
 use super::{Call, admit, connect, eviction, log, patch, read, scale, token, write};
-use crate::writes::admission::Options;
+use crate::writes::plugin::Options;
 use crate::writes::write::intent::BINDING;
 use crate::writes::write::{Current, Made, Wanted};
 use objects::representation::answer::respond_success;

@@ -12,7 +12,7 @@ use http::StatusCode;
 use super::command::decode_own;
 use super::write::scope_to_request;
 use super::{Call, admit};
-use crate::writes::admission::Options;
+use crate::writes::plugin::Options;
 use objects::representation::Renderer;
 use objects::store::{self, Part};
 use types::schema::table::SubresourceTable;

@@ -4,7 +4,7 @@
 use http::StatusCode;
 
 use super::Call;
-use crate::writes::admission::{Operation, Options, WriteAttributes};
+use crate::writes::plugin::{Operation, Options, WriteAttributes};
 use crate::writes::write::intent::seen_revision;
 use crate::writes::write::ownership::manager;
 use crate::writes::write::{self, Current, Made, Outcome, Presence, Wanted, WriteIntent};

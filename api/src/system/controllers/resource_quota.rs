@@ -6,7 +6,7 @@
 //!
 //! Admission adds the usage of a write before it is stored. This controller subtracts deleted objects, and
 //! corrects wrong counts after a crash. It counts concurrently with writes and holds no lock that they need
-//! (`writes/admission/quota/ledger.rs`). After each count it pauses for the namespace, so that counting takes
+//! (`writes/quotas/ledger.rs`). After each count it pauses for the namespace, so that counting takes
 //! a bounded share of the processor however many objects a namespace has and however often they change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,10 +20,9 @@ use quantity::Quantity;
 use tokio::time::Instant;
 
 use super::{EVENTS_MAX, Ending, GATHERED};
-use crate::writes::admission::quota::{
-    Quota, QuotaStore, StoredQuotas, Total, Usage, counted_by, counts_objects,
-};
+use crate::writes::admission::quota::StoredQuotas;
 use crate::writes::loopback::ControllerWriter;
+use crate::writes::quotas::{Quota, QuotaStore, Total, Usage, counted_by, counts_objects};
 use crate::writes::server::Server;
 use objects::store;
 use objects::store::backends::Snapshots;
@@ -111,10 +110,10 @@ struct Counting {
 
 impl Counting {
     fn new(api: &Arc<Server>) -> Counting {
-        let resource = |plural: &str| api.lookup.resource("", "v1", plural);
+        let resource = |plural: &str| api.types.resource("", "v1", plural);
         let quotas = resource("resourcequotas");
         let writer = Arc::new(ControllerWriter { api: api.clone(), name: "resourcequota-controller" });
-        let store = StoredQuotas { lookup: api.lookup.clone(), resource: quotas.clone(), writer };
+        let store = StoredQuotas { store: api.store.clone(), resource: quotas.clone(), writer };
         Counting {
             api: api.clone(),
             store: Arc::new(store),
@@ -214,7 +213,7 @@ impl Counting {
 
     /// Counts the usage of a namespace. Returns `false` if its quotas changed in the meantime.
     async fn recount(&self, namespace: &str) -> Result<bool, Status> {
-        let ledger = &self.api.lookup.quotas;
+        let ledger = &self.api.quotas;
         if !self.store.has_any(namespace) {
             return Ok(ledger.forget(namespace));
         }

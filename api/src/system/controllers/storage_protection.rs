@@ -31,9 +31,8 @@ use values::status::Status;
 
 /// Runs the controller, which follows the protected objects and the pods that use them.
 pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let lookup = &api.lookup;
-    let pods = lookup.resource("", "v1", "pods");
-    let protected = PROTECTED.map(|(group, plural, _)| lookup.resource(group, "v1", plural));
+    let pods = api.types.resource("", "v1", "pods");
+    let protected = PROTECTED.map(|(group, plural, _)| api.types.resource(group, "v1", plural));
     let protection = Protection { api: &api, pods: &pods, protected: &protected };
     let snapshot = api.store.engine().snapshot();
     let tail =

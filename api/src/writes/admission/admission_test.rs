@@ -3,6 +3,8 @@
 use parking_lot::Mutex;
 
 use super::*;
+use crate::writes::plugin::{AdmissionRecord, Plugin, Review, Step, Target};
+use crate::writes::server::MakePlugin;
 use crate::writes::write::server_fixture::TestServer;
 use values::json::{Object, Value};
 use values::object::{meta, metadata_mut, set_meta};
@@ -80,7 +82,7 @@ fn text(object: &Object) -> String {
 
 /// Starts a server whose chain has this plugin after its own plugins, and a namespace `n`.
 async fn server_with(name: &'static str, last: std::sync::Arc<dyn Plugin>) -> TestServer {
-    let make: Make = std::sync::Arc::new(move |_| last.clone());
+    let make: MakePlugin = std::sync::Arc::new(move |_| last.clone());
     let server = TestServer::admitting(Settings::default().without("ServiceAccount").with_last(name, make));
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     server

@@ -1,8 +1,8 @@
 //! The plugins AlwaysAdmit and AlwaysDeny.
 
-use super::plugin::{Plugin, Step};
-use super::record::{AdmissionRecord, Review};
-use super::target::Target;
+use crate::writes::plugin::Target;
+use crate::writes::plugin::{AdmissionRecord, Review};
+use crate::writes::plugin::{Plugin, Step};
 use values::json::Object;
 
 /// The admission plugin AlwaysAdmit: it allows everything and handles no writes.

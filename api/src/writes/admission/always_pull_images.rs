@@ -3,7 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::{AdmissionRecord, Operation, Plugin, Review, Step, Target, pod};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::pod;
 use values::field::FieldError;
 use values::json::{Object, Value};
 use values::status::Status;

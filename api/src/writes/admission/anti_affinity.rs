@@ -1,7 +1,8 @@
 //! The plugin LimitPodHardAntiAffinityTopology: required anti-affinity of pods may only be between nodes,
 //! because a pod with a wider one could keep all other pods out of a zone.
 
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::server::Server;
 use values::json::{Object, Value};
 use values::object::{at, meta};
 use values::status::{Status, Subject};
@@ -14,8 +15,8 @@ pub struct AntiAffinity {
 
 impl AntiAffinity {
     /// Returns the plugin with the label of the naming profile.
-    pub fn new(lookup: &Lookup) -> AntiAffinity {
-        AntiAffinity { hostname: lookup.naming.label("hostname") }
+    pub fn new(server: &Server) -> AntiAffinity {
+        AntiAffinity { hostname: server.types.naming.label("hostname") }
     }
 
     fn check(&self, pod: &Object) -> Result<(), Status> {

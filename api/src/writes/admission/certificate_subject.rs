@@ -4,7 +4,8 @@
 use auth::authn::certificate_request::subject;
 use auth::identity::MASTERS;
 
-use super::{AdmissionRecord, Lookup, Plugin, Review, Step, Target};
+use crate::writes::plugin::{AdmissionRecord, Plugin, Review, Step, Target};
+use crate::writes::server::Server;
 use objects::validation::StructView;
 use values::base64_text;
 use values::json::Object;
@@ -18,9 +19,9 @@ pub struct CertificateSubjectRestriction {
 
 impl CertificateSubjectRestriction {
     /// Returns the plugin with the names of the naming profile.
-    pub fn new(lookup: &Lookup) -> CertificateSubjectRestriction {
+    pub fn new(server: &Server) -> CertificateSubjectRestriction {
         CertificateSubjectRestriction {
-            signer: lookup.naming.label(&lookup.naming.system("apiserver-client")),
+            signer: server.types.naming.label(&server.types.naming.system("apiserver-client")),
         }
     }
 

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target, pod};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::pod;
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
 use types::schema::registry::Resource;
 use values::json::{Object, Value};
 use values::object::at;
@@ -11,7 +14,7 @@ use values::status::Status;
 
 /// The admission plugin PersistentVolumeClaimResize.
 pub struct ClaimResize {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
     classes: Arc<Resource>,
     /// The annotation that named the class before the field existed.
     annotation: String,
@@ -19,11 +22,11 @@ pub struct ClaimResize {
 
 impl ClaimResize {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> ClaimResize {
+    pub fn new(server: &Server) -> ClaimResize {
         ClaimResize {
-            classes: lookup.resource("storage", "v1", "storageclasses"),
-            annotation: format!("volume.beta.{}/storage-class", lookup.naming.domain),
-            lookup: lookup.clone(),
+            classes: server.types.resource("storage", "v1", "storageclasses"),
+            annotation: format!("volume.beta.{}/storage-class", server.types.naming.domain),
+            store: server.store.clone(),
         }
     }
 
@@ -56,7 +59,7 @@ impl ClaimResize {
     }
 
     fn allows(&self, class: &str) -> Result<bool, Status> {
-        let class = self.lookup.get(&self.classes, "", class)?;
+        let class = self.store.get(&self.classes, "", class)?;
         let allows = class.as_ref().and_then(|class| class.get("allowVolumeExpansion"));
         Ok(allows.and_then(Value::as_bool).unwrap_or(false))
     }

@@ -2,7 +2,13 @@
 //! class. If several classes are marked as default, the newest one is used; among equally new ones, the first
 //! by name.
 
-use super::{AdmissionRecord, Lookup, Operation, Parsed, Plugin, Review, Step, Target, pod};
+use std::sync::Arc;
+
+use super::Parsed;
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::pod;
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
 use values::json::Object;
 use values::object::meta;
 use values::status::Status;
@@ -19,7 +25,7 @@ struct Kind {
 
 /// The plugin DefaultStorageClass or DefaultIngressClass.
 pub struct DefaultClass {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
     classes: Parsed<Class>,
     kind: Kind,
 }
@@ -42,14 +48,14 @@ impl Class {
 
 impl DefaultClass {
     /// Returns the plugin DefaultStorageClass for volume claims.
-    pub fn of_claims(lookup: &Lookup) -> DefaultClass {
-        let domain = lookup.naming.domain;
+    pub fn of_claims(server: &Server) -> DefaultClass {
+        let domain = server.types.naming.domain;
         let marks =
             ["storageclass", "storageclass.beta"].map(|part| format!("{part}.{domain}/is-default-class"));
-        let classes = lookup.resource("storage", "v1", "storageclasses");
+        let classes = server.types.resource("storage", "v1", "storageclasses");
         DefaultClass {
-            lookup: lookup.clone(),
-            classes: Parsed::new(lookup, classes, Class::parser(marks.to_vec())),
+            store: server.store.clone(),
+            classes: Parsed::new(&server.store, classes, Class::parser(marks.to_vec())),
             kind: Kind {
                 group: "",
                 plural: "persistentvolumeclaims",
@@ -60,17 +66,17 @@ impl DefaultClass {
     }
 
     /// Returns the plugin DefaultIngressClass for ingresses.
-    pub fn of_ingresses(lookup: &Lookup) -> DefaultClass {
-        let marks = vec![format!("ingressclass.{}/is-default-class", lookup.naming.domain)];
-        let classes = lookup.resource("networking", "v1", "ingressclasses");
+    pub fn of_ingresses(server: &Server) -> DefaultClass {
+        let marks = vec![format!("ingressclass.{}/is-default-class", server.types.naming.domain)];
+        let classes = server.types.resource("networking", "v1", "ingressclasses");
         DefaultClass {
-            lookup: lookup.clone(),
-            classes: Parsed::new(lookup, classes, Class::parser(marks)),
+            store: server.store.clone(),
+            classes: Parsed::new(&server.store, classes, Class::parser(marks)),
             kind: Kind {
                 group: "networking",
                 plural: "ingresses",
                 field: "ingressClassName",
-                annotation: lookup.naming.label("ingress.class"),
+                annotation: server.types.naming.label("ingress.class"),
             },
         }
     }
@@ -81,7 +87,7 @@ impl DefaultClass {
         if names_one || pod::annotation(new, &self.kind.annotation).is_some() {
             return Ok(());
         }
-        let classes = self.classes.list(&self.lookup, "")?;
+        let classes = self.classes.list(&self.store, "")?;
         // The list is in the order of names, so the first of several equally new classes is taken.
         let newest = classes
             .iter()

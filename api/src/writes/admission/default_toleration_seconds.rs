@@ -1,7 +1,10 @@
 //! The plugin DefaultTolerationSeconds: a pod without its own tolerations for failing nodes tolerates them
 //! for a limited time.
 
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target, pod, toleration};
+use super::toleration;
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::pod;
+use crate::writes::server::Server;
 use values::json::{Object, Value};
 
 /// Default time in seconds; flags may override it.
@@ -21,14 +24,14 @@ impl DefaultTolerationSeconds {
     pub const NAME: &'static str = "DefaultTolerationSeconds";
 
     /// Returns the plugin with its default times.
-    pub fn usual(lookup: &Lookup) -> DefaultTolerationSeconds {
-        DefaultTolerationSeconds::new(lookup, [SECONDS; 2])
+    pub fn usual(server: &Server) -> DefaultTolerationSeconds {
+        DefaultTolerationSeconds::new(server, [SECONDS; 2])
     }
 
     /// Returns the plugin with the times in seconds for nodes that are not ready, and for nodes that are
     /// unreachable.
-    pub fn new(lookup: &Lookup, [not_ready, unreachable]: [i64; 2]) -> DefaultTolerationSeconds {
-        let domain = lookup.naming.domain;
+    pub fn new(server: &Server, [not_ready, unreachable]: [i64; 2]) -> DefaultTolerationSeconds {
+        let domain = server.types.naming.domain;
         DefaultTolerationSeconds {
             taints: [
                 (toleration::not_ready(domain), not_ready),

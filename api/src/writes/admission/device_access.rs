@@ -6,7 +6,7 @@
 //! The requests of a claim never change, so only new claims are checked. A status is checked only if the old
 //! status granted no such access.
 
-use super::Lookup;
+use crate::writes::server::Server;
 use types::schema::registry::Resource;
 use values::field::FieldError;
 use values::json::{Object, Value};
@@ -19,7 +19,7 @@ use values::status::Status;
 /// # Errors
 /// Fails if the namespace cannot be read.
 pub fn refused(
-    lookup: &Lookup,
+    server: &Server,
     (resource, subresource): (&Resource, &str),
     namespace: &str,
     new: &Object,
@@ -36,9 +36,9 @@ pub fn refused(
         _ => None,
     };
     let Some(place) = asked else { return Ok(None) };
-    let label = format!("resource.{}", lookup.naming.label("admin-access"));
-    let namespaces = lookup.resource("", "v1", "namespaces");
-    let labels = lookup.get(&namespaces, "", namespace)?;
+    let label = format!("resource.{}", server.types.naming.label("admin-access"));
+    let namespaces = server.types.resource("", "v1", "namespaces");
+    let labels = server.store.get(&namespaces, "", namespace)?;
     let labels = labels.as_ref().and_then(|namespace| at(namespace, "metadata.labels"));
     let is_allowed = labels.and_then(|labels| labels.get(&label)).and_then(Value::as_str) == Some("true");
     Ok((!is_allowed).then(|| {

@@ -10,8 +10,8 @@ use std::time::Instant;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use super::plugin::Make;
-use super::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::server::MakePlugin;
 use objects::validation::StructView;
 use values::field::FieldError;
 use values::json::{Object, Value};
@@ -58,7 +58,7 @@ struct Bucket {
 ///
 /// # Errors
 /// Describes what is wrong with the configuration.
-pub fn configure(config: Option<&Value>) -> Result<Make, String> {
+pub fn configure(config: Option<&Value>) -> Result<MakePlugin, String> {
     let limits = StructView::from(config).structs("limits");
     let mut faults = Vec::new();
     if limits.len() == 0 {

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target, pod, toleration};
+use super::toleration;
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::pod;
+use crate::writes::server::Server;
 use values::json::{Object, Value};
 
 /// The admission plugin ExtendedResourceToleration.
@@ -13,8 +16,8 @@ pub struct ExtendedResourceToleration {
 
 impl ExtendedResourceToleration {
     /// Returns the plugin with the names of the naming profile.
-    pub fn new(lookup: &Lookup) -> ExtendedResourceToleration {
-        ExtendedResourceToleration { domain: lookup.naming.domain }
+    pub fn new(server: &Server) -> ExtendedResourceToleration {
+        ExtendedResourceToleration { domain: server.types.naming.domain }
     }
 
     fn complete(&self, new: &mut Object) {

@@ -1,7 +1,7 @@
 //! The plugin DenyServiceExternalIPs: services get no new external addresses, because a writer of services
 //! could use them to take over traffic.
 
-use super::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
 use objects::validation::StructView;
 use values::json::Object;
 

@@ -16,8 +16,10 @@ use auth::authn::webhook::Reviewer;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use super::plugin::{Files, Make};
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target, pod};
+use crate::writes::admission::Files;
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::pod;
+use crate::writes::server::{MakePlugin, Server};
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::at;
@@ -64,15 +66,15 @@ struct Decision {
 ///
 /// # Errors
 /// Describes what is wrong with the configuration.
-pub fn configure(config: Option<&Value>, files: &dyn Files) -> Result<Make, String> {
+pub fn configure(config: Option<&Value>, files: &dyn Files) -> Result<MakePlugin, String> {
     let config = Config::read(config.ok_or("no config specified")?)?;
     let reviewer = files.reviewer(&config.file, config.pause)?;
-    Ok(Arc::new(move |lookup: &Lookup| {
+    Ok(Arc::new(move |server: &Server| {
         Arc::new(ImagePolicyWebhook {
             reviewer: reviewer.clone(),
             lifetimes: [config.allow_ttl, config.deny_ttl],
             default_allow: config.default_allow,
-            naming: lookup.naming,
+            naming: server.types.naming,
             remembered: Mutex::default(),
         })
     }))

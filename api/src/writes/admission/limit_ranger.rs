@@ -1,17 +1,22 @@
 //! The plugin LimitRanger: the limit ranges of a namespace set defaults for containers, and bound the amounts
 //! that containers, pods and volume claims request.
 
+use std::sync::Arc;
+
 use quantity::Quantity;
 
-use super::pod::{self, Amounts, Bound};
-use super::{AdmissionRecord, Lookup, Operation, Parsed, Plugin, Review, Step, Target};
+use super::Parsed;
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::pod::{self, Amounts, Bound};
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
 use values::json::{Object, Value};
 use values::object::{at, meta, metadata_mut};
 use values::status::Status;
 
 /// The admission plugin LimitRanger.
 pub struct LimitRanger {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
     ranges: Parsed<Vec<Limit>>,
     /// The annotation that records which defaults a pod was given.
     annotation: String,
@@ -43,11 +48,11 @@ fn parse(object: &Object) -> Vec<Limit> {
 
 impl LimitRanger {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> LimitRanger {
+    pub fn new(server: &Server) -> LimitRanger {
         LimitRanger {
-            ranges: Parsed::new(lookup, lookup.resource("", "v1", "limitranges"), parse),
-            annotation: lookup.naming.label("limit-ranger"),
-            lookup: lookup.clone(),
+            ranges: Parsed::new(&server.store, server.types.resource("", "v1", "limitranges"), parse),
+            annotation: server.types.naming.label("limit-ranger"),
+            store: server.store.clone(),
         }
     }
 
@@ -55,7 +60,7 @@ impl LimitRanger {
         if !record.write.resource.is_of("", "pods") || is_deleting(record.old) {
             return Ok(());
         }
-        let ranges = self.ranges.list(&self.lookup, record.write.namespace)?;
+        let ranges = self.ranges.list(&self.store, record.write.namespace)?;
         let Some(new) = &mut record.new else { return Ok(()) };
         for limits in &*ranges {
             self.fill(new, limits);
@@ -93,7 +98,7 @@ impl LimitRanger {
     fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         let Some(new) = record.new.filter(|_| !is_deleting(record.old)) else { return Ok(()) };
         let is_pod = record.write.resource.is_of("", "pods");
-        for limits in &*self.ranges.list(&self.lookup, record.write.namespace)? {
+        for limits in &*self.ranges.list(&self.store, record.write.namespace)? {
             let faults = if is_pod { faults_of_pod(new, limits) } else { faults_of_claim(new, limits) };
             if let Some(faults) = go::join_errors(faults) {
                 return Err(record.forbidden(&faults));

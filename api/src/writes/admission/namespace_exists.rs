@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target, namespace_lifecycle};
+use super::namespace_lifecycle;
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
 use types::schema::registry::Resource;
 use values::json::Object;
 use values::object::metadata_mut;
@@ -11,17 +14,17 @@ use values::status::Status;
 
 /// Access to the namespaces of the store.
 struct Namespaces {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
     resource: Arc<Resource>,
 }
 
 impl Namespaces {
-    fn new(lookup: &Lookup) -> Namespaces {
-        Namespaces { lookup: lookup.clone(), resource: lookup.resource("", "v1", "namespaces") }
+    fn new(server: &Server) -> Namespaces {
+        Namespaces { store: server.store.clone(), resource: server.types.resource("", "v1", "namespaces") }
     }
 
     fn has(&self, namespace: &str) -> Result<bool, Status> {
-        Ok(self.lookup.stored(&self.resource, "", namespace)?.is_some())
+        Ok(self.store.stored(&self.resource, "", namespace)?.is_some())
     }
 }
 
@@ -30,8 +33,8 @@ pub struct NamespaceExists(Namespaces);
 
 impl NamespaceExists {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> NamespaceExists {
-        NamespaceExists(Namespaces::new(lookup))
+    pub fn new(server: &Server) -> NamespaceExists {
+        NamespaceExists(Namespaces::new(server))
     }
 }
 
@@ -62,8 +65,8 @@ pub struct NamespaceAutoProvision(Namespaces);
 
 impl NamespaceAutoProvision {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> NamespaceAutoProvision {
-        NamespaceAutoProvision(Namespaces::new(lookup))
+    pub fn new(server: &Server) -> NamespaceAutoProvision {
+        NamespaceAutoProvision(Namespaces::new(server))
     }
 
     async fn provide(&self, record: &AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {

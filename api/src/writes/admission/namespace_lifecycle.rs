@@ -5,16 +5,14 @@
 //! to wait.
 //!
 //! The namespace may begin to terminate between that lookup and the commit. Therefore each creation is
-//! counted from before the lookup until after the commit ([`Creations`]). The namespace controller first
+//! counted from before the lookup until after the commit (`writes/creations.rs`). The namespace controller first
 //! waits for creations that may have seen the namespace active; all later ones see that it is terminating.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
 use objects::store::Stored;
 use types::attributes::Attributes;
 use types::schema::registry::Resource;
@@ -32,69 +30,23 @@ pub enum State {
     Terminating,
 }
 
-/// Creations between their lookup of the namespace and their commit.
-#[derive(Default)]
-pub struct Creations {
-    tickets: Mutex<Tickets>,
-    ended: Notify,
-}
-
-#[derive(Default)]
-struct Tickets {
-    next: u64,
-    open: BTreeSet<u64>,
-}
-
-/// A creation under way; dropping it ends the creation.
-pub struct Creation<'c> {
-    creations: &'c Creations,
-    ticket: u64,
-}
-
-impl Creations {
-    /// Begins a creation. Call this before the lookup of the namespace.
-    pub fn begin(&self) -> Creation<'_> {
-        let mut tickets = self.tickets.lock();
-        let ticket = tickets.next;
-        tickets.next += 1;
-        tickets.open.insert(ticket);
-        Creation { creations: self, ticket }
-    }
-
-    /// Resolves when all creations that began before the call have ended. Later ones are not waited for.
-    pub async fn settled(&self) {
-        let before = self.tickets.lock().next;
-        loop {
-            let ended = self.ended.notified();
-            if self.tickets.lock().open.first().is_none_or(|first| *first >= before) {
-                return;
-            }
-            ended.await;
-        }
-    }
-}
-
-impl Drop for Creation<'_> {
-    fn drop(&mut self) {
-        self.creations.tickets.lock().open.remove(&self.ticket);
-        self.creations.ended.notify_waiters();
-    }
-}
-
 /// The admission plugin NamespaceLifecycle.
 pub struct NamespaceLifecycle {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
     namespaces: Arc<Resource>,
 }
 
 impl NamespaceLifecycle {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> NamespaceLifecycle {
-        NamespaceLifecycle { lookup: lookup.clone(), namespaces: lookup.resource("", "v1", "namespaces") }
+    pub fn new(server: &Server) -> NamespaceLifecycle {
+        NamespaceLifecycle {
+            store: server.store.clone(),
+            namespaces: server.types.resource("", "v1", "namespaces"),
+        }
     }
 
     fn state(&self, namespace: &str) -> Result<State, Status> {
-        let stored = self.lookup.stored(&self.namespaces, "", namespace)?;
+        let stored = self.store.stored(&self.namespaces, "", namespace)?;
         Ok(State::of(stored.as_ref()))
     }
 
@@ -197,31 +149,5 @@ impl State {
             Some(stored) if Attributes::new(&stored.record.attributes).is_deleting() => State::Terminating,
             Some(_) => State::Active,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::Future;
-    use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
-
-    use super::*;
-
-    #[test]
-    fn only_creations_begun_before_are_waited_for() {
-        let creations = Creations::default();
-        let earlier = [creations.begin(), creations.begin()];
-        let mut settled = pin!(creations.settled());
-        let mut poll = || settled.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        assert_eq!(poll(), Poll::Pending);
-        let later = creations.begin();
-        let [first, second] = earlier;
-        drop(second);
-        assert_eq!(poll(), Poll::Pending);
-        drop(first);
-        assert_eq!(poll(), Poll::Ready(()));
-        drop(later);
-        assert!(creations.tickets.lock().open.is_empty());
     }
 }

@@ -1,6 +1,9 @@
 //! The plugin TaintNodesByCondition: a new node accepts no pods until it is ready.
 
-use super::{AdmissionRecord, Lookup, Plugin, Review, Step, Target, pod, toleration};
+use super::toleration;
+use crate::writes::plugin::{AdmissionRecord, Plugin, Review, Step, Target};
+use crate::writes::pod;
+use crate::writes::server::Server;
 use values::json::Object;
 
 /// The effect of taints that keep pods away.
@@ -13,8 +16,8 @@ pub struct NodeTaint {
 
 impl NodeTaint {
     /// Returns the plugin with the names of the naming profile.
-    pub fn new(lookup: &Lookup) -> NodeTaint {
-        NodeTaint { taint: toleration::not_ready(lookup.naming.domain) }
+    pub fn new(server: &Server) -> NodeTaint {
+        NodeTaint { taint: toleration::not_ready(server.types.naming.domain) }
     }
 }
 

@@ -9,12 +9,11 @@ use super::config_type::{EVENT_RATE, POD_SECURITY, PluginConfig, QUOTA, TOLERATI
 use super::default_class::DefaultClass;
 use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::extended_resource_toleration::ExtendedResourceToleration;
+use super::files::Files;
 use super::limit_ranger::LimitRanger;
-use super::lookup::Lookup;
 use super::namespace_exists::{NamespaceAutoProvision, NamespaceExists};
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::node_taint::NodeTaint;
-use super::plugin::{Files, Make, Plugin};
 use super::pod_resize::PodResizeValidator;
 use super::policy::mutating::MutatingAdmissionPolicy;
 use super::policy::validating::ValidatingAdmissionPolicy;
@@ -27,10 +26,13 @@ use super::{
     always, certificate_subject, event_rate, external_ips, image_policy, node_restriction, owner_permissions,
     pod_node_selector, pod_security, pod_toleration_restriction, quota, topology_labels, webhook,
 };
+use crate::writes::plugin::Plugin;
+use crate::writes::server::MakePlugin;
+use crate::writes::server::Server;
 use values::json::Value;
 
 /// Reads the configuration of a plugin, if present, and the files that it names.
-type Configure = fn(Option<&Value>, &dyn Files) -> Result<Make, String>;
+type Configure = fn(Option<&Value>, &dyn Files) -> Result<MakePlugin, String>;
 
 /// A plugin that the flags can name.
 pub(super) struct Registration {
@@ -61,8 +63,8 @@ const fn off(name: &'static str, configure: Option<Configure>) -> Registration {
 }
 
 /// Returns the constructor of a plugin without configuration.
-fn plain<P: Plugin + 'static>(make: fn(&Lookup) -> P) -> Result<Make, String> {
-    Ok(Arc::new(move |lookup: &Lookup| Arc::new(make(lookup)) as Arc<dyn Plugin>))
+fn plain<P: Plugin + 'static>(make: fn(&Server) -> P) -> Result<MakePlugin, String> {
+    Ok(Arc::new(move |server: &Server| Arc::new(make(server)) as Arc<dyn Plugin>))
 }
 
 /// The plugins in order, one line each; the comments keep the lines apart.
@@ -117,11 +119,11 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Sets overhead and placement of pods from their runtime class.
     on("RuntimeClass", Some(|_, _| plain(RuntimeClass::new))),
     // Checks who may approve certificates of a signer.
-    on("CertificateApproval", Some(|_, _| plain(|lookup| Signers::new(lookup, Act::Approve)))),
+    on("CertificateApproval", Some(|_, _| plain(|server| Signers::new(server, Act::Approve)))),
     // Checks who may sign for a signer.
-    on("CertificateSigning", Some(|_, _| plain(|lookup| Signers::new(lookup, Act::Sign)))),
+    on("CertificateSigning", Some(|_, _| plain(|server| Signers::new(server, Act::Sign)))),
     // Checks who may publish the trust bundles of a signer.
-    on("ClusterTrustBundleAttest", Some(|_, _| plain(|lookup| Signers::new(lookup, Act::Attest)))),
+    on("ClusterTrustBundleAttest", Some(|_, _| plain(|server| Signers::new(server, Act::Attest)))),
     // Refuses client certificates for the group of administrators.
     on("CertificateSubjectRestriction", Some(|_, _| plain(certificate_subject::CertificateSubjectRestriction::new))),
     // Sets the class of ingresses that name no class.

@@ -2,22 +2,28 @@
 //! owners must therefore be allowed to delete the object, and a user who blocks the deletion of an owner must
 //! be allowed to write the owner's finalizers.
 
+use std::sync::Arc;
+
 use auth::Attributes;
 
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::server::Server;
+use crate::writes::server::access::AccessControl;
+use crate::writes::server::types::TypeCatalog;
 use objects::validation::StructView;
 use values::json::Object;
 use values::status::Status;
 
 /// The admission plugin OwnerReferencesPermissionEnforcement.
 pub struct OwnerReferencesPermissionEnforcement {
-    lookup: Lookup,
+    types: Arc<TypeCatalog>,
+    access: Arc<AccessControl>,
 }
 
 impl OwnerReferencesPermissionEnforcement {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> OwnerReferencesPermissionEnforcement {
-        OwnerReferencesPermissionEnforcement { lookup: lookup.clone() }
+    pub fn new(server: &Server) -> OwnerReferencesPermissionEnforcement {
+        OwnerReferencesPermissionEnforcement { types: server.types.clone(), access: server.access.clone() }
     }
 
     async fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
@@ -34,7 +40,7 @@ impl OwnerReferencesPermissionEnforcement {
                 name: record.write.name,
                 ..Attributes::path(record.write.user, "", "")
             };
-            let decision = self.lookup.authorizer.decide(&asked).await.decision;
+            let decision = self.access.authorizer.decide(&asked).await.decision;
             if !decision.is_allowed() {
                 let reason = decision.reason();
                 return Err(record.forbidden(&format!(
@@ -57,7 +63,7 @@ impl OwnerReferencesPermissionEnforcement {
     ) -> Result<(), Status> {
         let (api_version, kind) = (owner.text("apiVersion"), owner.text("kind"));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let served = self.lookup.served();
+        let served = self.types.now();
         let Some(resource) = served.registry().by_kind(group, version, kind) else {
             return Err(record.forbidden(&format!(
                 "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {api_version} \
@@ -75,7 +81,7 @@ impl OwnerReferencesPermissionEnforcement {
             name: owner.text("name"),
             ..Attributes::path(record.write.user, "", "")
         };
-        let decision = self.lookup.authorizer.decide(&asked).await.decision;
+        let decision = self.access.authorizer.decide(&asked).await.decision;
         if decision.is_allowed() {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use engine::{Engine, KeyRange, LastChange, Revision, Snapshot};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use super::lookup::Lookup;
+use crate::writes::server::store::ObjectStorage;
 use objects::store;
 use types::schema::registry::Resource;
 use values::json::Object;
@@ -115,12 +115,12 @@ pub struct Parsed<T> {
 impl<T> Parsed<T> {
     /// Returns a cache in which nothing is parsed yet.
     pub fn new(
-        lookup: &Lookup,
+        store: &ObjectStorage,
         resource: Arc<Resource>,
         parse: impl Fn(&Object) -> T + Send + Sync + 'static,
     ) -> Parsed<T> {
         Parsed {
-            collection: Collection::new(lookup.engine(), &resource),
+            collection: Collection::new(store.engine(), &resource),
             resource,
             parse: Box::new(parse),
             known: Mutex::default(),
@@ -129,17 +129,17 @@ impl<T> Parsed<T> {
     }
 
     /// Returns whether the collection has no objects.
-    pub fn is_empty(&self, lookup: &Lookup) -> bool {
-        self.collection.is_empty(lookup.engine())
+    pub fn is_empty(&self, store: &ObjectStorage) -> bool {
+        self.collection.is_empty(store.engine())
     }
 
     /// Returns one parsed object.
     ///
     /// # Errors
     /// Fails if the object cannot be read.
-    pub fn get(&self, lookup: &Lookup, namespace: &str, name: &str) -> Result<Option<Arc<T>>, Status> {
+    pub fn get(&self, store: &ObjectStorage, namespace: &str, name: &str) -> Result<Option<Arc<T>>, Status> {
         let key = store::key(&self.resource, namespace, name);
-        let snapshot = lookup.snapshot();
+        let snapshot = store.snapshot();
         let Some(entry) = snapshot.get(&key) else {
             self.known.lock().forget(&key, snapshot.revision());
             return Ok(None);
@@ -166,20 +166,20 @@ impl<T> Parsed<T> {
     ///
     /// # Errors
     /// Fails if an object cannot be read.
-    pub fn list(&self, lookup: &Lookup, namespace: &str) -> Result<Listed<T>, Status> {
+    pub fn list(&self, store: &ObjectStorage, namespace: &str) -> Result<Listed<T>, Status> {
         if !namespace.is_empty() {
-            if self.is_empty(lookup) {
+            if self.is_empty(store) {
                 return Ok(Listed::default());
             }
             let keys = KeyRange::prefix(&store::collection(&self.resource, namespace));
-            return self.read(&lookup.snapshot(), keys);
+            return self.read(&store.snapshot(), keys);
         }
         if let Some(all) = &*self.all.load()
             && self.collection.changed.revision() <= all.0
         {
             return Ok(all.1.clone());
         }
-        let snapshot = lookup.snapshot();
+        let snapshot = store.snapshot();
         let listed = self.read(&snapshot, self.collection.keys.clone())?;
         self.sweep(&snapshot, 0);
         if self.all.load().as_ref().is_none_or(|all| all.0 < snapshot.revision()) {
@@ -212,9 +212,9 @@ mod tests {
     #[tokio::test]
     async fn objects_that_are_gone_are_forgotten_though_each_was_asked_for_alone() {
         let server = TestServer::start();
-        let lookup = &server.api.lookup;
-        let parsed = Parsed::new(lookup, lookup.resource("", "v1", "namespaces"), |_| ());
-        let get = |name: &str| parsed.get(lookup, "", name).unwrap().is_some();
+        let api = &server.api;
+        let parsed = Parsed::new(&api.store, api.types.resource("", "v1", "namespaces"), |_| ());
+        let get = |name: &str| parsed.get(&api.store, "", name).unwrap().is_some();
         for n in 0..3 * FEW {
             let (name, body) = (format!("n{n}"), format!(r#"{{"metadata":{{"name":"n{n}"}}}}"#));
             assert_eq!(server.ask("POST /api/v1/namespaces", &body).await.0, 201, "{name}");
@@ -237,16 +237,16 @@ mod tests {
     #[tokio::test]
     async fn a_list_keeps_nothing_of_an_object_that_is_gone() {
         let server = TestServer::start();
-        let lookup = &server.api.lookup;
-        let classes = lookup.resource("scheduling", "v1", "priorityclasses");
-        let parsed = Parsed::new(lookup, classes, |_| ());
+        let api = &server.api;
+        let classes = api.types.resource("scheduling", "v1", "priorityclasses");
+        let parsed = Parsed::new(&api.store, classes, |_| ());
         let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
         for (request, body, code, listed) in [
             (format!("POST {path}"), r#"{"metadata":{"name":"a"},"value":1}"#, 201, 1),
             (format!("DELETE {path}/a"), "", 200, 0),
         ] {
             assert_eq!(server.ask(&request, body).await.0, code, "{request}");
-            assert_eq!(parsed.list(lookup, "").unwrap().len(), listed, "{request}");
+            assert_eq!(parsed.list(&api.store, "").unwrap().len(), listed, "{request}");
             assert_eq!(parsed.known.lock().0.len(), listed, "{request}");
         }
     }

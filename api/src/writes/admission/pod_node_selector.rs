@@ -4,8 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::pod::{self, pairs};
-use super::{AdmissionRecord, Lookup, Make, Plugin, Review, Step, Target, namespace_lifecycle};
+use super::namespace_lifecycle;
+use crate::writes::plugin::{AdmissionRecord, Plugin, Review, Step, Target};
+use crate::writes::pod::{self, pairs};
+use crate::writes::server::MakePlugin;
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
 use types::schema::registry::Resource;
 use values::json::{Object, Value};
 use values::object::{at, meta};
@@ -21,7 +25,7 @@ type Labels = BTreeMap<String, String>;
 
 /// The admission plugin PodNodeSelector.
 pub struct PodNodeSelector {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
     namespaces: Arc<Resource>,
     /// The default selector, and the labels that are allowed in each namespace.
     selectors: BTreeMap<String, Labels>,
@@ -31,15 +35,15 @@ pub struct PodNodeSelector {
 ///
 /// # Errors
 /// Names a value that is not a valid selector.
-pub fn configure(config: Option<&Value>) -> Result<Make, String> {
+pub fn configure(config: Option<&Value>) -> Result<MakePlugin, String> {
     let mut selectors = BTreeMap::new();
     for (namespace, text) in pairs(config.and_then(|config| config.get("podNodeSelectorPluginConfig"))) {
         selectors.insert(namespace.to_owned(), parse(text)?);
     }
-    Ok(Arc::new(move |lookup: &Lookup| {
+    Ok(Arc::new(move |server: &Server| {
         Arc::new(PodNodeSelector {
-            lookup: lookup.clone(),
-            namespaces: lookup.resource("", "v1", "namespaces"),
+            store: server.store.clone(),
+            namespaces: server.types.resource("", "v1", "namespaces"),
             selectors: selectors.clone(),
         })
     }))
@@ -58,7 +62,7 @@ fn parse(text: &str) -> Result<Labels, String> {
 impl PodNodeSelector {
     /// Returns the selector of a namespace.
     fn of_namespace(&self, namespace: &str) -> Result<Labels, Status> {
-        let found = self.lookup.get(&self.namespaces, "", namespace)?;
+        let found = self.store.get(&self.namespaces, "", namespace)?;
         let found = found.ok_or_else(|| namespace_lifecycle::missing(namespace))?;
         match pod::annotation(&found, ANNOTATION) {
             Some(text) => parse(text).map_err(Status::internal),

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use quantity::Quantity;
 
-use super::pod::{self, Bound};
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::pod::{self, Bound};
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
 use types::schema::registry::Resource;
 use values::json::Object;
 use values::object::{at, meta};
@@ -14,7 +16,7 @@ use values::status::{Cause, Status};
 
 /// The admission plugin PodResizeValidator.
 pub struct PodResizeValidator {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
     nodes: Arc<Resource>,
     /// The label that names the operating system of a node.
     system: String,
@@ -22,11 +24,11 @@ pub struct PodResizeValidator {
 
 impl PodResizeValidator {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> PodResizeValidator {
+    pub fn new(server: &Server) -> PodResizeValidator {
         PodResizeValidator {
-            nodes: lookup.resource("", "v1", "nodes"),
-            system: lookup.naming.label("os"),
-            lookup: lookup.clone(),
+            nodes: server.types.resource("", "v1", "nodes"),
+            system: server.types.naming.label("os"),
+            store: server.store.clone(),
         }
     }
 
@@ -38,8 +40,7 @@ impl PodResizeValidator {
         if node.is_empty() || generation(pod) == generation(old) {
             return Ok(());
         }
-        let Some(node) =
-            self.lookup.get(&self.nodes, "", node).map_err(|cause| record.forbidden_by(cause))?
+        let Some(node) = self.store.get(&self.nodes, "", node).map_err(|cause| record.forbidden_by(cause))?
         else {
             return Err(record.forbidden(&format!("node {} not found", values::field::go_quote(node))));
         };

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use super::{
-    AdmissionRecord, Lookup, Make, Operation, Plugin, Review, Step, Target, namespace_lifecycle, pod,
-    toleration,
-};
+use super::{namespace_lifecycle, toleration};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::pod;
+use crate::writes::server::MakePlugin;
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
 use types::schema::registry::Resource;
 use values::json::{Object, Value, parse};
 use values::qos::qos_class;
@@ -20,7 +22,7 @@ const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
 
 /// The admission plugin PodTolerationRestriction.
 pub struct PodTolerationRestriction {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
     namespaces: Arc<Resource>,
     /// Used for namespaces without the annotation.
     default: Vec<Value>,
@@ -32,17 +34,17 @@ pub struct PodTolerationRestriction {
 ///
 /// # Errors
 /// This function never fails; the signature is that of all plugins.
-pub fn configure(config: Option<&Value>) -> Result<Make, String> {
+pub fn configure(config: Option<&Value>) -> Result<MakePlugin, String> {
     let list = |name: &str| -> Vec<Value> {
         let tolerations = config.and_then(|config| config.get(name)).and_then(Value::as_array);
         tolerations.unwrap_or_default().to_vec()
     };
     let (default, allowed) = (list("default"), list("whitelist"));
-    Ok(Arc::new(move |lookup: &Lookup| {
-        let pressure = format!("node.{}/memory-pressure", lookup.naming.domain);
+    Ok(Arc::new(move |server: &Server| {
+        let pressure = format!("node.{}/memory-pressure", server.types.naming.domain);
         Arc::new(PodTolerationRestriction {
-            lookup: lookup.clone(),
-            namespaces: lookup.resource("", "v1", "namespaces"),
+            store: server.store.clone(),
+            namespaces: server.types.resource("", "v1", "namespaces"),
             default: default.clone(),
             allowed: allowed.clone(),
             memory_pressure: toleration::exists(&pressure, "NoSchedule").into(),
@@ -53,7 +55,7 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
 impl PodTolerationRestriction {
     /// Returns the tolerations in an annotation of a namespace; `None` if the annotation is missing.
     fn annotated(&self, namespace: &str, annotation: &str) -> Result<Option<Vec<Value>>, Status> {
-        let found = self.lookup.get(&self.namespaces, "", namespace)?;
+        let found = self.store.get(&self.namespaces, "", namespace)?;
         let found = found.ok_or_else(|| namespace_lifecycle::missing(namespace))?;
         let Some(text) = pod::annotation(&found, annotation).filter(|text| !text.is_empty()) else {
             return Ok(None);

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{AdmissionRecord, Lookup, Operation, Parsed, Plugin, Review, Step, Target, pod};
+use super::Parsed;
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::pod;
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
 use values::json::{Object, Value};
 use values::object::meta;
 use values::status::Status;
@@ -12,7 +16,7 @@ const PREEMPTS: &str = "PreemptLowerPriority";
 
 /// The admission plugin Priority.
 pub struct Priority {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
     classes: Parsed<Class>,
 }
 
@@ -36,16 +40,19 @@ impl Class {
 
 impl Priority {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> Priority {
-        let classes =
-            Parsed::new(lookup, lookup.resource("scheduling", "v1", "priorityclasses"), Class::parse);
-        Priority { lookup: lookup.clone(), classes }
+    pub fn new(server: &Server) -> Priority {
+        let classes = Parsed::new(
+            &server.store,
+            server.types.resource("scheduling", "v1", "priorityclasses"),
+            Class::parse,
+        );
+        Priority { store: server.store.clone(), classes }
     }
 
     /// Returns the class for pods that name none. If concurrent writes created several default classes, the
     /// one with the lowest value is used.
     fn default_class(&self) -> Result<Option<Arc<Class>>, Status> {
-        let classes = self.classes.list(&self.lookup, "")?;
+        let classes = self.classes.list(&self.store, "")?;
         let defaults = classes.iter().filter(|class| class.is_default);
         Ok(defaults.min_by_key(|class| class.value).cloned())
     }
@@ -56,7 +63,7 @@ impl Priority {
         let class = if named.is_empty() {
             self.default_class()?
         } else {
-            let class = self.classes.get(&self.lookup, "", named)?;
+            let class = self.classes.get(&self.store, "", named)?;
             let why = || format!("no PriorityClass with name {named} was found");
             Some(class.ok_or_else(|| record.forbidden(&why()))?)
         };

@@ -1,7 +1,7 @@
 //! The parts that webhooks and admission policies share to select writes: rules, label selectors, and whether
 //! other versions of a resource count.
 
-use super::Operation;
+use crate::writes::plugin::Operation;
 use types::schema::registry::{Registry, Resource};
 use types::selector::LabelSelector;
 use values::json::{Object, Value};

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use super::pod::{self, pairs};
-use super::{AdmissionRecord, Lookup, Plugin, Review, Step, Target, toleration};
+use super::toleration;
+use crate::writes::plugin::{AdmissionRecord, Plugin, Review, Step, Target};
+use crate::writes::pod::{self, pairs};
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
 use types::schema::registry::Resource;
 use values::json::{Object, Value};
 use values::object::at;
@@ -11,20 +14,23 @@ use values::status::Status;
 
 /// The admission plugin RuntimeClass.
 pub struct RuntimeClass {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
     classes: Arc<Resource>,
 }
 
 impl RuntimeClass {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> RuntimeClass {
-        RuntimeClass { lookup: lookup.clone(), classes: lookup.resource("node", "v1", "runtimeclasses") }
+    pub fn new(server: &Server) -> RuntimeClass {
+        RuntimeClass {
+            store: server.store.clone(),
+            classes: server.types.resource("node", "v1", "runtimeclasses"),
+        }
     }
 
     /// Returns the class that a pod names.
     fn class(&self, pod: &Object) -> Result<Option<Object>, String> {
         let Some(name) = at(pod, "spec.runtimeClassName").and_then(Value::as_str) else { return Ok(None) };
-        match self.lookup.get(&self.classes, "", name) {
+        match self.store.get(&self.classes, "", name) {
             Ok(Some(class)) => Ok(Some(class)),
             Ok(None) => Err(format!("pod rejected: RuntimeClass {name:?} not found")),
             Err(status) => Err(status.message),

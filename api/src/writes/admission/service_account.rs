@@ -7,7 +7,12 @@
 
 use std::sync::Arc;
 
-use super::{AdmissionRecord, Lookup, Operation, Parsed, Plugin, Review, Step, Target, pod};
+use super::Parsed;
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::pod;
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
+use crate::writes::server::types::TypeCatalog;
 use values::json::{Object, Value};
 use values::names;
 use values::status::Status;
@@ -24,7 +29,8 @@ const MODE: i64 = 0o644;
 
 /// The admission plugin ServiceAccount.
 pub struct ServiceAccount {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
+    types: Arc<TypeCatalog>,
     accounts: Parsed<Account>,
     /// Prefix of the names of token volumes.
     volume_prefix: String,
@@ -67,13 +73,16 @@ impl Account {
 
 impl ServiceAccount {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> ServiceAccount {
-        let naming = lookup.naming;
+    pub fn new(server: &Server) -> ServiceAccount {
+        let naming = server.types.naming;
         let enforce_secrets = naming.label("enforce-mountable-secrets");
-        let accounts = lookup.resource("", "v1", "serviceaccounts");
+        let accounts = server.types.resource("", "v1", "serviceaccounts");
         ServiceAccount {
-            lookup: lookup.clone(),
-            accounts: Parsed::new(lookup, accounts, move |account| Account::read(account, &enforce_secrets)),
+            store: server.store.clone(),
+            types: server.types.clone(),
+            accounts: Parsed::new(&server.store, accounts, move |account| {
+                Account::read(account, &enforce_secrets)
+            }),
             volume_prefix: format!("{}-", naming.system("api-access")),
             mount_path: format!("/var/run/secrets/{}/serviceaccount", naming.domain),
             mirror: naming.label("config.mirror"),
@@ -86,7 +95,7 @@ impl ServiceAccount {
 
     fn account<N>(&self, record: &AdmissionRecord<'_, N>, name: &str) -> Result<Arc<Account>, String> {
         let namespace = record.write.namespace;
-        let why = match self.accounts.get(&self.lookup, namespace, name) {
+        let why = match self.accounts.get(&self.store, namespace, name) {
             Ok(Some(account)) => return Ok(account),
             Ok(None) => format!("serviceaccount {name:?} not found"),
             Err(status) => status.message,
@@ -156,7 +165,7 @@ impl ServiceAccount {
         let object = |members: Vec<(&'static str, Value)>| {
             Value::Object(Object::from_iter(members.into_iter().map(|(name, value)| (name.into(), value))))
         };
-        let root = self.lookup.naming.root_ca_config_map;
+        let root = self.types.naming.root_ca_config_map;
         let token = object(vec![("expirationSeconds", Value::Int(TOKEN_SECONDS)), ("path", "token".into())]);
         let authority = object(vec![("key", "ca.crt".into()), ("path", "ca.crt".into())]);
         let authorities = object(vec![("name", root.into()), ("items", Value::Array(vec![authority]))]);

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use auth::strict::{Form, Object};
 
 use super::default_toleration_seconds::DefaultTolerationSeconds;
+use super::files::Files;
 use super::order::{PLUGINS, Registration};
-use super::plugin::{Files, Make};
+use crate::writes::server::MakePlugin;
 use values::field::go_quote;
 use values::json::{self, Value};
 use values::naming::{self, Naming};
@@ -21,7 +22,7 @@ use wire::typed::Typed;
 /// The selected plugins in order, ready to be created.
 #[derive(Clone)]
 pub struct Settings {
-    plugins: Vec<(&'static str, Make)>,
+    plugins: Vec<(&'static str, MakePlugin)>,
     reaches_endpoints: bool,
 }
 
@@ -180,7 +181,8 @@ impl Settings {
     /// Returns the settings with other default tolerations: `seconds` are the times for which pods tolerate a
     /// node that is not ready, and one that is unreachable.
     pub fn tolerating(mut self, seconds: [i64; 2]) -> Settings {
-        let make: Make = Arc::new(move |lookup| Arc::new(DefaultTolerationSeconds::new(lookup, seconds)));
+        let make: MakePlugin =
+            Arc::new(move |server| Arc::new(DefaultTolerationSeconds::new(server, seconds)));
         for (name, made) in &mut self.plugins {
             if *name == DefaultTolerationSeconds::NAME {
                 *made = make.clone();
@@ -190,14 +192,14 @@ impl Settings {
     }
 
     /// Returns the settings with one more plugin, after the others.
-    pub fn with_last(mut self, name: &'static str, make: Make) -> Settings {
+    pub fn with_last(mut self, name: &'static str, make: MakePlugin) -> Settings {
         self.plugins.push((name, make));
         self
     }
 
     /// Returns the plugins with their constructors, in order.
-    pub(super) fn makes(&self) -> impl Iterator<Item = (&'static str, &Make)> {
-        self.plugins.iter().map(|(name, make)| (*name, make))
+    pub fn plugins(&self) -> Vec<(&'static str, MakePlugin)> {
+        self.plugins.clone()
     }
 
     /// Returns the names of the plugins, in order.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use auth::{Attributes, User};
 
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::server::Server;
+use crate::writes::server::access::AccessControl;
 use objects::validation::StructView;
 use values::json::Object;
 use values::object::same_but_for_collection;
@@ -27,15 +29,19 @@ pub enum Act {
 
 /// The plugin CertificateApproval, CertificateSigning or ClusterTrustBundleAttest.
 pub struct Signers {
-    lookup: Lookup,
+    access: Arc<AccessControl>,
     act: Act,
     group: Arc<str>,
 }
 
 impl Signers {
     /// Returns the plugin for one action.
-    pub fn new(lookup: &Lookup, act: Act) -> Signers {
-        Signers { lookup: lookup.clone(), act, group: lookup.naming.group("certificates", true).into() }
+    pub fn new(server: &Server, act: Act) -> Signers {
+        Signers {
+            access: server.access.clone(),
+            act,
+            group: server.types.naming.group("certificates", true).into(),
+        }
     }
 
     /// Returns whether a user may act for a signer, by its name or by its domain.
@@ -51,7 +57,7 @@ impl Signers {
                 name,
                 ..Attributes::path(user, "", "")
             };
-            if self.lookup.authorizer.authorize(&asked).await.is_ok() {
+            if self.access.authorizer.authorize(&asked).await.is_ok() {
                 return true;
             }
         }

@@ -1,7 +1,9 @@
 //! The plugin StorageObjectInUseProtection: new claims, volumes and attribute classes get a finalizer. The
 //! controller of the same name removes it once nothing uses them.
 
-use super::{AdmissionRecord, Lookup, Plugin, Review, Step, Target, pod};
+use crate::writes::plugin::{AdmissionRecord, Plugin, Review, Step, Target};
+use crate::writes::pod;
+use crate::writes::server::Server;
 use values::json::Object;
 use values::naming::Naming;
 use values::object::{finalizers, metadata_mut};
@@ -20,8 +22,8 @@ pub struct StorageProtection {
 
 impl StorageProtection {
     /// Returns the plugin with the names of the naming profile.
-    pub fn new(lookup: &Lookup) -> StorageProtection {
-        StorageProtection { naming: lookup.naming }
+    pub fn new(server: &Server) -> StorageProtection {
+        StorageProtection { naming: server.types.naming }
     }
 }
 

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
 use objects::strategy::sort_members;
 use objects::validation::StructView;
 use types::schema::registry::Resource;
@@ -15,18 +17,18 @@ use values::status::Status;
 
 /// The admission plugin PodTopologyLabels.
 pub struct PodTopologyLabels {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
     nodes: Arc<Resource>,
     labels: [String; 2],
 }
 
 impl PodTopologyLabels {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> PodTopologyLabels {
-        let label = |name: &str| format!("topology.{}/{name}", lookup.naming.domain);
+    pub fn new(server: &Server) -> PodTopologyLabels {
+        let label = |name: &str| format!("topology.{}/{name}", server.types.naming.domain);
         PodTopologyLabels {
-            lookup: lookup.clone(),
-            nodes: lookup.resource("", "v1", "nodes"),
+            store: server.store.clone(),
+            nodes: server.types.resource("", "v1", "nodes"),
             labels: [label("region"), label("zone")],
         }
     }
@@ -45,7 +47,7 @@ impl PodTopologyLabels {
             return Ok(());
         }
         // A node may register after its first pods.
-        let Some(node) = self.lookup.get(&self.nodes, "", node)? else { return Ok(()) };
+        let Some(node) = self.store.get(&self.nodes, "", node)? else { return Ok(()) };
         let of_node = StructView::of(&node).child("metadata").child("labels");
         let copied: Vec<_> =
             self.labels.iter().filter_map(|name| Some((name.clone(), of_node.get(name)?.clone()))).collect();

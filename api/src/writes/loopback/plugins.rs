@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::Revision;
 
 use super::Loopback;
-use crate::writes::admission::{Pending, Writer};
+use crate::writes::plugin::{Pending, Writer};
 use crate::writes::server::Server;
 use crate::writes::write::{Current, Made, Outcome, Wanted};
 use objects::strategy::Endpoint;

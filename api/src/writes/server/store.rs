@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::Authorized;
-use engine::{CommitError, Engine, Revision};
+use engine::{CommitError, Engine, Revision, Snapshot};
 use futures_util::future::try_join;
 
 use crate::state::allocation::{Allocations, Ranges};
 use crate::state::backup::Backups;
 use crate::state::secrecy::Secrecy;
 use objects::store::backends::Backends;
-use objects::store::{self, Ledger, Part, Reach, Store};
+use objects::store::{self, Ledger, Part, Reach, Store, Stored};
 use types::schema::registry::{Registry, Resource};
+use values::json::Object;
 use values::status::{Status, StatusReason};
 
 /// Longest time for which a read waits for a revision that does not exist yet
@@ -33,7 +34,7 @@ pub struct Settings {
 /// The stores of the objects.
 pub struct ObjectStorage {
     /// The stores that keep the objects.
-    pub backends: Arc<Backends>,
+    pub backends: Backends,
     /// Encryption of stored values, if configured.
     pub secrecy: Option<Arc<Secrecy>>,
     /// The allocations of service addresses and ports.
@@ -47,7 +48,7 @@ impl ObjectStorage {
     pub(super) fn new(settings: Settings, builtin: &Registry) -> ObjectStorage {
         let Settings { backends, secrecy, ranges } = settings;
         let allocations = Allocations::new(backends.main().engine().clone(), builtin, ranges);
-        ObjectStorage { backends: Arc::new(backends), secrecy, allocations, backups: Backups::default() }
+        ObjectStorage { backends, secrecy, allocations, backups: Backups::default() }
     }
 
     /// Returns the revision log of all resources that have no separate store, for parts of the server that
@@ -124,6 +125,40 @@ impl ObjectStorage {
             None => self.current(resource).await,
             Some(ledger) => try_join(ledger.current(), self.current(resource)).await.map(drop),
         }
+    }
+
+    /// Returns a snapshot of the main revision log at its newest revision.
+    pub fn snapshot(&self) -> Snapshot {
+        self.engine().snapshot()
+    }
+
+    /// Returns one object at the newest revision, in its stored form. `namespace` is empty for cluster-scoped
+    /// objects.
+    ///
+    /// # Errors
+    /// Fails if the object cannot be read.
+    pub fn stored(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Stored>, Status> {
+        let snapshot = self.engine_of(resource).snapshot();
+        snapshot.get(&store::key(resource, namespace, name)).map(store::read).transpose()
+    }
+
+    /// Returns one object at the newest revision, in the stored version.
+    ///
+    /// # Errors
+    /// Fails if the object cannot be read.
+    pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Object>, Status> {
+        self.stored(resource, namespace, name)?.map(|stored| stored.object(resource)).transpose()
+    }
+
+    /// Returns the objects of a namespace at the newest revision, in the order of their names. An empty
+    /// `namespace` means the whole cluster.
+    ///
+    /// # Errors
+    /// Fails if an object cannot be read.
+    pub fn list(&self, resource: &Resource, namespace: &str) -> Result<Vec<Object>, Status> {
+        let snapshot = self.engine_of(resource).snapshot();
+        let entries = snapshot.prefix(&store::collection(resource, namespace));
+        entries.map(|entry| store::read(entry)?.object(resource)).collect()
     }
 
     /// Waits for a bounded time until the store of a resource has reached `revision`. Revision 0 counts as

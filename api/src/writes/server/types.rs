@@ -96,6 +96,20 @@ impl TypeCatalog {
         self.served.now()
     }
 
+    /// Returns a built-in resource. `group` is the stem of the group name, without the suffix of the naming
+    /// profile.
+    ///
+    /// # Panics
+    /// Panics if the resource does not exist. Plugins and controllers call this once, for built-in resources,
+    /// when they are created.
+    pub fn resource(&self, group: &str, version: &str, plural: &str) -> Arc<Resource> {
+        let found = [true, false].into_iter().find_map(|suffixed| {
+            let group = self.naming.group(group, suffixed && !group.is_empty());
+            self.builtin.resource(&group, version, plural)
+        });
+        found.cloned().unwrap_or_else(|| panic!("{group}/{version} {plural} is built in"))
+    }
+
     /// Replaces the served types by what `make` derives from the current registry. `make` must leave built-in
     /// types as they are.
     ///

@@ -15,8 +15,8 @@ use std::future::Future;
 use auth::Attributes;
 use bytes::Bytes;
 
-use crate::writes::admission::{self, AdmissionRecord, Review, WriteAttributes};
 use crate::writes::origin::Origin;
+use crate::writes::plugin::{AdmissionRecord, Review, Target, WriteAttributes};
 use crate::writes::server::Server;
 use crate::writes::stage::Stage;
 use objects::conversion::is_current;
@@ -204,9 +204,9 @@ impl<'w> WriteIntent<'w> {
     }
 
     /// Returns the target by which admission selects its plugins.
-    pub fn target(&self) -> admission::Target<'_> {
+    pub fn target(&self) -> Target<'_> {
         let WriteAttributes { operation, resource, .. } = self.write;
-        admission::Target { operation, resource, subresource: self.endpoint.subresource() }
+        Target { operation, resource, subresource: self.endpoint.subresource() }
     }
 
     /// Returns this write as passed to admission.

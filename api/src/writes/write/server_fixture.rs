@@ -179,7 +179,7 @@ fn settings(engine: Engine, ledger: Option<Arc<dyn Ledger>>, admission: Settings
             reaches_endpoints: false,
         },
         operations: Operations::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))),
-        admission,
+        admission: admission.plugins(),
     }
 }
 

@@ -17,9 +17,8 @@ use super::ownership::{Tracking, keep_times_of_no_change};
 use crate::state::allocation::Reservation;
 use crate::state::policy;
 use crate::writes::admission::policy::access::confirm_readable;
-use crate::writes::admission::{
-    self, AdmissionRecord, Charge, Operation, Review, Target, device_access, device_status,
-};
+use crate::writes::admission::{device_access, device_status};
+use crate::writes::plugin::{AdmissionRecord, Charge, Operation, Options, Review, Target};
 use crate::writes::stage::{Stage, trace};
 use objects::store::{self, Part};
 use objects::strategy::owners::{AFTER_ADMISSION, without_repeated_owners};
@@ -269,7 +268,7 @@ pub(super) fn same(
     current: Option<&mut Current>,
 ) -> Result<(), Status> {
     let uid = meta(new, "uid");
-    let is_patch = matches!(intent.write.options, admission::Options::Patch(_));
+    let is_patch = matches!(intent.write.options, Options::Patch(_));
     let is_compared = !uid.is_empty() && !is_patch && intent.passes(Stage::Compare);
     let Some(current) = current.filter(|_| is_compared) else {
         return Ok(());
@@ -292,7 +291,7 @@ pub(super) fn compare(
         return Ok(());
     }
     trace::note(Stage::Compare);
-    let is_patch = matches!(intent.write.options, admission::Options::Patch(_));
+    let is_patch = matches!(intent.write.options, Options::Patch(_));
     match meta(new, "resourceVersion") {
         "" | "0" if intent.write.resource.table.unconditional_update || is_patch => {}
         "" | "0" => {
@@ -415,7 +414,7 @@ pub(super) async fn validate<C: Caller>(
     }
     trace::note(Stage::Validate);
     let about = (intent.write.resource, intent.endpoint.subresource());
-    let refused = device_access::refused(&intent.api().lookup, about, intent.write.namespace, new, old)?;
+    let refused = device_access::refused(intent.api(), about, intent.write.namespace, new, old)?;
     let mut errors: Vec<FieldError> = refused.into_iter().collect();
     let found = rules(caller, intent, new, old);
     // Each driver needs its own authorization check, and only the lists of a valid object are known to be
@@ -500,7 +499,7 @@ pub(super) async fn confirm_parameters(
         return Ok(());
     }
     trace::note(Stage::Confirm);
-    let source = (&intent.api().lookup, &*intent.api().access.authorizer);
+    let source = (intent.api(), &*intent.api().access.authorizer);
     let readable = confirm_readable(source, intent.write.user, intent.write.resource, new, old).await;
     readable.map_err(|error| Status::invalid(intent.subject_of_rules(meta(new, "name")), &[error]))
 }

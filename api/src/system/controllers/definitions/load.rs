@@ -19,8 +19,8 @@ use std::thread::available_parallelism;
 use engine::Entry;
 use parking_lot::Mutex;
 
-use crate::writes::server::Server;
 use crate::writes::loopback::Loopback;
+use crate::writes::server::Server;
 use objects::custom::established::Prepared;
 use objects::custom::stored_definition;
 use objects::store;

@@ -75,7 +75,8 @@ fn due(api: &Server, name: &str) -> Result<Option<Definition>, Status> {
         return Ok(None);
     };
     let definition = Definition::read(&object);
-    Ok((is_served(api.types.naming, &object, &definition) && is_due(&object, &definition)).then_some(definition))
+    Ok((is_served(api.types.naming, &object, &definition) && is_due(&object, &definition))
+        .then_some(definition))
 }
 
 /// Returns whether objects may be stored in another version than the definition's storage version.

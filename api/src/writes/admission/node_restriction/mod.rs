@@ -16,7 +16,11 @@ use std::sync::Arc;
 use auth::authn::certificate_request;
 use auth::identity::NODE_PREFIX;
 
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::server::Server;
+use crate::writes::server::access::AccessControl;
+use crate::writes::server::store::ObjectStorage;
+use crate::writes::server::types::TypeCatalog;
 use objects::validation::StructView;
 use types::schema::registry::Resource;
 use values::base64_text;
@@ -29,7 +33,9 @@ const EXPANSION: &[&str] = &["capacity", "conditions", "allocatedResourceStatuse
 
 /// The admission plugin NodeRestriction.
 pub struct NodeRestriction {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
+    types: Arc<TypeCatalog>,
+    access: Arc<AccessControl>,
     pods: Arc<Resource>,
     nodes: Arc<Resource>,
     claims: Arc<Resource>,
@@ -46,14 +52,16 @@ struct Agent<'a, 'r, N> {
 
 impl NodeRestriction {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> NodeRestriction {
+    pub fn new(server: &Server) -> NodeRestriction {
         NodeRestriction {
-            lookup: lookup.clone(),
-            pods: lookup.resource("", "v1", "pods"),
-            nodes: lookup.resource("", "v1", "nodes"),
-            claims: lookup.resource("", "v1", "persistentvolumeclaims"),
-            volumes: lookup.resource("", "v1", "persistentvolumes"),
-            drivers: lookup.resource("storage", "v1", "csidrivers"),
+            store: server.store.clone(),
+            types: server.types.clone(),
+            access: server.access.clone(),
+            pods: server.types.resource("", "v1", "pods"),
+            nodes: server.types.resource("", "v1", "nodes"),
+            claims: server.types.resource("", "v1", "persistentvolumeclaims"),
+            volumes: server.types.resource("", "v1", "persistentvolumes"),
+            drivers: server.types.resource("storage", "v1", "csidrivers"),
         }
     }
 
@@ -116,7 +124,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     /// Returns a stored pod of the namespace.
     fn stored_pod(&self, name: &str) -> Result<Object, Status> {
         let plugin = self.plugin;
-        let pod = plugin.lookup.get(&plugin.pods, self.record.write.namespace, name)?;
+        let pod = plugin.store.get(&plugin.pods, self.record.write.namespace, name)?;
         // The reference server gets this error from its informers, with the kind in the singular.
         pod.ok_or_else(|| Status::not_found(Subject { group: "", kind: "pod", name }))
     }
@@ -139,9 +147,9 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
 
     /// Checks a mirror pod, which represents in the API a pod that the agent runs by itself.
     fn mirror_pod(&self) -> Result<(), Status> {
-        let uid = self.plugin.lookup.get(&self.plugin.nodes, "", self.node)?;
+        let uid = self.plugin.store.get(&self.plugin.nodes, "", self.node)?;
         let uid = uid.as_ref().map(|node| meta(node, "uid"));
-        match pod::refusal(self.wanted(), self.node, uid, self.plugin.lookup.naming) {
+        match pod::refusal(self.wanted(), self.node, uid, self.plugin.types.naming) {
             None => Ok(()),
             Some(pod::Refusal::NoNode) => {
                 Err(Status::not_found(Subject { group: "", kind: "nodes", name: self.node }))
@@ -220,7 +228,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         self.require(named == node, format_args!("node {node:?} is not allowed to modify node {named:?}"))?;
         let source = |node: StructView<'_>| node.child("spec").child("configSource").to_value();
         let has_source = new.child("spec").has("configSource");
-        let forbidden = labels::forbidden(labels::changed(new, old), self.plugin.lookup.naming);
+        let forbidden = labels::forbidden(labels::changed(new, old), self.plugin.types.naming);
         let forbidden = forbidden.into_iter().collect::<Vec<_>>().join(", ");
         match self.record.write.operation {
             Operation::Create => {
@@ -260,7 +268,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     }
 
     fn lease(&self) -> Result<(), Status> {
-        let leases = self.plugin.lookup.naming.system("node-lease");
+        let leases = self.plugin.types.naming.system("node-lease");
         self.require(
             self.record.write.namespace == leases,
             format_args!("can only access leases in the {leases:?} system namespace"),
@@ -291,7 +299,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     /// Checks that a request for an agent certificate is for the agent that requests it.
     fn certificate_request(&self) -> Result<(), Status> {
         let spec = self.wanted().child("spec");
-        let naming = self.plugin.lookup.naming;
+        let naming = self.plugin.types.naming;
         let signers =
             ["kubelet-serving".to_owned(), format!("{}-kubelet", naming.system("apiserver-client"))];
         let is_of_agents = signers.iter().any(|signer| naming.label(signer) == spec.text("signerName"));
@@ -346,7 +354,9 @@ mod tests {
     use auth::identity::NODES;
 
     use super::*;
-    use crate::writes::admission::{Make, Settings, WriteAttributes};
+    use crate::writes::admission::Settings;
+    use crate::writes::plugin::WriteAttributes;
+    use crate::writes::server::MakePlugin;
     use crate::writes::write::server_fixture::TestServer;
 
     /// The plugin, with the agent of the node `x` as the user of all writes.
@@ -377,9 +387,9 @@ mod tests {
     }
 
     fn server() -> TestServer {
-        let make: Make = Arc::new(|lookup: &Lookup| {
+        let make: MakePlugin = Arc::new(|server: &Server| {
             let user = User::new("system:node:x", [NODES]);
-            Arc::new(ByAgent { plugin: NodeRestriction::new(lookup), user }) as Arc<dyn Plugin>
+            Arc::new(ByAgent { plugin: NodeRestriction::new(server), user }) as Arc<dyn Plugin>
         });
         TestServer::admitting(Settings::default().without("ServiceAccount").with_last("ByAgent", make))
     }

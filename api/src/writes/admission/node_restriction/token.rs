@@ -5,7 +5,8 @@ use std::ops::Deref;
 
 use auth::Attributes;
 
-use super::{AdmissionRecord, Agent, NodeRestriction, Operation};
+use super::{Agent, NodeRestriction};
+use crate::writes::plugin::{AdmissionRecord, Operation};
 use objects::validation::StructView;
 use types::schema::registry::Resource;
 use values::json::Object;
@@ -46,7 +47,7 @@ impl NodeRestriction {
         if more.is_some() {
             return Err(record.forbidden("node may only request 0 or 1 audiences"));
         }
-        let pod = self.lookup.get(
+        let pod = self.store.get(
             &self.pods,
             record.write.namespace,
             wanted.child("boundObjectRef").text("name"),
@@ -68,7 +69,7 @@ impl NodeRestriction {
             name: record.write.name,
             ..Attributes::path(record.write.user, VERB, "")
         };
-        if self.lookup.authorizer.decide(&asked).await.decision.is_allowed() {
+        if self.access.authorizer.decide(&asked).await.decision.is_allowed() {
             return Ok(());
         }
         let user = &record.write.user.name;
@@ -144,7 +145,7 @@ impl NodeRestriction {
         name: &str,
         missing: &mut Vec<String>,
     ) -> Result<Option<Object>, Status> {
-        let object = if name.is_empty() { None } else { self.lookup.get(resource, namespace, name)? };
+        let object = if name.is_empty() { None } else { self.store.get(resource, namespace, name)? };
         if object.is_none() {
             let kind = qualified(&resource.table.singular, &resource.group);
             missing.push(format!("{kind} \"{name}\" not found"));

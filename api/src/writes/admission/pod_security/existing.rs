@@ -7,11 +7,12 @@ use hashbrown::HashSet;
 
 use super::checks::{Pod, evaluate, reasons};
 use super::level::LevelVersion;
-use crate::writes::admission::Lookup;
+use crate::writes::server::store::ObjectStorage;
 use objects::store;
 use objects::validation::StructView;
 use types::schema::registry::Resource;
 use values::json::Object;
+use values::naming::Naming;
 use values::object::meta;
 use values::status::Status;
 
@@ -28,14 +29,14 @@ const PODS_PER_TURN: usize = 32;
 /// # Errors
 /// Fails if a pod cannot be read.
 pub async fn warnings(
-    lookup: &Lookup,
+    (store, naming): (&ObjectStorage, &Naming),
     pods: &Resource,
     namespace: &str,
     level: LevelVersion,
     is_exempt: impl Fn(&Object) -> bool + Send,
 ) -> Result<Vec<String>, Status> {
     let until = Instant::now() + TIME_MAX;
-    let mut entries: Vec<_> = lookup.snapshot().prefix(&store::collection(pods, namespace)).collect();
+    let mut entries: Vec<_> = store.snapshot().prefix(&store::collection(pods, namespace)).collect();
     let count = entries.len();
     let mut found = Found::default();
     let mut controllers: HashSet<String> = HashSet::new();
@@ -58,7 +59,7 @@ pub async fn warnings(
             if !is_exempt(&pod) {
                 found.add(
                     meta(&pod, "name"),
-                    reasons(&evaluate(level, Pod::of(StructView::of(&pod), lookup.naming))),
+                    reasons(&evaluate(level, Pod::of(StructView::of(&pod), naming))),
                 );
             }
             if checked % PODS_PER_TURN == 0 {

@@ -22,8 +22,11 @@ use config::Config;
 use level::{Level, Policy};
 
 use super::parsed::Parsed;
-use super::plugin::Make;
-use super::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::server::operations::Operations;
+use crate::writes::server::store::ObjectStorage;
+use crate::writes::server::types::TypeCatalog;
+use crate::writes::server::{MakePlugin, Server};
 use objects::validation::StructView;
 use types::schema::registry::Resource;
 use values::field::{FieldError, go_quote};
@@ -51,7 +54,9 @@ const IGNORED: &[&str] =
 
 /// The admission plugin PodSecurity.
 pub struct PodSecurity {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
+    types: Arc<TypeCatalog>,
+    operations: Arc<Operations>,
     config: Arc<Config>,
     pods: Arc<Resource>,
     /// The policies of namespaces.
@@ -62,27 +67,31 @@ pub struct PodSecurity {
 ///
 /// # Errors
 /// Describes what is wrong with the configuration.
-pub fn configure(config: Option<&Value>) -> Result<Make, String> {
+pub fn configure(config: Option<&Value>) -> Result<MakePlugin, String> {
     let config = Arc::new(config.map(Config::parse).transpose()?.unwrap_or_default());
-    Ok(Arc::new(move |lookup| Arc::new(PodSecurity::new(lookup, config.clone()))))
+    Ok(Arc::new(move |server| Arc::new(PodSecurity::new(server, config.clone()))))
 }
 
 impl PodSecurity {
-    fn new(lookup: &Lookup, config: Arc<Config>) -> PodSecurity {
-        let (defaults, naming) = (config.defaults, lookup.naming);
+    fn new(server: &Server, config: Arc<Config>) -> PodSecurity {
+        let (defaults, naming) = (config.defaults, server.types.naming);
         PodSecurity {
-            lookup: lookup.clone(),
+            store: server.store.clone(),
+            types: server.types.clone(),
+            operations: server.operations.clone(),
             config,
-            pods: lookup.resource("", "v1", "pods"),
-            policies: Parsed::new(lookup, lookup.resource("", "v1", "namespaces"), move |namespace| {
-                policy_of(namespace, naming, defaults)
-            }),
+            pods: server.types.resource("", "v1", "pods"),
+            policies: Parsed::new(
+                &server.store,
+                server.types.resource("", "v1", "namespaces"),
+                move |namespace| policy_of(namespace, naming, defaults),
+            ),
         }
     }
 
     fn namespace<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, review: &'p mut Review) -> Step<'p> {
         let Some(new) = record.new else { return Ok(()).into() };
-        let (policy, errors) = policy_of(new, self.lookup.naming, self.config.defaults);
+        let (policy, errors) = policy_of(new, self.types.naming, self.config.defaults);
         let invalid = || {
             let table = &record.write.resource.table;
             let subject =
@@ -98,7 +107,7 @@ impl PodSecurity {
             review.warnings.extend(ignored());
             return Ok(()).into();
         };
-        let (old_policy, old_errors) = policy_of(old, self.lookup.naming, self.config.defaults);
+        let (old_policy, old_errors) = policy_of(old, self.types.naming, self.config.defaults);
         if !errors.is_empty() && errors != old_errors {
             return invalid().into();
         }
@@ -113,8 +122,14 @@ impl PodSecurity {
         }
         Step::wait(async move {
             let is_exempt = |pod: &Object| self.exempts_class(StructView::of(pod).child("spec"));
-            let found =
-                existing::warnings(&self.lookup, &self.pods, record.write.name, to, is_exempt).await?;
+            let found = existing::warnings(
+                (&self.store, self.types.naming),
+                &self.pods,
+                record.write.name,
+                to,
+                is_exempt,
+            )
+            .await?;
             review.warnings.extend(found);
             Ok(())
         })
@@ -129,7 +144,7 @@ impl PodSecurity {
         let labels = StructView::of(namespace).child("metadata").child("labels");
         let modes = [("enforce", policy.enforce), ("audit", policy.audit), ("warn", policy.warn)];
         let stated = modes.iter().filter(|(name, mode)| {
-            let label = level::label(self.lookup.naming, name);
+            let label = level::label(self.types.naming, name);
             mode.level != Level::Privileged && (labels.has(&label) || labels.has(&format!("{label}-version")))
         });
         let stated: Vec<String> = stated.map(|(name, mode)| format!("{name}={mode}")).collect();
@@ -143,11 +158,11 @@ impl PodSecurity {
     /// Checks a pod, or a workload with a pod template.
     fn pods(&self, record: &AdmissionRecord<'_, &Object>, review: &mut Review) -> Result<(), Status> {
         let Some(new) = record.new else { return Ok(()) };
-        let naming = self.lookup.naming;
+        let naming = self.types.naming;
         let mut annotate = |name: &str, value: String| {
             review.annotations.push((level::label(naming, name), value));
         };
-        let counts = Counts::of(&self.lookup, record);
+        let counts = Counts::of(&self.operations.metrics, record);
         if self.exempts_namespace(record.write.namespace) {
             annotate("exempt", "namespace".to_owned());
             counts.exempted();
@@ -158,7 +173,7 @@ impl PodSecurity {
             counts.exempted();
             return Ok(());
         }
-        let Some(of_namespace) = self.policies.get(&self.lookup, "", record.write.namespace)? else {
+        let Some(of_namespace) = self.policies.get(&self.store, "", record.write.namespace)? else {
             return Err(Status::internal(format_args!(
                 "failed to lookup namespace {}",
                 record.write.namespace
@@ -260,9 +275,9 @@ struct Counts<'w> {
 }
 
 impl<'w> Counts<'w> {
-    fn of(lookup: &'w Lookup, record: &'w AdmissionRecord<'_, &Object>) -> Counts<'w> {
+    fn of(metrics: &'w Metrics, record: &'w AdmissionRecord<'_, &Object>) -> Counts<'w> {
         Counts {
-            metrics: &lookup.metrics,
+            metrics,
             operation: if record.old.is_none() { "create" } else { "update" },
             resource: if record.write.resource.is_of("", "pods") { "pod" } else { "controller" },
             subresource: record.subresource,

@@ -14,7 +14,7 @@ use auth::attributes::Attributes;
 use auth::authz::Authorizer;
 use auth::identity::MASTERS;
 
-use crate::writes::admission::Lookup;
+use crate::writes::server::Server;
 use types::schema::registry::Resource;
 use values::field::FieldError;
 use values::json::{Object, Value};
@@ -57,7 +57,7 @@ impl Part {
 /// # Errors
 /// 422 at the reference.
 pub async fn confirm_readable(
-    (lookup, authorizer): (&Lookup, &Authorizer),
+    (server, authorizer): (&Server, &Authorizer),
     user: &User,
     resource: &Resource,
     new: &Object,
@@ -67,7 +67,7 @@ pub async fn confirm_readable(
     if user.in_group(MASTERS) {
         return Ok(());
     }
-    let reader = Reader { lookup, authorizer, user };
+    let reader = Reader { server, authorizer, user };
     let (path, refused) = match part {
         Part::Policy => ("spec.paramKind", reader.kind_refused(new, old).await),
         Part::Binding { policies, is_swapped } => {
@@ -80,7 +80,7 @@ pub async fn confirm_readable(
 /// A writer whose permissions are checked.
 #[derive(Clone, Copy)]
 struct Reader<'r> {
-    lookup: &'r Lookup,
+    server: &'r Server,
     authorizer: &'r Authorizer,
     user: &'r User,
 }
@@ -92,7 +92,7 @@ impl Reader<'_> {
         if old.and_then(|old| reference(old, "paramKind")) == Some(kind) {
             return None;
         }
-        let parameters = Parameters::of(self.lookup, Some(kind));
+        let parameters = Parameters::of(self.server, Some(kind));
         if self.may("get", &parameters, (ALL, ALL)).await {
             return None;
         }
@@ -107,11 +107,11 @@ impl Reader<'_> {
     /// Returns why the writer may not refer to the objects that a binding names or selects.
     async fn objects_refused(&self, binding: &Object, policies: &str, is_swapped: bool) -> Option<String> {
         let objects = reference(binding, "paramRef")?;
-        let policies = self.lookup.resource("admissionregistration", "v1", policies);
+        let policies = self.server.types.resource("admissionregistration", "v1", policies);
         let policy_name = reference(binding, "policyName").and_then(Value::as_str).unwrap_or_default();
-        let policy = self.lookup.get(&policies, "", policy_name).ok().flatten();
+        let policy = self.server.store.get(&policies, "", policy_name).ok().flatten();
         let kind = policy.as_ref().and_then(|policy| reference(policy, "paramKind"));
-        let parameters = Parameters::of(self.lookup, kind);
+        let parameters = Parameters::of(self.server, kind);
         let (namespace, name) = (objects.str_at(&["namespace"]), objects.str_at(&["name"]));
         let verb = if name.is_empty() { "list" } else { "get" };
         if self.may(verb, &parameters, (namespace, name)).await {
@@ -169,14 +169,14 @@ struct Parameters {
 }
 
 impl Parameters {
-    fn of(lookup: &Lookup, kind: Option<&Value>) -> Parameters {
+    fn of(server: &Server, kind: Option<&Value>) -> Parameters {
         let all = || ALL.to_owned();
         let Some(kind) = kind else {
             return Parameters { group: all(), version: all(), resource: all() };
         };
         let api_version = kind.str_at(&["apiVersion"]);
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let served = lookup.served();
+        let served = server.types.now();
         let found = served.registry().by_kind(group, version, kind.str_at(&["kind"]));
         Parameters {
             group: group.to_owned(),
@@ -317,12 +317,12 @@ mod tests {
             ),
             (format!("{mutating}ybindings"), binding("gone", named), "{}".to_owned(), refused("get", jane)),
         ] {
-            let lookup = &server.api.lookup;
-            let about = lookup.resource("admissionregistration", "v1", &resource);
+            let api = &server.api;
+            let about = api.types.resource("admissionregistration", "v1", &resource);
             let (new, old) = (object(&new), object(&old));
             let answer = async |user: &User| {
                 let old = Some(&old);
-                confirm_readable((lookup, &authorizer), user, &about, &new, old).await
+                confirm_readable((api, &authorizer), user, &about, &new, old).await
             };
             let got = answer(&User::new("jane", [""; 0])).await;
             assert_eq!(got.map_or_else(|error| error.to_string(), |()| String::new()), want, "{resource}");

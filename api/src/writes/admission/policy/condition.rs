@@ -10,7 +10,7 @@ use cel::evaluation::Activation;
 use cel::types::Type;
 use cel::value::Value;
 
-use crate::writes::admission::Operation;
+use crate::writes::plugin::Operation;
 use objects::expression::policy::environment::{Declarations, Extent};
 use objects::expression::{Budget, EvaluationFailure, Expression, evaluate};
 use wire::metrics::Metrics;

@@ -1,7 +1,7 @@
 //! The part of a policy or binding that selects writes.
 
-use crate::writes::admission::Operation;
 use crate::writes::admission::rules::{Ruled, Rules, own_namespace, selector, selects, takes};
+use crate::writes::plugin::Operation;
 use types::schema::registry::{Registry, Resource};
 use types::selector::LabelSelector;
 use values::json::{Object, Value};

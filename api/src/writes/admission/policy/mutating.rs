@@ -24,8 +24,9 @@ use super::source::{
     request,
 };
 use super::validation::FailurePolicy;
-use crate::writes::admission::kinds::message_of;
-use crate::writes::admission::{AdmissionRecord, Lookup, Operation, Plugin, Review, Step, Target};
+use crate::writes::plugin::kinds::message_of;
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::server::Server;
 use types::schema::defaults;
 use types::schema::registry::Registry;
 use values::field::go_quote;
@@ -87,13 +88,13 @@ impl Asking<'_> {
 
 impl MutatingAdmissionPolicy {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> MutatingAdmissionPolicy {
+    pub fn new(server: &Server) -> MutatingAdmissionPolicy {
         let policies = "mutatingadmissionpolicies";
         let bindings = "mutatingadmissionpolicybindings";
         MutatingAdmissionPolicy {
-            source: Source::new(lookup, policies, bindings, Mutating::compile),
-            naming: lookup.naming,
-            metrics: lookup.metrics.clone(),
+            source: Source::new(server, policies, bindings, Mutating::compile),
+            naming: server.types.naming,
+            metrics: server.operations.metrics.clone(),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::typecheck::parameters;
-use crate::writes::admission::Lookup;
 use crate::writes::admission::rules::selects;
+use crate::writes::server::store::ObjectStorage;
 use types::schema::registry::Resource;
 use types::selector::LabelSelector;
 use types::served::Served;
@@ -75,7 +75,7 @@ impl ParamRef {
     /// Fails if the reference is invalid, or if an object cannot be read or found.
     pub fn collect(
         &self,
-        lookup: &Lookup,
+        store: &ObjectStorage,
         resource: &Resource,
         namespace: &str,
     ) -> Result<Vec<Arc<Object>>, String> {
@@ -97,11 +97,11 @@ impl ParamRef {
         };
         let found = match (&*self.name, &self.selector) {
             ("", None) => return Err("one of name or selector must be provided".to_owned()),
-            ("", Some(selector)) => lookup.list(resource, namespace).map(|mut objects| {
+            ("", Some(selector)) => store.list(resource, namespace).map(|mut objects| {
                 objects.retain(|object| selects(selector, object));
                 objects
             }),
-            (name, _) => lookup.get(resource, namespace, name).map(|object| object.into_iter().collect()),
+            (name, _) => store.get(resource, namespace, name).map(|object| object.into_iter().collect()),
         };
         let found = found.map_err(|status| status.message)?;
         if found.is_empty() && self.must_be_found {

@@ -9,7 +9,7 @@ use super::condition::{Conditions, Match};
 use super::request::PolicyRequest;
 use super::scope::{Inputs, Scope};
 use super::validation::{Decision, Published, Validation};
-use crate::writes::admission::Operation;
+use crate::writes::plugin::Operation;
 use objects::expression::policy::environment::{Declarations, Extent, KnownTypes};
 use values::json::{Object, Value};
 use values::testing::object;

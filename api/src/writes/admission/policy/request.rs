@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use auth::User;
 
-use crate::writes::admission::Operation;
-use crate::writes::admission::kinds::Named;
+use crate::writes::plugin::Operation;
+use crate::writes::plugin::kinds::Named;
 use objects::user_info;
 use values::json::{Object, Value};
 

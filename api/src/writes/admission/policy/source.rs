@@ -13,8 +13,14 @@ use super::permission::Permissions;
 use super::request::PolicyRequest;
 use super::scope::Inputs;
 use super::validation::FailurePolicy;
-use crate::writes::admission::kinds::{is_whole, kind_of, matched_kind};
-use crate::writes::admission::{AdmissionRecord, Lookup, Operation, Parsed, Target};
+use crate::writes::admission::Parsed;
+use crate::writes::plugin::kinds::{is_whole, kind_of, matched_kind};
+use crate::writes::plugin::{AdmissionRecord, Operation, Target};
+use crate::writes::server::Server;
+use crate::writes::server::access::AccessControl;
+use crate::writes::server::outgoing::OutgoingCalls;
+use crate::writes::server::store::ObjectStorage;
+use crate::writes::server::types::TypeCatalog;
 use types::schema::registry::{Registry, Resource};
 use types::served::Served;
 use values::json::{Object, Value};
@@ -23,7 +29,10 @@ use values::status::Status;
 
 /// Policies of one kind with their bindings. `P` is the compiled form of a policy's spec.
 pub struct Source<P> {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
+    types: Arc<TypeCatalog>,
+    access: Arc<AccessControl>,
+    outgoing: Arc<OutgoingCalls>,
     policies: Parsed<Policy<P>>,
     bindings: Parsed<Binding>,
     namespaces: Arc<Resource>,
@@ -134,11 +143,11 @@ pub fn handles(target: &Target<'_>) -> bool {
 
 impl<P: Send + Sync + 'static> Source<P> {
     /// Returns the source for policies and bindings of these resources.
-    pub fn new(lookup: &Lookup, policies: &str, bindings: &str, compile: fn(&Value) -> P) -> Source<P> {
-        let resource = |plural: &str| lookup.resource("admissionregistration", "v1", plural);
+    pub fn new(server: &Server, policies: &str, bindings: &str, compile: fn(&Value) -> P) -> Source<P> {
+        let resource = |plural: &str| server.types.resource("admissionregistration", "v1", plural);
         let none = Value::Null;
         Source {
-            policies: Parsed::new(lookup, resource(policies), move |object| {
+            policies: Parsed::new(&server.store, resource(policies), move |object| {
                 let spec = object.get("spec").unwrap_or(&none);
                 Policy {
                     name: meta(object, "name").to_owned(),
@@ -148,9 +157,12 @@ impl<P: Send + Sync + 'static> Source<P> {
                     params: ParamKind::read(spec),
                 }
             }),
-            bindings: Parsed::new(lookup, resource(bindings), Binding::read),
-            namespaces: lookup.resource("", "v1", "namespaces"),
-            lookup: lookup.clone(),
+            bindings: Parsed::new(&server.store, resource(bindings), Binding::read),
+            namespaces: server.types.resource("", "v1", "namespaces"),
+            store: server.store.clone(),
+            types: server.types.clone(),
+            access: server.access.clone(),
+            outgoing: server.outgoing.clone(),
         }
     }
 
@@ -161,18 +173,18 @@ impl<P: Send + Sync + 'static> Source<P> {
     /// Fails if a policy or binding cannot be read.
     pub fn bound(&self) -> Result<Bound<P>, Status> {
         let mut by_policy: HashMap<String, Vec<Arc<Binding>>> = HashMap::new();
-        for binding in &*self.bindings.list(&self.lookup, "")? {
+        for binding in &*self.bindings.list(&self.store, "")? {
             by_policy.entry(binding.policy.clone()).or_default().push(binding.clone());
         }
         let mut policies = Vec::new();
         if !by_policy.is_empty() {
-            for policy in &*self.policies.list(&self.lookup, "")? {
+            for policy in &*self.policies.list(&self.store, "")? {
                 if let Some(bindings) = by_policy.remove(&policy.name) {
                     policies.push((policy.clone(), bindings));
                 }
             }
         }
-        Ok(Bound { policies, served: self.lookup.served() })
+        Ok(Bound { policies, served: self.types.now() })
     }
 
     /// Returns the namespace of a write; `None` for cluster-scoped objects and for namespaces themselves.
@@ -183,7 +195,7 @@ impl<P: Send + Sync + 'static> Source<P> {
         if !record.is_namespaced() {
             return Ok(None);
         }
-        self.lookup.get(&self.namespaces, "", record.write.namespace)
+        self.store.get(&self.namespaces, "", record.write.namespace)
     }
 
     /// Returns the permissions of the writer.
@@ -191,7 +203,7 @@ impl<P: Send + Sync + 'static> Source<P> {
         &self,
         record: &AdmissionRecord<'_, N>,
     ) -> Arc<dyn cel::library::authorizer::Authorizer> {
-        Permissions::of(&self.lookup.authorizer, record.write.user)
+        Permissions::of(&self.access.authorizer, record.write.user)
     }
 
     /// Returns the uses of one policy for a write.
@@ -223,7 +235,7 @@ impl<P: Send + Sync + 'static> Source<P> {
             let invocation = |params| Invocation { policy, binding, params, resource };
             match (kind, &binding.params) {
                 (Some(kind), Some(reference)) => {
-                    match reference.collect(&self.lookup, kind, asked.namespace) {
+                    match reference.collect(&self.store, kind, asked.namespace) {
                         Ok(params) => {
                             found.extend(params.into_iter().map(|params| Ok(invocation(Some(params)))));
                         }
@@ -248,7 +260,8 @@ impl<P: Send + Sync + 'static> Source<P> {
         let mut seen = Seen { old: None, new: None };
         for (object, into) in [(asked.old, &mut seen.old), (asked.new, &mut seen.new)] {
             if let Some(object) = object {
-                *into = Some(self.lookup.converted(object.clone(), (asked.resource, matched)).await?);
+                *into =
+                    Some(self.outgoing.converter.converted(object.clone(), (asked.resource, matched)).await?);
             }
         }
         Ok(Some(seen))
@@ -264,13 +277,13 @@ impl<P: Send + Sync + 'static> Source<P> {
         matched: &Resource,
         requested: &Resource,
     ) -> Result<Object, Status> {
-        let converted = self.lookup.converted(object, (matched, requested)).await;
+        let converted = self.outgoing.converter.converted(object, (matched, requested)).await;
         converted.map_err(|why| Status::internal(format_args!("failed to convert object: {}", why.message)))
     }
 
     /// Returns the options of a write, as expressions see them.
     pub fn options<N>(&self, record: &AdmissionRecord<'_, N>) -> Value {
-        record.write.options.shown(record.write.operation, self.lookup.naming)
+        record.write.options.shown(record.write.operation, self.types.naming)
     }
 }
 

@@ -11,7 +11,8 @@ use super::condition::Owner;
 use super::matching::Asked;
 use super::source::{Binding, Bound, Source, asked, handles, inputs, misconfigured, request};
 use super::validation::{Annotated, Decision, FailurePolicy, Published, Validation};
-use crate::writes::admission::{AdmissionRecord, Lookup, Plugin, Review, Step, Target};
+use crate::writes::plugin::{AdmissionRecord, Plugin, Review, Step, Target};
+use crate::writes::server::Server;
 use values::json::{Object, Value, write};
 use values::status::{Cause, Status, StatusReason};
 use wire::metrics::Metrics;
@@ -47,12 +48,12 @@ impl Denial {
 
 impl ValidatingAdmissionPolicy {
     /// Returns the plugin for this store.
-    pub fn new(lookup: &Lookup) -> ValidatingAdmissionPolicy {
+    pub fn new(server: &Server) -> ValidatingAdmissionPolicy {
         let policies = "validatingadmissionpolicies";
         let bindings = "validatingadmissionpolicybindings";
         ValidatingAdmissionPolicy {
-            source: Source::new(lookup, policies, bindings, Validation::compile),
-            metrics: lookup.metrics.clone(),
+            source: Source::new(server, policies, bindings, Validation::compile),
+            metrics: server.operations.metrics.clone(),
         }
     }
 

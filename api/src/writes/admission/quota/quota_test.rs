@@ -69,7 +69,7 @@ async fn a_server_that_recounts_nothing_forgets_namespaces_without_quotas() {
             assert_eq!(server.ask(&format!("DELETE {quota}"), "").await.0, 200);
         }
     }
-    let kept = server.api.lookup.quotas.namespaces();
+    let kept = server.api.quotas.namespaces();
     assert!(kept.len() <= 64, "{}", kept.len());
     assert!(["n0", "n1", "n2"].iter().all(|name| kept.iter().any(|kept| kept == name)), "{kept:?}");
 }
@@ -219,15 +219,15 @@ async fn usage_is_counted_from_what_is_stored() {
         server.ask(&format!("DELETE {MAPS}/a"), "").await;
     }
     // Deleting the last quota of a namespace removes the account of the namespace.
-    assert_eq!(server.api.lookup.quotas.namespaces(), ["n"]);
+    assert_eq!(server.api.quotas.namespaces(), ["n"]);
     assert_eq!(server.ask(&format!("DELETE {QUOTAS}/q"), "").await.0, 200);
     let forgotten = async {
-        while !server.api.lookup.quotas.namespaces().is_empty() {
+        while !server.api.quotas.namespaces().is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
     let forgotten = tokio::time::timeout(std::time::Duration::from_secs(20), forgotten).await;
-    assert!(forgotten.is_ok(), "{:?}", server.api.lookup.quotas.namespaces());
+    assert!(forgotten.is_ok(), "{:?}", server.api.quotas.namespaces());
     controllers.stop().await;
 }
 
@@ -302,7 +302,7 @@ plugins:
         let (got, _, answer) = server.ask(request, &body).await;
         assert_eq!((got, answer.str_at(&["message"])), (code, why), "{body}");
     }
-    assert!(server.api.lookup.quotas.namespaces().is_empty(), "there is no quota");
+    assert!(server.api.quotas.namespaces().is_empty(), "there is no quota");
     let quota = r#"{"metadata":{"name":"q"},"spec":{"hard":{"pods":"1"},
         "scopeSelector":{"matchExpressions":[{"scopeName":"PriorityClass","operator":"In","values":["high"]}]}}}"#;
     assert_eq!(server.ask(&format!("POST {QUOTAS}"), quota).await.0, 201);

@@ -1,7 +1,7 @@
 //! The configuration of the two webhook plugins: a kubeconfig file with the credentials of this server for
 //! webhooks (docs/api/webhooks.md#credentials).
 
-use crate::writes::admission::plugin::Files;
+use crate::writes::admission::Files;
 use values::field::FieldError;
 use values::json::Value;
 use wire::outgoing::Identities;

@@ -31,9 +31,17 @@ pub use validating::ValidatingWebhooks;
 use self::configuration::{Configuration, Webhook};
 use self::report::About;
 use self::review::Verdict;
-use super::plugin::{Files, Make};
 use super::policy::condition::{Match, Owner};
-use super::{Listed, Lookup, Operation, Options, Parsed, Target};
+use super::{Listed, Parsed};
+use crate::writes::admission::Files;
+use crate::writes::server::{MakePlugin, Server};
+
+use crate::writes::plugin::{AdmissionRecord, Operation, Options, Target};
+use crate::writes::server::access::AccessControl;
+use crate::writes::server::operations::Operations;
+use crate::writes::server::outgoing::OutgoingCalls;
+use crate::writes::server::store::ObjectStorage;
+use crate::writes::server::types::TypeCatalog;
 use types::schema::registry::{Registry, Resource};
 use values::json::{Object, Value};
 use values::request_scope;
@@ -56,7 +64,7 @@ struct Write<'r> {
 }
 
 impl<'r> Write<'r> {
-    fn of<N>(record: &'r super::AdmissionRecord<'_, N>, new: Option<&'r Object>) -> Write<'r> {
+    fn of<N>(record: &'r AdmissionRecord<'_, N>, new: Option<&'r Object>) -> Write<'r> {
         Write {
             user: record.write.user,
             operation: record.write.operation,
@@ -82,7 +90,11 @@ enum Outcome {
 
 /// The webhooks of one kind of configuration.
 struct Webhooks {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
+    types: Arc<TypeCatalog>,
+    access: Arc<AccessControl>,
+    outgoing: Arc<OutgoingCalls>,
+    operations: Arc<Operations>,
     configurations: Parsed<Configuration>,
     namespaces: Arc<Resource>,
     agent: String,
@@ -94,42 +106,46 @@ struct Webhooks {
 ///
 /// # Errors
 /// Describes what is wrong with the configuration.
-pub fn configure_mutating(config: Option<&Value>, files: &dyn Files) -> Result<Make, String> {
+pub fn configure_mutating(config: Option<&Value>, files: &dyn Files) -> Result<MakePlugin, String> {
     let identities = Arc::new(credentials::read(config, files)?);
-    Ok(Arc::new(move |lookup| Arc::new(MutatingWebhooks::new(lookup, identities.clone()))))
+    Ok(Arc::new(move |server| Arc::new(MutatingWebhooks::new(server, identities.clone()))))
 }
 
 /// Reads the configuration of the plugin ValidatingAdmissionWebhook.
 ///
 /// # Errors
 /// Describes what is wrong with the configuration.
-pub fn configure_validating(config: Option<&Value>, files: &dyn Files) -> Result<Make, String> {
+pub fn configure_validating(config: Option<&Value>, files: &dyn Files) -> Result<MakePlugin, String> {
     let identities = Arc::new(credentials::read(config, files)?);
-    Ok(Arc::new(move |lookup| Arc::new(ValidatingWebhooks::new(lookup, identities.clone()))))
+    Ok(Arc::new(move |server| Arc::new(ValidatingWebhooks::new(server, identities.clone()))))
 }
 
 impl Webhooks {
-    fn new(lookup: &Lookup, plural: &str, identities: Arc<Identities>) -> Webhooks {
-        let resource = lookup.resource("admissionregistration", "v1", plural);
+    fn new(server: &Server, plural: &str, identities: Arc<Identities>) -> Webhooks {
+        let resource = server.types.resource("admissionregistration", "v1", plural);
         Webhooks {
-            configurations: Parsed::new(lookup, resource, move |object| {
+            configurations: Parsed::new(&server.store, resource, move |object| {
                 Configuration::read(object, &identities)
             }),
-            namespaces: lookup.resource("", "v1", "namespaces"),
-            agent: format!("{}apiserver-admission", lookup.naming.system_prefix),
-            lookup: lookup.clone(),
+            namespaces: server.types.resource("", "v1", "namespaces"),
+            agent: format!("{}apiserver-admission", server.types.naming.system_prefix),
+            store: server.store.clone(),
+            types: server.types.clone(),
+            access: server.access.clone(),
+            outgoing: server.outgoing.clone(),
+            operations: server.operations.clone(),
             point: if plural.starts_with("mutating") { "admit" } else { "validating" },
         }
     }
 
     /// Returns whether there is any configuration. If not, no objects need be prepared for webhooks.
     fn is_configured(&self) -> bool {
-        !self.configurations.is_empty(&self.lookup)
+        !self.configurations.is_empty(&self.store)
     }
 
     /// Returns all configurations, in the order of their names.
     fn all(&self) -> Result<Listed<Configuration>, Status> {
-        self.configurations.list(&self.lookup, "")
+        self.configurations.list(&self.store, "")
     }
 
     /// Returns the resource in whose version a webhook is to see a write: `own`, that of the request, or
@@ -146,7 +162,7 @@ impl Webhooks {
         registry: &'r Registry,
     ) -> Result<Option<&'r Resource>, Status> {
         let namespace = || {
-            let found = self.lookup.get(&self.namespaces, "", write.namespace)?;
+            let found = self.store.get(&self.namespaces, "", write.namespace)?;
             found.ok_or_else(|| {
                 Status::not_found(Subject { group: "", kind: "namespaces", name: write.namespace })
             })
@@ -155,9 +171,10 @@ impl Webhooks {
         if webhook.conditions.is_empty() {
             return Ok(Some(seen));
         }
-        let judged = condition::judge(webhook, write, seen, &self.lookup).await?;
+        let caller = (self.types.naming, &self.access.authorizer);
+        let judged = condition::judge(webhook, write, seen, caller, &self.outgoing.converter).await?;
         let owner = Owner { kind: "webhook", name: &webhook.name, point: self.point };
-        judged.count(&self.lookup.metrics, owner, write.operation);
+        judged.count(&self.operations.metrics, owner, write.operation);
         match judged.outcome {
             Match::Yes => Ok(Some(seen)),
             Match::No(_) => Ok(None),
@@ -217,7 +234,7 @@ impl Webhooks {
         took: Duration,
         called: Result<&Verdict, &String>,
     ) {
-        let metrics = &self.lookup.metrics.webhooks;
+        let metrics = &self.operations.metrics.webhooks;
         let (name, operation) = (webhook.name.as_str(), operation.as_str());
         let kind = if mutating { "admit" } else { "validating" };
         let denial = called.ok().and_then(|verdict| verdict.denial.as_ref());
@@ -249,15 +266,16 @@ impl Webhooks {
         let version =
             webhook.review_version.ok_or("webhook does not accept known AdmissionReview versions")?;
         let endpoint = self.endpoint(webhook).map_err(|why| format!("failed to call webhook: {why}"))?;
-        let request = review::request(write, kind, (version, mutating), &self.lookup).await?;
+        let converter = &self.outgoing.converter;
+        let request = review::request(write, kind, (version, mutating), self.types.naming, converter).await?;
         let answer = outgoing::post(&endpoint, &self.agent, request.body, webhook.timeout).await;
         let answer = answer.map_err(|why| format!("failed to call webhook: {why}"))?;
-        review::verdict(&answer.body, (version, &request.uid), mutating, self.lookup.naming)
+        review::verdict(&answer.body, (version, &request.uid), mutating, self.types.naming)
     }
 
     /// Returns the current endpoint of a webhook.
     fn endpoint(&self, webhook: &Webhook) -> Result<outgoing::Endpoint, String> {
-        webhook.client.endpoint_at(|service| self.lookup.services.address(service))
+        webhook.client.endpoint_at(|service| self.outgoing.services.address(service))
     }
 }
 

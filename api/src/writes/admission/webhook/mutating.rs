@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use super::report::{self, About};
 use super::review::Verdict;
-use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
-use crate::writes::admission::kinds::{is_whole, message_of};
+use super::{Configuration, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::writes::admission::patched::{self, Misread};
-use crate::writes::admission::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::plugin::kinds::{is_whole, message_of};
+use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
+use crate::writes::server::Server;
+use crate::writes::server::types::TypeCatalog;
 use objects::patch::{Patch, PatchKind, apply_operations};
 use types::schema::encode::encode;
 use types::schema::registry::Resource;
@@ -44,8 +46,8 @@ impl Progress {
 
 impl MutatingWebhooks {
     /// Returns the plugin for this store. `identities` holds the credentials of this server for webhooks.
-    pub fn new(lookup: &Lookup, identities: Arc<Identities>) -> MutatingWebhooks {
-        MutatingWebhooks(Webhooks::new(lookup, "mutatingwebhookconfigurations", identities))
+    pub fn new(server: &Server, identities: Arc<Identities>) -> MutatingWebhooks {
+        MutatingWebhooks(Webhooks::new(server, "mutatingwebhookconfigurations", identities))
     }
 
     async fn run(
@@ -57,7 +59,7 @@ impl MutatingWebhooks {
         if configurations.is_empty() {
             return Ok(());
         }
-        let served = self.0.lookup.served();
+        let served = self.0.types.now();
         let again = review.is_reinvocation();
         if again {
             let progress = review.state::<Progress>();
@@ -107,7 +109,7 @@ impl MutatingWebhooks {
         seen: &Resource,
         outcome: Result<Outcome, Status>,
     ) -> Result<bool, Status> {
-        let group = self.0.lookup.naming.group("admission", true);
+        let group = self.0.types.naming.group("admission", true);
         let place = format!("webhook.{group}/round_{}_index_{index}", usize::from(review.is_reinvocation()));
         let about = || {
             let mut told = Object::with_capacity(4);
@@ -161,15 +163,15 @@ impl MutatingWebhooks {
         seen: &Resource,
         operations: Value,
     ) -> Result<bool, Status> {
-        let lookup = &self.0.lookup;
+        let (types, converter) = (&self.0.types, &self.0.outgoing.converter);
         let Some(new) = record.new.as_deref() else { return Ok(false) };
         let resource = record.write.resource;
         let changed = if is_whole(record.subresource) && !std::ptr::eq(seen, resource) {
-            let shown = lookup.converted(new.clone(), (resource, seen)).await?;
-            let patched = patched(operations, &seen.table.message, &shown, lookup)?;
-            lookup.converted(patched, (seen, resource)).await?
+            let shown = converter.converted(new.clone(), (resource, seen)).await?;
+            let patched = patched(operations, &seen.table.message, &shown, types)?;
+            converter.converted(patched, (seen, resource)).await?
         } else {
-            patched(operations, message_of(new, resource, record.subresource), new, lookup)?
+            patched(operations, message_of(new, resource, record.subresource), new, types)?
         };
         let message = message_of(new, resource, record.subresource);
         let is_changed = text_of(message, new) != text_of(message, &changed);
@@ -241,10 +243,15 @@ fn text(object: Object) -> String {
 
 /// Returns the patched object with its defaults. A patch that cannot be applied, or whose result is invalid,
 /// is reported as an error of the webhook, not of the client.
-fn patched(operations: Value, message: &Message, object: &Object, lookup: &Lookup) -> Result<Object, Status> {
+fn patched(
+    operations: Value,
+    message: &Message,
+    object: &Object,
+    types: &TypeCatalog,
+) -> Result<Object, Status> {
     let patched = apply_operations(operations, object.clone().into());
     let patched = patched.map_err(|why| Status::internal(why.to_string()))?;
-    let read = patched::read(patched, message, object, lookup.served().registry());
+    let read = patched::read(patched, message, object, types.now().registry());
     let mut object = read
         .map_err(|misread| match misread {
             Misread::Undecodable(why) => Status::internal(why),
@@ -252,7 +259,7 @@ fn patched(operations: Value, message: &Message, object: &Object, lookup: &Looku
             Misread::Invalid(status) => *status,
         })?
         .object;
-    defaults::apply(message, &mut object, lookup.naming);
+    defaults::apply(message, &mut object, types.naming);
     Ok(object)
 }
 

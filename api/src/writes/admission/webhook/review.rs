@@ -4,8 +4,9 @@ use ::bytes::Bytes;
 use http::StatusCode;
 
 use super::Write;
-use crate::writes::admission::kinds::{is_whole, kind_of, matched_kind};
-use crate::writes::admission::{Lookup, Operation, Options};
+use crate::writes::plugin::kinds::{is_whole, kind_of, matched_kind};
+use crate::writes::plugin::{Operation, Options};
+use objects::conversion::Converter;
 use objects::user_info;
 use types::schema::registry::Resource;
 use values::base64_text;
@@ -101,11 +102,11 @@ pub(super) async fn request(
     write: &Write<'_>,
     seen: &Resource,
     (version, is_mutating): (&str, bool),
-    lookup: &Lookup,
+    naming: &Naming,
+    converter: &Converter,
 ) -> Result<ReviewRequest, String> {
-    let naming = lookup.naming;
-    let mut new = in_version(write, seen, write.new, lookup).await?;
-    let mut old = in_version(write, seen, write.old, lookup).await?;
+    let mut new = in_version(write, seen, write.new, converter).await?;
+    let mut old = in_version(write, seen, write.old, converter).await?;
     // A mutating webhook sees the object of a PUT as the client sent it.
     let is_as_sent = is_mutating && matches!(write.options, Options::Update(_));
     if write.operation == Operation::Update
@@ -182,13 +183,14 @@ pub(super) async fn in_version(
     write: &Write<'_>,
     seen: &Resource,
     object: Option<&Object>,
-    lookup: &Lookup,
+    converter: &Converter,
 ) -> Result<Option<Object>, String> {
     let Some(object) = object.cloned() else { return Ok(None) };
     if !is_whole(write.subresource) || std::ptr::eq(seen, write.resource) {
         return Ok(Some(object));
     }
-    lookup.converted(object, (write.resource, seen)).await.map(Some).map_err(|status| status.message)
+    let converted = converter.converted(object, (write.resource, seen)).await;
+    converted.map(Some).map_err(|status| status.message)
 }
 
 fn named((group, version, name): (&str, &str, &str), what: &'static str) -> Value {

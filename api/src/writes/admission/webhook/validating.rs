@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::{Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
-use crate::writes::admission::{AdmissionRecord, Plugin, Review, Step, Target};
+use super::{Outcome, Webhook, Webhooks, Write, is_sent};
+use crate::writes::plugin::{AdmissionRecord, Plugin, Review, Step, Target};
+use crate::writes::server::Server;
 use values::json::Object;
 use values::status::Status;
 use wire::outgoing::Identities;
@@ -15,8 +16,8 @@ pub struct ValidatingWebhooks(Webhooks);
 
 impl ValidatingWebhooks {
     /// Returns the plugin for this store. `identities` holds the credentials of this server for webhooks.
-    pub fn new(lookup: &Lookup, identities: Arc<Identities>) -> ValidatingWebhooks {
-        ValidatingWebhooks(Webhooks::new(lookup, "validatingwebhookconfigurations", identities))
+    pub fn new(server: &Server, identities: Arc<Identities>) -> ValidatingWebhooks {
+        ValidatingWebhooks(Webhooks::new(server, "validatingwebhookconfigurations", identities))
     }
 
     async fn run(&self, record: &AdmissionRecord<'_, &Object>, review: &mut Review) -> Result<(), Status> {
@@ -24,7 +25,7 @@ impl ValidatingWebhooks {
         if configurations.is_empty() {
             return Ok(());
         }
-        let served = self.0.lookup.served();
+        let served = self.0.types.now();
         let write = Write::of(record, record.new);
         let mut asked = Vec::new();
         let mut webhooks: Vec<&Webhook> = Vec::new();
@@ -53,7 +54,7 @@ impl ValidatingWebhooks {
                     }
                 }
                 Ok(Outcome::FailedOpen) => {
-                    let group = self.0.lookup.naming.group("admission", true);
+                    let group = self.0.types.naming.group("admission", true);
                     let key = format!("failed-open.validating.webhook.{group}/round_0_index_{index}");
                     review.annotations.push((key, webhook.name.clone()));
                 }

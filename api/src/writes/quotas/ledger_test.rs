@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 
 use super::super::usage::Usage;
 use super::*;
-use crate::writes::admission::pod;
-use crate::writes::admission::{Charge, Pending};
+use crate::writes::plugin::{Charge, Pending};
+use crate::writes::pod;
 use types::schema::registry::Registry;
 use values::json::{Object, Value};
 use values::naming::KUBERNETES;

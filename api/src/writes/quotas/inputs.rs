@@ -4,8 +4,8 @@
 use engine::Revision;
 
 use super::usage::Usage;
-use crate::writes::admission::Pending;
-use crate::writes::admission::pod::Amounts;
+use crate::writes::plugin::Pending;
+use crate::writes::pod::Amounts;
 use values::json::{Object, Value};
 use values::status::Status;
 

@@ -5,11 +5,9 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::lookup::Lookup;
-use super::plugin::{Make, Plugin, Step};
 use super::record::{AdmissionRecord, Review};
-use super::settings::Settings;
 use super::target::{Operation, Target};
+use super::{Plugin, Step};
 use crate::writes::stage::{Stage, trace};
 use values::json::Object;
 use values::status::Status;
@@ -87,14 +85,14 @@ pub struct Asked<'c> {
 }
 
 impl Chain {
-    /// Creates the plugins that `settings` select. `metrics` receives their durations.
-    pub fn new(settings: &Settings, lookup: &Lookup, metrics: Arc<Metrics>) -> Chain {
-        let link = |(name, make): (&'static str, &Make)| Link {
-            name,
-            plugin: make(lookup),
-            timers: Timers::default(),
-        };
-        Chain { plugins: settings.makes().map(link).collect(), metrics, steps: Timers::default() }
+    /// Creates a chain without plugins. `metrics` receives the durations of plugins.
+    pub fn new(metrics: Arc<Metrics>) -> Chain {
+        Chain { plugins: Vec::new(), metrics, steps: Timers::default() }
+    }
+
+    /// Adds a plugin after the others.
+    pub fn push(&mut self, name: &'static str, plugin: Arc<dyn Plugin>) {
+        self.plugins.push(Link { name, plugin, timers: Timers::default() });
     }
 
     /// Returns the plugins that handle a write.

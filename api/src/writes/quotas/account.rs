@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 
 use super::hold::{Quota, to_value};
 use super::inputs::{Ask, QuotaStore, Refusal, SnapshotRevision, Total, timed_out};
-use crate::writes::admission::Charge;
-use crate::writes::admission::pod::{self, Amounts};
+use crate::writes::plugin::Charge;
+use crate::writes::pod::{self, Amounts};
 use values::object::{at, meta, same_at, same_values};
 use values::retry::{Attempts, AttemptsExhausted};
 use values::status::Status;

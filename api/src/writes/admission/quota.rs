@@ -1,31 +1,21 @@
 //! The plugin ResourceQuota: the objects of a namespace together stay within the quotas of the namespace.
 //!
-//! `usage` computes what an object uses, and `hold` reads what a quota allows. `ledger` lets writes take
-//! their shares one after the other and describes the protocol; `account` is the part for one namespace. The
-//! plugin is the last but one, so a write that an earlier plugin refuses is not counted. A share whose write
-//! fails is given back at once. The controller of the same name recounts
+//! The plugin is the last but one, so a write that an earlier plugin refuses is not counted. A share whose
+//! write fails is given back at once (`crate::writes::quotas`). The controller of the same name recounts
 //! (`crate::system::controllers::resource_quota`).
-
-mod account;
-mod hold;
-mod inputs;
-mod ledger;
-mod usage;
 
 use std::sync::Arc;
 
-pub use hold::{Quota, to_value};
-pub use inputs::{QuotaStore, Total};
-pub use ledger::Ledger;
-pub use usage::{Scope, Usage, count_name, counted_by, counts_objects};
-
 use engine::Revision;
 
-use self::inputs::{Ask, Refusal};
-use super::pod::{self, Amounts};
-use super::{
-    AdmissionRecord, Collection, Lookup, Make, Operation, Pending, Plugin, Review, Step, Target, Writer,
-};
+use super::Collection;
+use crate::writes::plugin::{AdmissionRecord, Operation, Pending, Plugin, Review, Step, Target, Writer};
+use crate::writes::pod::{self, Amounts};
+use crate::writes::quotas::{Ask, Ledger, Quota, QuotaStore, Refusal, Scope, Usage, usage};
+use crate::writes::server::MakePlugin;
+use crate::writes::server::Server;
+use crate::writes::server::store::ObjectStorage;
+use crate::writes::server::types::TypeCatalog;
 use objects::store;
 use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
@@ -34,7 +24,9 @@ use values::status::Status;
 
 /// The admission plugin ResourceQuota.
 pub struct ResourceQuota {
-    lookup: Lookup,
+    store: Arc<ObjectStorage>,
+    types: Arc<TypeCatalog>,
+    ledger: Arc<Ledger>,
     quotas: Arc<Resource>,
     /// The quotas of all namespaces.
     all: Collection,
@@ -56,7 +48,7 @@ struct Limited {
 ///
 /// # Errors
 /// Fails for a limit without a resource.
-pub fn configure(config: Option<&Value>) -> Result<Make, String> {
+pub fn configure(config: Option<&Value>) -> Result<MakePlugin, String> {
     let list = config.and_then(|config| config.get("limitedResources")).and_then(Value::as_array);
     let mut limited = Vec::new();
     let mut wrong = Vec::new();
@@ -76,17 +68,24 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     if let Some(wrong) = go::join_errors(&wrong) {
         return Err(wrong);
     }
-    Ok(Arc::new(move |lookup: &Lookup| {
-        let quotas = lookup.resource("", "v1", "resourcequotas");
-        let all = Collection::new(lookup.engine(), &quotas);
-        Arc::new(ResourceQuota { lookup: lookup.clone(), quotas, all, limited: limited.clone() })
+    Ok(Arc::new(move |server: &Server| {
+        let quotas = server.types.resource("", "v1", "resourcequotas");
+        let all = Collection::new(server.store.engine(), &quotas);
+        Arc::new(ResourceQuota {
+            store: server.store.clone(),
+            types: server.types.clone(),
+            ledger: server.quotas.clone(),
+            quotas,
+            all,
+            limited: limited.clone(),
+        })
     }))
 }
 
 /// The quotas in the server's store, written by `writer`.
 pub struct StoredQuotas {
     /// Access to the store.
-    pub lookup: Lookup,
+    pub store: Arc<ObjectStorage>,
     /// The resource of quotas.
     pub resource: Arc<Resource>,
     /// The identity under which quotas are written.
@@ -95,11 +94,11 @@ pub struct StoredQuotas {
 
 impl QuotaStore for StoredQuotas {
     fn has_any(&self, namespace: &str) -> bool {
-        has_any(&self.lookup, &self.resource, namespace)
+        has_any(&self.store, &self.resource, namespace)
     }
 
     fn read(&self, namespace: &str) -> Result<Vec<(Revision, Object)>, Status> {
-        let entries = self.lookup.snapshot().prefix(&store::collection(&self.resource, namespace));
+        let entries = self.store.snapshot().prefix(&store::collection(&self.resource, namespace));
         let object = |entry: engine::Entry| {
             let revision = entry.revision();
             Ok((revision, store::read(entry)?.object(&self.resource)?))
@@ -112,15 +111,15 @@ impl QuotaStore for StoredQuotas {
     }
 }
 
-fn has_any(lookup: &Lookup, quotas: &Resource, namespace: &str) -> bool {
-    lookup.snapshot().prefix(&store::collection(quotas, namespace)).next().is_some()
+fn has_any(store: &ObjectStorage, quotas: &Resource, namespace: &str) -> bool {
+    store.snapshot().prefix(&store::collection(quotas, namespace)).next().is_some()
 }
 
 impl ResourceQuota {
     async fn charge(&self, record: &AdmissionRecord<'_, &Object>, review: &mut Review) -> Result<(), Status> {
         let Some(new) = record.new.filter(|_| record.is_namespaced()) else { return Ok(()) };
-        let are_there = !self.all.is_empty(self.lookup.engine())
-            && has_any(&self.lookup, &self.quotas, record.write.namespace);
+        let are_there = !self.all.is_empty(self.store.engine())
+            && has_any(&self.store, &self.quotas, record.write.namespace);
         if self.limited.is_empty() && !are_there {
             return Ok(());
         }
@@ -130,11 +129,11 @@ impl ResourceQuota {
         {
             return Ok(());
         }
-        let usage = Usage::of(self.lookup.naming, record.write.resource, new);
+        let usage = Usage::of(self.types.naming, record.write.resource, new);
         if let Some((name, _)) = usage.amounts.iter().find(|(_, amount)| amount.is_negative()) {
             return Err(record.forbidden(&format!("quota usage is negative for resource(s): {name}")));
         }
-        let before = record.old.map(|old| Usage::of(self.lookup.naming, record.write.resource, old));
+        let before = record.old.map(|old| Usage::of(self.types.naming, record.write.resource, old));
         let mut delta = usage.amounts.clone();
         if let Some(before) = before.as_ref().filter(|before| before.has_scopes_of(&usage)) {
             let less = before.amounts.iter().map(|(name, amount)| (name.clone(), amount.negated())).collect();
@@ -150,9 +149,9 @@ impl ResourceQuota {
         }
         let key_prefix = record.write.resource.stored().key_prefix.clone();
         let ask = Ask { usage, before, key_prefix, dry_run: record.write.dry_run() };
-        let (lookup, resource) = (self.lookup.clone(), self.quotas.clone());
-        let store = Arc::new(StoredQuotas { lookup, resource, writer: record.writer.shared() });
-        match self.lookup.quotas.take(store, record.write.namespace, ask).await {
+        let (store, resource) = (self.store.clone(), self.quotas.clone());
+        let store = Arc::new(StoredQuotas { store, resource, writer: record.writer.shared() });
+        match self.ledger.take(store, record.write.namespace, ask).await {
             Ok(None) => Ok(()),
             Ok(Some(share)) => {
                 review.charges.push(Box::new(share));
@@ -185,7 +184,7 @@ impl ResourceQuota {
         if uncovered.is_empty() && scopes.is_empty() {
             return Ok(());
         }
-        let stored = self.lookup.list(&self.quotas, record.write.namespace)?;
+        let stored = self.store.list(&self.quotas, record.write.namespace)?;
         let covering: Vec<Quota> =
             stored.iter().map(Quota::parse).filter(|quota| quota.covers(usage)).collect();
         uncovered.retain(|name| !covering.iter().any(|quota| quota.hard.contains_key(*name)));

@@ -133,7 +133,7 @@ impl Ledger {
 #[cfg(test)]
 impl Ledger {
     /// Returns the namespaces that have an account.
-    pub(super) fn namespaces(&self) -> Vec<String> {
+    pub(crate) fn namespaces(&self) -> Vec<String> {
         self.accounts.lock().by_namespace.keys().cloned().collect()
     }
 }

@@ -4,7 +4,7 @@ use quantity::Quantity;
 
 use super::inputs::Ask;
 use super::usage::{Scope, Usage};
-use crate::writes::admission::pod::{self, Amounts};
+use crate::writes::pod::{self, Amounts};
 use values::json::{Object, Value};
 use values::object::{at, meta};
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use quantity::Quantity;
 
-use crate::writes::admission::pod::{self, Amounts, Bound};
+use crate::writes::pod::{self, Amounts, Bound};
 use objects::device_limits::RESULTS_MAX;
 use types::schema::registry::Resource;
 use values::clock;
