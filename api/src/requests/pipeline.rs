@@ -577,7 +577,7 @@ impl<'c> Exchange<'c> {
 
 impl Handler for Server {
     fn handshake_failed(&self) {
-        self.metrics().tls_errors.count(&[]);
+        self.operations.metrics.tls_errors.count(&[]);
     }
 
     async fn handle(&self, request: server::Request, connection: &Arc<ConnectionInfo>) -> Response {

@@ -8,7 +8,7 @@ use engine::{Change, Committed, Expected, Payload};
 use super::commit::Attempt;
 use super::intent::{Current, Outcome, Presence, WriteIntent, Written};
 use super::stages::{self, Encoded};
-use crate::writes::admission::Operation;
+use crate::writes::plugin::Operation;
 use objects::representation::stamped;
 use objects::store::{self, Stored};
 use values::json::Object;
