@@ -1,5 +1,18 @@
 //! The server binary: flags → config → assembly, or flags → an offline command. An error is a single record
 //! on standard error and exit code 1; invalid flags change nothing.
+//!
+//! The rooms of this crate. Each imports only from rooms after it, which `rooms_test.rs` checks:
+//!
+//! | room | contents |
+//! |---|---|
+//! | `cli` | the command line, and the offline commands |
+//! | `assemble` | the serving process: phases from a bound port to the exit |
+//! | `config` | the flags in groups, and the settings made from them |
+//! | `audit` | the sinks of audit events |
+//! | `store` | the store of a data directory: identity, location, copies of etcd, moves |
+//! | `remote` | clients of other processes, kubeconfig files, webhooks |
+//! | `flags` | parsers of flag values, and the errors of wrong flags |
+//! | `host` | files, certificates, sockets, logging, memory, profiles, and the end of the process |
 
 mod assemble;
 mod audit;
@@ -8,6 +21,8 @@ mod config;
 mod flags;
 mod host;
 mod remote;
+#[cfg(test)]
+mod rooms_test;
 mod store;
 
 use std::ffi::OsString;
