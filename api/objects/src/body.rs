@@ -5,7 +5,7 @@ use go::json::{no_version_kind, sets_field, undecided};
 
 use crate::codec::cbor;
 use crate::codec::protobuf::{self, envelope::Unknown};
-use crate::known_types::{Named, is_known, not_registered, other_form, unreadable_as};
+use crate::known_types::{TypeName, is_known, not_registered, other_form, unreadable_as};
 use crate::negotiate::Input;
 use types::convert::ingress;
 use types::schema::conform::conform;
@@ -62,10 +62,10 @@ impl Expected<'_> {
         };
         let Some(document) = document else { return Vec::new() };
         let (kind, api_version) = type_of(&document);
-        let named = (if kind.is_empty() { self.kind } else { kind }, api_version);
-        let is_of_kind = named.0 == self.kind && is_known(registry, named, self.api_version);
+        let named = TypeName::new(if kind.is_empty() { self.kind } else { kind }, api_version);
+        let is_of_kind = named.kind == self.kind && is_known(registry, named, self.api_version);
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        if is_of_kind && ingress::is_older(named.0, group, version) {
+        if is_of_kind && ingress::is_older(named.kind, group, version) {
             let mut found = Vec::new();
             if let Value::Object(mut object) = document {
                 ingress::to_v1(&mut object, &mut found);
@@ -141,7 +141,7 @@ impl Expected<'_> {
         let decoded = conform(self.message, value);
         let named = (!self.message.custom).then_some((&*kind, &*api_version));
         self.check(decoded, named, body, |error| {
-            self.mismatch(registry, (&kind, &api_version), other.clone(), error)
+            self.mismatch(registry, TypeName::new(&kind, &api_version), other.clone(), error)
         })
     }
 
@@ -185,16 +185,21 @@ impl Expected<'_> {
     fn decode_protobuf(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let unknown = Unknown::read(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         if !self.fits(unknown.kind, unknown.api_version) {
-            return Err(self.mismatch(registry, (unknown.kind, unknown.api_version), None, ""));
+            return Err(self.mismatch(registry, TypeName::new(unknown.kind, unknown.api_version), None, ""));
         }
         if unknown.holds_json() {
             return self.decode_json(registry, unknown.raw);
         }
         let mut object = protobuf::decode(registry, self.message, unknown.raw).map_err(|error| {
-            self.mismatch(registry, (unknown.kind, unknown.api_version), None, &error.message)
+            self.mismatch(registry, TypeName::new(unknown.kind, unknown.api_version), None, &error.message)
         })?;
         if let Some(why) = unreadable_annotation(self.message, &object) {
-            return Err(self.mismatch(registry, (unknown.kind, unknown.api_version), None, &why));
+            return Err(self.mismatch(
+                registry,
+                TypeName::new(unknown.kind, unknown.api_version),
+                None,
+                &why,
+            ));
         }
         Unknown { kind: self.kind, api_version: self.api_version, ..unknown }.name(&mut object);
         Ok(Decoded { object, strict: Vec::new() })
@@ -237,7 +242,7 @@ impl Expected<'_> {
         }
         let document = json::parse(body).unwrap_or_default();
         let (kind, api_version) = type_of(&document);
-        self.mismatch(registry, (kind, api_version), Some(document.clone()), error)
+        self.mismatch(registry, TypeName::new(kind, api_version), Some(document.clone()), error)
     }
 
     fn other_version(&self, api_version: &str) -> Status {
@@ -259,7 +264,7 @@ impl Expected<'_> {
     fn mismatch(
         &self,
         registry: &Registry,
-        (kind, api_version): Named<'_>,
+        TypeName { kind, api_version }: TypeName<'_>,
         document: Option<Value>,
         error: &str,
     ) -> Status {
@@ -277,7 +282,7 @@ impl Expected<'_> {
         if self.message.custom && api_version != self.api_version {
             return self.other_version(api_version);
         }
-        let (given, own) = ((kind, api_version), (self.kind, self.api_version));
+        let (given, own) = (TypeName::new(kind, api_version), TypeName::new(self.kind, self.api_version));
         let why = match is_known(registry, given, self.api_version) {
             true if kind == self.kind => return self.other_version(api_version),
             true => unreadable_as(registry, document.unwrap_or_default(), given, own),
@@ -357,7 +362,10 @@ mod tests {
             ),
             (
                 r#"{"apiversion":"v2","kind":"Pod"}"#,
-                Err(format!(r#"Pod in version "v2"{}"#, cannot(&not_registered(("Pod", "v2"), "v1")))),
+                Err(format!(
+                    r#"Pod in version "v2"{}"#,
+                    cannot(&not_registered(TypeName::new("Pod", "v2"), "v1"))
+                )),
             ),
             (
                 r#"{"Kind":5}"#,

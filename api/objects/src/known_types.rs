@@ -14,8 +14,21 @@ use types::schema::table::Message;
 use values::json::Value;
 use values::naming::Naming;
 
-/// Kind and version of an object.
-pub type Named<'n> = (&'n str, &'n str);
+/// The name of a type: kind and version of its objects.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TypeName<'n> {
+    /// Kind of the objects.
+    pub kind: &'n str,
+    /// Group and version, as in the member `apiVersion`.
+    pub api_version: &'n str,
+}
+
+impl<'n> TypeName<'n> {
+    /// Creates a name from its parts.
+    pub fn new(kind: &'n str, api_version: &'n str) -> Self {
+        TypeName { kind, api_version }
+    }
+}
 
 /// A registry of types.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -60,16 +73,20 @@ fn package(api_version: &str) -> &str {
 }
 
 /// Returns whether an endpoint for objects of version `own_version` reads objects of a type.
-pub fn is_known(registry: &Registry, (kind, api_version): Named<'_>, own_version: &str) -> bool {
+pub fn is_known(
+    registry: &Registry,
+    TypeName { kind, api_version }: TypeName<'_>,
+    own_version: &str,
+) -> bool {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let is_resource = |kind| {
         registry.by_kind(group, version, kind).is_some_and(|resource| !resource.table.message.custom)
-            || is_listed(registry.naming(), UNSERVED, (kind, api_version))
+            || is_listed(registry.naming(), UNSERVED, TypeName::new(kind, api_version))
     };
     let is_in_scheme = Scheme::of(api_version) == Scheme::of(own_version)
         && (is_resource(kind)
             || kind.strip_suffix("List").is_some_and(is_resource)
-            || is_listed(registry.naming(), WITHOUT_RESOURCE, (kind, api_version)));
+            || is_listed(registry.naming(), WITHOUT_RESOURCE, TypeName::new(kind, api_version)));
     let has_options =
         api_version == own_version || api_version == "v1" && Scheme::of(own_version) != Scheme::Registrations;
     let is_common = has_options && is_meta(IN_ALL_VERSIONS, kind);
@@ -81,7 +98,7 @@ pub fn is_known(registry: &Registry, (kind, api_version): Named<'_>, own_version
 /// schema of a version that its group serves.
 pub fn other_form<'r>(
     registry: &'r Registry,
-    (kind, api_version): Named<'_>,
+    TypeName { kind, api_version }: TypeName<'_>,
     own_version: &str,
 ) -> Option<(&'r Arc<Resource>, &'r Arc<Resource>)> {
     let split = |api_version: &'_ str| match api_version.split_once('/') {
@@ -123,7 +140,7 @@ fn is_meta(kinds: &[&str], kind: &str) -> bool {
 }
 
 /// Returns whether `types` lists a type. A line has a version followed by kinds.
-fn is_listed(naming: &Naming, types: &str, (kind, api_version): Named<'_>) -> bool {
+fn is_listed(naming: &Naming, types: &str, TypeName { kind, api_version }: TypeName<'_>) -> bool {
     naming.fill(types).lines().any(|line| {
         let mut words = line.split(' ');
         words.next() == Some(api_version) && words.any(|known| known == kind)
@@ -131,25 +148,32 @@ fn is_listed(naming: &Naming, types: &str, (kind, api_version): Named<'_>) -> bo
 }
 
 /// Returns the message for an object of a known type that cannot be converted to the expected one.
-pub fn unconvertible((kind, api_version): Named<'_>, (own_kind, own_version): Named<'_>) -> String {
+pub fn unconvertible(TypeName { kind, api_version }: TypeName<'_>, own: TypeName<'_>) -> String {
     // The types of the meta group are the same in all versions.
     let version = if is_meta(IN_ALL_VERSIONS, kind) || is_meta(UNVERSIONED, kind) {
         "v1"
     } else {
         api_version.rsplit('/').next().unwrap_or_default()
     };
-    format!("converting ({version}.{kind}) to ({}.{own_kind}): unknown conversion", package(own_version))
+    format!(
+        "converting ({version}.{kind}) to ({}.{}): unknown conversion",
+        package(own.api_version),
+        own.kind
+    )
 }
 
 /// Returns the reason why an object that names a known type is not read as one of another type: the object does not fit the
 /// type that it names, or no conversion begins at that type.
-pub fn unreadable_as(registry: &Registry, object: Value, given: Named<'_>, own: Named<'_>) -> String {
+pub fn unreadable_as(registry: &Registry, object: Value, given: TypeName<'_>, own: TypeName<'_>) -> String {
     let misfit = message_of(registry, given).and_then(|message| conform(message, object).err());
     misfit.map_or_else(|| unconvertible(given, own), |error| error.to_string())
 }
 
 /// Returns the schema of a known type; `None` for types that no resource has, except two of the meta group.
-fn message_of<'r>(registry: &'r Registry, (kind, api_version): Named<'_>) -> Option<&'r Message> {
+fn message_of<'r>(
+    registry: &'r Registry,
+    TypeName { kind, api_version }: TypeName<'_>,
+) -> Option<&'r Message> {
     match kind {
         "Status" => Some(builtin::STATUS),
         "DeleteOptions" => Some(builtin::DELETE_OPTIONS),
@@ -161,7 +185,7 @@ fn message_of<'r>(registry: &'r Registry, (kind, api_version): Named<'_>) -> Opt
 }
 
 /// Returns the message for an object of an unknown type where `own_version` is expected.
-pub fn not_registered((kind, api_version): Named<'_>, own_version: &str) -> String {
+pub fn not_registered(TypeName { kind, api_version }: TypeName<'_>, own_version: &str) -> String {
     let scheme = Scheme::of(own_version).name();
     format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{scheme}\"")
 }
@@ -207,7 +231,7 @@ mod tests {
             ("apps/v1beta1", "apps/v1beta1", "v1", false),
             ("CertificateSigningRequest", "certificates.example.com/v1beta1", "v1", false),
         ] {
-            let got = is_known(&registry, (kind, api_version), own_version);
+            let got = is_known(&registry, TypeName::new(kind, api_version), own_version);
             assert_eq!(got, want, "{kind} {api_version} for {own_version}");
         }
     }
@@ -224,7 +248,7 @@ mod tests {
             ("Deployment", "extensions/v1beta1", "apps/v1", None),
             ("Pod", "v1", "v1", None),
         ] {
-            let got = other_form(&registry, (kind, api_version), own_version);
+            let got = other_form(&registry, TypeName::new(kind, api_version), own_version);
             assert_eq!(
                 got.map(|(other, _)| &*other.api_version),
                 want,
@@ -236,25 +260,25 @@ mod tests {
     #[test]
     fn an_object_is_read_as_the_type_that_it_names_before_it_is_refused() {
         let registry = Registry::new(&KUBERNETES);
-        let own = ("Deployment", "apps/v1");
+        let own = TypeName::new("Deployment", "apps/v1");
         for (given, object, want) in [
             (
-                ("Status", "apps/v1"),
+                TypeName::new("Status", "apps/v1"),
                 r#"{"kind":"Status","status":{"replicas":1}}"#,
                 "json: cannot unmarshal object into Go struct field Status.status of type string",
             ),
             (
-                ("Status", "apps/v1"),
+                TypeName::new("Status", "apps/v1"),
                 r#"{"kind":"Status","spec":{"replicas":1}}"#,
                 "converting (v1.Status) to (apps.Deployment): unknown conversion",
             ),
             (
-                ("ReplicaSet", "apps/v1"),
+                TypeName::new("ReplicaSet", "apps/v1"),
                 r#"{"spec":{"replicas":"1"}}"#,
                 "json: cannot unmarshal string into Go struct field ReplicaSetSpec.spec.replicas of type int32",
             ),
             (
-                ("ReplicaSetList", "apps/v1"),
+                TypeName::new("ReplicaSetList", "apps/v1"),
                 r#"{"spec":{"replicas":"1"}}"#,
                 "converting (v1.ReplicaSetList) to (apps.Deployment): unknown conversion",
             ),
@@ -266,19 +290,19 @@ mod tests {
 
     #[test]
     fn errors_name_types_by_package_and_registries_by_place() {
-        let own = ("ConfigMap", "v1");
+        let own = TypeName::new("ConfigMap", "v1");
         assert_eq!(
-            unconvertible(("Scale", "autoscaling/v1"), own),
+            unconvertible(TypeName::new("Scale", "autoscaling/v1"), own),
             "converting (v1.Scale) to (core.ConfigMap): unknown conversion"
         );
         for kind in ["DeleteOptions", "Status"] {
             assert_eq!(
-                unconvertible((kind, "autoscaling/v2"), own),
+                unconvertible(TypeName::new(kind, "autoscaling/v2"), own),
                 format!("converting (v1.{kind}) to (core.ConfigMap): unknown conversion")
             );
         }
         assert_eq!(
-            not_registered(("Foo", "a/v1"), own.1),
+            not_registered(TypeName::new("Foo", "a/v1"), own.api_version),
             "no kind \"Foo\" is registered for version \"a/v1\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
         );
         assert!(not_registered(own, "apiextensions.k8s.io/v1").contains("apiextensions-apiserver"));

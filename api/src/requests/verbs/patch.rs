@@ -11,7 +11,7 @@ use crate::writes::plugin::Options;
 use crate::writes::write::ownership::manager;
 use crate::writes::write::{self, Current, Made, Wanted};
 use objects::apply::{put_managed_fields, take_managed_fields};
-use objects::known_types::{Named, is_known, not_registered, other_form, unconvertible, unreadable_as};
+use objects::known_types::{TypeName, is_known, not_registered, other_form, unconvertible, unreadable_as};
 use objects::negotiate::{Formats, content_type};
 use objects::patch::restore::restore;
 use objects::patch::{Patch, PatchKind, Patched, undecodable};
@@ -277,7 +277,8 @@ fn read_as_named(
         object.insert("kind", own_kind.into());
         return Ok(NamedForm::Own);
     }
-    let (given, own) = ((&*kind_named, &*version_named), (own_kind, own_version));
+    let given = TypeName::new(&kind_named, &version_named);
+    let own = TypeName::new(own_kind, own_version);
     match is_known(registry, given, own_version) {
         true if kind_named == own_kind => {
             let form = form_of(registry, given, own)?;
@@ -293,19 +294,19 @@ fn read_as_named(
 }
 
 /// Returns the schema of a kind in a version that the reference server knows.
-fn form_of(registry: &Registry, (kind, version): Named<'_>, own: Named<'_>) -> Result<NamedForm, String> {
-    let (group, short) = version.split_once('/').unwrap_or(("", version));
-    if ingress::is_older(kind, group, short) {
+fn form_of(registry: &Registry, given: TypeName<'_>, own: TypeName<'_>) -> Result<NamedForm, String> {
+    let (group, version) = given.api_version.split_once('/').unwrap_or(("", given.api_version));
+    if ingress::is_older(given.kind, group, version) {
         return Ok(NamedForm::OlderIngress);
     }
-    let Some((served, own_resource)) = other_form(registry, (kind, version), own.1) else {
+    let Some((served, own_resource)) = other_form(registry, given, own.api_version) else {
         return Ok(NamedForm::Own);
     };
     let stored = |resource: &Resource| {
         resource.storage.as_ref().map_or(&*resource.api_version, |storage| &*storage.api_version).to_owned()
     };
     if stored(served) != stored(own_resource) {
-        return Err(unconvertible((kind, version), own));
+        return Err(unconvertible(given, own));
     }
     Ok(NamedForm::Version(Arc::clone(served)))
 }

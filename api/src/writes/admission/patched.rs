@@ -6,7 +6,7 @@
 //! If the patch removes the kind or version of a built-in object, the object keeps its own. A custom object
 //! must name them.
 
-use objects::known_types::{is_known, not_registered, unconvertible};
+use objects::known_types::{TypeName, is_known, not_registered, unconvertible};
 use types::schema::conform::conform;
 use types::schema::decode::Decoded;
 use types::schema::registry::Registry;
@@ -134,7 +134,7 @@ fn drop_malformed_metadata(message: &Message, object: &mut Value) {
 fn other_type(patched: Value, before: &Object, registry: &Registry) -> Misread {
     let (api_version, kind) = of(&patched);
     let (own_version, own_kind) = of_object(before);
-    let (given, own) = ((kind, api_version), (own_kind, own_version));
+    let (given, own) = (TypeName::new(kind, api_version), TypeName::new(own_kind, own_version));
     if !is_known(registry, given, own_version) {
         return Misread::Undecodable(not_registered(given, own_version));
     }
