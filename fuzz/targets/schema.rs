@@ -2,7 +2,8 @@
 
 use types::schema::builtin;
 use types::schema::conform::conform;
-use types::schema::decode::{Decoded, decode};
+use types::schema::decode::decode;
+use types::schema::decoded::Decoded;
 use types::schema::encode::{encode, encode_stamped, prefix_len};
 use types::schema::table::{Message, Ref};
 use values::json::{Object, Value};

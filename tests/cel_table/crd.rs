@@ -11,7 +11,7 @@ use cel::identifier::{escape, unescape};
 use objects::custom::definition::rules::{MessageExpression, RuleCompiler, RuleError, StoredExpressions};
 use objects::custom::field_path;
 use objects::custom::resource;
-use objects::custom::rules::value::{Place, object as value_of};
+use objects::custom::rules::value::{ValueType, object as value_of};
 use objects::custom::rules::{Compiler, OBJECT_COST_MAX, Rules, Scope, Terms};
 use objects::custom::schema::{Additional, Items, Schema, SchemaRule};
 use serde_json::{Value as Json, json};
@@ -265,10 +265,10 @@ fn declared_at<'s>(schema: &'s Schema, steps: &[Step]) -> Option<&'s Schema> {
 }
 
 /// Returns the type information of a value at that path; `None` for the object itself.
-fn place<'t>(message: &'t Message, steps: &[Step]) -> Option<Place<'t>> {
+fn place<'t>(message: &'t Message, steps: &[Step]) -> Option<ValueType<'t>> {
     let (first, others) = steps.split_first()?;
     let Step::Property(name) = first else { return None };
-    others.iter().try_fold(Place::of_field(message, name)?, |place, step| match step {
+    others.iter().try_fold(ValueType::of_field(message, name)?, |place, step| match step {
         Step::Property(name) => place.field(name),
         Step::Items => place.items(),
         Step::Values => place.values(),

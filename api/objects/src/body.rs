@@ -9,7 +9,8 @@ use crate::known_types::{TypeName, is_known, not_registered, other_form, unreada
 use crate::negotiate::Input;
 use types::convert::ingress;
 use types::schema::conform::conform;
-use types::schema::decode::{DecodeError, Decoded, decode, decode_known};
+use types::schema::decode::{decode, decode_known};
+use types::schema::decoded::{DecodeError, Decoded};
 use types::schema::registry::Registry;
 use types::schema::table::Message;
 use types::schema::unreadable_annotation;

@@ -166,7 +166,7 @@ pub struct Renderer {
 
 /// Parameters of a renderer: the resource, the requested representation, and the shared counters and caches.
 #[derive(Clone, Copy)]
-pub struct Wanted<'c> {
+pub struct RendererParameters<'c> {
     /// The resource whose objects are rendered.
     pub resource: &'c Arc<Resource>,
     /// Naming profile in which objects are served.
@@ -190,8 +190,8 @@ impl Renderer {
     ///
     /// # Errors
     /// 400 if a parameter for tables is invalid.
-    pub fn new(wanted: Wanted<'_>) -> Result<Self, Status> {
-        let Wanted { resource, naming, output, .. } = wanted;
+    pub fn new(wanted: RendererParameters<'_>) -> Result<Self, Status> {
+        let RendererParameters { resource, naming, output, .. } = wanted;
         let encoding: Box<dyn Encoding> = match output.encoding {
             negotiate::Encoding::Json => Box::new(json::Json::new(&wanted)?),
             negotiate::Encoding::Yaml => Box::new(yaml::Yaml::new(&wanted)?),
@@ -301,7 +301,7 @@ impl Renderer {
         };
         let mut response = respond(code, output.media_type, body);
         if output.encoding != negotiate::Encoding::Json {
-            response.extensions_mut().insert(answer::Shown::Tree(Arc::new(object.clone())));
+            response.extensions_mut().insert(answer::ShownObject::Tree(Arc::new(object.clone())));
         }
         Ok(response)
     }

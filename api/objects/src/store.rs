@@ -13,11 +13,12 @@ use std::pin::Pin;
 use bytes::Bytes;
 use engine::{CommitError, Committed, Entry, Payload, ReadError, Record, Write};
 
-pub use access::{Part, Reach, Store, StoreView, engine_for_path};
+pub use access::{Component, Reach, Store, StoreView, engine_for_path};
 
 use crate::validation::names::path_segment;
 use types::attributes::{self, Attributes, Selection};
-use types::schema::decode::{DecodeError, decode_own, decode_settled, decode_sharing};
+use types::schema::decode::{decode_own, decode_settled, decode_sharing};
+use types::schema::decoded::DecodeError;
 use types::schema::encode::encode_stamped;
 use types::schema::etcd_path::etcd_path;
 use types::schema::registry::Resource;

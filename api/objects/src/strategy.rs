@@ -34,9 +34,9 @@ struct Strategy {
     /// already limited it to the fields that the endpoint may write.
     update: Option<fn(Endpoint, &mut Object, &Object)>,
     /// Collects the warnings for the writer of a valid object.
-    warnings: Option<fn(&mut warnings::Texts, warnings::Written)>,
+    warnings: Option<fn(&mut warnings::Texts, warnings::WrittenObject)>,
     /// Collects the warnings for the writer of a valid status.
-    status_warnings: Option<fn(&mut warnings::Texts, warnings::Written)>,
+    status_warnings: Option<fn(&mut warnings::Texts, warnings::WrittenObject)>,
     /// Fields that are dropped because the feature that they belong to is off.
     dropped: &'static [Dropped],
     /// Completes an object at its first deletion, if the object then waits for a controller to clean up.
@@ -288,7 +288,9 @@ pub fn warnings(
         Endpoint::Status => strategy.status_warnings,
         _ => None,
     });
-    advice.map_or_else(Vec::new, |advice| warnings::Texts::of(advice, warnings::Written { new, old, naming }))
+    advice.map_or_else(Vec::new, |advice| {
+        warnings::Texts::of(advice, warnings::WrittenObject { new, old, naming })
+    })
 }
 
 /// Resets `new` to `old`, except for the given paths and for the metadata members `resourceVersion` and

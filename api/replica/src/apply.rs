@@ -11,7 +11,7 @@ use bytes::Bytes;
 use engine::{APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, Applied, ApplyError, Change, Payload, Revision};
 use etcd::rpc::{EVENT_DELETE, Event, KeyValue};
 
-use super::keys::Place;
+use super::keys::KeyMeaning;
 use super::{Replica, revision};
 
 /// The key of the marks. No prefix of a resource begins like it.
@@ -171,13 +171,13 @@ impl Replica {
         self.state_at(&self.keys.place(&kv.key), kv)
     }
 
-    fn state_at(&self, place: &Place, kv: &KeyValue) -> State {
+    fn state_at(&self, place: &KeyMeaning, kv: &KeyValue) -> State {
         let payload = self.payload(place, kv);
         State { key: place.key().cloned(), payload, created: revision(kv.create_revision) }
     }
 
     /// Returns the payload of an object; `None` if the key is not an object or the value cannot be read.
-    fn payload(&self, place: &Place, kv: &KeyValue) -> Option<Payload> {
+    fn payload(&self, place: &KeyMeaning, kv: &KeyValue) -> Option<Payload> {
         let own = self.own.payload(kv);
         if let Some(own) = own.filter(|own| place.key().is_some_and(|key| is_within_limits(key, own))) {
             if cfg!(debug_assertions) {
@@ -195,7 +195,7 @@ impl Replica {
         self.lease_ttl.filter(|_| kv.lease != 0)
     }
 
-    fn read_payload(&self, place: &Place, kv: &KeyValue) -> Option<Payload> {
+    fn read_payload(&self, place: &KeyMeaning, kv: &KeyValue) -> Option<Payload> {
         let opened = self.opened(&kv.key, &kv.value);
         let value = match &opened {
             Ok(value) => value,
@@ -205,9 +205,9 @@ impl Replica {
             }
         };
         let (key, payload) = match place {
-            Place::Other => return None,
-            Place::Builtin(resource, key) => (key, self.values.decode(resource, value)),
-            Place::Custom(key) => {
+            KeyMeaning::Other => return None,
+            KeyMeaning::Builtin(resource, key) => (key, self.values.decode(resource, value)),
+            KeyMeaning::Custom(key) => {
                 let served = self.serving.get().map(|serving| serving.types.now());
                 (key, self.values.decode_custom(served.as_deref(), value))
             }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Replica;
-use super::keys::{Place, custom_type};
+use super::keys::{KeyMeaning, custom_type};
 use types::served::Types;
 use wire::metrics::Metrics;
 
@@ -22,17 +22,17 @@ impl Replica {
     }
 
     /// Counts a change. Changes of types that expire are counted by watches instead.
-    pub(super) fn count_change(&self, place: &Place) {
+    pub(super) fn count_change(&self, place: &KeyMeaning) {
         let Some(Serving { types, metrics }) = self.serving.get() else { return };
         let (group, plural) = match place {
-            Place::Builtin(resource, _) if !resource.table.behavior.expires => {
+            KeyMeaning::Builtin(resource, _) if !resource.table.behavior.expires => {
                 (&*resource.group, &*resource.table.plural)
             }
-            Place::Custom(key) => match custom_type(key) {
+            KeyMeaning::Custom(key) => match custom_type(key) {
                 Some((group, plural)) if types.now().registry().has(group, plural) => (group, plural),
                 _ => return,
             },
-            Place::Builtin(..) | Place::Other => return,
+            KeyMeaning::Builtin(..) | KeyMeaning::Other => return,
         };
         metrics.store_events.count(&[group, plural]);
     }

@@ -40,7 +40,7 @@ pub(super) fn custom_type(key: &[u8]) -> Option<(&str, &str)> {
 
 /// The meaning of a key of etcd.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum KeyMeaning {
     /// An object of a built-in type.
     Builtin(Arc<Resource>, Bytes),
     /// An object of a custom type.
@@ -49,12 +49,12 @@ pub enum Place {
     Other,
 }
 
-impl Place {
+impl KeyMeaning {
     /// Returns the key of the engine, if the key is an object.
     pub fn key(&self) -> Option<&Bytes> {
         match self {
-            Place::Builtin(_, key) | Place::Custom(key) => Some(key),
-            Place::Other => None,
+            KeyMeaning::Builtin(_, key) | KeyMeaning::Custom(key) => Some(key),
+            KeyMeaning::Other => None,
         }
     }
 }
@@ -80,26 +80,26 @@ impl Keys {
     }
 
     /// Returns the meaning of a key of etcd.
-    pub fn place(&self, key: &[u8]) -> Place {
+    pub fn place(&self, key: &[u8]) -> KeyMeaning {
         let rest = key.strip_prefix(self.prefix.as_bytes()).and_then(|rest| std::str::from_utf8(rest).ok());
-        let Some(rest) = rest else { return Place::Other };
-        let Some((first, after)) = rest.split_once('/') else { return Place::Other };
+        let Some(rest) = rest else { return KeyMeaning::Other };
+        let Some((first, after)) = rest.split_once('/') else { return KeyMeaning::Other };
         let second = after.split_once('/');
         // Try the longer path first: `services/specs` does not belong to a resource `services`.
         if let Some((second, name)) = second
             && let Some(resource) = self.resources.get(&format!("{first}/{second}"))
         {
-            return builtin(resource, name).unwrap_or(Place::Other);
+            return builtin(resource, name).unwrap_or(KeyMeaning::Other);
         }
         if let Some(resource) = self.resources.get(first) {
-            return builtin(resource, after).unwrap_or(Place::Other);
+            return builtin(resource, after).unwrap_or(KeyMeaning::Other);
         }
         match second {
             // The group of a custom type contains a dot; other paths do not.
             Some((plural, name)) if first.contains('.') && !name.is_empty() => {
-                Place::Custom(format!("/custom:{first}/{plural}/{name}").into())
+                KeyMeaning::Custom(format!("/custom:{first}/{plural}/{name}").into())
             }
-            _ => Place::Other,
+            _ => KeyMeaning::Other,
         }
     }
 
@@ -116,12 +116,14 @@ impl Keys {
     }
 }
 
-fn builtin(resource: &Arc<Resource>, name: &str) -> Option<Place> {
+fn builtin(resource: &Arc<Resource>, name: &str) -> Option<KeyMeaning> {
     // A namespaced object has a namespace and a name; another object has only a name.
     let segments = name.split('/').filter(|segment| !segment.is_empty()).count();
     let wanted = if resource.namespaced() { 2 } else { 1 };
     let fits = segments == wanted && name.matches('/').count() + 1 == wanted;
-    fits.then(|| Place::Builtin(resource.clone(), format!("{}{name}", resource.stored().key_prefix).into()))
+    fits.then(|| {
+        KeyMeaning::Builtin(resource.clone(), format!("{}{name}", resource.stored().key_prefix).into())
+    })
 }
 
 #[cfg(test)]
@@ -159,7 +161,7 @@ mod tests {
             let place = keys.place(theirs.as_bytes());
             assert_eq!(place.key().map_or(&b""[..], |key| key), ours.as_bytes(), "{theirs}");
             let back = keys.of(ours.as_bytes()).map(|(key, _)| key);
-            let want = (!matches!(place, Place::Other)).then(|| Bytes::from(theirs));
+            let want = (!matches!(place, KeyMeaning::Other)).then(|| Bytes::from(theirs));
             assert_eq!(back, want, "{ours}");
         }
         assert_eq!(Keys::new(&Registry::new(&KUBERNETES), "other").prefix(), "/other/");

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use engine::Revision;
 
-use super::super::keys::{Keys, Place};
+use super::super::keys::{KeyMeaning, Keys};
 use super::*;
 use objects::representation::stamped;
 use values::naming::KUBERNETES;
@@ -20,7 +20,7 @@ fn keys() -> Keys {
 
 fn builtin(key: &str) -> Arc<Resource> {
     match keys().place(key.as_bytes()) {
-        Place::Builtin(resource, _) => resource,
+        KeyMeaning::Builtin(resource, _) => resource,
         other => panic!("{key} is {other:?}"),
     }
 }
@@ -129,26 +129,26 @@ fn a_store_of_the_reference_server_reads_as_it_was_served_and_is_written_as_it_w
             None => line.str_at(&["text"]).as_bytes().to_vec(),
         };
         let Some(served) = line.get("served") else {
-            assert!(matches!(keys.place(key.as_bytes()), Place::Other), "{key}");
+            assert!(matches!(keys.place(key.as_bytes()), KeyMeaning::Other), "{key}");
             continue;
         };
         objects += 1;
         let revision = line.get("mod_revision").and_then(Value::as_i64).unwrap().unsigned_abs();
         let place = keys.place(key.as_bytes());
         let (payload, back) = match &place {
-            Place::Builtin(resource, _) => {
+            KeyMeaning::Builtin(resource, _) => {
                 let payload =
                     values.decode(resource, &value).unwrap_or_else(|error| panic!("{key}: {error}"));
                 assert!(!has_unknown(&payload.attributes), "{key}");
                 let back = values.encode(resource, &payload, None).unwrap();
                 (payload, back)
             }
-            Place::Custom(_) => {
+            KeyMeaning::Custom(_) => {
                 let payload = values.decode_custom(None, &value).unwrap();
                 let back = values.encode_custom(&payload).unwrap();
                 (payload, back)
             }
-            Place::Other => panic!("{key} is an object"),
+            KeyMeaning::Other => panic!("{key} is an object"),
         };
         let shown = json::parse(&stamped(&payload, Revision::new(revision))).unwrap();
         let (ours, theirs) = (sorted(shown), sorted(served.clone()));
@@ -162,7 +162,7 @@ fn a_store_of_the_reference_server_reads_as_it_was_served_and_is_written_as_it_w
         }
         // Reading a written value yields the same object, and writing that object yields the same value.
         let (again, twice) = match &place {
-            Place::Builtin(resource, _) => {
+            KeyMeaning::Builtin(resource, _) => {
                 let again = values.decode(resource, &back).unwrap();
                 let twice = values.encode(resource, &again, None).unwrap();
                 (again, twice)

@@ -21,7 +21,7 @@ use crate::state::audit::Trail;
 use crate::writes::server::Server;
 use objects::custom::stored_definition;
 use objects::request::{RequestInfo, Verb};
-use objects::store::{self, Part, Store};
+use objects::store::{self, Component, Store};
 use types::schema::registry::Resource;
 use types::schema::scalars::time::unix;
 use types::served::Served;
@@ -95,7 +95,7 @@ pub async fn resolve(
 ) -> Result<(Past, Arc<Served>), Status> {
     check_reads(method, info, text)?;
     let point = PastPoint::parse(text)?;
-    let main = context.store.open_for(Part::Definitions);
+    let main = context.store.open_for(Component::Definitions);
     let apart = context.types.builtin.resource(&info.group, &info.version, &info.resource);
     let apart = apart.filter(|resource| {
         let backends = &context.store.backends;

@@ -45,7 +45,7 @@ use crate::writes::server::access::forbidden;
 use objects::negotiate::{Offer, Output};
 use objects::representation::answer::respond_status;
 use objects::request::{RequestError, RequestInfo, Verb};
-use objects::store::{self, Part, Pending};
+use objects::store::{self, Component, Pending};
 use values::cancellation::{self, CancellationReason, CancellationToken, Cancelled};
 use values::memory::Account;
 use values::query::Query;
@@ -410,7 +410,7 @@ impl<'c> Exchange<'c> {
         if !info.name.is_empty() || info.verb == Verb::Watch && !begins_with_all() {
             return Work::Other;
         }
-        let view = self.request.api().store.open_for(Part::Estimates).about(resource).view();
+        let view = self.request.api().store.open_for(Component::Estimates).about(resource).view();
         let prefix = store::collection(resource, &info.namespace);
         let count = view.count(&KeyRange::prefix(&prefix));
         let limit =

@@ -9,13 +9,14 @@ use http::{Method, StatusCode};
 use crate::state::fairness::Fairness;
 use objects::store;
 use objects::store::backends::Backends;
-use types::features::{Features, Stage};
+use types::features::{FeatureStage, Features};
 use types::schema::registry::Registry;
 use types::version::ServerVersion;
 use values::memory::{self, Memory};
 use wire::metrics::Metrics;
-use wire::metrics::family::{Definition, labels_text};
-use wire::metrics::page::{Kind, Page, Stability};
+use wire::metrics::definition::{Definition, Kind, Stability};
+use wire::metrics::family::labels_text;
+use wire::metrics::page::Page;
 use wire::response::{Response, respond, respond_text};
 
 /// The sources of a metrics page.
@@ -133,12 +134,12 @@ impl Sources<'_> {
         let mut gates = page.family(&gauge("kubernetes_feature_enabled", Stability::Beta, help), Kind::Gauge);
         for (name, stage, open) in self.features.all() {
             let stage = match stage {
-                Stage::Alpha => "ALPHA",
-                Stage::Beta => "BETA",
-                Stage::Deprecated => "DEPRECATED",
+                FeatureStage::Alpha => "ALPHA",
+                FeatureStage::Beta => "BETA",
+                FeatureStage::Deprecated => "DEPRECATED",
                 // Upstream has removed the gates of features that have been stable for long.
-                Stage::Stable if self.features.is_forgotten(name) => continue,
-                Stage::Stable => "",
+                FeatureStage::Stable if self.features.is_forgotten(name) => continue,
+                FeatureStage::Stable => "",
             };
             gates.number(&labels_text([("name", name), ("stage", stage)].into_iter()), u8::from(open));
         }

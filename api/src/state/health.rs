@@ -42,21 +42,21 @@ pub struct HealthInputs<'c> {
 }
 
 impl HealthInputs<'_> {
-    fn has(&self, part: Part) -> bool {
+    fn has(&self, part: OptionalPart) -> bool {
         match part {
-            Part::Ledger => self.backends.main().ledger().is_some(),
-            Part::Apart(at) => self.backends.separate().nth(at).is_some(),
-            Part::Keys => self.secrecy.is_some_and(Secrecy::has_services),
-            Part::FairShares => self.is_shared,
-            Part::Bounds => !self.is_shared,
-            Part::Certificate => self.has_certificate,
+            OptionalPart::Ledger => self.backends.main().ledger().is_some(),
+            OptionalPart::Apart(at) => self.backends.separate().nth(at).is_some(),
+            OptionalPart::Keys => self.secrecy.is_some_and(Secrecy::has_services),
+            OptionalPart::FairShares => self.is_shared,
+            OptionalPart::Bounds => !self.is_shared,
+            OptionalPart::Certificate => self.has_certificate,
         }
     }
 }
 
 /// A part of the server that is optional. Its checks exist only if the server has it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Part {
+pub enum OptionalPart {
     /// A ledger outside this server that decides writes.
     Ledger,
     /// The backend with this index, for resources that have a separate store.
@@ -100,7 +100,7 @@ struct Check {
     test: Test,
     endpoints: &'static [Endpoint],
     /// The part that the server must have for the check to exist.
-    needs: Option<Part>,
+    needs: Option<OptionalPart>,
 }
 
 /// The endpoints that combine checks.
@@ -133,7 +133,7 @@ const fn step(name: &'static str, reached: LifecycleStage) -> Check {
 }
 
 impl Check {
-    const fn of(self, part: Part) -> Check {
+    const fn of(self, part: OptionalPart) -> Check {
         Check { needs: Some(part), ..self }
     }
 }
@@ -146,21 +146,22 @@ const CHECKS: &[Check] = &[
     check(STORE, Test::Store, &[Healthz, Readyz]),
     check(STORE, Test::Ledger, &[Livez]),
     check(READINESS, Test::Store, &[Readyz]),
-    check(LEDGER, Test::Ledger, ALL).of(Part::Ledger),
-    check("etcd-readiness", Test::Ledger, &[Readyz]).of(Part::Ledger),
-    check("etcd-override-0", Test::Apart(0), ALL).of(Part::Apart(0)),
-    check("etcd-override-1", Test::Apart(1), ALL).of(Part::Apart(1)),
-    check("etcd-override-readiness-0", Test::Apart(0), &[Readyz]).of(Part::Apart(0)),
-    check("etcd-override-readiness-1", Test::Apart(1), &[Readyz]).of(Part::Apart(1)),
-    check("kms-providers", Test::Keys, ALL).of(Part::Keys),
+    check(LEDGER, Test::Ledger, ALL).of(OptionalPart::Ledger),
+    check("etcd-readiness", Test::Ledger, &[Readyz]).of(OptionalPart::Ledger),
+    check("etcd-override-0", Test::Apart(0), ALL).of(OptionalPart::Apart(0)),
+    check("etcd-override-1", Test::Apart(1), ALL).of(OptionalPart::Apart(1)),
+    check("etcd-override-readiness-0", Test::Apart(0), &[Readyz]).of(OptionalPart::Apart(0)),
+    check("etcd-override-readiness-1", Test::Apart(1), &[Readyz]).of(OptionalPart::Apart(1)),
+    check("kms-providers", Test::Keys, ALL).of(OptionalPart::Keys),
     check("informer-sync", Test::Reached(LifecycleStage::TypesServed), &[Readyz]),
     check("loopback-serving-certificate", Test::Answers, &[Healthz, Livez]),
     step("poststarthook/start-apiserver-admission-initializer", LifecycleStage::TypesServed),
     step("poststarthook/generic-apiserver-start-informers", LifecycleStage::TypesServed),
     step("poststarthook/priority-and-fairness-config-consumer", LifecycleStage::Bootstrapped)
-        .of(Part::FairShares),
-    step("poststarthook/priority-and-fairness-filter", LifecycleStage::Bootstrapped).of(Part::FairShares),
-    step("poststarthook/max-in-flight-filter", LifecycleStage::TypesServed).of(Part::Bounds),
+        .of(OptionalPart::FairShares),
+    step("poststarthook/priority-and-fairness-filter", LifecycleStage::Bootstrapped)
+        .of(OptionalPart::FairShares),
+    step("poststarthook/max-in-flight-filter", LifecycleStage::TypesServed).of(OptionalPart::Bounds),
     step("poststarthook/storage-object-count-tracker-hook", LifecycleStage::TypesServed),
     step("poststarthook/start-apiextensions-informers", LifecycleStage::TypesServed),
     step("poststarthook/start-apiextensions-controllers", LifecycleStage::Serving),
@@ -178,7 +179,8 @@ const CHECKS: &[Check] = &[
     step("poststarthook/priority-and-fairness-config-producer", LifecycleStage::Bootstrapped),
     step("poststarthook/bootstrap-controller", LifecycleStage::Serving),
     step("poststarthook/start-kubernetes-service-cidr-controller", LifecycleStage::Serving),
-    step("poststarthook/aggregator-reload-proxy-client-cert", LifecycleStage::Serving).of(Part::Certificate),
+    step("poststarthook/aggregator-reload-proxy-client-cert", LifecycleStage::Serving)
+        .of(OptionalPart::Certificate),
     step("poststarthook/start-kube-aggregator-informers", LifecycleStage::Serving),
     step("poststarthook/apiservice-status-local-available-controller", LifecycleStage::Serving),
     step("poststarthook/apiservice-status-remote-available-controller", LifecycleStage::Serving),
@@ -264,11 +266,11 @@ impl Endpoint {
     fn checks(
         self,
         naming: &'static Naming,
-        has: impl Fn(Part) -> bool,
+        has: impl Fn(OptionalPart) -> bool,
     ) -> impl Iterator<Item = &'static Check> {
         let is_twice = naming.store_check == LEDGER;
         let is_there = move |check: &&Check| {
-            check.needs.is_none_or(&has) && !(is_twice && check.needs == Some(Part::Ledger))
+            check.needs.is_none_or(&has) && !(is_twice && check.needs == Some(OptionalPart::Ledger))
         };
         CHECKS.iter().filter(move |check| check.endpoints.contains(&self)).filter(is_there)
     }
@@ -390,7 +392,7 @@ fn report(
 
 /// Returns the paths outside the resource API, which the server adds to its list of all paths. `parts` are
 /// the optional parts that the server has.
-pub fn paths(naming: &'static Naming, parts: &[Part]) -> Vec<String> {
+pub fn paths(naming: &'static Naming, parts: &[OptionalPart]) -> Vec<String> {
     let mut paths: Vec<String> = [
         "/.well-known/openid-configuration",
         "/metrics",
@@ -474,8 +476,8 @@ mod tests {
 
     #[test]
     fn each_endpoint_has_its_own_checks() {
-        let (paths, spec) = (paths(&KUBERNETES, &[Part::FairShares]), super::paths(&CLUSTER, &[]));
-        let bounded = super::paths(&KUBERNETES, &[Part::Bounds, Part::Certificate]);
+        let (paths, spec) = (paths(&KUBERNETES, &[OptionalPart::FairShares]), super::paths(&CLUSTER, &[]));
+        let bounded = super::paths(&KUBERNETES, &[OptionalPart::Bounds, OptionalPart::Certificate]);
         for (name, is_shared) in [
             ("priority-and-fairness-config-consumer", true),
             ("priority-and-fairness-filter", true),
@@ -501,7 +503,7 @@ mod tests {
             assert_eq!(paths.iter().any(|known| known == path), there, "{path}");
         }
         assert!(spec.iter().any(|known| known == "/readyz/store"));
-        let with_ledger = super::paths(&KUBERNETES, &[Part::Ledger]);
+        let with_ledger = super::paths(&KUBERNETES, &[OptionalPart::Ledger]);
         for path in ["/livez/etcd", "/readyz/etcd", "/readyz/etcd-readiness"] {
             assert_eq!(with_ledger.iter().filter(|known| *known == path).count(), 1, "{path}");
         }

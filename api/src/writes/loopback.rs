@@ -27,7 +27,7 @@ use crate::writes::write::intent::{
 };
 use crate::writes::write::{Caller, Current, Made, Outcome, Presence, Source, Wanted, WriteIntent, write};
 use objects::apply::{Reset, Versions, Writer, apply, take_managed_fields};
-use objects::store::{self, Part, Store, Stored};
+use objects::store::{self, Component, Store, Stored};
 use objects::strategy::Endpoint;
 use types::convert;
 use types::options::DeleteOptions;
@@ -102,7 +102,7 @@ impl<'a> Loopback<'a> {
 
     /// Opens the store with the server's own permission.
     pub fn store(&self) -> Store<'a> {
-        self.origin.api.store.open_for(Part::Loopback)
+        self.origin.api.store.open_for(Component::Loopback)
     }
 
     /// Returns the resource of a target of a built-in type, without looking at the name of the target.

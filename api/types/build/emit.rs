@@ -145,9 +145,9 @@ impl Emitter<'_> {
         }
         out.push_str("]),wire:B(&[");
         let own = message.fields.iter().enumerate().filter(|(_, field)| field.inlined.is_none());
-        let own = own.map(|(at, field)| (field.number, format!("Place::Field({at})")));
+        let own = own.map(|(at, field)| (field.number, format!("WireMeaning::Field({at})")));
         let nested = message.inlined.iter().enumerate();
-        let nested = nested.map(|(at, (number, _))| (*number, format!("Place::Inlined({at})")));
+        let nested = nested.map(|(at, (number, _))| (*number, format!("WireMeaning::Inlined({at})")));
         let mut wire: Vec<_> = own.chain(nested).filter(|(number, _)| *number > 0).collect();
         wire.sort();
         for (number, place) in wire {

@@ -50,7 +50,7 @@ pub enum Feature {
 
 /// The maturity of the behaviour behind a gate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Stage {
+pub enum FeatureStage {
     /// Experimental behaviour, disabled by default.
     Alpha,
     /// Mature behaviour, enabled by default.
@@ -64,40 +64,50 @@ pub enum Stage {
 struct Gate {
     feature: Feature,
     name: &'static str,
-    stage: Stage,
+    stage: FeatureStage,
     default: bool,
     /// Whether the flag may name the gate but not change it.
     locked: bool,
 }
 
-const fn gate(feature: Feature, name: &'static str, stage: Stage) -> Gate {
-    let default = !matches!(stage, Stage::Alpha);
-    Gate { feature, name, stage, default, locked: matches!(stage, Stage::Stable) }
+const fn gate(feature: Feature, name: &'static str, stage: FeatureStage) -> Gate {
+    let default = !matches!(stage, FeatureStage::Alpha);
+    Gate { feature, name, stage, default, locked: matches!(stage, FeatureStage::Stable) }
 }
 
 /// Gates with an effect in this server.
 static GATES: [Gate; 14] = [
-    gate(Feature::ApiResponseCompression, "APIResponseCompression", Stage::Beta),
-    gate(Feature::AllowUnsafeMalformedObjectDeletion, "AllowUnsafeMalformedObjectDeletion", Stage::Alpha),
-    gate(Feature::CborServingAndStorage, "CBORServingAndStorage", Stage::Alpha),
-    gate(Feature::ConstrainedImpersonation, "ConstrainedImpersonation", Stage::Beta),
-    gate(Feature::DryRun, "DryRun", Stage::Stable),
-    gate(Feature::ServerSideApply, "ServerSideApply", Stage::Stable),
-    gate(Feature::ServerSideFieldValidation, "ServerSideFieldValidation", Stage::Stable),
-    gate(Feature::ApiListChunking, "APIListChunking", Stage::Stable),
-    gate(Feature::ComponentFlagz, "ComponentFlagz", Stage::Beta),
-    gate(Feature::ComponentStatusz, "ComponentStatusz", Stage::Beta),
-    gate(Feature::PodLogsQuerySplitStreams, "PodLogsQuerySplitStreams", Stage::Alpha),
-    gate(Feature::IssuerNetworks, "StructuredAuthenticationConfigurationEgressSelector", Stage::Beta),
-    gate(Feature::PeerProxy, "UnknownVersionInteroperabilityProxy", Stage::Beta),
+    gate(Feature::ApiResponseCompression, "APIResponseCompression", FeatureStage::Beta),
+    gate(
+        Feature::AllowUnsafeMalformedObjectDeletion,
+        "AllowUnsafeMalformedObjectDeletion",
+        FeatureStage::Alpha,
+    ),
+    gate(Feature::CborServingAndStorage, "CBORServingAndStorage", FeatureStage::Alpha),
+    gate(Feature::ConstrainedImpersonation, "ConstrainedImpersonation", FeatureStage::Beta),
+    gate(Feature::DryRun, "DryRun", FeatureStage::Stable),
+    gate(Feature::ServerSideApply, "ServerSideApply", FeatureStage::Stable),
+    gate(Feature::ServerSideFieldValidation, "ServerSideFieldValidation", FeatureStage::Stable),
+    gate(Feature::ApiListChunking, "APIListChunking", FeatureStage::Stable),
+    gate(Feature::ComponentFlagz, "ComponentFlagz", FeatureStage::Beta),
+    gate(Feature::ComponentStatusz, "ComponentStatusz", FeatureStage::Beta),
+    gate(Feature::PodLogsQuerySplitStreams, "PodLogsQuerySplitStreams", FeatureStage::Alpha),
+    gate(Feature::IssuerNetworks, "StructuredAuthenticationConfigurationEgressSelector", FeatureStage::Beta),
+    gate(Feature::PeerProxy, "UnknownVersionInteroperabilityProxy", FeatureStage::Beta),
     // A watch with initial events needs no mechanism that could be disabled, so the gate is locked.
-    Gate { feature: Feature::WatchList, name: "WatchList", stage: Stage::Beta, default: true, locked: true },
+    Gate {
+        feature: Feature::WatchList,
+        name: "WatchList",
+        stage: FeatureStage::Beta,
+        default: true,
+        locked: true,
+    },
 ];
 
 /// A gate of kube-apiserver without an effect in this server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Inert {
-    stage: Stage,
+    stage: FeatureStage,
     default: bool,
 }
 
@@ -108,12 +118,12 @@ fn inert(name: &str) -> Option<Inert> {
 
 /// Gates without an effect, by stage and default.
 const INERT: [(&[&str], Inert); 6] = [
-    (upstream::ALPHA, Inert { stage: Stage::Alpha, default: false }),
-    (upstream::BETA, Inert { stage: Stage::Beta, default: true }),
-    (upstream::BETA_OFF, Inert { stage: Stage::Beta, default: false }),
-    (upstream::STABLE, Inert { stage: Stage::Stable, default: true }),
-    (upstream::DEPRECATED_ON, Inert { stage: Stage::Deprecated, default: true }),
-    (upstream::DEPRECATED, Inert { stage: Stage::Deprecated, default: false }),
+    (upstream::ALPHA, Inert { stage: FeatureStage::Alpha, default: false }),
+    (upstream::BETA, Inert { stage: FeatureStage::Beta, default: true }),
+    (upstream::BETA_OFF, Inert { stage: FeatureStage::Beta, default: false }),
+    (upstream::STABLE, Inert { stage: FeatureStage::Stable, default: true }),
+    (upstream::DEPRECATED_ON, Inert { stage: FeatureStage::Deprecated, default: true }),
+    (upstream::DEPRECATED, Inert { stage: FeatureStage::Deprecated, default: false }),
 ];
 
 /// The set of enabled feature gates.
@@ -136,11 +146,11 @@ struct OfStage {
 }
 
 impl OfStage {
-    fn wish(self, stage: Stage) -> Option<bool> {
+    fn wish(self, stage: FeatureStage) -> Option<bool> {
         match stage {
-            Stage::Alpha => self.alpha,
-            Stage::Beta => self.beta,
-            Stage::Stable | Stage::Deprecated => None,
+            FeatureStage::Alpha => self.alpha,
+            FeatureStage::Beta => self.beta,
+            FeatureStage::Stable | FeatureStage::Deprecated => None,
         }
     }
 }
@@ -169,7 +179,7 @@ impl Features {
 
     /// Returns each gate with its stage and whether it is enabled, and also `AllAlpha` and `AllBeta`, sorted
     /// by name.
-    pub fn all(&self) -> Vec<(&'static str, Stage, bool)> {
+    pub fn all(&self) -> Vec<(&'static str, FeatureStage, bool)> {
         let with_effect = GATES.iter().zip(self.open).map(|(gate, open)| (gate.name, gate.stage, open));
         let inert = INERT.iter().flat_map(|(names, inert)| names.iter().map(move |name| (*name, *inert)));
         let inert = inert.map(|(name, Inert { stage, default })| {
@@ -177,8 +187,8 @@ impl Features {
             (name, stage, open)
         });
         let stages = [
-            ("AllAlpha", Stage::Alpha, self.of_stage.alpha == Some(true)),
-            ("AllBeta", Stage::Beta, self.of_stage.beta == Some(true)),
+            ("AllAlpha", FeatureStage::Alpha, self.of_stage.alpha == Some(true)),
+            ("AllBeta", FeatureStage::Beta, self.of_stage.beta == Some(true)),
         ];
         let mut all: Vec<_> = with_effect.chain(inert).chain(stages).collect();
         all.sort_unstable_by_key(|(name, ..)| *name);
@@ -187,7 +197,7 @@ impl Features {
 
     /// Returns whether this is the gate of a stable feature that kube-apiserver has removed.
     pub fn is_forgotten(&self, name: &str) -> bool {
-        GATES.iter().any(|gate| gate.name == name && gate.stage == Stage::Stable)
+        GATES.iter().any(|gate| gate.name == name && gate.stage == FeatureStage::Stable)
     }
 
     /// Returns the same set with a gate enabled, for tests and for embedding.
@@ -262,7 +272,7 @@ impl Features {
         let known = GATES.iter().position(|gate| gate.name == name);
         let (stage, default, locked) = match (known.map(|at| &GATES[at]), inert(name)) {
             (Some(gate), _) => (gate.stage, gate.default, gate.locked),
-            (None, Some(Inert { stage, default })) => (stage, default, stage == Stage::Stable),
+            (None, Some(Inert { stage, default })) => (stage, default, stage == FeatureStage::Stable),
             (None, None) => return Err(format!("unrecognized feature gate: {name}")),
         };
         // A gate that the emulated release does not have is disabled, whatever its later default is.
@@ -277,9 +287,9 @@ impl Features {
             return Err(format!("cannot set feature gate {name} to {open}, feature is locked to {default}"));
         }
         let kind = match stage {
-            Stage::Stable => Some("GA"),
-            Stage::Deprecated => Some("deprecated"),
-            Stage::Alpha | Stage::Beta => None,
+            FeatureStage::Stable => Some("GA"),
+            FeatureStage::Deprecated => Some("deprecated"),
+            FeatureStage::Alpha | FeatureStage::Beta => None,
         };
         if let Some(kind) = kind {
             let text = format!("setting {kind} feature gate. It will be removed in a future release.");

@@ -11,8 +11,10 @@
 
 pub mod allowed;
 pub mod buckets;
+pub mod definition;
 pub mod families;
 pub mod family;
+pub mod histogram;
 pub mod page;
 pub mod policies;
 pub mod reloads;
@@ -24,11 +26,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use self::allowed::Allowed;
+use self::definition::{Definition, Stability};
 use self::families::{
     Audited, Calls, Checked, Conditions, Families, Mutations, Signed, Validations, Webhooks,
 };
-use self::family::{Definition, Family, micros};
-use self::page::{Page, Stability};
+use self::family::{Family, micros};
+use self::page::Page;
 use self::reloads::Reloads;
 use self::requests::Requests;
 

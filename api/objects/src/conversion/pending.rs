@@ -16,13 +16,13 @@ pub struct Conversions(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    known: Vec<(Asked, Object)>,
-    wanted: Vec<Asked>,
+    known: Vec<(ConversionRequest, Object)>,
+    wanted: Vec<ConversionRequest>,
 }
 
 /// An object and the `apiVersion` to convert it to.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct ConversionRequest {
     pub(super) object: Object,
     pub(super) to: String,
 }
@@ -35,7 +35,7 @@ impl Conversions {
         if !versions.has_webhook() {
             return renamed(object, version).ok();
         }
-        let asked = Asked { object, to: to.to_owned() };
+        let asked = ConversionRequest { object, to: to.to_owned() };
         let mut state = self.0.lock();
         if let Some((_, converted)) = state.known.iter().find(|(known, _)| *known == asked) {
             return Some(converted.clone());
@@ -56,11 +56,11 @@ impl Conversions {
         *self.0.lock() = State::default();
     }
 
-    pub(super) fn take_wanted(&self) -> Vec<Asked> {
+    pub(super) fn take_wanted(&self) -> Vec<ConversionRequest> {
         std::mem::take(&mut self.0.lock().wanted)
     }
 
-    pub(super) fn learn(&self, asked: Asked, converted: Object) {
+    pub(super) fn learn(&self, asked: ConversionRequest, converted: Object) {
         self.0.lock().known.push((asked, converted));
     }
 }

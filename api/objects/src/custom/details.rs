@@ -21,7 +21,8 @@ use super::resource;
 use super::rules::Rules;
 use super::schema::Schema;
 use types::schema::builtin;
-use types::schema::make::{MakeError, Struct};
+use types::schema::make::Struct;
+use types::schema::make_error::MakeError;
 use types::schema::published::Published;
 use types::schema::share::Pool;
 use types::schema::table::{Message, Ref, Slot};
@@ -79,10 +80,10 @@ impl Details {
     pub fn deferred(
         definition: &Definition,
         version: &DefinitionVersion,
-        unread: &Unread,
+        unread: &DeferredDetails,
         at: usize,
     ) -> Details {
-        let Unread(all) = unread;
+        let DeferredDetails(all) = unread;
         let (kind, group, name) =
             (definition.accepted.kind.clone(), definition.group.clone(), version.name.clone());
         let empty = move || {
@@ -132,12 +133,12 @@ type Made = LazyLock<
 
 /// Deferred details of all versions of a definition that is not parsed yet.
 #[derive(Debug)]
-pub struct Unread(Arc<Made>);
+pub struct DeferredDetails(Arc<Made>);
 
-impl Unread {
+impl DeferredDetails {
     /// Creates deferred details of the definition with this name and text. Parts that equal those of other
     /// types in the `pool` are shared.
-    pub fn new(name: &str, text: Bytes, pool: Arc<Mutex<Pool>>) -> Unread {
+    pub fn new(name: &str, text: Bytes, pool: Arc<Mutex<Pool>>) -> DeferredDetails {
         let name = name.to_owned();
         let make = move || {
             let made = read(&text, &pool);
@@ -146,7 +147,7 @@ impl Unread {
             }
             made
         };
-        Unread(Arc::new(LazyLock::new(Box::new(make))))
+        DeferredDetails(Arc::new(LazyLock::new(Box::new(make))))
     }
 }
 

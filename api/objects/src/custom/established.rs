@@ -17,9 +17,9 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::definition::Definition;
-use super::details::Unread;
+use super::details::DeferredDetails;
 use super::serving::Makers;
-use types::schema::make::MakeError;
+use types::schema::make_error::MakeError;
 use types::schema::registry::{Priorities, Registry, Resource};
 use types::schema::share::Pool;
 use values::json::{self, Object, Value};
@@ -76,7 +76,7 @@ impl Prepared {
         pool: &Arc<Mutex<Pool>>,
     ) -> Option<Prepared> {
         generation(outline)?;
-        let unread = Unread::new(name, text, Arc::clone(pool));
+        let unread = DeferredDetails::new(name, text, Arc::clone(pool));
         let makers = Makers::deferred(definition, outline, &unread);
         Some(Prepared { name: name.to_owned(), source: source(outline, definition), makers })
     }

@@ -3,9 +3,9 @@
 
 use hashbrown::HashMap;
 
+use super::inner_check::InnerCheck;
 use super::lookup::MemberLookup;
 use super::path::ValuePath;
-use super::validate::InnerCheck;
 use types::schema::table::{Kind, ListType, Message, Slice, Text};
 use values::field::{FieldError, is_enough};
 use values::json::{self, Object, Value};

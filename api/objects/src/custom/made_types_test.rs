@@ -18,6 +18,7 @@ use types::schema::encode::encode;
 use types::schema::kind::Kind;
 use types::schema::limits::Limits;
 use types::schema::make::*;
+use types::schema::make_error::MakeError;
 use types::schema::registry::Resource;
 use types::schema::registry::{Priorities, Registry};
 use types::schema::table::{Column, Scope, Unknown};

@@ -14,6 +14,7 @@ pub mod details;
 pub mod established;
 pub mod field_path;
 pub mod format;
+pub mod inner_check;
 mod keywords;
 mod lists;
 pub mod lookup;

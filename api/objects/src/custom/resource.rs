@@ -15,11 +15,13 @@
 use std::collections::HashSet;
 
 use super::format;
-use super::rules::{self, value::Place};
+use super::inner_check::InnerCheck;
+use super::rules::{self, value::ValueType};
 use super::schema::{Additional, Items, Schema, SchemaRule};
-use super::validate::{self, InnerCheck};
+use super::validate;
 use types::schema::limits::{self, Limits, Schemas};
-use types::schema::make::{MakeError, Struct, ValueBuilder};
+use types::schema::make::{Struct, ValueBuilder};
+use types::schema::make_error::MakeError;
 use types::schema::pattern::Pattern;
 use types::schema::table::{Element, Kind, Text, Unknown};
 use values::field::FieldError;
@@ -55,7 +57,7 @@ pub fn value_errors(
     }
     for old in [Some(value), None] {
         let Some(verdict) =
-            rules::judge_value(schema, is_object, Place::of(&kind, limits), value, old, *budget)
+            rules::judge_value(schema, is_object, ValueType::of(&kind, limits), value, old, *budget)
         else {
             break;
         };

@@ -7,8 +7,9 @@
 use std::sync::{Arc, OnceLock};
 
 use super::definition::{Definition, DefinitionVersion};
-use super::details::{Details, Unread};
-use types::schema::make::{MakeError, ResourceMaker};
+use super::details::{DeferredDetails, Details};
+use types::schema::make::ResourceMaker;
+use types::schema::make_error::MakeError;
 use types::schema::registry::Resource;
 use types::schema::share::Pool;
 use types::schema::table::{ScalePaths, Slot};
@@ -75,7 +76,7 @@ impl Makers {
 
     /// Creates the makers of all versions of a definition that was read from its outline, `object`. Details
     /// that follow from schemas are computed on first use.
-    pub fn deferred(definition: &Definition, object: &Object, unread: &Unread) -> Makers {
+    pub fn deferred(definition: &Definition, object: &Object, unread: &DeferredDetails) -> Makers {
         let preferred = definition.preferred_version();
         let versions = definition.versions.iter().enumerate().map(|(at, version)| {
             let details = Details::deferred(definition, version, unread, at);
@@ -208,7 +209,7 @@ mod tests {
     /// Returns the types that a server makes from a definition's text at start.
     fn made_later(text: &str) -> Vec<Arc<Resource>> {
         let outline = object(&String::from_utf8(outline(text.as_bytes()).unwrap()).unwrap());
-        let unread = Unread::new("things.g.example", text.to_owned().into(), Arc::default());
+        let unread = DeferredDetails::new("things.g.example", text.to_owned().into(), Arc::default());
         Makers::deferred(&Definition::read(&outline), &outline, &unread)
             .served(&KUBERNETES, &mut Pool::default())
     }

@@ -20,6 +20,7 @@
 use std::cell::{Cell, OnceCell};
 
 use super::format;
+use super::inner_check::InnerCheck;
 use super::keywords::{invalid, outside_of_set, text_error, too_many, type_error, unplaced, wrong_type};
 use super::lists;
 use super::lookup::MemberLookup;
@@ -52,9 +53,6 @@ pub struct Judgement {
     /// Warnings for the writer, about rules that unchanged values break.
     pub warnings: Vec<String>,
 }
-
-/// Function that appends the errors in kind, version and metadata of an embedded object at a path.
-pub type InnerCheck = fn(&str, &Object, &mut Vec<FieldError>);
 
 /// Validates an object of a resource. `old` is the stored object if this is an update through `subresource`
 /// or, if that is empty, through the resource itself. Metadata is only checked by the constraints in the

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use hashbrown::HashMap;
 
 use super::Value;
-use super::strategic::{MergeFailure, Outcome};
+use super::merge_failure::{MergeFailure, Outcome};
 use values::cancellation;
 use values::json::go_print;
 

@@ -15,6 +15,7 @@ mod json;
 mod lists;
 mod members;
 mod merge;
+mod merge_failure;
 mod merged_patch;
 pub mod restore;
 mod scalar_texts;

@@ -17,7 +17,8 @@ use hashbrown::HashSet;
 
 use super::lists::{Class, Key, Scalar, bad_type, element_class};
 use super::members::OpenMembers;
-use super::{Status, Value, plain_error};
+use super::merge_failure::{MergeFailure, Outcome};
+use super::{Status, Value};
 use types::schema::table::{Field, Kind, Message, PatchStrategy, Shape};
 use values::cancellation;
 use values::json::{Object, go_print};
@@ -26,29 +27,6 @@ pub(super) const DIRECTIVE: &str = "$patch";
 pub(super) const RETAIN_KEYS: &str = "$retainKeys";
 pub(super) const DELETE_PREFIX: &str = "$deleteFromPrimitiveList";
 pub(super) const ORDER_PREFIX: &str = "$setElementOrder";
-
-/// Reason why a patch cannot be merged, by status code.
-#[derive(Debug)]
-pub(super) enum MergeFailure {
-    /// 400 with this text.
-    Malformed(&'static str),
-    /// 422 without a text.
-    Unprocessable,
-    /// 500 with this text and without a reason.
-    Other(String),
-}
-
-pub(super) type Outcome<T> = Result<T, MergeFailure>;
-
-impl From<MergeFailure> for Status {
-    fn from(failure: MergeFailure) -> Self {
-        match failure {
-            MergeFailure::Malformed(text) => Status::bad_request(text),
-            MergeFailure::Unprocessable => Status::unprocessable(),
-            MergeFailure::Other(text) => plain_error(text),
-        }
-    }
-}
 
 /// Accepts a document that can be a strategic merge patch: an object, or `null`, which changes nothing.
 pub(super) fn check(patch: Value) -> Result<Value, Status> {

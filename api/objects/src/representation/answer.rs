@@ -23,7 +23,7 @@ pub struct Reported(pub Arc<Object>);
 /// The object of a response that is not JSON, as an extension of the response. Recorders use it, so that they
 /// need not decode the response body.
 #[derive(Clone, Debug)]
-pub enum Shown {
+pub enum ShownObject {
     /// The object as JSON text.
     Text(Bytes),
     /// The object as a tree.
@@ -69,7 +69,7 @@ pub async fn respond_object(
     request_scope::serialized(began.elapsed());
     let mut response = respond_shared(code, renderer.media_type(), charge.hold(document));
     if let Some(text) = renderer.text_beside(stored)? {
-        response.extensions_mut().insert(Shown::Text(text));
+        response.extensions_mut().insert(ShownObject::Text(text));
     }
     Ok(response)
 }

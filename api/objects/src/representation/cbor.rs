@@ -10,7 +10,7 @@
 use bytes::Bytes;
 
 use super::json::{Json, unreadable_json};
-use super::{Encoding, EventType, ListMeta, ListSize, Shown, Wanted};
+use super::{Encoding, EventType, ListMeta, ListSize, RendererParameters, Shown};
 use crate::codec::cbor;
 use types::schema::table::{Message, Ref};
 use values::json::{self, Object, Value};
@@ -25,7 +25,7 @@ pub(super) struct Cbor {
 }
 
 impl Cbor {
-    pub(super) fn new(wanted: &Wanted<'_>) -> Result<Self, Status> {
+    pub(super) fn new(wanted: &RendererParameters<'_>) -> Result<Self, Status> {
         let message = wanted.resource.table.message.clone();
         Ok(Cbor { json: Json::new(wanted)?, message, tail: Vec::new(), scratch: Vec::new() })
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{EventType, Renderer, Wanted};
+use super::{EventType, Renderer, RendererParameters};
 use crate::lengths::Lengths;
 use crate::negotiate::{Encoding, Output, Transform};
 use testkit::Random;
@@ -29,7 +29,7 @@ const FORMS: [(Encoding, Transform); 7] = [
 
 fn renderer(resource: &Arc<Resource>, (encoding, transform): (Encoding, Transform)) -> Renderer {
     let output = Output { encoding, transform, meta_version: MetaVersion::V1, ..Output::JSON };
-    let wanted = Wanted {
+    let wanted = RendererParameters {
         resource,
         naming: &KUBERNETES,
         output,

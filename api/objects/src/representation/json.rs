@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{Encoding, EventType, ListMeta, ListSize, Shown, Wanted};
+use super::{Encoding, EventType, ListMeta, ListSize, RendererParameters, Shown};
 use crate::negotiate::{self, Output, Transform};
 use types::schema::encode::{encode, prefix_len};
 use types::schema::registry::Resource;
@@ -43,7 +43,7 @@ enum Form {
 }
 
 impl Json {
-    pub(super) fn new(wanted: &Wanted<'_>) -> Result<Self, Status> {
+    pub(super) fn new(wanted: &RendererParameters<'_>) -> Result<Self, Status> {
         let (resource, naming, output) = (wanted.resource, wanted.naming, wanted.output);
         let form = match output.transform {
             Transform::None => Form::Plain,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Encoding, EventType, ListMeta, ListSize, Shown, Wanted};
+use super::{Encoding, EventType, ListMeta, ListSize, RendererParameters, Shown};
 use crate::codec::protobuf::{
     EncodeError, Transcoder, encode, envelope, transcode, write_bytes, write_delimited,
 };
@@ -51,7 +51,7 @@ struct Messages {
 }
 
 impl Protobuf {
-    pub(super) fn new(wanted: &Wanted<'_>) -> Self {
+    pub(super) fn new(wanted: &RendererParameters<'_>) -> Self {
         let resource = wanted.resource.clone();
         let is_partial =
             matches!(wanted.output.transform, Transform::PartialObject | Transform::PartialObjectList);

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 
 use super::json::{Json, unreadable_json};
-use super::{Encoding, ListMeta, ListSize, Shown, Wanted};
+use super::{Encoding, ListMeta, ListSize, RendererParameters, Shown};
 use crate::negotiate::Transform;
 use types::schema::encode::encode;
 use types::schema::table::Message;
@@ -35,7 +35,7 @@ pub(super) fn of_json(text: &[u8]) -> Result<Bytes, Status> {
 }
 
 impl Yaml {
-    pub(super) fn new(wanted: &Wanted<'_>) -> Result<Self, Status> {
+    pub(super) fn new(wanted: &RendererParameters<'_>) -> Result<Self, Status> {
         let items = if wanted.output.transform == Transform::Table { "rows" } else { "items" };
         let json = Json::new(wanted)?;
         Ok(Yaml { json, items, tail: Vec::new(), is_empty: true, scratch: Vec::new() })

@@ -3,7 +3,7 @@
 //! ```text
 //! authorize stage ─ Authorized ─┐
 //!                               ├─► open: the proof is for this verb, resource, namespace and name ─► Store
-//! component of the server: Part ┘   each access: the key is within reach, and the verb writes          │
+//! component of the server ──────┘   each access: the key is within reach, and the verb writes          │
 //!                                                                            View, tail, get, commit ◄─┘
 //! ```
 //!
@@ -43,7 +43,7 @@ pub struct Reach<'r> {
 /// A component of the server that opens the store in its own name, without the permission of a request. The
 /// list is closed: each new way to the store must be added here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Part {
+pub enum Component {
     /// Start-up, controllers, and writes that controllers and requests make on behalf of the server.
     Loopback,
     /// Cost estimates of requests, made before authorization.
@@ -59,16 +59,16 @@ pub enum Part {
     Definitions,
 }
 
-impl Part {
+impl Component {
     /// Returns whether the component may write. Only the loopback may.
     fn may_write(self) -> bool {
-        self == Part::Loopback
+        self == Component::Loopback
     }
 }
 
 #[derive(Clone, Copy)]
 enum Opened<'r> {
-    By(Part),
+    By(Component),
     For(Reach<'r>),
 }
 
@@ -111,7 +111,7 @@ impl<'r> Store<'r> {
     }
 
     /// Opens the store for a component of the server. Views and revisions are those of the main backend.
-    pub fn open_for(backends: &'r Backends, part: Part) -> Store<'r> {
+    pub fn open_for(backends: &'r Backends, part: Component) -> Store<'r> {
         Store { backends, backend: backends.main(), opened: Opened::By(part) }
     }
 

@@ -8,7 +8,7 @@ use auth::{Attributes, Authorizer, User};
 use engine::{Change, Durability, Engine, Expected, KeyRange, Options, Payload, Revision};
 use futures_util::FutureExt;
 
-use super::access::{Part, Reach, Store, engine_for_path};
+use super::access::{Component, Reach, Store, engine_for_path};
 use super::backends::{Backend, Backends};
 use super::{collection, key};
 use crate::request::Verb;
@@ -173,7 +173,9 @@ async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write()
         assert_eq!(tails, range.start.starts_with(&collection(&secrets, "ns")), "{range:?}");
     }
     // Every component reads the whole store, and only the loopback writes.
-    for (part, writes) in [(Part::Loopback, true), (Part::Routing, false), (Part::Estimates, false)] {
+    for (part, writes) in
+        [(Component::Loopback, true), (Component::Routing, false), (Component::Estimates, false)]
+    {
         let store = Store::open_for(&scratch.backends, part);
         assert_eq!(refusal(|| store.view().count(&KeyRange::all())), None);
         let write = store.commit(key(&pods, "ns", "p"), Expected::Any, Change::Put(Payload::default()));

@@ -19,7 +19,7 @@ use crate::requests::{counted, large_requests};
 use objects::negotiate::{Encoding, Formats, Objects, Offer, Output, Transform};
 use objects::representation::answer::respond_status;
 use objects::request::{HistoryVerb, RequestInfo, Verb};
-use objects::store::{self, Part, Pending};
+use objects::store::{self, Component, Pending};
 use objects::strategy::Endpoint;
 use types::features::Feature;
 use types::schema::registry::Resource;
@@ -261,7 +261,7 @@ fn stored_bytes(request: &Request<'_>, resource: &Resource) -> usize {
         return 0;
     }
     let key = store::key(resource, info.namespace_of(resource), &info.name);
-    let store = request.api().store.open_for(Part::Estimates);
+    let store = request.api().store.open_for(Component::Estimates);
     let entry = match request.past {
         None => store.entry(&key),
         Some(past) => store.about(resource).view_at(past.revision).ok().and_then(|view| view.get(&key)),

@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use super::Call;
 use objects::body::Expected;
-use types::schema::decode::Decoded;
+use types::schema::decoded::Decoded;
 use types::schema::table::SubresourceTable;
 use values::json::{Object, Value};
 use values::query::WriteOptions;

@@ -16,7 +16,7 @@ use crate::state::connect::proxy::{self, Proxied};
 use crate::state::connect::target::{Agent, Name};
 use crate::state::connect::upgrade::{self, UpgradeRequest};
 use crate::state::connect::{AGENT_ANSWER_TIMEOUT, SERVICE_ANSWER_TIMEOUT, exec, portforward};
-use objects::store::{self, Part};
+use objects::store::{self, Component};
 use types::attributes::Selection;
 use types::schema::registry::Resource;
 use values::json::{Object, Value};
@@ -157,7 +157,7 @@ fn behind(
     let namespace = call.info.namespace.as_str();
     let label = format!("{}={}", naming.label("service-name"), name.name);
     let selection = Selection::parse(&label, "", &slices.table, &slices.table)?;
-    let store = call.api().store.open_for(Part::Routing);
+    let store = call.api().store.open_for(Component::Routing);
     let mut found = Vec::new();
     for entry in store.view().prefix(&store::collection(slices, namespace)) {
         if let Some(stored) = store::read_selected(slices, &selection, entry)? {
@@ -176,7 +176,7 @@ pub fn found(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Ob
     store::check_key_name(name)?;
     let key = store::key(resource, call.info.namespace_of(resource), name);
     let subject = Subject { group: &resource.group, kind: &resource.table.plural, name };
-    let Some(stored) = call.api().store.open_for(Part::Routing).get(&key)? else {
+    let Some(stored) = call.api().store.open_for(Component::Routing).get(&key)? else {
         return Err(Status::not_found(subject));
     };
     stored.object(resource)

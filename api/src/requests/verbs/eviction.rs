@@ -21,7 +21,7 @@ use crate::writes::plugin::Options;
 use crate::writes::write::deletion::{check_preconditions, delete_object};
 use crate::writes::write::intent::DELETION_UNASKED;
 use objects::representation::answer::respond_success;
-use objects::store::{self, Part, Stored};
+use objects::store::{self, Component, Stored};
 use objects::strategy::Endpoint;
 use types::options::DeleteOptions;
 use types::schema::table::SubresourceTable;
@@ -176,7 +176,7 @@ fn budget_of(call: &Call<'_>, pod: &Stored) -> Result<Option<Object>, Status> {
     let resource = Loopback::new(call.api()).resource(&budgets(namespace, ""))?;
     let mut found = None;
     for entry in
-        call.api().store.open_for(Part::Evictions).view().prefix(&store::collection(resource, namespace))
+        call.api().store.open_for(Component::Evictions).view().prefix(&store::collection(resource, namespace))
     {
         let budget = store::read(entry)?.object(resource)?;
         // An invalid selector selects nothing; an empty selector selects everything.

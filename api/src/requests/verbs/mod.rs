@@ -42,7 +42,7 @@ use crate::writes::plugin::Review;
 use crate::writes::server::Server;
 use crate::writes::write::Caller;
 use objects::negotiate::Output;
-use objects::representation::{Renderer, Wanted};
+use objects::representation::{Renderer, RendererParameters};
 use objects::request::{RequestInfo, Verb};
 use objects::store::{Reach, Store, Stored};
 use objects::strategy::Endpoint;
@@ -143,7 +143,7 @@ impl<'r> Call<'r> {
     /// # Errors
     /// 400 for an invalid table parameter.
     pub fn renderer(&self) -> Result<Renderer, Status> {
-        Renderer::new(Wanted {
+        Renderer::new(RendererParameters {
             resource: self.resource,
             naming: self.api().types.naming,
             output: self.output,

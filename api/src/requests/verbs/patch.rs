@@ -19,7 +19,7 @@ use objects::representation::refuse_list_transform;
 use objects::strategy::Endpoint;
 use types::convert::{self, ingress};
 use types::schema::conform::{conform, conform_changes, conforms_in_place};
-use types::schema::decode::Decoded;
+use types::schema::decoded::Decoded;
 use types::schema::registry::{Registry, Resource};
 use types::schema::table::Message;
 use types::schema::unreadable_annotation;

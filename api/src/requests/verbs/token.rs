@@ -14,7 +14,7 @@ use super::write::scope_to_request;
 use super::{Call, admit};
 use crate::writes::plugin::Options;
 use objects::representation::Renderer;
-use objects::store::{self, Part};
+use objects::store::{self, Component};
 use types::schema::table::SubresourceTable;
 use values::clock;
 use values::field::FieldError;
@@ -172,7 +172,7 @@ impl Bound {
                 .resource("", "v1", plural)
                 .ok_or_else(Status::no_such_route)?;
             let namespace = if resource.namespaced() { namespace } else { "" };
-            let bound = call.api().store.open_for(Part::TokenBinding);
+            let bound = call.api().store.open_for(Component::TokenBinding);
             let stored = bound.get(&store::key(resource, namespace, name))?;
             stored.map(|stored| stored.object(resource)).transpose()
         };

@@ -45,10 +45,11 @@ use types::schema::registry::Resource;
 use values::memory::Charge;
 use values::status::{Status, StatusReason};
 use wire::metrics::Metrics;
-use wire::metrics::family::{Histogram, micros};
+use wire::metrics::family::micros;
+use wire::metrics::histogram::Histogram;
 use wire::response::Response;
 use wire::server::poll_gate::PollGate;
-use wire::server::websocket::{Form, Upgrade};
+use wire::server::websocket::{MessageType, Upgrade};
 use wire::server::{Aborted, Body, LifecycleStage};
 
 /// Maximum number of events taken from the tail at once. A watcher that stops reading keeps these events and
@@ -172,7 +173,7 @@ async fn begin(
 /// events otherwise have (docs/api/watches.md#watch-transport).
 fn over_websocket(upgrade: Upgrade, mut state: State, encoding: Encoding) -> Response {
     state.chunk_bytes = 1; // so that each chunk has one event
-    let form = if encoding == Encoding::Json { Form::Text } else { Form::Binary };
+    let form = if encoding == Encoding::Json { MessageType::Text } else { MessageType::Binary };
     let framed = if encoding == Encoding::Protobuf { representation::FRAME_BYTES } else { 0 };
     let messages = futures_util::StreamExt::map(state.into_stream(), move |chunk| {
         chunk.map(|event| event.slice(framed..))

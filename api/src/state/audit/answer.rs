@@ -13,7 +13,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::body::Body as _;
 
 use super::{AuditStage, Trail};
-use objects::representation::answer::{Reported, Shown};
+use objects::representation::answer::{Reported, ShownObject};
 use values::json::{self, Value};
 use wire::response::Response;
 use wire::server::body::Observer;
@@ -66,9 +66,9 @@ pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Re
 
 /// Records the object of a response that is sent in an encoding other than JSON.
 fn record_shown(trail: &Trail, response: &Response) {
-    let object = match response.extensions().get::<Shown>() {
-        Some(Shown::Text(text)) => json::parse(text).ok(),
-        Some(Shown::Tree(object)) => Some(Value::Object(object.as_ref().clone())),
+    let object = match response.extensions().get::<ShownObject>() {
+        Some(ShownObject::Text(text)) => json::parse(text).ok(),
+        Some(ShownObject::Tree(object)) => Some(Value::Object(object.as_ref().clone())),
         None => None,
     };
     if let Some(object) = object {

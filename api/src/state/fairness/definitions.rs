@@ -1,7 +1,7 @@
 //! The definitions of the metrics of flow control (docs/api/operations.md#metrics).
 
-use wire::metrics::family::Definition;
-use wire::metrics::page::Stability::{self, Alpha, Beta, Own};
+use wire::metrics::definition::Definition;
+use wire::metrics::definition::Stability::{self, Alpha, Beta, Own};
 
 /// Returns the definition of a metric family.
 pub(super) const fn definition(

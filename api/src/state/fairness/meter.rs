@@ -11,8 +11,10 @@ use super::seats::Why;
 use wire::metrics::buckets::{
     DEMAND_MILLIS, ESTIMATES, FILLED_MILLIS, KINDS_MILLIS, QUEUES, SEATED_MILLIS, SEATS_US,
 };
-use wire::metrics::family::{Counters, Family, Gauges, Histogram, Histograms, labels_text, micros};
-use wire::metrics::page::{Kind, Page, Stability};
+use wire::metrics::definition::{Kind, Stability};
+use wire::metrics::family::{Counters, Family, Gauges, Histograms, labels_text, micros};
+use wire::metrics::histogram::Histogram;
+use wire::metrics::page::Page;
 
 /// The metric families that are counted; the others are computed from the levels.
 #[derive(Debug)]

@@ -11,18 +11,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Snapshot;
 use hashbrown::HashSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
+use super::api_service_objects::{GROUP, all, target};
 use super::availability::{Checks, report_local};
-use super::collections::objects;
 use super::{EVENTS_MAX, Ending, Pass, Trouble};
 use crate::writes::bootstrap::{ObjectStore, Target};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
 use objects::store;
-use types::schema::registry::{Priorities, Registry, Resource};
+use types::schema::registry::{Priorities, Registry};
 use values::json::Value;
 use values::status::Status;
 
@@ -95,12 +94,6 @@ pub(super) async fn follow(api: Arc<Server>) -> Ending {
     }
 }
 
-pub(super) const GROUP: &str = "apiregistration";
-
-pub(super) fn target(group: &'static str, resource: &'static str, name: &str) -> Target {
-    Target { group, version: "v1", resource, namespace: String::new(), name: name.to_owned() }
-}
-
 /// Loads the current APIServices. An APIService that no longer refers to a server becomes available.
 async fn load(api: &Server) -> Result<(), Status> {
     let resource = Loopback::new(api).resource(&target(GROUP, "apiservices", ""))?;
@@ -148,12 +141,6 @@ fn count(api: &Server, services: &[Value]) {
         there.insert(name);
     }
     unavailable.retain(|values| values.iter().all(|name| there.contains(&**name)));
-}
-
-/// Returns the objects of a collection, or of one namespace.
-pub(super) fn all(snapshot: &Snapshot, resource: &Resource, namespace: &str) -> Vec<Value> {
-    let objects = objects(snapshot, &store::collection(resource, namespace));
-    objects.into_iter().map(|(_, object)| object).collect()
 }
 
 /// Returns an APIService as this server registers it.

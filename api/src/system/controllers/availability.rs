@@ -21,7 +21,7 @@ use http::header::{ACCEPT_ENCODING, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
 
 use super::WRITES_MAX;
-use super::api_services::{GROUP, all, target};
+use super::api_service_objects::{GROUP, all, target};
 use super::condition::Condition;
 use super::extension_documents::{asker, learn};
 use crate::state::extension::{Extension, identify};

@@ -17,6 +17,7 @@
 
 pub mod aggregation;
 mod allocations;
+mod api_service_objects;
 pub mod api_services;
 mod authentication_info;
 mod availability;

@@ -8,7 +8,7 @@
 
 use objects::known_types::{TypeName, is_known, not_registered, unconvertible};
 use types::schema::conform::conform;
-use types::schema::decode::Decoded;
+use types::schema::decoded::Decoded;
 use types::schema::registry::Registry;
 use types::schema::table::Message;
 use values::field::{FieldError, go_quote};

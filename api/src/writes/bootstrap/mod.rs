@@ -54,7 +54,7 @@ pub enum Written {
 }
 
 /// The part of the write path that this module needs. Writes are made under the server's own identity
-/// ([`Part::Loopback`](objects::store::Part::Loopback)) and pass defaulting and validation.
+/// ([`Component::Loopback`](objects::store::Component::Loopback)) and pass defaulting and validation.
 pub trait ObjectStore: Sync {
     /// The reason why a read or write failed.
     type Error: Send;

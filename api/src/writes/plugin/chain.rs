@@ -12,7 +12,8 @@ use crate::writes::stage::{Stage, trace};
 use values::json::Object;
 use values::status::Status;
 use wire::metrics::Metrics;
-use wire::metrics::family::{Histogram, micros};
+use wire::metrics::family::micros;
+use wire::metrics::histogram::Histogram;
 
 /// Typical upper bound of plugins that handle one write; most writes concern fewer.
 const ASKED_TYPICAL: usize = 12;

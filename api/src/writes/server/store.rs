@@ -12,7 +12,7 @@ use crate::state::allocation::{Allocations, Ranges};
 use crate::state::backup::Backups;
 use crate::state::secrecy::Secrecy;
 use objects::store::backends::Backends;
-use objects::store::{self, Ledger, Part, Reach, Store, Stored};
+use objects::store::{self, Ledger, Component, Reach, Store, Stored};
 use types::schema::registry::{Registry, Resource};
 use values::json::Object;
 use values::status::{Status, StatusReason};
@@ -85,7 +85,7 @@ impl ObjectStorage {
     }
 
     /// Opens the store for a part of the server.
-    pub fn open_for(&self, part: Part) -> Store<'_> {
+    pub fn open_for(&self, component: Component) -> Store<'_> {
         Store::open_for(&self.backends, part)
     }
 

@@ -20,7 +20,7 @@ use crate::writes::admission::policy::access::confirm_readable;
 use crate::writes::admission::{device_access, device_status};
 use crate::writes::plugin::{AdmissionRecord, Charge, Operation, Options, Review, Target};
 use crate::writes::stage::{Stage, trace};
-use objects::store::{self, Part};
+use objects::store::{self, Component};
 use objects::strategy::owners::{AFTER_ADMISSION, without_repeated_owners};
 use objects::strategy::{self, Endpoint};
 use objects::validation;
@@ -100,7 +100,7 @@ pub(super) fn defined(intent: &WriteIntent<'_>) -> Result<(), Status> {
         return Ok(());
     }
     let definition = store::key(&api.types.definitions, "", &resource.qualified());
-    match api.store.open_for(Part::Definitions).get(&definition)? {
+    match api.store.open_for(Component::Definitions).get(&definition)? {
         Some(stored) if Attributes::new(&stored.record.attributes).is_deleting() => {
             let why = "create not allowed while custom resource definition is terminating";
             Err(Status::forbidden(intent.subject(intent.write.name), why))

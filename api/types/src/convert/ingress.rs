@@ -7,7 +7,7 @@
 //!
 //! Fields that exist only in `v1` are unknown in the older form and are dropped.
 
-use crate::schema::decode::Decoded;
+use crate::schema::decoded::Decoded;
 use values::json::{Object, Value};
 
 /// Returns whether a kind of an API version is the older form of an ingress.

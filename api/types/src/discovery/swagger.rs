@@ -18,14 +18,14 @@ const REFERENCE: &str = "#/definitions/";
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
 /// Parts of a document by their names.
-pub type Named = Vec<(String, Value)>;
+pub type NamedParts = Vec<(String, Value)>;
 
 /// The content of an extension server's document about one version.
 #[derive(Debug)]
 pub struct Swagger {
     /// Hash of the content, to compare two values.
     digest: String,
-    paths: Named,
+    paths: NamedParts,
     definitions: BTreeMap<String, Value>,
 }
 
@@ -39,7 +39,7 @@ impl Swagger {
     /// Returns the part of a document about the paths below `prefix`; `None` if there are no such paths.
     pub fn read(document: &Value, prefix: &str) -> Option<Swagger> {
         let below = |path: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
-        let paths: Named = document
+        let paths: NamedParts = document
             .get("paths")?
             .as_object()?
             .iter()
@@ -93,7 +93,7 @@ impl<'m> Merge<'m> {
     }
 
     /// Returns the paths and definitions of the other servers, with renamed definitions.
-    pub fn finish(mut self) -> (Named, Named) {
+    pub fn finish(mut self) -> (NamedParts, NamedParts) {
         let (mut paths, mut definitions) = (Vec::new(), Vec::new());
         for one in self.foreign {
             let mut names: BTreeMap<&str, String> = BTreeMap::new();

@@ -1,11 +1,10 @@
 //! Constraints of types made at run time, as published schemas express them.
 
-use super::definition::{Dialect, push_text};
+use super::dialect::{Dialect, push_text};
 use crate::schema::limits::Limits;
 use crate::schema::pattern::Pattern;
 use crate::schema::table::Empty;
-use values::json::plain_number;
-use values::json::{Object, Value};
+use values::json::{Object, Value, plain_number};
 
 /// Adds the constraints of a value, in addition to its kind, to `schema`.
 pub(super) fn constrain(schema: &mut Object, limits: Option<&Limits>, empty: Empty, dialect: Dialect) {

@@ -5,7 +5,8 @@
 //! schema does not list. A type that v2 cannot describe completely is therefore published without a list of
 //! fields.
 
-use super::definition::{Dialect, Gvk, META, gvk_value};
+use super::dialect::{Dialect, Gvk};
+use super::dialect::{META, gvk_value};
 use crate::schema::make::{API_VERSION_DESCRIPTION, KIND_DESCRIPTION};
 use crate::schema::registry::Resource;
 use values::json::{Object, Value};

@@ -15,66 +15,17 @@ use std::sync::Arc;
 
 use super::constraints::constrain;
 use super::custom;
+use super::dialect::{Dialect, Gvk, META, gvk_value, push_text};
 use crate::schema::builtin;
 use crate::schema::published::Published;
-use crate::schema::registry::{GroupVersion, Registry, Resource, Subresource};
+use crate::schema::registry::{GroupVersion, Registry, Resource};
 use crate::schema::table::{
-    Element, Empty, Extension, Field, Kind, ListType, Message, PublishedUnion, Ref, SubresourceTable, Text,
-    Unknown,
+    Element, Empty, Extension, Field, Kind, ListType, Message, PublishedUnion, Ref, Text, Unknown,
 };
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 
-/// Stem of the package of metadata types.
-pub(super) const META: &str = "apimachinery.pkg.apis.meta.v1";
 const APIEXTENSIONS: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1";
-
-/// The version of OpenAPI.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Dialect {
-    /// OpenAPI 2.0, also known as Swagger.
-    V2,
-    /// OpenAPI 3.0.
-    V3,
-}
-
-impl Dialect {
-    /// Returns the prefix of references to definitions.
-    pub(super) fn reference_prefix(self) -> &'static str {
-        match self {
-            Dialect::V2 => "#/definitions/",
-            Dialect::V3 => "#/components/schemas/",
-        }
-    }
-}
-
-/// Group, version and kind of a body.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(super) struct Gvk {
-    /// Full group name; empty for the core group.
-    pub group: String,
-    pub version: Text,
-    pub kind: Text,
-}
-
-impl Gvk {
-    /// Returns the kind of a resource's objects.
-    pub(super) fn of(resource: &Resource) -> Self {
-        let kind = resource.table.kind.clone();
-        Gvk { group: resource.group.clone(), version: resource.version.clone(), kind }
-    }
-
-    /// Returns the kind of a resource's lists.
-    pub(super) fn of_list(resource: &Resource) -> Self {
-        Gvk { kind: resource.table.list_kind.clone(), ..Gvk::of(resource) }
-    }
-
-    /// Returns the kind of a subresource's body.
-    pub(super) fn of_body(subresource: &Subresource) -> Self {
-        let SubresourceTable { version, kind, .. } = &subresource.table;
-        Gvk { group: subresource.group.clone(), version: version.clone(), kind: kind.clone() }
-    }
-}
 
 /// The kinds that each message is the body of, over the whole registry.
 #[derive(Debug, Default)]
@@ -596,20 +547,3 @@ static SCHEMA_OR_BOOL: Scalar =
     scalar(APIEXTENSIONS, "JSONSchemaPropsOrBool", "", "", &[], "A schema, or a boolean.");
 static SCHEMA_OR_STRINGS: Scalar =
     scalar(APIEXTENSIONS, "JSONSchemaPropsOrStringArray", "", "", &[], "A schema, or an array of strings.");
-
-/// Returns group, version and kind as the extensions write them.
-pub(super) fn gvk_value(gvk: &Gvk) -> Value {
-    let text = |text: &str| Value::String(text.to_owned());
-    let members = [
-        ("group".into(), text(&gvk.group)),
-        ("kind".into(), text(&gvk.kind)),
-        ("version".into(), text(&gvk.version)),
-    ];
-    Object::from_iter(members).into()
-}
-
-pub(super) fn push_text(schema: &mut Object, name: &'static str, text: &str) {
-    if !text.is_empty() {
-        schema.push(name, text.into());
-    }
-}

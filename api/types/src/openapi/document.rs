@@ -9,7 +9,8 @@
 
 use std::sync::Arc;
 
-use super::definition::{Definitions, Dialect};
+use super::definition::Definitions;
+use super::dialect::Dialect;
 use super::gnostic::{self, Section, layout};
 use super::operation::PathItem;
 use super::parameter;

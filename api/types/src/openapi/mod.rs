@@ -20,6 +20,7 @@ mod constraints;
 mod content;
 mod custom;
 mod definition;
+mod dialect;
 mod document;
 mod gnostic;
 mod operation;
@@ -38,7 +39,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use jiff::Timestamp;
 
 use self::content::DocumentContent;
-use self::definition::{Definitions, Dialect, Kinds};
+use self::definition::{Definitions, Kinds};
+use self::dialect::Dialect;
 use self::document::OpenApiEncoding;
 use self::operation::{Media, PathItem, ResponseContent, plain_path};
 use crate::discovery::accept::Clause;

@@ -16,7 +16,8 @@
 //! Operation ids follow the reference server's pattern `<action><Group><Version>[…][Namespaced]<Kind>[…]`,
 //! from which client generators derive method names.
 
-use super::definition::{Definitions, Gvk};
+use super::definition::Definitions;
+use super::dialect::Gvk;
 use super::parameter::{self, Parameter};
 use crate::schema::registry::{GroupVersion, Resource, Subresource};
 use values::naming::Naming;

@@ -1,6 +1,6 @@
 //! Rendering of operations as path items, in either dialect. Members are in alphabetical order.
 
-use super::definition::{Dialect, gvk_value};
+use super::dialect::{Dialect, gvk_value};
 use super::operation::{Media, Operation, PathItem, ResponseContent};
 use super::parameter::Parameter;
 use values::json::{Object, Value};

@@ -11,9 +11,9 @@ use super::compiled::Compiled;
 use super::handle::Ref::Static as S;
 use super::table::{
     Behavior, Check, Column, Element, Empty, Extension, Field, GroupTable, Inlined, Kind, List, ListType,
-    Map, Message, NameRule, PatchStrategy, Place, Presence, PublishedUnion, ResourceTable, Scope, Selectable,
-    Slice, Slot, StatusRules, StorageTable, SubresourceTable, Union, Unknown, ValueFormat, VersionTable,
-    WireField,
+    Map, Message, NameRule, PatchStrategy, Presence, PublishedUnion, ResourceTable, Scope, Selectable, Slice,
+    Slot, StatusRules, StorageTable, SubresourceTable, Union, Unknown, ValueFormat, VersionTable, WireField,
+    WireMeaning,
 };
 use values::naming::Naming;
 

@@ -15,7 +15,6 @@
 
 use std::sync::OnceLock;
 
-use super::defaults_rules::DefaultRule;
 use values::json::Value;
 use values::json::names::Names;
 
@@ -49,13 +48,11 @@ impl Compiled {
     }
 }
 
-/// The defaults to fill in for objects of one type.
+/// The defaults to fill in for objects of one type. The rule in code that a type may have is not included.
 #[derive(Debug)]
 pub(super) struct Defaults {
     /// Positions of fields, ascending, with their default values.
     pub(super) assigned: Vec<(usize, Value)>,
-    /// Defaults that need code.
-    pub(super) rule: Option<DefaultRule>,
     /// Positions of the fields below which defaults must be filled in, ascending.
     pub(super) below: Vec<usize>,
 }

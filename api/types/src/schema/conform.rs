@@ -9,9 +9,10 @@ use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqA
 use serde::forward_to_deserialize_any;
 use smallvec::SmallVec;
 
-use super::decode::{DecodeError, Decoded, Single, read_item, read_root, read_value};
+use super::decode::{Single, read_item, read_root, read_value};
 use super::decode_form::{is_always_written, is_lost, present_value, zero_field};
 use super::decode_report::Report;
+use super::decoded::{DecodeError, Decoded};
 use super::table::{Field, Kind, Message};
 use values::cancellation;
 use values::json::{DEPTH_MAX, Key, Object, Value};

@@ -35,34 +35,12 @@ use super::decode_merge::merged;
 use super::decode_raw::field_set_text;
 use super::decode_report::{At, DecodePath, Report, message_name, mismatched, type_name, with_repeated};
 use super::decode_straight::{self, Author, settled, straight};
+use super::decoded::{DecodeError, Decoded};
 use super::scalars::{duration, time};
 use super::table::{Element, Kind, Message};
-use values::base64_text;
-use values::cancellation;
 use values::json::plain_number;
 use values::json::{self, Object, ParseError, Value};
-
-/// The result of decoding an object by schema.
-#[derive(Debug, Default, PartialEq)]
-pub struct Decoded {
-    /// The object in canonical form.
-    pub object: Object,
-    /// Findings of strict decoding (docs/api/encodings.md#strict-decoding): `unknown field "spec.foo"`,
-    /// `duplicate field "a.b[0].c"`. Each finding occurs at most once; they are in document order, at most
-    /// 100.
-    pub strict: Vec<String>,
-}
-
-/// Why a text or tree is not an object of the wanted type.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{message}")]
-pub struct DecodeError {
-    /// The message as the reference server words it, to be wrapped as docs/api/writes.md#request-body
-    /// describes.
-    pub message: String,
-    /// Path of the value with indices: `spec.containers[0].ports`; empty for syntax errors and the top level.
-    pub path: String,
-}
+use values::{base64_text, cancellation};
 
 /// Decodes one JSON document as an object of type `message`.
 ///

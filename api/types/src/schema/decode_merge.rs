@@ -14,7 +14,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::decode_raw::RAW;
+use super::raw_tree::RAW;
 use super::table::{Kind, Message};
 use values::cancellation;
 use values::json::{Key, MemberCollector, Value};

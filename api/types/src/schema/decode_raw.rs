@@ -6,8 +6,8 @@ use serde::de::{DeserializeSeed, Deserializer};
 use serde_json::value::RawValue;
 
 use super::decode_report::{At, Report};
-use values::json::plain_number;
-use values::json::{self, ParseError, Tree, Value};
+use super::raw_tree::RAW;
+use values::json::{self, ParseError, Value};
 
 /// Reads a field set as its JSON text. In a tree the set may already be text, so a string that contains an
 /// object counts as a field set everywhere. Any other value except `null` is kept, so that a reader of the
@@ -100,6 +100,3 @@ fn written(value: &Value) -> String {
 fn is_compact(text: &[u8]) -> bool {
     !text.iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'<' | b'>' | b'&' | 0x80..))
 }
-
-/// Reader of values without a schema.
-pub(super) const RAW: Tree<'static> = Tree::with_floats(plain_number);

@@ -4,8 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 
-use super::decode::{DecodeError, Decoded};
-use super::decode_raw::RAW;
+use super::decoded::{DecodeError, Decoded};
+use super::raw_tree::RAW;
 use super::table::{Field, Kind, Message};
 use super::text_types::text_type;
 use values::json::{Object, Tree};

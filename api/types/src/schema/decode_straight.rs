@@ -20,15 +20,15 @@ use smallvec::SmallVec;
 use super::builtin;
 use super::decode::decode_own;
 use super::decode_form::{present_value, zero_element, zero_field, zero_member};
-use super::decode_raw::{RAW, compact, nesting};
+use super::decode_raw::{compact, nesting};
 use super::encode::encode;
 use super::handle::Ref;
+use super::raw_tree::RAW;
 use super::scalars::{duration, time};
 use super::table::{Field, Kind, List, Map, Message};
-use values::base64_text;
-use values::cancellation;
 use values::json::compact::JsonCursor;
 use values::json::{self, Key, Object, ReadMembers, Value};
+use values::{base64_text, cancellation};
 
 /// Author of a text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::schema::conform::{conform, conform_changes};
-use crate::schema::decode::{Decoded, decode_any};
+use crate::schema::decode::decode_any;
+use crate::schema::decoded::Decoded;
 use crate::schema::encode::encode;
 use crate::schema::generate;
 use testkit::Random;

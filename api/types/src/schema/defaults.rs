@@ -20,10 +20,11 @@ use hashbrown::HashSet;
 use quantity::Quantity;
 
 use super::compiled::Defaults;
-use super::decode_form::{has_default, is_left_out, zero_object};
+use super::decode_form::has_default;
 use super::defaults_rules;
 use super::limits::Limits;
-use super::table::{Element, Empty, Field, Kind, Message};
+use super::table::{Element, Field, Kind, Message};
+use super::typed_object::{TypedObject, is_complete, is_unset};
 use values::cancellation;
 use values::json::{self, Key, Object, Value};
 use values::naming::Naming;
@@ -52,7 +53,7 @@ fn apply_within(message: &Message, object: &mut Object, naming: &'static Naming,
         return;
     }
     assign(message, plan, object, filled);
-    if let Some(rule) = plan.rule {
+    if let Some(rule) = defaults_rules::default_rule(message) {
         rule(&mut TypedObject { message, object }, naming);
     }
     for &at in &plan.below {
@@ -181,7 +182,8 @@ fn insert(kind: &Kind, object: &mut Object, name: &str, value: Value) {
 fn plan(message: &Message) -> Option<&Defaults> {
     let made = message.compiled.defaults.get_or_init(|| {
         let plan = make(message);
-        let is_idle = plan.assigned.is_empty() && plan.below.is_empty() && plan.rule.is_none();
+        let has_rule = defaults_rules::default_rule(message).is_some();
+        let is_idle = plan.assigned.is_empty() && plan.below.is_empty() && !has_rule;
         (!is_idle).then(|| Box::new(plan))
     });
     made.as_deref()
@@ -195,11 +197,7 @@ fn make(message: &Message) -> Defaults {
         .filter_map(|(at, field)| Some((at, json::parse(field.assigned.as_ref()?.as_bytes()).ok()?)));
     let has_work = |field: &Field| has_defaults_below(field, &mut HashSet::new());
     let below = message.fields.iter().enumerate().filter(|(_, field)| has_work(field));
-    Defaults {
-        assigned: assigned.collect(),
-        rule: defaults_rules::default_rule(message),
-        below: below.map(|(at, _)| at).collect(),
-    }
+    Defaults { assigned: assigned.collect(), below: below.map(|(at, _)| at).collect() }
 }
 
 /// Returns whether there are defaults below a field.
@@ -261,26 +259,8 @@ fn assign(message: &Message, plan: &Defaults, object: &mut Object, filled: &mut 
     }
 }
 
-/// Returns whether a value is settled. A settled value got its defaults before it was stored, or from a later
-/// backfill.
-fn is_complete(value: &Value) -> bool {
-    value.as_object().is_some_and(Object::is_settled)
-}
-
 fn is_struct_by_value(field: &Field) -> bool {
     !field.pointer && matches!(field.kind, Kind::Message(_))
-}
-
-fn is_unset(field: &Field, value: &Value) -> bool {
-    if field.empty != Empty::Absent {
-        return value.is_null() && field.empty == Empty::Kept;
-    }
-    let zero_by_value = match value {
-        Value::String(text) => !field.pointer && text.is_empty(),
-        Value::Int(n) => !field.pointer && *n == 0,
-        _ => false,
-    };
-    zero_by_value || is_left_out(field, value)
 }
 
 /// Rounds every quantity of a resource list up to thousandths.
@@ -295,88 +275,6 @@ fn round(list: &mut Value) {
             && rounded != quantity
         {
             *text = rounded.to_text();
-        }
-    }
-}
-
-/// An object with its type, as rules see it.
-pub(super) struct TypedObject<'o> {
-    pub(super) message: &'o Message,
-    pub(super) object: &'o mut Object,
-}
-
-impl<'o> TypedObject<'o> {
-    /// Returns whether the field is absent.
-    pub(super) fn is_unset(&self, name: &str) -> bool {
-        let Some(value) = self.object.get(name) else { return true };
-        match self.message.field(name) {
-            Some(field) => is_unset(field, value),
-            None => value.is_null(),
-        }
-    }
-
-    /// Returns the text of a string field; empty if it is absent.
-    pub(super) fn text(&self, name: &str) -> &str {
-        self.object.get(name).and_then(Value::as_str).unwrap_or_default()
-    }
-
-    /// Sets the field at its position in schema order.
-    pub(super) fn set(&mut self, name: &str, value: Value) {
-        let Some(target) = self.message.position(name.as_bytes()) else { return };
-        let field = &self.message.fields[target];
-        if let Some(slot) = self.object.get_mut(name) {
-            *slot = value;
-            return;
-        }
-        let later = |name: &Key| self.message.position(name.as_bytes()).is_some_and(|at| at > target);
-        let members = self.object.members_mut();
-        let at = members.iter().position(|(name, _)| later(name)).unwrap_or(members.len());
-        members.insert(at, (field.name.clone(), value));
-    }
-
-    /// Sets the field if it is absent.
-    pub(super) fn fill(&mut self, name: &str, value: impl FnOnce() -> Value) {
-        if self.is_unset(name) {
-            self.set(name, value());
-        }
-    }
-
-    /// Returns the struct at a field, if it is present and may lack defaults.
-    pub(super) fn child(&mut self, name: &str) -> Option<TypedObject<'_>> {
-        let message = self.inner(name)?;
-        let object = self.object.get_mut(name).filter(|value| !is_complete(value))?.as_object_mut()?;
-        Some(TypedObject { message, object })
-    }
-
-    /// Returns the struct at a field, which is created if absent; `None` if the struct is settled and so
-    /// lacks no defaults.
-    pub(super) fn child_or_new(&mut self, name: &str) -> Option<TypedObject<'_>> {
-        let message = self.inner(name)?;
-        if self.object.get(name).is_none_or(|value| !matches!(value, Value::Object(_))) {
-            self.set(name, Value::Object(zero_object(message)));
-        }
-        self.child(name)
-    }
-
-    /// Visits each struct of a list.
-    pub(super) fn each(&mut self, name: &str, mut visit: impl FnMut(TypedObject)) {
-        let Some(message) = self.inner(name) else { return };
-        let Some(items) = self.object.get_mut(name).and_then(Value::as_array_mut) else { return };
-        for object in items.iter_mut().filter_map(Value::as_object_mut) {
-            visit(TypedObject { message, object });
-        }
-    }
-
-    /// Returns the members of a map field, if there are any.
-    pub(super) fn map(&self, name: &str) -> Option<&Object> {
-        self.object.get(name).and_then(Value::as_object).filter(|members| !members.is_empty())
-    }
-
-    fn inner(&self, name: &str) -> Option<&'o Message> {
-        let message: &'o Message = self.message;
-        match message.field(name)?.element() {
-            Kind::Message(message) => Some(message),
-            _ => None,
         }
     }
 }

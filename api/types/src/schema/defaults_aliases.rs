@@ -9,8 +9,8 @@ use std::num::IntErrorKind;
 
 use go::Quoted;
 
-use super::defaults::TypedObject;
 use super::table::Message;
+use super::typed_object::TypedObject;
 use values::json::{Key, Object, Value};
 use values::naming::Naming;
 

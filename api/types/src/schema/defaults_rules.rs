@@ -8,10 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hashbrown::HashSet;
 use quantity::Quantity;
 
-use super::defaults::TypedObject;
 use super::defaults_aliases as aliases;
 use super::scalars::time;
 use super::table::Message;
+use super::typed_object::TypedObject;
 use values::image;
 use values::json::{Key, Object, Value};
 use values::naming::Naming;

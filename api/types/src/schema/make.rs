@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicBool;
 use super::builtin::{self, FIELD};
 use super::compiled::Compiled;
 use super::limits::Limits;
+use super::make_error::MakeError;
 use super::published::Published;
 use super::registry::{Resource, Storage, subresource};
 use super::share::Pool;
@@ -32,26 +33,6 @@ const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "
 
 /// Name of the type of scales.
 const SCALE: &str = "api.autoscaling.v1.Scale";
-
-/// Why a type cannot be made.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum MakeError {
-    /// Two fields of a struct have the same name.
-    #[error("field {0} is there twice")]
-    Twice(Text),
-    /// A list has keys that its elements lack, or its elements are not structs.
-    #[error("elements have no field {0} to tell them apart")]
-    NoKey(Text),
-    /// A default is not valid JSON.
-    #[error("default of field {0} is no JSON")]
-    Default(Text),
-    /// The description of the type cannot be read.
-    #[error("what describes the type cannot be read")]
-    Unreadable,
-    /// The schema is larger than any that a client can send.
-    #[error("the schema has too many nodes")]
-    TooLarge,
-}
 
 /// Builder of one value: its kind, constraints and description.
 #[derive(Clone, Debug)]

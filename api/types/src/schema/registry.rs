@@ -18,7 +18,7 @@ use std::time::Duration;
 use hashbrown::{HashMap, HashSet};
 
 use super::builtin;
-use super::make::MakeError;
+use super::make_error::MakeError;
 use super::published::Published;
 use super::table::{GroupTable, Message, Ref, ResourceTable, Scope, StorageTable, SubresourceTable, Text};
 use super::versioned::Versions;

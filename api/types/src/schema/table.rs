@@ -105,12 +105,12 @@ pub struct WireField {
     /// Field number in protobuf.
     pub number: u32,
     /// Field or struct that is written under the number.
-    pub place: Place,
+    pub place: WireMeaning,
 }
 
 /// The meaning of a protobuf field number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Place {
+pub enum WireMeaning {
     /// The field at this position of `Message::fields`.
     Field(u16),
     /// The struct at this position of `Message::inlined`.
@@ -167,7 +167,7 @@ impl Message {
     }
 
     /// Returns what protobuf writes under `number`, by binary search.
-    pub fn wire_field(&self, number: u32) -> Option<Place> {
+    pub fn wire_field(&self, number: u32) -> Option<WireMeaning> {
         let at = self.wire.binary_search_by_key(&number, |field| field.number).ok()?;
         Some(self.wire[at].place)
     }

@@ -105,11 +105,11 @@ pub type CellPath = Vec<CellStep>;
 
 /// A text with placeholders.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Template(pub Vec<Part>);
+pub struct Template(pub Vec<TemplatePart>);
 
 /// A part of a [`Template`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
+pub enum TemplatePart {
     /// A literal text, copied unchanged.
     Literal(String),
     /// A placeholder for the value at a path.
@@ -120,7 +120,7 @@ pub enum Part {
         lower: bool,
     },
     /// Parts that are omitted if a value among them is empty.
-    Optional(Vec<Part>),
+    Optional(Vec<TemplatePart>),
 }
 
 impl Template {
@@ -128,7 +128,7 @@ impl Template {
     pub fn literal(&self) -> Option<&str> {
         match self.0.as_slice() {
             [] => Some(""),
-            [Part::Literal(text)] => Some(text),
+            [TemplatePart::Literal(text)] => Some(text),
             _ => None,
         }
     }
@@ -192,12 +192,12 @@ impl Cell {
     }
 }
 
-fn template_reads(base: &[CellStep], parts: &[Part], reads: &mut Reads) {
+fn template_reads(base: &[CellStep], parts: &[TemplatePart], reads: &mut Reads) {
     for part in parts {
         match part {
-            Part::Literal(_) => {}
-            Part::Fill { path, .. } => add_path(base, path, false, reads),
-            Part::Optional(parts) => template_reads(base, parts, reads),
+            TemplatePart::Literal(_) => {}
+            TemplatePart::Fill { path, .. } => add_path(base, path, false, reads),
+            TemplatePart::Optional(parts) => template_reads(base, parts, reads),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::cell::{Cell, CellStep, Part, Template};
+use super::cell::{Cell, CellStep, Template, TemplatePart};
 use super::row::{Output, Row, text_of};
 use values::cancellation;
 use values::json::Value;
@@ -111,12 +111,12 @@ pub fn fill(template: &Template, base: &Value) -> String {
 }
 
 /// Appends the parts; returns whether all placeholders had values.
-fn fill_parts(parts: &[Part], base: &Value, text: &mut String) -> bool {
+fn fill_parts(parts: &[TemplatePart], base: &Value, text: &mut String) -> bool {
     let mut complete = true;
     for part in parts {
         match part {
-            Part::Literal(literal) => text.push_str(literal),
-            Part::Fill { path, lower } => {
+            TemplatePart::Literal(literal) => text.push_str(literal),
+            TemplatePart::Fill { path, lower } => {
                 let found = values(base, path);
                 let value = found.first().map_or(Cow::Borrowed(""), |value| text_of(value));
                 complete &= !value.is_empty();
@@ -126,7 +126,7 @@ fn fill_parts(parts: &[Part], base: &Value, text: &mut String) -> bool {
                     text.push_str(&value);
                 }
             }
-            Part::Optional(parts) => {
+            TemplatePart::Optional(parts) => {
                 let before = text.len();
                 if !fill_parts(parts, base, text) {
                     text.truncate(before);

@@ -17,7 +17,7 @@
 //! A function name without dots is a call without arguments (`podStatusReason`). `cells` translates column
 //! descriptions in prose into this language. This module contains no code for particular kinds.
 
-use super::cell::{Cell, CellPath, CellStep, Function, Part, Template};
+use super::cell::{Cell, CellPath, CellStep, Function, Template, TemplatePart};
 use super::{cluster, functions, network, pods, workloads};
 
 /// Why a text is not a cell.
@@ -253,7 +253,7 @@ impl<'t> Parser<'t> {
         Ok(Template(parts))
     }
 
-    fn parts(&mut self, end: char) -> Result<Vec<Part>, CellError> {
+    fn parts(&mut self, end: char) -> Result<Vec<TemplatePart>, CellError> {
         let mut parts = Vec::new();
         let mut literal = String::new();
         loop {
@@ -262,7 +262,7 @@ impl<'t> Parser<'t> {
             };
             self.at += next.len_utf8();
             if (next == '{' || next == '[' || next == end) && !literal.is_empty() {
-                parts.push(Part::Literal(std::mem::take(&mut literal)));
+                parts.push(TemplatePart::Literal(std::mem::take(&mut literal)));
             }
             match next {
                 _ if next == end => return Ok(parts),
@@ -275,9 +275,9 @@ impl<'t> Parser<'t> {
                     if !self.take("}") {
                         return Err(self.error("no `}`"));
                     }
-                    parts.push(Part::Fill { path, lower });
+                    parts.push(TemplatePart::Fill { path, lower });
                 }
-                '[' if end == '"' => parts.push(Part::Optional(self.parts(']')?)),
+                '[' if end == '"' => parts.push(TemplatePart::Optional(self.parts(']')?)),
                 other => literal.push(other),
             }
         }

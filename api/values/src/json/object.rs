@@ -24,12 +24,10 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::key::Key;
 use super::members::{Members, SCAN_MAX, position};
 use super::scan::Scan;
 use super::{Value, parse};
-
-/// A member name. Names that a schema declares are borrowed from its tables, other names are owned.
-pub type Key = Cow<'static, str>;
 
 /// A JSON object: members in writing order, each name at most once.
 #[derive(Clone, Debug)]

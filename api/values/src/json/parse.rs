@@ -10,7 +10,7 @@ use std::fmt;
 use hashbrown::HashMap;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::exact::{self, Words};
+use super::number_words::{self, Words};
 use super::{Key, Object, Value, repaired, syntax_error};
 use crate::cancellation;
 
@@ -30,7 +30,7 @@ impl ParseError {
     /// Creates the error that explains why serde_json rejected `text`.
     pub fn of(text: &[u8], error: &serde_json::Error) -> Self {
         let out_of_range = || {
-            let word = exact::out_of_range(text).filter(|_| error.is_syntax())?;
+            let word = number_words::out_of_range(text).filter(|_| error.is_syntax())?;
             Some(go::json::unfit(&format!("number {word}"), "float64"))
         };
         ParseError(syntax_error(text).or_else(out_of_range).unwrap_or_else(|| error.to_string()))

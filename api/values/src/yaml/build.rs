@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use hashbrown::HashSet;
 
-use super::decode::{YamlDocument, YamlError};
+use super::document::{YamlDocument, YamlError};
 use super::scalar::{self, KeyKind, MappingKey, Resolved, Tag};
 use crate::json::{DEPTH_MAX, Key, MemberCollector, Value};
 

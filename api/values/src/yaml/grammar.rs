@@ -19,7 +19,7 @@ use std::borrow::Cow;
 
 use hashbrown::HashMap;
 
-use super::decode::YamlError;
+use super::document::YamlError;
 use super::reader::Source;
 use super::scalar::{CORE_PREFIX, Tag};
 use super::scan::{Scanned, Scanner};

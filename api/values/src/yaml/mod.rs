@@ -20,6 +20,7 @@
 mod build;
 mod cursor;
 mod decode;
+mod document;
 mod encode;
 mod grammar;
 mod reader;
@@ -32,5 +33,6 @@ mod token;
 #[cfg(test)]
 mod decode_test;
 
-pub use decode::{YamlDocument, YamlError, parse, warnings};
+pub use decode::{parse, warnings};
+pub use document::{YamlDocument, YamlError};
 pub use encode::{compare_names, write, write_item, write_member};

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use super::decode::YamlError;
+use super::document::YamlError;
 
 /// Number of bytes that the reference server reads at a time.
 const BLOCK_BYTES: usize = 512;

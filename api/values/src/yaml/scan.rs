@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 use super::cursor::LineCursor;
-use super::decode::YamlError;
+use super::document::YamlError;
 use super::reader::Source;
 use super::token::{Mark, TokenKind, YamlToken};
 

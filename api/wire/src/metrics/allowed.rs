@@ -90,8 +90,10 @@ fn is_name(text: &str, marks: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::family::{Counters, Definition, Family};
-    use crate::metrics::page::{Page, Stability};
+    use crate::metrics::definition::Definition;
+    use crate::metrics::definition::Stability;
+    use crate::metrics::family::{Counters, Family};
+    use crate::metrics::page::Page;
 
     #[test]
     fn other_values_are_one_and_their_numbers_are_added() {

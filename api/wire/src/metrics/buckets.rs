@@ -3,7 +3,7 @@
 //! Each bound is written once, as it appears in the output; the number that values are compared with is
 //! computed at compile time.
 
-use super::family::Bound;
+use super::histogram::HistogramBound;
 
 /// Histograms of durations count microseconds and are written in seconds.
 const MICROS: u64 = 1_000_000;
@@ -14,7 +14,7 @@ const MILLIS: u64 = 1_000;
 
 /// Converts bounds from the unit of the output to the counting unit. `unit` is the number of counting units
 /// in one unit of the output. Results are rounded down, so a bound below one counting unit is 0.
-const fn bounds<const N: usize>(unit: u64, shown: [&'static str; N]) -> [Bound; N] {
+const fn bounds<const N: usize>(unit: u64, shown: [&'static str; N]) -> [HistogramBound; N] {
     let mut made = [(0, ""); N];
     let mut index = 0;
     while index < N {
@@ -63,7 +63,7 @@ const fn scaled(shown: &str, unit: u64) -> u64 {
 }
 
 /// Durations of requests and of store operations, in microseconds.
-pub const REQUESTS_US: &[Bound] = &bounds(
+pub const REQUESTS_US: &[HistogramBound] = &bounds(
     MICROS,
     [
         "0.005", "0.025", "0.05", "0.1", "0.2", "0.4", "0.6", "0.8", "1", "1.25", "1.5", "2", "3", "4", "5",
@@ -72,27 +72,27 @@ pub const REQUESTS_US: &[Bound] = &bounds(
 );
 
 /// Durations until connections through an egress proxy are established, in microseconds.
-pub const TUNNELS_US: &[Bound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "2.5", "12.5"]);
+pub const TUNNELS_US: &[HistogramBound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "2.5", "12.5"]);
 
 /// Durations of calls to the external token signer, in microseconds.
-pub const SIGNER_US: &[Bound] = &bounds(
+pub const SIGNER_US: &[HistogramBound] = &bounds(
     MICROS,
     ["0.001", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30", "60"],
 );
 
 /// Durations of requests for service level indicators, in microseconds: the bounds of requests from 50 ms on.
-pub const INDICATORS_US: &[Bound] = REQUESTS_US.split_at(2).1;
+pub const INDICATORS_US: &[HistogramBound] = REQUESTS_US.split_at(2).1;
 
 /// Sizes of responses, in bytes.
-pub const ANSWERS_BYTES: &[Bound] =
+pub const ANSWERS_BYTES: &[HistogramBound] =
     &bounds(ONE, ["1000", "10000", "100000", "1e+06", "1e+07", "1e+08", "1e+09"]);
 
 /// Sizes of watch events, in bytes.
-pub const EVENTS_BYTES: &[Bound] =
+pub const EVENTS_BYTES: &[HistogramBound] =
     &bounds(ONE, ["1024", "2048", "4096", "8192", "16384", "32768", "65536", "131072"]);
 
 /// Sizes of request bodies, in bytes.
-pub const BODIES_BYTES: &[Bound] = &bounds(
+pub const BODIES_BYTES: &[HistogramBound] = &bounds(
     ONE,
     [
         "50000", "150000", "250000", "350000", "450000", "550000", "650000", "750000", "850000", "950000",
@@ -103,7 +103,7 @@ pub const BODIES_BYTES: &[Bound] = &bounds(
 );
 
 /// Durations of authentication and authorization, in microseconds.
-pub const IDENTITY_US: &[Bound] = &bounds(
+pub const IDENTITY_US: &[HistogramBound] = &bounds(
     MICROS,
     [
         "0.001", "0.002", "0.004", "0.008", "0.016", "0.032", "0.064", "0.128", "0.256", "0.512", "1.024",
@@ -112,30 +112,31 @@ pub const IDENTITY_US: &[Bound] = &bounds(
 );
 
 /// Durations of admission, in microseconds.
-pub const ADMISSION_US: &[Bound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "1", "2.5"]);
+pub const ADMISSION_US: &[HistogramBound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "1", "2.5"]);
 
 /// Durations of expressions of admission policies, in microseconds. The first bound is 0 microseconds.
-pub const POLICIES_US: &[Bound] = &bounds(MICROS, ["5e-07", "0.001", "0.01", "0.1", "1"]);
+pub const POLICIES_US: &[HistogramBound] = &bounds(MICROS, ["5e-07", "0.001", "0.01", "0.1", "1"]);
 
 /// Durations of match conditions, in microseconds.
-pub const CONDITIONS_US: &[Bound] =
+pub const CONDITIONS_US: &[HistogramBound] =
     &bounds(MICROS, ["0.001", "0.005", "0.01", "0.025", "0.1", "0.2", "0.25"]);
 
 /// Durations of calls to admission webhooks, in microseconds.
-pub const WEBHOOKS_US: &[Bound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "1", "2.5", "10", "25"]);
+pub const WEBHOOKS_US: &[HistogramBound] =
+    &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "1", "2.5", "10", "25"]);
 
 /// Durations of the steps of a request, in microseconds.
-pub const STAGES_US: &[Bound] = &bounds(
+pub const STAGES_US: &[HistogramBound] = &bounds(
     MICROS,
     ["0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "0.1", "0.3", "1", "5", "10", "15", "30"],
 );
 
 /// Durations for which requests wait for seats and occupy them, in microseconds.
-pub const SEATS_US: &[Bound] =
+pub const SEATS_US: &[HistogramBound] =
     &bounds(MICROS, ["0", "0.005", "0.02", "0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "15", "30"]);
 
 /// Remaining lifetimes of client certificates, in seconds.
-pub const LIFETIMES_S: &[Bound] = &bounds(
+pub const LIFETIMES_S: &[HistogramBound] = &bounds(
     ONE,
     [
         "0",
@@ -156,24 +157,24 @@ pub const LIFETIMES_S: &[Bound] = &bounds(
 );
 
 /// Durations of checks whether an update changes anything but timestamps, in microseconds.
-pub const COMPARISONS_US: &[Bound] =
+pub const COMPARISONS_US: &[HistogramBound] =
     &bounds(MICROS, ["0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "0.1", "0.3", "1", "5"]);
 
 /// Durations of writes by unknown-field policy, in microseconds: the bounds of requests from 50 ms on.
-pub const VALIDATIONS_US: &[Bound] = INDICATORS_US;
+pub const VALIDATIONS_US: &[HistogramBound] = INDICATORS_US;
 
 /// Durations until watches that begin with a list have sent the list, in microseconds.
-pub const WATCH_LISTS_US: &[Bound] = &bounds(
+pub const WATCH_LISTS_US: &[HistogramBound] = &bounds(
     MICROS,
     ["0.05", "0.1", "0.2", "0.4", "0.6", "0.8", "1", "2", "4", "6", "8", "10", "15", "20", "30", "45", "60"],
 );
 
 /// Durations of calls to other servers, in microseconds.
-pub const CALLS_US: &[Bound] =
+pub const CALLS_US: &[HistogramBound] =
     &bounds(MICROS, ["0.005", "0.025", "0.1", "0.25", "0.5", "1", "2", "4", "8", "15", "30", "60"]);
 
 /// Sizes of requests to other servers and of their responses, in bytes.
-pub const MESSAGES_BYTES: &[Bound] = &bounds(
+pub const MESSAGES_BYTES: &[HistogramBound] = &bounds(
     ONE,
     [
         "64",
@@ -191,21 +192,21 @@ pub const MESSAGES_BYTES: &[Bound] = &bounds(
 );
 
 /// Seats that a priority level demands, in thousandths of its own seats.
-pub const DEMAND_MILLIS: &[Bound] =
+pub const DEMAND_MILLIS: &[HistogramBound] =
     &bounds(MILLIS, ["0.2", "0.4", "0.6", "0.8", "1", "1.2", "1.4", "1.7", "2", "2.8", "4", "6"]);
 
 /// Requests of a priority level, in thousandths of its capacity.
-pub const FILLED_MILLIS: &[Bound] =
+pub const FILLED_MILLIS: &[HistogramBound] =
     &bounds(MILLIS, ["0", "0.001", "0.003", "0.01", "0.03", "0.1", "0.25", "0.5", "0.75", "1"]);
 
 /// Seats of a priority level in use, in thousandths of its own seats.
-pub const SEATED_MILLIS: &[Bound] = &bounds(
+pub const SEATED_MILLIS: &[HistogramBound] = &bounds(
     MILLIS,
     ["0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "0.95", "0.99", "1"],
 );
 
 /// Read or write requests in progress, in thousandths of their limit.
-pub const KINDS_MILLIS: &[Bound] = &bounds(
+pub const KINDS_MILLIS: &[HistogramBound] = &bounds(
     MILLIS,
     [
         "0", "0.001", "0.01", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "0.95", "0.99",
@@ -214,13 +215,13 @@ pub const KINDS_MILLIS: &[Bound] = &bounds(
 );
 
 /// Numbers of requests in a queue.
-pub const QUEUES: &[Bound] = &bounds(ONE, ["0", "10", "25", "50", "100", "250", "500", "1000"]);
+pub const QUEUES: &[HistogramBound] = &bounds(ONE, ["0", "10", "25", "50", "100", "250", "500", "1000"]);
 
 /// Number of watches that receive a write.
-pub const WATCHERS: &[Bound] = &bounds(ONE, ["0", "1", "10", "100", "1000", "10000"]);
+pub const WATCHERS: &[HistogramBound] = &bounds(ONE, ["0", "1", "10", "100", "1000", "10000"]);
 
 /// Number of seats of a request.
-pub const ESTIMATES: &[Bound] = &bounds(ONE, ["1", "2", "4", "8", "16", "32", "64", "100"]);
+pub const ESTIMATES: &[HistogramBound] = &bounds(ONE, ["1", "2", "4", "8", "16", "32", "64", "100"]);
 
 #[cfg(test)]
 mod tests {

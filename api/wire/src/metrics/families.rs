@@ -8,8 +8,8 @@ use super::buckets::{
     ADMISSION_US, CALLS_US, COMPARISONS_US, CONDITIONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S,
     POLICIES_US, REQUESTS_US, SIGNER_US, STAGES_US, TUNNELS_US, VALIDATIONS_US, WATCH_LISTS_US, WEBHOOKS_US,
 };
-use super::family::{Counter, Counters, Definition, Family, Gauges, Histograms};
-use super::page::Stability;
+use super::definition::{Definition, Stability};
+use super::family::{Counter, Counters, Family, Gauges, Histograms};
 
 const NONE: &[&str] = &[];
 const TYPE: &[&str] = &["group", "resource", "version"];

@@ -13,26 +13,12 @@ use std::time::Duration;
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::RwLock;
 
-use super::page::{self, Kind, Page, Stability};
+use super::definition::{self, Definition, Kind};
+use super::histogram::{Histogram, HistogramBound};
+use super::page::Page;
 
 /// Maximum number of series of a family; values for further series are not counted.
 const SERIES_MAX: usize = 10_000;
-
-/// An upper bound: its value in the counting unit of the histogram, and its text in the output.
-pub type Bound = (u64, &'static str);
-
-/// The fixed properties of a family.
-#[derive(Clone, Copy, Debug)]
-pub struct Definition {
-    /// Name of the metric.
-    pub name: &'static str,
-    /// Stability level of the name and the labels.
-    pub stability: Stability,
-    /// Help text of the metric.
-    pub help: &'static str,
-    /// Names of the labels, sorted.
-    pub labels: &'static [&'static str],
-}
 
 /// Label values of a series.
 #[derive(Debug, Eq, PartialEq)]
@@ -240,9 +226,9 @@ pub struct Gauges(Series<AtomicI64>);
 
 /// A unit in a gauge that is subtracted when this value is dropped.
 #[derive(Debug)]
-pub struct Held(Arc<AtomicI64>);
+pub struct GaugeUnit(Arc<AtomicI64>);
 
-impl Drop for Held {
+impl Drop for GaugeUnit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -255,10 +241,10 @@ impl Gauges {
     }
 
     /// Adds one to a gauge until the result is dropped.
-    pub fn hold(&self, values: &[&str]) -> Option<Held> {
+    pub fn hold(&self, values: &[&str]) -> Option<GaugeUnit> {
         let series = self.of(values)?;
         series.fetch_add(1, Ordering::Relaxed);
-        Some(Held(series))
+        Some(GaugeUnit(series))
     }
 
     /// Returns a series, for callers that count often.
@@ -305,24 +291,24 @@ impl Family for Gauges {
 #[derive(Debug)]
 pub struct Histograms {
     series: Series<Histogram>,
-    bounds: &'static [Bound],
+    bounds: &'static [HistogramBound],
     /// Number of counting units in one unit of the output.
     unit: f64,
 }
 
 impl Histograms {
     /// Creates histograms of durations, counted in microseconds and written in seconds.
-    pub fn of_durations(definition: Definition, bounds: &'static [Bound]) -> Histograms {
+    pub fn of_durations(definition: Definition, bounds: &'static [HistogramBound]) -> Histograms {
         Histograms { series: Series::new(definition), bounds, unit: 1e6 }
     }
 
     /// Creates histograms of sizes or numbers.
-    pub fn of_sizes(definition: Definition, bounds: &'static [Bound]) -> Histograms {
+    pub fn of_sizes(definition: Definition, bounds: &'static [HistogramBound]) -> Histograms {
         Histograms { series: Series::new(definition), bounds, unit: 1.0 }
     }
 
     /// Creates histograms of ratios, counted in thousandths.
-    pub fn of_shares(definition: Definition, bounds: &'static [Bound]) -> Histograms {
+    pub fn of_shares(definition: Definition, bounds: &'static [HistogramBound]) -> Histograms {
         Histograms { series: Series::new(definition), bounds, unit: 1e3 }
     }
 
@@ -355,20 +341,14 @@ impl Family for Histograms {
             written += 1;
         });
         // The bounds are written even if nothing was counted yet.
-        if written == 0 && (definition.labels.is_empty() || page::is_announced(definition.name)) {
+        if written == 0 && (definition.labels.is_empty() || definition::is_announced(definition.name)) {
             let labels = labels_text(definition.labels.iter().map(|name| (*name, "")));
             head.histogram(&labels, &Histogram::new(self.bounds), self.unit);
         }
     }
 
     fn reset(&self) {
-        self.series.reset(|histogram| {
-            histogram
-                .counts
-                .iter()
-                .chain([&histogram.sum])
-                .for_each(|count| count.store(0, Ordering::Relaxed));
-        });
+        self.series.reset(Histogram::reset);
     }
 }
 
@@ -377,54 +357,12 @@ pub fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A histogram: counts of values by range.
-#[derive(Debug)]
-pub struct Histogram {
-    bounds: &'static [Bound],
-    /// A counter for each bound, and one for values above all bounds.
-    counts: Box<[AtomicU64]>,
-    sum: AtomicU64,
-}
-
-impl Histogram {
-    /// Creates an empty histogram with these bounds.
-    pub fn new(bounds: &'static [Bound]) -> Histogram {
-        let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Histogram { bounds, counts, sum: AtomicU64::new(0) }
-    }
-
-    /// Counts a value in its range.
-    pub fn record(&self, value: u64) {
-        let index = self.bounds.partition_point(|(bound, _)| *bound < value);
-        self.counts[index].fetch_add(1, Ordering::Relaxed);
-        self.sum.fetch_add(value, Ordering::Relaxed);
-    }
-
-    /// Returns each bound as written, with the number of values up to the bound.
-    pub(super) fn totals(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let bounds = self.bounds.iter().map(|(_, shown)| *shown).chain(["+Inf"]);
-        bounds.zip(&self.counts).scan(0, |total, (bound, count)| {
-            *total += count.load(Ordering::Relaxed);
-            Some((bound, *total))
-        })
-    }
-
-    /// Returns whether nothing was counted yet.
-    pub(super) fn is_empty(&self) -> bool {
-        self.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0)
-    }
-
-    /// Returns the sum of all values.
-    pub(super) fn sum(&self) -> u64 {
-        self.sum.load(Ordering::Relaxed)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::definition::Stability;
 
-    const BOUNDS: &[Bound] = &[(1_000, "1000"), (10_000, "10000")];
+    const BOUNDS: &[HistogramBound] = &[(1_000, "1000"), (10_000, "10000")];
     const THINGS: Definition =
         Definition { name: "things", stability: Stability::Alpha, help: "Things.", labels: &["a", "b"] };
 
@@ -464,17 +402,6 @@ mod tests {
         assert!(written(|page| gauges.write(page)).ends_with("things{a=\"x\",b=\"\"} 2\n"));
         drop(held);
         assert!(written(|page| gauges.write(page)).ends_with("things{a=\"x\",b=\"\"} 0\n"));
-    }
-
-    #[test]
-    fn a_bound_belongs_to_the_range_that_it_ends() {
-        let histogram = Histogram::new(BOUNDS);
-        for (value, index) in [(0, 0), (1_000, 0), (1_001, 1), (10_000, 1), (10_001, 2), (u64::MAX / 2, 2)] {
-            let before = histogram.counts[index].load(Ordering::Relaxed);
-            histogram.record(value);
-            assert_eq!(histogram.counts[index].load(Ordering::Relaxed), before + 1, "{value}");
-        }
-        assert_eq!(histogram.totals().collect::<Vec<_>>(), [("1000", 2), ("10000", 4), ("+Inf", 6)]);
     }
 
     #[test]

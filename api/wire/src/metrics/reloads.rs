@@ -7,8 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use aws_lc_rs::digest;
 use parking_lot::Mutex;
 
-use super::family::{Counters, Definition, Family, Gauges, labels_text};
-use super::page::{Kind, Page, Stability};
+use super::definition::{Definition, Kind, Stability};
+use super::family::{Counters, Family, Gauges, labels_text};
+use super::page::Page;
 
 const OUTCOMES: &[&str] = &["apiserver_id_hash", "status"];
 const CONFIG: &[&str] = &["apiserver_id_hash", "hash"];

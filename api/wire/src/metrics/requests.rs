@@ -19,8 +19,10 @@ use http::StatusCode;
 use parking_lot::{Mutex, RwLock};
 
 use super::buckets::{ANSWERS_BYTES, BODIES_BYTES, INDICATORS_US, REQUESTS_US};
-use super::family::{Definition, Family, Histogram, Histograms, micros};
-use super::page::{Kind, Page, Stability};
+use super::definition::{Definition, Kind, Stability};
+use super::family::{Family, Histograms, micros};
+use super::histogram::Histogram;
+use super::page::Page;
 use crate::server::body::Observer;
 
 /// Maximum number of series, enough for some thousand custom types. Requests for further series are not

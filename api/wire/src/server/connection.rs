@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use super::head;
 use super::poll_gate::PollGate;
 use super::quiet_period::QuietPeriod;
-use super::turns::{Place, Turns};
+use super::turns::{TurnPlace, Turns};
 use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Retire, Shutdown};
 use values::cancellation::{CancellationReason, CancellationToken};
 
@@ -405,7 +405,7 @@ where
 async fn drive<H>(
     mut connection: Pin<Box<impl Graceful>>,
     http1: bool,
-    mut place: Place,
+    mut place: TurnPlace,
     info: Arc<ConnectionInfo>,
     activity: &Activity,
     Server { quiet_period, limits, shutdown, .. }: &Server<H>,
@@ -483,7 +483,11 @@ enum News {
 }
 
 /// Runs `work` for a request of the connection, in turns while the connection is crowded.
-async fn in_turns<F: Future>(mut place: Place, info: &ConnectionInfo, mut work: Pin<Box<F>>) -> F::Output {
+async fn in_turns<F: Future>(
+    mut place: TurnPlace,
+    info: &ConnectionInfo,
+    mut work: Pin<Box<F>>,
+) -> F::Output {
     std::future::poll_fn(|cx| place.poll(cx, info.is_crowded(), |cx| work.as_mut().poll(cx))).await
 }
 

@@ -50,8 +50,8 @@ impl Turns {
     }
 
     /// Returns the place of a task that will need turns.
-    pub(super) fn place(&self) -> Place {
-        Place { turns: self.clone(), granted: None, waiting: None }
+    pub(super) fn place(&self) -> TurnPlace {
+        TurnPlace { turns: self.clone(), granted: None, waiting: None }
     }
 }
 
@@ -59,14 +59,14 @@ impl Turns {
 type Wait = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
 
 /// The place of one task among those that take turns. Dropping it ends its wait or its turn.
-pub(super) struct Place {
+pub(super) struct TurnPlace {
     turns: Turns,
     /// Turn for which the task is queued in the runtime.
     granted: Option<OwnedSemaphorePermit>,
     waiting: Option<Wait>,
 }
 
-impl Place {
+impl TurnPlace {
     /// Polls once; if the task is crowded, only in a turn.
     pub(super) fn poll<T>(
         &mut self,

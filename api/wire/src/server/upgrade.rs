@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use super::{Body, ConnectionInfo, Request, Response};
 
 /// The byte stream of a connection that left HTTP.
-pub type Taken = TokioIo<Upgraded>;
+pub type UpgradedStream = TokioIo<Upgraded>;
 
 /// Values that live as long as the task that took over a connection.
 #[derive(Clone, Default)]
@@ -47,7 +47,7 @@ impl Switch {
     pub fn take_over<F, T>(self, headers: HeaderMap, task: T) -> Response
     where
         F: Future<Output = ()> + Send + 'static,
-        T: FnOnce(Taken) -> F + Send + 'static,
+        T: FnOnce(UpgradedStream) -> F + Send + 'static,
     {
         let Switch { on, connection } = self;
         let attached = Attached::default();

@@ -24,7 +24,7 @@ use http::header::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::frames::{FrameHead, close, close_frame, frame, opcode};
-use super::upgrade::{Switch, Taken, has_token};
+use super::upgrade::{Switch, UpgradedStream, has_token};
 use super::{Aborted, ConnectionInfo, Request, Response};
 
 /// The GUID that every server appends to the client's key (RFC 6455 §1.3).
@@ -35,7 +35,7 @@ pub const WRITE_STALL: Duration = Duration::from_secs(15 * 60);
 
 /// Type of the messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Form {
+pub enum MessageType {
     /// UTF-8 text messages.
     Text,
     /// Messages with arbitrary bytes.
@@ -65,7 +65,7 @@ impl Upgrade {
     /// and browsers abort a connection if the server chooses no subprotocol.
     pub fn accept(
         self,
-        form: Form,
+        form: MessageType,
         messages: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static,
     ) -> Response {
         let protocol = self.protocol.clone();
@@ -76,7 +76,7 @@ impl Upgrade {
     pub fn take_over<F, T>(self, protocol: Option<HeaderValue>, task: T) -> Response
     where
         F: Future<Output = ()> + Send + 'static,
-        T: FnOnce(Taken) -> F + Send + 'static,
+        T: FnOnce(UpgradedStream) -> F + Send + 'static,
     {
         let mut headers = HeaderMap::new();
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -117,15 +117,15 @@ fn accept_key(key: &str) -> String {
 }
 
 /// Sends and receives until one side ends.
-async fn converse<I>(io: I, form: Form, messages: impl Stream<Item = Result<Bytes, Aborted>>)
+async fn converse<I>(io: I, form: MessageType, messages: impl Stream<Item = Result<Bytes, Aborted>>)
 where
     I: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut reader, mut writer) = tokio::io::split(io);
     tokio::pin!(messages);
     let data = match form {
-        Form::Text => opcode::TEXT,
-        Form::Binary => opcode::BINARY,
+        MessageType::Text => opcode::TEXT,
+        MessageType::Binary => opcode::BINARY,
     };
     let mut incoming = Incoming::default();
     loop {
@@ -270,7 +270,8 @@ mod tests {
         }));
         writer.write_all(sent).await.unwrap();
         let mut heard = Vec::new();
-        let (_, read) = tokio::join!(converse(server, Form::Text, messages), reader.read_to_end(&mut heard));
+        let (_, read) =
+            tokio::join!(converse(server, MessageType::Text, messages), reader.read_to_end(&mut heard));
         read.unwrap();
         heard
     }

@@ -15,12 +15,12 @@ use smallvec::SmallVec;
 
 use super::envelope::{self, Unknown};
 use super::wire::{Data, Reader, WireError};
-use types::schema::decode::DecodeError;
 use types::schema::decode_form::{is_always_written, is_left_out, zero, zero_field};
 use types::schema::decode_raw::compact;
+use types::schema::decoded::DecodeError;
 use types::schema::registry::Registry;
 use types::schema::scalars::time;
-use types::schema::table::{Field, Kind, Message, Place, Shape};
+use types::schema::table::{Field, Kind, Message, Shape, WireMeaning};
 use values::base64_text as base64;
 use values::cancellation;
 use values::field::go_quote;
@@ -106,11 +106,13 @@ impl Decoder<'_> {
             let mut reader = Reader::new(part);
             while let Some((number, data)) = reader.next().map_err(|error| no_field(message, error))? {
                 match message.wire_field(number) {
-                    Some(Place::Field(at)) => {
+                    Some(WireMeaning::Field(at)) => {
                         let (field, slot) = (&message.fields[usize::from(at)], &mut slots[usize::from(at)]);
                         self.field(field, data, slot, level).map_err(|error| within(&field.name, error))?;
                     }
-                    Some(Place::Inlined(at)) => inlined[usize::from(at)].push(data.bytes().map_err(fail)?),
+                    Some(WireMeaning::Inlined(at)) => {
+                        inlined[usize::from(at)].push(data.bytes().map_err(fail)?)
+                    }
                     None => {}
                 }
             }

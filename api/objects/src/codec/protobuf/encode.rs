@@ -10,9 +10,9 @@ use std::convert::Infallible;
 use smallvec::SmallVec;
 
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
-use types::schema::decode::DecodeError;
+use types::schema::decoded::DecodeError;
 use types::schema::scalars::time;
-use types::schema::table::{Field, Kind, Message, Place, Shape, Text, WireField};
+use types::schema::table::{Field, Kind, Message, Shape, Text, WireField, WireMeaning};
 use values::base64_text as base64;
 use values::cancellation;
 use values::json::{self, Object, Value};
@@ -71,11 +71,11 @@ fn write_message(message: &Message, object: &Object, out: &mut Vec<u8>) -> Resul
     }
     for wire in &*message.wire {
         match wire.place {
-            Place::Field(at) => {
+            WireMeaning::Field(at) => {
                 let field = &message.fields[usize::from(at)];
                 write_field(field, values[usize::from(at)], out)?;
             }
-            Place::Inlined(at) => {
+            WireMeaning::Inlined(at) => {
                 let inner = &message.inlined[usize::from(at)].message;
                 write_delimited(wire.number, out, |out| write_message(inner, object, out))?;
             }
@@ -87,8 +87,8 @@ fn write_message(message: &Message, object: &Object, out: &mut Vec<u8>) -> Resul
 /// Appends the encoding of an absent field.
 pub(super) fn write_zero(message: &Message, wire: &WireField, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     match wire.place {
-        Place::Field(at) => write_field(&message.fields[usize::from(at)], None, out),
-        Place::Inlined(at) => {
+        WireMeaning::Field(at) => write_field(&message.fields[usize::from(at)], None, out),
+        WireMeaning::Inlined(at) => {
             let inner = &message.inlined[usize::from(at)].message;
             write_delimited(wire.number, out, |out| write_message(inner, &Object::new(), out))
         }

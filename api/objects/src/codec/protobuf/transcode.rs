@@ -26,7 +26,7 @@ use super::memo::{Memo, MemoLookup};
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
 use types::schema::compiled::{Wire, WireMember};
 use types::schema::scalars::time;
-use types::schema::table::{Field, Kind, Message, Place, Shape};
+use types::schema::table::{Field, Kind, Message, Shape, WireMeaning};
 use values::base64_text as base64;
 use values::cancellation;
 use values::json::DEPTH_MAX;
@@ -160,8 +160,8 @@ fn make(message: &Message) -> Option<Wire> {
         zeros_at.push(u32::try_from(zeros.len()).ok()?);
         write_zero(message, wire, &mut zeros).ok()?;
         match wire.place {
-            Place::Field(at) => members[usize::from(at)].rank = rank,
-            Place::Inlined(at) => {
+            WireMeaning::Field(at) => members[usize::from(at)].rank = rank,
+            WireMeaning::Inlined(at) => {
                 for (field, member) in message.fields.iter().zip(&mut members) {
                     if field.inlined == Some(at) {
                         *member = WireMember { rank, nested_in: Some((wire.number, at)) };

@@ -11,7 +11,7 @@
 //! match in the new bytes is lost, together with the unknown fields in it.
 
 use super::wire::{Data, Reader, WireError, write_delimited};
-use types::schema::table::{Field, Kind, ListType, Message, Place, Shape};
+use types::schema::table::{Field, Kind, ListType, Message, Shape, WireMeaning};
 
 /// Maximum depth of nesting that is searched; no known type is as deep, except schemas.
 const LEVELS_MAX: usize = 64;
@@ -39,8 +39,8 @@ fn fields(bytes: &[u8]) -> Result<Vec<Raw<'_>>, WireError> {
 /// Returns the struct under a field number, and its field if the struct is the value of a field.
 fn nested(message: &Message, number: u32) -> Option<(&Message, Option<&Field>)> {
     match message.wire_field(number)? {
-        Place::Inlined(at) => Some((&message.inlined[usize::from(at)].message, None)),
-        Place::Field(at) => {
+        WireMeaning::Inlined(at) => Some((&message.inlined[usize::from(at)].message, None)),
+        WireMeaning::Field(at) => {
             let field = &message.fields[usize::from(at)];
             let Kind::Message(inner) = field.element() else { return None };
             Some((inner, Some(field)))

@@ -8,7 +8,7 @@
 //! Conditions keep the order of their first appearance, and the time of their last change of status.
 
 use super::approval::{self, Approval};
-use super::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken, grant};
+use super::naming::{ESTABLISHED, NAMES_ACCEPTED, TakenNames, grant};
 use super::{Condition, Definition, Names};
 use values::json::{Object, Value};
 use values::naming::Naming;
@@ -86,7 +86,7 @@ const INSTALLING: &str = "Installing";
 pub fn derive(
     naming: &Naming,
     definition: &Definition,
-    taken: &Taken,
+    taken: &TakenNames,
     findings: &Findings,
     now: &str,
 ) -> State {
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_type_is_established_once_its_names_are_granted_and_stays_so() {
         let mut definition = definition(r#"{"plural":"as","kind":"A"}"#);
-        let mut taken = Taken::default();
+        let mut taken = TakenNames::default();
         taken.add(&Names { kind: "A".to_owned(), ..Names::default() });
         let none = Findings::default();
         let state = derive(&KUBERNETES, &definition, &taken, &none, "1");
@@ -277,7 +277,7 @@ mod tests {
         (definition.accepted, definition.conditions) = (state.accepted, state.conditions);
         assert_eq!(State::of(&definition), derive(&KUBERNETES, &definition, &taken, &none, "2"));
 
-        let state = derive(&KUBERNETES, &definition, &Taken::default(), &none, "3");
+        let state = derive(&KUBERNETES, &definition, &TakenNames::default(), &none, "3");
         let established = ["NamesAccepted=True NoConflicts @3", "Established=True InitialNamesAccepted @3"];
         assert_eq!(shown(&state), established);
         assert_eq!(state.accepted, definition.names);
@@ -298,7 +298,7 @@ mod tests {
         let mut definition = definition(r#"{"plural":"as","kind":"A"}"#);
         definition.accepted = definition.names.clone();
         let none = Findings::default();
-        let state = derive(&KUBERNETES, &definition, &Taken::default(), &none, "1");
+        let state = derive(&KUBERNETES, &definition, &TakenNames::default(), &none, "1");
         assert_eq!(shown(&state), Vec::<String>::new());
     }
 
@@ -310,7 +310,7 @@ mod tests {
             violations: Some("bad".to_owned()),
             bad_bundle: true,
         };
-        let state = derive(&KUBERNETES, &definition, &Taken::default(), &findings, "1");
+        let state = derive(&KUBERNETES, &definition, &TakenNames::default(), &findings, "1");
         assert_eq!(
             shown(&state),
             [
@@ -321,7 +321,7 @@ mod tests {
             ]
         );
         (definition.accepted, definition.conditions) = (state.accepted, state.conditions);
-        let state = derive(&KUBERNETES, &definition, &Taken::default(), &Findings::default(), "2");
+        let state = derive(&KUBERNETES, &definition, &TakenNames::default(), &Findings::default(), "2");
         assert_eq!(
             shown(&state),
             [

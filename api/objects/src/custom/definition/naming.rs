@@ -17,12 +17,12 @@ pub const ESTABLISHED: &str = "Established";
 
 /// Names in use in a group.
 #[derive(Clone, Debug, Default)]
-pub struct Taken {
+pub struct TakenNames {
     resources: HashSet<String>,
     kinds: HashSet<String>,
 }
 
-impl Taken {
+impl TakenNames {
     /// Adds names that are in use: the names of a built-in type, or the accepted names of a definition.
     pub fn add(&mut self, names: &Names) {
         let resources = [&names.plural, &names.singular].into_iter().chain(&names.short_names);
@@ -32,8 +32,8 @@ impl Taken {
 
     /// Returns the names of all definitions in the group. This includes the definition itself, which cannot
     /// take its own plural as its singular while it has it.
-    pub fn by<'d>(definitions: impl IntoIterator<Item = &'d Definition>, group: &str) -> Taken {
-        let mut taken = Taken::default();
+    pub fn by<'d>(definitions: impl IntoIterator<Item = &'d Definition>, group: &str) -> TakenNames {
+        let mut taken = TakenNames::default();
         for definition in definitions.into_iter().filter(|definition| definition.group == group) {
             taken.add(&definition.accepted);
         }
@@ -43,7 +43,7 @@ impl Taken {
 
 /// Returns the names that a definition has from now on, with the condition about them; `None` if nothing
 /// changes.
-pub fn grant(definition: &Definition, taken: &Taken) -> Option<(Names, Condition)> {
+pub fn grant(definition: &Definition, taken: &TakenNames) -> Option<(Names, Condition)> {
     let (asked, accepted) = (&definition.names, &definition.accepted);
     if asked == accepted {
         return None;
@@ -140,7 +140,7 @@ mod tests {
             (ASKED, r#"{"plural":"x"}"#, r#"{"plural":"x"}"#, "NoConflicts", "no conflicts found"),
         ] {
             let definition = definition(asked, accepted);
-            let mut taken = Taken::by([&definition], "g.example");
+            let mut taken = TakenNames::by([&definition], "g.example");
             taken.add(&Names::read(Some(&object(others).into())));
             let (_, condition) = grant(&definition, &taken).unwrap();
             assert_eq!(
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn each_name_is_granted_on_its_own() {
         let definition = definition(ASKED, r#"{"plural":"as","kind":"Old","shortNames":["z"]}"#);
-        let mut taken = Taken::default();
+        let mut taken = TakenNames::default();
         taken.add(&Names::read(Some(&object(r#"{"kind":"A","shortNames":["y"]}"#).into())));
         let (names, condition) = grant(&definition, &taken).unwrap();
         assert_eq!(condition.reason, "KindConflict");
@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn nothing_changes_when_the_names_are_granted_or_refused_already() {
-        assert!(grant(&definition(ASKED, ASKED), &Taken::default()).is_none());
+        assert!(grant(&definition(ASKED, ASKED), &TakenNames::default()).is_none());
         let mut refused = definition(ASKED, ASKED);
         refused.accepted.kind = "Old".to_owned();
-        let mut taken = Taken::default();
+        let mut taken = TakenNames::default();
         taken.add(&Names { kind: "A".to_owned(), ..Names::default() });
         let (_, condition) = grant(&refused, &taken).unwrap();
         refused.conditions.push(condition);

@@ -17,7 +17,7 @@ use cel::value::Value;
 
 use super::compile::{RulePrograms, Scope};
 use super::declaration::Declaration;
-use super::value::{self, Place};
+use super::value::{self, ValueType};
 use crate::custom::field_path;
 use crate::custom::lookup::{Keyed, MemberLookup};
 use crate::custom::path::ValuePath;
@@ -95,7 +95,7 @@ impl Rules {
 pub fn judge_value(
     schema: &Schema,
     is_object: bool,
-    place: Place<'_>,
+    place: ValueType<'_>,
     new: &json::Value,
     old: Option<&json::Value>,
     budget: u64,
@@ -200,7 +200,7 @@ impl Node {
     }
 
     /// Returns a value of the node as its rules see it.
-    fn value<'v>(&self, place: Place<'v>, value: &'v json::Value) -> Value<'v> {
+    fn value<'v>(&self, place: ValueType<'v>, value: &'v json::Value) -> Value<'v> {
         let (Some(names), json::Value::Object(members)) = (&self.members, value) else {
             return place.value(value);
         };
@@ -341,7 +341,7 @@ impl Run<'_> {
     fn node(
         &mut self,
         node: &Node,
-        place: Place<'_>,
+        place: ValueType<'_>,
         new: &json::Value,
         old: Option<&json::Value>,
         location: Location<'_>,
@@ -370,7 +370,7 @@ impl Run<'_> {
                     (ListType::Map(keys), Some(old)) => Some(Keyed::new(keys, old)),
                     _ => None,
                 };
-                let item = Place::of(&list.item.kind, list.item.limits.as_deref());
+                let item = ValueType::of(&list.item.kind, list.item.limits.as_deref());
                 for (at, value) in items.iter().enumerate() {
                     let old = old.as_ref().and_then(|old| old.get(value));
                     self.node(
@@ -386,7 +386,7 @@ impl Run<'_> {
                 let old = old.and_then(json::Value::as_object);
                 match (kind, &node.values) {
                     (Kind::Map(map), Some(below)) => {
-                        let place = Place::of(&map.value.kind, map.value.limits.as_deref());
+                        let place = ValueType::of(&map.value.kind, map.value.limits.as_deref());
                         let old = old.map(|old| MemberLookup::of(old, members.len()));
                         for (key, value) in members.iter() {
                             let old = old.as_ref().and_then(|old| old.get(key));
@@ -423,7 +423,7 @@ impl Run<'_> {
         let old = old.map(|old| MemberLookup::of(old, node.properties.len()));
         for (name, below) in &node.properties {
             let (Some(value), Some(field)) = (new.get(name), message.field(name)) else { continue };
-            let place = Place::of(&field.kind, field.limits.as_deref());
+            let place = ValueType::of(&field.kind, field.limits.as_deref());
             let old = old.as_ref().and_then(|old| old.get(name));
             let path = &location.path.child(name);
             self.node(below, place, value, old, Location { path, above: location.above })?;

@@ -32,38 +32,38 @@ const READ_AGAIN_MAX: usize = 1000;
 
 /// Type and limits of a value below an object.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'t> {
+pub struct ValueType<'t> {
     pub(super) kind: &'t Kind,
     pub(super) limits: Option<&'t Limits>,
 }
 
-impl<'t> Place<'t> {
+impl<'t> ValueType<'t> {
     /// Returns the type of a value of a kind, with the limits of its schema.
-    pub fn of(kind: &'t Kind, limits: Option<&'t Limits>) -> Place<'t> {
-        Place { kind, limits: limits_of(kind, limits) }
+    pub fn of(kind: &'t Kind, limits: Option<&'t Limits>) -> ValueType<'t> {
+        ValueType { kind, limits: limits_of(kind, limits) }
     }
 
     /// Returns the type of a field of a struct.
-    pub fn of_field(message: &'t Message, name: &str) -> Option<Place<'t>> {
-        message.field(name).map(|field| Place::of(&field.kind, field.limits.as_deref()))
+    pub fn of_field(message: &'t Message, name: &str) -> Option<ValueType<'t>> {
+        message.field(name).map(|field| ValueType::of(&field.kind, field.limits.as_deref()))
     }
 
     /// Returns the type of a field, if this is a struct.
-    pub fn field(self, name: &str) -> Option<Place<'t>> {
+    pub fn field(self, name: &str) -> Option<ValueType<'t>> {
         let Kind::Message(message) = self.kind else { return None };
-        Place::of_field(message, name)
+        ValueType::of_field(message, name)
     }
 
     /// Returns the type of the elements, if this is a list.
-    pub fn items(self) -> Option<Place<'t>> {
+    pub fn items(self) -> Option<ValueType<'t>> {
         let Kind::List(list) = self.kind else { return None };
-        Some(Place::of(&list.item.kind, list.item.limits.as_deref()))
+        Some(ValueType::of(&list.item.kind, list.item.limits.as_deref()))
     }
 
     /// Returns the type of the values, if this is a map.
-    pub fn values(self) -> Option<Place<'t>> {
+    pub fn values(self) -> Option<ValueType<'t>> {
         let Kind::Map(map) = self.kind else { return None };
-        Some(Place::of(&map.value.kind, map.value.limits.as_deref()))
+        Some(ValueType::of(&map.value.kind, map.value.limits.as_deref()))
     }
 
     /// Returns a value of this type. A string that does not have its declared format is a fault.

@@ -21,13 +21,13 @@ use values::object;
 
 /// A valid object and the object that it replaces, if any.
 #[derive(Clone, Copy)]
-pub(super) struct Written<'w> {
+pub(super) struct WrittenObject<'w> {
     pub(super) new: &'w Object,
     pub(super) old: Option<&'w Object>,
     pub(super) naming: &'static Naming,
 }
 
-impl<'w> Written<'w> {
+impl<'w> WrittenObject<'w> {
     fn view(self) -> StructView<'w> {
         StructView::of(self.new)
     }
@@ -105,7 +105,7 @@ impl Texts {
     }
 
     /// Warns about a name from which pods derive their names or host names and that is not a DNS label.
-    fn host_name(&mut self, written: Written, used: &str) {
+    fn host_name(&mut self, written: WrittenObject, used: &str) {
         let faults = names::label(written.view().child("metadata").text("name"));
         if !faults.is_empty() {
             let faults = faults.join(" ");
@@ -132,7 +132,7 @@ fn node_label_deprecation(label: &str, naming: &Naming) -> Option<String> {
 }
 
 /// Function that collects the warnings of one kind.
-type Advice = fn(&mut Texts, Written);
+type Advice = fn(&mut Texts, WrittenObject);
 
 /// Returns a strategy that only produces warnings.
 const fn only(advice: Advice) -> Strategy {
@@ -188,14 +188,14 @@ pub(super) use pod::{ARMOR, pod, pod_status};
 pub(super) use storage::{volume, volume_claim};
 
 /// Warns about the pod template of a workload.
-pub(super) fn template(texts: &mut Texts, written: Written) {
+pub(super) fn template(texts: &mut Texts, written: WrittenObject) {
     if written.is_specified_anew() {
         let template = written.view().child("spec").child("template");
         pod::template(texts, &SPEC.child("template"), template, written.naming);
     }
 }
 
-fn stateful_set(texts: &mut Texts, written: Written) {
+fn stateful_set(texts: &mut Texts, written: WrittenObject) {
     template(texts, written);
     let spec = written.view().child("spec");
     let list = SPEC.child("volumeClaimTemplates");
@@ -219,7 +219,7 @@ fn stateful_set(texts: &mut Texts, written: Written) {
 const COMPLETIONS_MAX: i64 = 100_000;
 const PARALLELISM_MAX: i64 = 10_000;
 
-pub(super) fn job(texts: &mut Texts, written: Written) {
+pub(super) fn job(texts: &mut Texts, written: WrittenObject) {
     if written.old.is_none() {
         texts.host_name(written, POD_NAMES);
     }
@@ -243,7 +243,7 @@ fn job_spec(texts: &mut Texts, path: &FieldPath, spec: StructView, naming: &Nami
     pod::template(texts, &path.child("template"), spec.child("template"), naming);
 }
 
-fn cron_job(texts: &mut Texts, written: Written) {
+fn cron_job(texts: &mut Texts, written: WrittenObject) {
     if written.old.is_none() {
         texts.host_name(written, POD_NAMES);
     }
@@ -260,7 +260,7 @@ fn cron_job(texts: &mut Texts, written: Written) {
     }
 }
 
-pub(super) fn node(texts: &mut Texts, written: Written) {
+pub(super) fn node(texts: &mut Texts, written: WrittenObject) {
     let spec = written.view().child("spec");
     if spec.has("configSource") {
         texts.at(SPEC.child("configSource"), "the feature is removed");
@@ -274,7 +274,7 @@ pub(super) fn node(texts: &mut Texts, written: Written) {
     }
 }
 
-pub(super) fn service_account(texts: &mut Texts, written: Written) {
+pub(super) fn service_account(texts: &mut Texts, written: WrittenObject) {
     let annotation = written.naming.label("enforce-mountable-secrets");
     let had = written.old.is_some_and(|old| {
         StructView::of(old).child("metadata").child("annotations").text(&annotation) == "true"
@@ -288,7 +288,7 @@ pub(super) fn service_account(texts: &mut Texts, written: Written) {
 }
 
 /// Warns about names that are reserved for objects read from files at the start of the server.
-pub(super) fn reserved_name(texts: &mut Texts, written: Written) {
+pub(super) fn reserved_name(texts: &mut Texts, written: WrittenObject) {
     let suffix = format!(".{}", written.naming.group("static", true));
     if written.view().child("metadata").text("name").ends_with(&suffix) {
         let suffix = go_quote(&suffix);
@@ -299,7 +299,7 @@ pub(super) fn reserved_name(texts: &mut Texts, written: Written) {
     }
 }
 
-fn runtime_class(texts: &mut Texts, written: Written) {
+fn runtime_class(texts: &mut Texts, written: WrittenObject) {
     let selector = written.view().child("scheduling").child("nodeSelector");
     for (label, _) in selector.members() {
         if let Some(why) = node_label_deprecation(label, written.naming) {
@@ -310,7 +310,7 @@ fn runtime_class(texts: &mut Texts, written: Written) {
 
 impl Texts {
     /// Runs `advice` and returns the texts in the order in which it found them.
-    pub(super) fn of(advice: Advice, written: Written) -> Vec<String> {
+    pub(super) fn of(advice: Advice, written: WrittenObject) -> Vec<String> {
         let mut texts = Texts::default();
         advice(&mut texts, written);
         texts.0

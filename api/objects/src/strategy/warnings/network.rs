@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::{SPEC, Texts, Written};
+use super::{SPEC, Texts, WrittenObject};
 use crate::validation::{self, FieldPath, StructView};
 use values::field::go_quote;
 
@@ -13,7 +13,7 @@ const EXTERNAL_NAME: &str = "ExternalName";
 /// Traffic distribution that prefers nearby endpoints: its deprecated value and the value that replaces it.
 const NEAR: (&str, &str) = ("PreferClose", "PreferSameZone");
 
-pub(super) fn service(texts: &mut Texts, written: Written) {
+pub(super) fn service(texts: &mut Texts, written: WrittenObject) {
     let (hints, mode) = ("topology-aware-hints", "topology-mode");
     let label = |name: &str| format!("service.{}", written.naming.label(name));
     if written.annotation(&label(hints)) {
@@ -60,7 +60,7 @@ pub(super) fn service(texts: &mut Texts, written: Written) {
 
 /// Warns about load balancer addresses of services and ingresses. The path in the warning is that of the
 /// whole entry.
-pub(super) fn balancer_status(texts: &mut Texts, written: Written) {
+pub(super) fn balancer_status(texts: &mut Texts, written: WrittenObject) {
     let status = FieldPath::ROOT.child("status");
     let balancer = status.child("loadBalancer");
     let list = balancer.child("ingress");
@@ -71,7 +71,7 @@ pub(super) fn balancer_status(texts: &mut Texts, written: Written) {
 }
 
 /// Warns about addresses of endpoints, unless their controller wrote them.
-pub(super) fn endpoints(texts: &mut Texts, written: Written) {
+pub(super) fn endpoints(texts: &mut Texts, written: WrittenObject) {
     let labels = written.view().child("metadata").child("labels");
     let label = format!("endpoints.{}", written.naming.label("managed-by"));
     if labels.text(&label) == "endpoint-controller" {
@@ -167,7 +167,7 @@ fn masked(address: IpAddr, bits: u32) -> IpAddr {
     }
 }
 
-pub(super) fn ingress(texts: &mut Texts, written: Written) {
+pub(super) fn ingress(texts: &mut Texts, written: WrittenObject) {
     let annotation = written.naming.label("ingress.class");
     let has_class = written.view().child("spec").has("ingressClassName");
     if written.old.is_none() && !has_class && written.annotation(&annotation) {
@@ -178,7 +178,7 @@ pub(super) fn ingress(texts: &mut Texts, written: Written) {
     }
 }
 
-pub(super) fn network_policy(texts: &mut Texts, written: Written) {
+pub(super) fn network_policy(texts: &mut Texts, written: WrittenObject) {
     let spec = written.view().child("spec");
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
         let list = SPEC.child(direction);
@@ -202,7 +202,7 @@ pub(super) fn network_policy(texts: &mut Texts, written: Written) {
 }
 
 /// Warns about the addresses of an endpoint slice, unless a controller wrote it.
-pub(in crate::strategy) fn endpoint_slice(texts: &mut Texts, written: Written) {
+pub(in crate::strategy) fn endpoint_slice(texts: &mut Texts, written: WrittenObject) {
     let slice = written.view();
     if slice.text("addressType") == "FQDN" {
         if written.old.is_none() {

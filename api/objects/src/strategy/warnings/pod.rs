@@ -3,14 +3,14 @@
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
-use super::{Texts, Written, network, node_label_deprecation, storage};
+use super::{Texts, WrittenObject, network, node_label_deprecation, storage};
 use crate::validation::{FieldPath, StructView};
 use values::field::go_quote;
 use values::naming::Naming;
 
 /// Warns about a new pod. Updates of pods produce no warnings, because hardly any of them is made by a
 /// person.
-pub(in crate::strategy) fn pod(texts: &mut Texts, written: Written) {
+pub(in crate::strategy) fn pod(texts: &mut Texts, written: WrittenObject) {
     if written.old.is_some() {
         return;
     }
@@ -19,7 +19,7 @@ pub(in crate::strategy) fn pod(texts: &mut Texts, written: Written) {
 }
 
 /// Warns about the addresses in the status of a pod.
-pub(in crate::strategy) fn pod_status(texts: &mut Texts, written: Written) {
+pub(in crate::strategy) fn pod_status(texts: &mut Texts, written: WrittenObject) {
     let (status, root) = (written.view().child("status"), FieldPath::ROOT.child("status"));
     for name in ["podIPs", "hostIPs"] {
         let list = root.child(name);

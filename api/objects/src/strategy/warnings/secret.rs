@@ -2,11 +2,11 @@
 
 use auth::authn::key_pair;
 
-use super::{Texts, Written};
+use super::{Texts, WrittenObject};
 use values::base64_text;
 
 /// Warns about a certificate and a key with which a server cannot serve.
-pub(super) fn secret(texts: &mut Texts, written: Written) {
+pub(super) fn secret(texts: &mut Texts, written: WrittenObject) {
     let secret = written.view();
     if secret.text("type") != written.naming.label("tls") {
         return;

@@ -2,12 +2,12 @@
 
 use std::fmt::{self, Display};
 
-use super::{SPEC, Texts, Written, node_label_deprecation};
+use super::{SPEC, Texts, WrittenObject, node_label_deprecation};
 use crate::validation::{FieldPath, StructView};
 use values::field::go_quote;
 
 /// Warns about annotations that were replaced by fields.
-fn annotations(texts: &mut Texts, written: Written, annotations: &[(&str, &str, &str)]) {
+fn annotations(texts: &mut Texts, written: WrittenObject, annotations: &[(&str, &str, &str)]) {
     for (name, since, field) in annotations {
         let name = format!("volume.beta.{}", written.naming.label(name));
         if written.annotation(&name) {
@@ -20,7 +20,7 @@ fn annotations(texts: &mut Texts, written: Written, annotations: &[(&str, &str, 
 const CLASS: (&str, &str, &str) = ("storage-class", "v1.8", "storageClassName");
 
 /// Warns about a persistent volume.
-pub(in crate::strategy) fn volume(texts: &mut Texts, written: Written) {
+pub(in crate::strategy) fn volume(texts: &mut Texts, written: WrittenObject) {
     annotations(texts, written, &[CLASS, ("mount-options", "v1.31", "mountOptions")]);
     let spec = written.view().child("spec");
     if spec.text("persistentVolumeReclaimPolicy") == "Recycle" {
@@ -53,7 +53,7 @@ pub(in crate::strategy) fn volume(texts: &mut Texts, written: Written) {
 }
 
 /// Warns about a persistent volume claim.
-pub(in crate::strategy) fn volume_claim(texts: &mut Texts, written: Written) {
+pub(in crate::strategy) fn volume_claim(texts: &mut Texts, written: WrittenObject) {
     annotations(texts, written, &[CLASS]);
     claim(texts, &SPEC, written.view().child("spec"));
 }
@@ -66,7 +66,7 @@ pub(super) fn claim(texts: &mut Texts, path: &FieldPath, spec: StructView) {
     }
 }
 
-pub(super) fn storage_class(texts: &mut Texts, written: Written) {
+pub(super) fn storage_class(texts: &mut Texts, written: WrittenObject) {
     let list = FieldPath::ROOT.child("allowedTopologies");
     for (at, term) in written.view().structs("allowedTopologies").enumerate() {
         let place = list.index(at);
@@ -79,7 +79,7 @@ pub(super) fn storage_class(texts: &mut Texts, written: Written) {
     }
 }
 
-pub(super) fn storage_capacity(texts: &mut Texts, written: Written) {
+pub(super) fn storage_capacity(texts: &mut Texts, written: WrittenObject) {
     let topology = written.view().child("nodeTopology");
     let root = FieldPath::ROOT.child("nodeTopology");
     let labels = root.child("matchLabels");

@@ -6,7 +6,7 @@ use values::testing;
 
 fn texts(advice: Advice, object: &str) -> Vec<String> {
     let new = testing::object(object);
-    Texts::of(advice, Written { new: &new, old: None, naming: &KUBERNETES })
+    Texts::of(advice, WrittenObject { new: &new, old: None, naming: &KUBERNETES })
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_template_that_stays_is_warned_of_once() {
     };
     let (old, same, changed) = (object(1), object(1), object(2));
     for (new, count) in [(&same, 0), (&changed, 1)] {
-        let written = Written { new, old: Some(&old), naming: &KUBERNETES };
+        let written = WrittenObject { new, old: Some(&old), naming: &KUBERNETES };
         assert_eq!(Texts::of(template, written).len(), count);
     }
 }
@@ -274,7 +274,7 @@ fn claims_of_stateful_sets_are_warned_of_at_each_write() {
         r#"{"spec":{"volumeClaimTemplates":[{"spec":{"resources":{"requests":{"storage":"1500m"}}}}]}}"#,
     );
     for (old, place) in [(None, ""), (Some(&set), ".Spec")] {
-        let written = Written { new: &set, old, naming: &KUBERNETES };
+        let written = WrittenObject { new: &set, old, naming: &KUBERNETES };
         let want = format!(
             "spec.volumeClaimTemplates[0]{place}.resources.requests[storage]: fractional byte value \"1500m\" is invalid, must be an integer"
         );
@@ -286,7 +286,7 @@ fn claims_of_stateful_sets_are_warned_of_at_each_write() {
 fn slices_of_names_are_warned_of_when_they_are_created() {
     let slice = testing::object(r#"{"addressType":"FQDN","endpoints":[{"addresses":["a.b"]}]}"#);
     for (old, count) in [(None, 1), (Some(&slice), 0)] {
-        let written = Written { new: &slice, old, naming: &KUBERNETES };
+        let written = WrittenObject { new: &slice, old, naming: &KUBERNETES };
         assert_eq!(Texts::of(network::endpoint_slice, written).len(), count);
     }
 }

@@ -29,7 +29,7 @@ use super::{EVENTS_MAX, Ending, WRITES_MAX};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
 use objects::custom::definition::conditions::{State, derive};
-use objects::custom::definition::naming::{NAMES_ACCEPTED, Taken};
+use objects::custom::definition::naming::{NAMES_ACCEPTED, TakenNames};
 use objects::custom::definition::{Definition, Names};
 use objects::custom::established::Prepared;
 use objects::custom::stored_definition::{holds, is_deleted, is_served, outlined, parsed};
@@ -107,7 +107,7 @@ type Newest = Option<(Object, Definition)>;
 /// A definition whose status must be written.
 struct Untold {
     name: String,
-    taken: Taken,
+    taken: TakenNames,
 }
 
 impl<'a> Definitions<'a> {
@@ -256,8 +256,8 @@ impl<'a> Definitions<'a> {
     }
 
     /// Returns the names in use in a group.
-    fn names_in_use(&self, group: &str) -> Taken {
-        let mut taken = Taken::default();
+    fn names_in_use(&self, group: &str) -> TakenNames {
+        let mut taken = TakenNames::default();
         self.known.values().filter(|known| known.group == group).for_each(|known| taken.add(&known.accepted));
         taken
     }
@@ -326,7 +326,7 @@ enum Types {
 }
 
 /// Returns the desired state of a definition.
-fn state(api: &Server, object: &Object, definition: &Definition, taken: &Taken) -> State {
+fn state(api: &Server, object: &Object, definition: &Definition, taken: &TakenNames) -> State {
     let findings = validation::findings(api.types.naming, definition, object);
     derive(api.types.naming, definition, taken, &findings, &clock::now())
 }

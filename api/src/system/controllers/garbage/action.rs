@@ -21,7 +21,7 @@ use values::object::{finalizers, meta, metadata_mut, set_finalizers};
 use values::status::Status;
 
 /// Location of an object in the store.
-pub struct Place {
+pub struct ObjectLocation {
     /// Resource type in its stored version.
     pub resource: Arc<Resource>,
     /// Namespace; empty for cluster-scoped objects.
@@ -30,18 +30,18 @@ pub struct Place {
     pub name: String,
 }
 
-impl Place {
+impl ObjectLocation {
     /// Returns the location of a key of `resource`.
     pub fn of(resource: &Arc<Resource>, key: &[u8]) -> Self {
         let (namespace, name) = store::identity(resource, key);
-        Place { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
+        ObjectLocation { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
     }
 }
 
 /// The action for one object.
 pub struct Action {
     /// Location of the object.
-    pub place: Place,
+    pub place: ObjectLocation,
     /// Uid of the object that was checked.
     pub uid: String,
     /// The write to make, if any.
@@ -69,7 +69,7 @@ pub enum Write {
     /// Remove the object from its dependents' owner references, and then remove its orphan finalizer.
     Orphan {
         /// Locations of the dependents.
-        dependents: Vec<Place>,
+        dependents: Vec<ObjectLocation>,
     },
     /// Remove the foreground finalizer, because the blocking dependents are gone.
     Release,
@@ -143,7 +143,7 @@ impl Action {
 
 async fn orphan(
     loopback: &Loopback<'_>,
-    dependent: &Place,
+    dependent: &ObjectLocation,
     owner: &str,
     writes: &Semaphore,
 ) -> Result<(), Status> {
@@ -153,7 +153,7 @@ async fn orphan(
 
 async fn delete(
     loopback: &Loopback<'_>,
-    place: &Place,
+    place: &ObjectLocation,
     uid: &str,
     revision: Revision,
     propagation: Propagation,
@@ -175,7 +175,7 @@ async fn delete(
 /// Changes the object if it still has the same uid.
 async fn change(
     loopback: &Loopback<'_>,
-    place: &Place,
+    place: &ObjectLocation,
     uid: &str,
     make: impl Fn(&mut Object) -> bool + Sync,
 ) -> Result<(), Status> {
@@ -185,7 +185,7 @@ async fn change(
 /// Changes the object whatever its uid; `make` returns whether it changed anything.
 async fn change_any(
     loopback: &Loopback<'_>,
-    place: &Place,
+    place: &ObjectLocation,
     make: impl Fn(&mut Object) -> bool + Sync,
 ) -> Result<(), Status> {
     let make = |old: &Object| {
@@ -238,7 +238,7 @@ fn remove_finalizer(object: &mut Object, finalizer: &str) -> bool {
 /// (docs/api/controllers.md#garbage-collector).
 async fn report_stray(
     loopback: &Loopback<'_>,
-    place: &Place,
+    place: &ObjectLocation,
     uid: &str,
     owner: &OwnerReference,
 ) -> Result<(), Status> {

@@ -26,7 +26,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
 
-use self::action::{Action, ActionOutcome, Place, Write};
+use self::action::{Action, ActionOutcome, ObjectLocation, Write};
 use self::graph::{Graph, Task};
 use self::head::{Ending, Head, OwnerReference};
 use self::queue::{AbsentOwners, Queue};
@@ -207,12 +207,12 @@ impl<'a> Collector<'a> {
         let Some(resource) = self.resource_of(key) else { return Ok(None) };
         let Some(stored) = self.loopback.store().get(key)? else { return Ok(None) };
         let Some(head) = Head::read(&stored.record.value) else { return Ok(None) };
-        let place = Place::of(resource, key);
+        let place = ObjectLocation::of(resource, key);
         let write = match task {
             Task::Orphan(_) if head.ending() == Some(Ending::Orphan) => {
                 let keys = self.graph.dependents(&head.uid);
                 let dependents =
-                    keys.filter_map(|key| Some(Place::of(self.resource_of(key)?, key))).collect();
+                    keys.filter_map(|key| Some(ObjectLocation::of(self.resource_of(key)?, key))).collect();
                 Write::Orphan { dependents }
             }
             Task::Release(_)
@@ -229,7 +229,12 @@ impl<'a> Collector<'a> {
     }
 
     /// Returns the action for a dependent, if any.
-    fn check(&mut self, place: Place, head: &Head, revision: Revision) -> Result<Option<Action>, Status> {
+    fn check(
+        &mut self,
+        place: ObjectLocation,
+        head: &Head,
+        revision: Revision,
+    ) -> Result<Option<Action>, Status> {
         let (mut solid, mut waiting, mut unknown) = (false, false, false);
         let mut lost = Vec::new();
         let mut strays = Vec::new();
@@ -287,7 +292,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Looks up an owner in the location to which the reference of the dependent at `place` points.
-    fn standing(&mut self, place: &Place, owner: &OwnerReference) -> Result<Standing, Status> {
+    fn standing(&mut self, place: &ObjectLocation, owner: &OwnerReference) -> Result<Standing, Status> {
         let Some(resource) = self.resource_of_owner(owner) else {
             self.strangers.insert(store::key(&place.resource, &place.namespace, &place.name));
             return Ok(Standing::Unknown { elsewhere: false });

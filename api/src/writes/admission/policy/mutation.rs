@@ -21,7 +21,7 @@ use objects::expression::policy::form::{OBJECT, PatchType, environment};
 use objects::expression::{Budget, Expression, evaluate, json};
 use objects::patch::{self, restore::restore};
 use types::schema::conform::conform;
-use types::schema::decode::Decoded;
+use types::schema::decoded::Decoded;
 use types::schema::registry::Registry;
 use types::schema::table::Message;
 use values::field::go_quote;

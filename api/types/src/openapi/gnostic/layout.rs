@@ -5,7 +5,7 @@
 //! field.
 
 use super::{FieldMapping, MessageMapping, NONE, Numbers, Section};
-use crate::openapi::definition::Dialect;
+use crate::openapi::dialect::Dialect;
 use values::json::Value;
 
 /// The document without its sections, which are encoded separately.

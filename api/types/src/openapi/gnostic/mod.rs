@@ -10,7 +10,7 @@ pub(super) mod layout;
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-use super::definition::Dialect;
+use super::dialect::Dialect;
 use values::json::{self, Value};
 
 /// Field numbers in 2.0 and 3.0; 0 if the version has no such field.

@@ -16,6 +16,7 @@ mod cost;
 mod defaults;
 mod extension_names;
 mod internal;
+mod list_keys;
 mod names;
 mod options;
 mod schema;

@@ -5,7 +5,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::conversion::{self, Tolerated};
 use super::extension_names::ExtensionNames;
-use super::{defaults, schema, structural, version};
+use super::{defaults, list_keys, structural, version};
 use crate::custom::definition::rules::{RuleCompiler, StoredExpressions};
 use crate::custom::definition::{Definition, DefinitionVersion, naming, walk};
 use crate::custom::schema::Schema;
@@ -82,15 +82,15 @@ impl Options {
         Options {
             stored: StoredExpressions::of(old),
             checks_types: no_schema(&|node| {
-                !node.kind.is_empty() && !schema::TYPES.contains(&node.kind.as_str())
+                !node.kind.is_empty() && !list_keys::TYPES.contains(&node.kind.as_str())
             }),
             needs_schemas: old.versions.iter().all(|version| version.schema().is_some()),
             needs_structure: old.schemas().all(is_structural),
             needs_pruned_defaults: !old
                 .schemas()
                 .any(|schema| is_structural(schema) && !defaults::are_pruned(schema)),
-            checks_sets: no_schema(&|node| schema::has_open_sets(node, words)),
-            checks_keys: no_schema(&|node| !schema::key_errors(node, &FieldPath::ROOT, words).is_empty()),
+            checks_sets: no_schema(&|node| list_keys::has_open_sets(node, words)),
+            checks_keys: no_schema(&|node| !list_keys::key_errors(node, &FieldPath::ROOT, words).is_empty()),
             tolerated: Tolerated {
                 unknown_reviews: old.conversion.as_ref().is_some_and(|conversion| {
                     let versions = &conversion.review_versions;

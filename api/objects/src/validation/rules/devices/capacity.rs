@@ -7,10 +7,12 @@ use super::super::super::path::FieldPath;
 use super::super::StructView;
 use super::super::view::quantity;
 use super::fits;
-use super::slice::LISTS;
 use crate::device_limits::TEXT_MAX;
 use values::field::FieldError;
 use values::json::Value;
+
+/// Names of attribute types with several values.
+pub(super) const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
 /// Maximum number of amounts in a policy.
 const AMOUNTS_MAX: usize = 10;

@@ -3,6 +3,7 @@
 use super::super::super::path::FieldPath;
 use super::super::super::{Validator, is_same, names};
 use super::super::StructView;
+use super::capacity::LISTS;
 use super::capacity::{attribute, shared, single};
 use super::names::{driver, label, pool, qualified, shortened_key};
 use super::request::EFFECTS;
@@ -23,9 +24,6 @@ const ATTRIBUTE_VALUES_MAX: usize = 48;
 const TAINTS_MAX: usize = 16;
 /// Maximum number of binding conditions and of binding failure conditions of a device.
 const CONDITIONS_MAX: usize = 4;
-
-/// Names of attribute types with several values.
-pub(super) const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
 /// Checks a slice, whose devices belong to one node, some nodes or all nodes. The schema declares its
 /// immutable fields.

@@ -1,0 +1,6 @@
+//! Names of members.
+
+use std::borrow::Cow;
+
+/// A member name. Names that a schema declares are borrowed from its tables, other names are owned.
+pub type Key = Cow<'static, str>;
