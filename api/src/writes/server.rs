@@ -161,10 +161,10 @@ fn other_paths(
     extensions: &extension::Settings,
 ) -> Vec<String> {
     let of_requests = match fairness.is_shared {
-        true => health::Part::FairShares,
-        false => health::Part::Bounds,
+        true => health::OptionalPart::FairShares,
+        false => health::OptionalPart::Bounds,
     };
-    let certificate = extensions.certificate.as_ref().map(|_| health::Part::Certificate);
+    let certificate = extensions.certificate.as_ref().map(|_| health::OptionalPart::Certificate);
     let parts: Vec<_> = std::iter::once(of_requests).chain(certificate).collect();
     let mut paths = health::paths(types.naming, &parts);
     paths.extend(zpages::paths(&types.features).map(str::to_owned));

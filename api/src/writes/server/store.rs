@@ -12,7 +12,7 @@ use crate::state::allocation::{Allocations, Ranges};
 use crate::state::backup::Backups;
 use crate::state::secrecy::Secrecy;
 use objects::store::backends::Backends;
-use objects::store::{self, Ledger, Component, Reach, Store, Stored};
+use objects::store::{self, Component, Ledger, Reach, Store, Stored};
 use types::schema::registry::{Registry, Resource};
 use values::json::Object;
 use values::status::{Status, StatusReason};
@@ -86,7 +86,7 @@ impl ObjectStorage {
 
     /// Opens the store for a part of the server.
     pub fn open_for(&self, component: Component) -> Store<'_> {
-        Store::open_for(&self.backends, part)
+        Store::open_for(&self.backends, component)
     }
 
     /// Returns the whole main engine, with the permission for a path that is not a resource.
