@@ -28,7 +28,7 @@ use self::access::AccessControl;
 use self::operations::Operations;
 use self::outgoing::OutgoingCalls;
 use self::store::ObjectStorage;
-use self::types::{About, TypeCatalog};
+use self::types::{DocumentFacts, TypeCatalog};
 use crate::state::{extension, fairness, health, zpages};
 use crate::writes::creations::Creations;
 use crate::writes::plugin::{Chain, Plugin};
@@ -37,7 +37,7 @@ use objects::custom::established::{Established, RegistryChanges};
 
 /// The configuration of a [`Server`], by its parts.
 pub struct Settings {
-    /// Stores and allocation.
+    /// The stores, and the allocation of addresses and ports.
     pub store: store::Settings,
     /// Types, naming and validation.
     pub types: types::Settings,
@@ -83,13 +83,13 @@ impl Server {
     pub fn assemble(settings: Settings) -> Result<Arc<Self>, TailError> {
         let Settings { store, types, access, outgoing, operations, admission } = settings;
         let engine = store.backends.main().engine().clone();
-        let about = About {
+        let facts = DocumentFacts {
             address: operations.address.to_string(),
             other_paths: other_paths(&types, access.fairness, &outgoing.extensions),
             git_version: operations.version.git_version(),
         };
         let event_ttl = Some(operations.limits.event_ttl).filter(|ttl| !ttl.is_zero());
-        let types = Arc::new(TypeCatalog::new(types, event_ttl, about));
+        let types = Arc::new(TypeCatalog::new(types, event_ttl, facts));
         let store = Arc::new(ObjectStorage::new(store, &types.builtin));
         let outgoing = Arc::new(OutgoingCalls::new(outgoing, &engine, &types));
         let access = Arc::new(AccessControl::new(access, &engine, &types)?);
@@ -123,14 +123,14 @@ impl Server {
     /// # Panics
     /// Panics if the server is being dropped.
     pub fn itself(&self) -> Arc<Server> {
-        self.itself.upgrade().expect("whoever has a reference keeps the server")
+        self.itself.upgrade().expect("the holder of a reference keeps the server alive")
     }
 
-    /// RegistryChanges the custom types that are served. `change` selects them, and must not begin another change.
+    /// Changes the custom types that are served. `change` selects them, and must not begin another change.
     pub fn establish<T>(&self, change: impl FnOnce(&mut Established, &mut RegistryChanges) -> T) -> T {
         let mut established = self.types.established.lock();
         let mut changes = RegistryChanges::default();
-        let told = change(&mut established, &mut changes);
+        let result = change(&mut established, &mut changes);
         if !changes.is_empty() {
             // Reports of peers about these types are discarded, even if a type disappears before any request
             // used the report.
@@ -140,7 +140,7 @@ impl Server {
             }
             let Ok(()) = self.types.change(|registry| Ok::<_, Infallible>(changes.apply(registry)));
         }
-        told
+        result
     }
 
     /// Adds what peers serve to the aggregated discovery document.
@@ -160,10 +160,8 @@ fn other_paths(
     fairness: fairness::Settings,
     extensions: &extension::Settings,
 ) -> Vec<String> {
-    let of_requests = match fairness.is_shared {
-        true => health::OptionalPart::FairShares,
-        false => health::OptionalPart::Bounds,
-    };
+    let of_requests =
+        if fairness.is_shared { health::OptionalPart::FairShares } else { health::OptionalPart::Bounds };
     let certificate = extensions.certificate.as_ref().map(|_| health::OptionalPart::Certificate);
     let parts: Vec<_> = std::iter::once(of_requests).chain(certificate).collect();
     let mut paths = health::paths(types.naming, &parts);

@@ -36,17 +36,14 @@ const EXTENDED: i64 = 60 * 60 + 7;
 
 /// Issues a token for a service account.
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let options = WriteOptions::from_query(
-        &call.request.query,
-        "CreateOptions",
-        &call.api().types.naming.meta_group(),
-    )?;
+    let naming = call.api().types.naming;
+    let options = WriteOptions::from_query(&call.request.query, "CreateOptions", &naming.meta_group())?;
     let mut request = decode_own(call, table, body, &options, &[])?;
-    types::schema::defaults::apply(&table.message, &mut request, call.api().types.naming);
+    types::schema::defaults::apply(&table.message, &mut request, naming);
     admit::mutate(call, Options::Create(&options), &mut request).await?;
     let tokens = &call.api().access.tokens;
     let (name, namespace) = (call.info.name.clone(), call.info.namespace.clone());
-    let group = call.api().types.naming.group(&table.group, table.group_suffixed);
+    let group = naming.group(&table.group, table.group_suffixed);
     let invalid = |name: &str, errors: &[FieldError]| {
         Err(Status::invalid(Subject { group: &group, kind: &table.kind, name }, errors))
     };
@@ -106,7 +103,7 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     };
     let issued = tokens.issue(&spec).await?;
     if let Some(trail) = call.request.trail() {
-        let key = format!("authentication.{}/issued-credential-id", call.api().types.naming.domain);
+        let key = format!("authentication.{}/issued-credential-id", naming.domain);
         trail.annotate(key, format!("JTI={}", issued.id));
     }
 

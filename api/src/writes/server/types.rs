@@ -36,8 +36,8 @@ impl Settings {
     }
 }
 
-/// What the documents say about the server besides its types.
-pub(super) struct About<'a> {
+/// Facts about the server, besides its types, that discovery documents contain.
+pub(super) struct DocumentFacts<'a> {
     /// Address that discovery gives to clients.
     pub(super) address: String,
     /// Paths outside the resource API.
@@ -69,9 +69,13 @@ pub struct TypeCatalog {
 
 impl TypeCatalog {
     /// Creates the catalog of the built-in types. Events expire after `event_ttl`, if it is given.
-    pub(super) fn new(settings: Settings, event_ttl: Option<Duration>, about: About<'_>) -> TypeCatalog {
+    pub(super) fn new(
+        settings: Settings,
+        event_ttl: Option<Duration>,
+        facts: DocumentFacts<'_>,
+    ) -> TypeCatalog {
         let Settings { naming, allows_privileged, features, enablement } = settings;
-        let About { address, other_paths, git_version } = about;
+        let DocumentFacts { address, other_paths, git_version } = facts;
         let builtin = Registry::with_event_ttl(naming, event_ttl);
         let served = Served::new(enablement.of(&builtin), address, other_paths, git_version);
         let namespaces = builtin.resource("", "v1", "namespaces").cloned();

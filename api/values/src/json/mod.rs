@@ -30,7 +30,8 @@ pub use indent::Indenter;
 pub use key::Key;
 pub use number::plain_number;
 #[cfg(any(test, feature = "testing"))]
-pub use object::{Object, ReadMembers, sharing};
+pub use object::sharing;
+pub use object::{Object, ReadMembers};
 pub use parse::{DEPTH_MAX, MemberCollector, ParseError, Tree, parse, parse_reporting_duplicates};
 pub use repair::repaired;
 pub use structures::structures_in;
