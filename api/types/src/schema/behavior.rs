@@ -96,11 +96,12 @@ mod tests {
     use std::path::Path;
 
     /// Paths whose code may name kinds: handlers of a single kind, and code that the schema references.
-    const OF_KINDS: [&str; 7] = [
+    const OF_KINDS: [&str; 8] = [
         "objects/src/validation/internal.rs",
         "objects/src/validation/rules/",
         "src/requests/verbs/reviews.rs",
         "src/writes/admission/",
+        "src/writes/quotas/",
         "types/src/convert/ingress.rs",
         "types/src/schema/defaults_aliases.rs",
         "types/src/schema/defaults_rules.rs",

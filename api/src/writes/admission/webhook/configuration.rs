@@ -5,7 +5,7 @@ use std::time::Duration;
 use cel::environment::Origin;
 
 use super::matching::Matching;
-use super::report::{self, About};
+use super::report::{self, LoggedCall};
 use super::review::Verdict;
 use crate::writes::admission::policy::condition::Conditions;
 use crate::writes::plugin::Review;
@@ -102,7 +102,7 @@ impl Webhook {
     ///
     /// # Errors
     /// 500 if the policy is `Fail`.
-    pub(super) fn failed(&self, why: &str, about: &About<'_>) -> Result<(), Status> {
+    pub(super) fn failed(&self, why: &str, about: &LoggedCall<'_>) -> Result<(), Status> {
         let name = &self.name;
         if self.ignores_failures {
             report::failed_open(name, about, why);

@@ -29,7 +29,7 @@ pub use mutating::MutatingWebhooks;
 pub use validating::ValidatingWebhooks;
 
 use self::configuration::{Configuration, Webhook};
-use self::report::About;
+use self::report::LoggedCall;
 use self::review::Verdict;
 use super::policy::condition::{Match, Owner};
 use super::{Listed, Parsed};
@@ -179,11 +179,11 @@ impl Webhooks {
             Match::Yes => Ok(Some(seen)),
             Match::No(_) => Ok(None),
             Match::Failed(why) if webhook.ignores_failures => {
-                report::failed_open(&webhook.name, &About::of(write, Duration::ZERO), &why);
+                report::failed_open(&webhook.name, &LoggedCall::of(write, Duration::ZERO), &why);
                 Ok(None)
             }
             Match::Failed(why) => {
-                report::failed_closed(&webhook.name, &About::of(write, Duration::ZERO), &why);
+                report::failed_closed(&webhook.name, &LoggedCall::of(write, Duration::ZERO), &why);
                 let (group, kind) = (&*write.resource.group, &*write.resource.table.plural);
                 let name = review::shown_name(write);
                 Err(Status::forbidden(Subject { group, kind, name }, &why))
@@ -205,7 +205,7 @@ impl Webhooks {
         if write.dry_run && !webhook.knows_dry_runs {
             let name = &webhook.name;
             let why = format!("admission webhook \"{name}\" does not support dry run");
-            report::failed_closed(name, &About::of(write, Duration::ZERO), &why);
+            report::failed_closed(name, &LoggedCall::of(write, Duration::ZERO), &why);
             return Err(Status::new(StatusReason::BadRequest, why));
         }
         let began = Instant::now();
@@ -213,7 +213,7 @@ impl Webhooks {
         let took = began.elapsed();
         request_scope::called_webhook(&webhook.name, mutating, took);
         self.count(webhook, write.operation, mutating, took, called.as_ref());
-        let about = About::of(write, took);
+        let about = LoggedCall::of(write, took);
         match called {
             Ok(verdict) => {
                 if let Some(denial) = &verdict.denial {

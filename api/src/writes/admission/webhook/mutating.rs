@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::report::{self, About};
+use super::report::{self, LoggedCall};
 use super::review::Verdict;
 use super::{Configuration, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::writes::admission::patched::{self, Misread};
@@ -127,7 +127,7 @@ impl MutatingWebhooks {
             Ok(Outcome::Answered(verdict, took)) => {
                 webhook.annotate(&verdict, review);
                 let is_written = record.new.is_some() && record.write.operation != Operation::Delete;
-                let call = About::of(&Write::of(record, record.new.as_deref()), took);
+                let call = LoggedCall::of(&Write::of(record, record.new.as_deref()), took);
                 match operations(&verdict, webhook, is_written, &call) {
                     Ok(Some(operations)) => {
                         let mut told = about();
@@ -136,7 +136,7 @@ impl MutatingWebhooks {
                         review.request_annotations.push((format!("patch.{place}"), text(told)));
                         let changed = self.change(record, seen, operations).await;
                         if let Err(status) = &changed {
-                            let call = About::of(&Write::of(record, record.new.as_deref()), took);
+                            let call = LoggedCall::of(&Write::of(record, record.new.as_deref()), took);
                             report::failed_closed(&webhook.name, &call, &status.message);
                         }
                         // The reference server counts the first patch as a change in any case, because it
@@ -196,7 +196,7 @@ pub(super) fn operations(
     verdict: &Verdict,
     webhook: &Webhook,
     is_written: bool,
-    about: &About<'_>,
+    about: &LoggedCall<'_>,
 ) -> Result<Option<Value>, Status> {
     if let Some(denial) = &verdict.denial {
         return Err(denial.status(&webhook.name));

@@ -15,7 +15,7 @@ static LINES: LogLimit = LogLimit::new();
 
 /// The webhook call that a log line is about.
 #[derive(Clone, Copy, Default)]
-pub(super) struct About<'w> {
+pub(super) struct LoggedCall<'w> {
     operation: &'w str,
     resource: Option<&'w Resource>,
     subresource: &'w str,
@@ -25,9 +25,9 @@ pub(super) struct About<'w> {
     took: Duration,
 }
 
-impl<'w> About<'w> {
-    pub(super) fn of(write: &Write<'w>, took: Duration) -> About<'w> {
-        About {
+impl<'w> LoggedCall<'w> {
+    pub(super) fn of(write: &Write<'w>, took: Duration) -> LoggedCall<'w> {
+        LoggedCall {
             operation: write.operation.as_str(),
             resource: Some(write.resource),
             subresource: write.subresource,
@@ -67,16 +67,16 @@ macro_rules! line {
 }
 
 /// Logs that the webhook denied the write.
-pub(super) fn denied(webhook: &str, about: &About<'_>, status: &Status) {
+pub(super) fn denied(webhook: &str, about: &LoggedCall<'_>, status: &Status) {
     line!(info, about, webhook, &status.message, "webhook denied the request", code = status.code.as_u16());
 }
 
 /// Logs that the webhook failed and the write continues, because its failure policy is `Ignore`.
-pub(super) fn failed_open(webhook: &str, about: &About<'_>, why: &str) {
+pub(super) fn failed_open(webhook: &str, about: &LoggedCall<'_>, why: &str) {
     line!(warn, about, webhook, why, "failed calling webhook, failing open");
 }
 
 /// Logs that the webhook failed and the write is refused.
-pub(super) fn failed_closed(webhook: &str, about: &About<'_>, why: &str) {
+pub(super) fn failed_closed(webhook: &str, about: &LoggedCall<'_>, why: &str) {
     line!(warn, about, webhook, why, "failed calling webhook, failing closed");
 }

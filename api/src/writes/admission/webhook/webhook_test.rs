@@ -2,7 +2,7 @@
 
 use super::configuration::Configuration;
 use super::mutating::operations;
-use super::report::About;
+use super::report::LoggedCall;
 use super::review::verdict;
 use crate::writes::write::server_fixture::TestServer;
 use values::naming::KUBERNETES;
@@ -104,7 +104,7 @@ fn patches_are_judged_in_the_order_of_the_reference_server() {
             r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{response}}}"#
         );
         let verdict = verdict(text.as_bytes(), ("v1", "u"), true, &KUBERNETES).unwrap();
-        let got = match operations(&verdict, webhook, is_written, &About::default()) {
+        let got = match operations(&verdict, webhook, is_written, &LoggedCall::default()) {
             Ok(None) => "none".to_owned(),
             Ok(Some(_)) => "some".to_owned(),
             Err(status) => status.message,
