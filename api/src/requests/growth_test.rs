@@ -252,7 +252,7 @@ fn shapes(path: &str, what: &str, name: &str, rest: &str, element: &str, count: 
 
 async fn start() -> (Arc<TestServer>, controllers::Controllers) {
     let server = Arc::new(TestServer::start());
-    let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
+    let controllers = controllers::start(server.itself(), &controllers::Selection::default());
     assert_eq!(server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await.0, 201);
     let mut properties = String::new();
     for (name, schema, _) in CUSTOM {
@@ -487,7 +487,7 @@ fn collect<'m>(
 async fn the_work_of_creating_each_built_in_type_is_linear_in_each_of_its_lists() {
     let server = TestServer::start();
     assert_eq!(server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await.0, 201);
-    let types = server.api.types.now();
+    let types = server.types.now();
     let mut seen = HashSet::new();
     let mut faults = Vec::new();
     let mut count = 0;

@@ -87,7 +87,7 @@ pub struct Past {
 /// 405 if the request does not read, 400 for an invalid or future point, 410 for a point that is no longer
 /// retained.
 pub async fn resolve(
-    context: &Server,
+    server: &Server,
     method: &Method,
     info: &RequestInfo,
     text: &str,
@@ -95,27 +95,27 @@ pub async fn resolve(
 ) -> Result<(Past, Arc<Served>), Status> {
     check_reads(method, info, text)?;
     let point = PastPoint::parse(text)?;
-    let main = context.store.open_for(Component::Definitions);
-    let apart = context.types.builtin.resource(&info.group, &info.version, &info.resource);
+    let main = server.store.open_for(Component::Definitions);
+    let apart = server.types.builtin.resource(&info.group, &info.version, &info.resource);
     let apart = apart.filter(|resource| {
-        let backends = &context.store.backends;
+        let backends = &server.store.backends;
         resource.storage.is_some() && !std::ptr::eq(backends.of(resource), backends.main())
     });
-    if let Some(ledger) = context.store.ledger() {
+    if let Some(ledger) = server.store.ledger() {
         // Another server may have reported a revision that has not reached this one.
         ledger.current().await?;
     }
     let (past, types) = match apart {
         // Revisions of another backend say nothing about definitions, and its types are built in.
-        Some(resource) => (resolved(&main.about(resource), point, text)?, context.types.now()),
+        Some(resource) => (resolved(&main.about(resource), point, text)?, server.types.now()),
         None => {
             let past = resolved(&main, point, text)?;
-            let types = types_at(context, &main, past.revision)?;
+            let types = types_at(server, &main, past.revision)?;
             (past, types)
         }
     };
     if let Some(trail) = trail {
-        trail.annotate(context.types.naming.own("as-of-revision"), past.revision.to_string());
+        trail.annotate(server.types.naming.own("as-of-revision"), past.revision.to_string());
     }
     Ok((past, types))
 }
@@ -225,11 +225,11 @@ fn shown(time: SystemTime) -> String {
 }
 
 /// Returns the types that the definitions at a revision describe.
-fn types_at(context: &Server, main: &Store<'_>, revision: Revision) -> Result<Arc<Served>, Status> {
+fn types_at(server: &Server, main: &Store<'_>, revision: Revision) -> Result<Arc<Served>, Status> {
     let view = main.view_at(revision).map_err(|_| expired(&revision.to_string(), main.oldest()))?;
-    let entries: Vec<Entry> = view.prefix(&store::collection(&context.types.definitions, "")).collect();
+    let entries: Vec<Entry> = view.prefix(&store::collection(&server.types.definitions, "")).collect();
     let revisions = entries.iter().map(Entry::revision).collect();
-    context.types.served.past().get(revisions, || {
+    server.types.served.past().get(revisions, || {
         let mut texts = Vec::with_capacity(entries.len());
         for entry in entries {
             match store::read(entry) {
@@ -239,7 +239,7 @@ fn types_at(context: &Server, main: &Store<'_>, revision: Revision) -> Result<Ar
                 }
             }
         }
-        let now = context.types.now();
+        let now = server.types.now();
         Ok(now.of_past(stored_definition::registry_of(now.registry(), &texts)))
     })
 }

@@ -92,7 +92,7 @@ type Ended = Box<Response>;
 impl<'c> Exchange<'c> {
     /// Creates the exchange of a request that was just received.
     fn received(
-        context: &'c Server,
+        server: &'c Server,
         request: server::Request,
         connection: &'c Arc<ConnectionInfo>,
     ) -> Exchange<'c> {
@@ -113,7 +113,7 @@ impl<'c> Exchange<'c> {
         let query = Query::parse(head.uri.query().unwrap_or_default());
         // Errors have the representation that the client asked for, if possible, and are indented JSON
         // otherwise.
-        let plain = context.types.formats.output(&head.headers, &query, Offer::Plain);
+        let plain = server.types.formats.output(&head.headers, &query, Offer::Plain);
         let pretty = plain.as_ref().is_ok_and(|output| output.pretty);
         let (info, url_error) = match RequestInfo::parse(&head.method, head.uri.path(), &query) {
             Ok(info) => (info, None),
@@ -127,7 +127,7 @@ impl<'c> Exchange<'c> {
             source: connection.remote.ip(),
         });
         let request = Request {
-            origin: Origin::new(context),
+            origin: Origin::new(server),
             connection,
             received: Instant::now(),
             head,
@@ -139,7 +139,7 @@ impl<'c> Exchange<'c> {
             user: None,
             impersonated: None,
             trail: None,
-            account: Account::new(context.operations.memory.clone(), connection.allotment.clone()),
+            account: Account::new(server.operations.memory.clone(), connection.allotment.clone()),
             past: None,
         };
         Exchange {
@@ -159,7 +159,7 @@ impl<'c> Exchange<'c> {
 
     /// Runs the steps in their order. An error is the response of the step that ended the request.
     async fn run(&mut self) -> Result<Response, Ended> {
-        let charge = self.request.api().operations.memory.request(&self.request.connection.allotment);
+        let charge = self.request.server().operations.memory.request(&self.request.connection.allotment);
         let charge = charge.map_err(|error| self.answer(&Status::no_memory(error)))?;
         let info = self.read_url()?;
         let in_flight = self.enter(&info)?;
@@ -167,12 +167,12 @@ impl<'c> Exchange<'c> {
         let mut asking = self.ask_newest(&info);
         let newest = asking.clone().map(|newest| Box::pin(newest) as Pending<'_, _>);
         let mut permitted = pin!(self.permitted(user, &info, newest));
-        let answer = poll_fn(|context| {
+        let answer = poll_fn(|cx| {
             // The query to the other server proceeds while the request passes the steps.
-            if asking.as_mut().is_some_and(|asking| asking.poll_unpin(context).is_ready()) {
+            if asking.as_mut().is_some_and(|asking| asking.poll_unpin(cx).is_ready()) {
                 asking = None;
             }
-            permitted.as_mut().poll(context)
+            permitted.as_mut().poll(cx)
         });
         let (response, permit) = answer.await?;
         // A stream gives back its seats when it begins. The permit of any other request is held until its
@@ -203,7 +203,7 @@ impl<'c> Exchange<'c> {
     /// Begins to find out what other servers have acknowledged, for a consistent read. This happens only for
     /// authenticated users, but before authorization.
     fn ask_newest(&self, info: &RequestInfo) -> Option<Shared<Pending<'c, Result<(), Status>>>> {
-        let backends = &self.request.api().store.backends;
+        let backends = &self.request.server().store.backends;
         backends.main().ledger()?;
         if !info.is_resource || !routes::reads_newest(info, &self.request.query) {
             return None;
@@ -231,15 +231,15 @@ impl<'c> Exchange<'c> {
     /// requests that the shutdown waits for: streams are not among them, except watches that the server ends
     /// in time.
     fn enter(&self, info: &RequestInfo) -> Result<Option<InFlight>, Ended> {
-        let (context, lifecycle) = (self.request.api(), &self.request.api().operations.lifecycle);
+        let (server, lifecycle) = (self.request.server(), &self.request.server().operations.lifecycle);
         if let Some(answer) =
-            context.access.edge.answer(context.types.naming, lifecycle.stage(), &self.request.head)
+            server.access.edge.answer(server.types.naming, lifecycle.stage(), &self.request.head)
         {
             return Err(Box::new(answer));
         }
         let is_awaited = !info.is_long_running()
-            || info.verb == Verb::Watch && !context.operations.limits.watch_grace.is_zero();
-        Ok((context.access.edge.refuses_when_leaving && is_awaited).then(|| lifecycle.enter()))
+            || info.verb == Verb::Watch && !server.operations.limits.watch_grace.is_zero();
+        Ok((server.access.edge.refuses_when_leaving && is_awaited).then(|| lifecycle.enter()))
     }
 
     /// Authenticates the user.
@@ -260,8 +260,8 @@ impl<'c> Exchange<'c> {
         };
         self.warning = credentials.warning();
         let began = Instant::now();
-        let authenticated = self.request.api().access.authenticator.authenticate(&credentials).await;
-        let (took, metrics) = (began.elapsed(), &self.request.api().operations.metrics);
+        let authenticated = self.request.server().access.authenticator.authenticate(&credentials).await;
+        let (took, metrics) = (began.elapsed(), &self.request.server().operations.metrics);
         metrics.stages.time(&["authentication"], took);
         self.begin_trace(authenticated.as_ref().ok().map(|authenticated| &**authenticated.user()));
         self.passed("authentication", took);
@@ -295,15 +295,15 @@ impl<'c> Exchange<'c> {
         let Some(wanted) = wanted else { return Ok(user) };
         let attributes = attributes_of(&user, info);
         let began = Instant::now();
-        let decided = self.request.api().access.authorizer.impersonate(&attributes, &wanted).await;
+        let decided = self.request.server().access.authorizer.impersonate(&attributes, &wanted).await;
         self.passed("impersonation", began.elapsed());
         let (decision, mode) = match &decided {
             Ok(acting) => ("allowed", acting.constraint.unwrap_or("legacy")),
             Err(_) => ("denied", ""),
         };
-        self.request.api().operations.metrics.impersonations.count(&[decision, mode]);
+        self.request.server().operations.metrics.impersonations.count(&[decision, mode]);
         self.request
-            .api()
+            .server()
             .operations
             .metrics
             .impersonation_durations
@@ -324,16 +324,16 @@ impl<'c> Exchange<'c> {
     fn trail_of(&self, user: Option<&User>, info: &RequestInfo) -> Option<Trail> {
         let uri = self.request.head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
         let arrival = Arrival {
-            naming: self.request.api().types.naming,
+            naming: self.request.server().types.naming,
             info,
             user,
             uri,
             audit_id: String::from_utf8_lossy(self.request.audit_id.as_bytes()).into_owned(),
             headers: &self.request.head.headers,
             peer: self.request.connection.remote.ip(),
-            metrics: &self.request.api().operations.metrics,
+            metrics: &self.request.server().operations.metrics,
         };
-        Trail::begin(self.request.api().access.auditor.as_ref()?, &arrival)
+        Trail::begin(self.request.server().access.auditor.as_ref()?, &arrival)
     }
 
     /// Begins the audit trail. If the first event is lost and audit is strict, the request is refused.
@@ -341,7 +341,7 @@ impl<'c> Exchange<'c> {
         let Some(trail) = self.trail_of(Some(user), info) else { return Ok(()) };
         let is_kept = trail.reach(audit::AuditStage::RequestReceived);
         if !is_kept && trail.is_strict() {
-            self.request.api().operations.metrics.audit.rejected.count(&[]);
+            self.request.server().operations.metrics.audit.rejected.count(&[]);
             return Err(self.undecided("failed to store audit event"));
         }
         self.request.trail = Some(Arc::new(trail));
@@ -351,7 +351,7 @@ impl<'c> Exchange<'c> {
     /// Records the decision of the authorizers in the audit trail.
     fn annotate_decision(&self, decision: &str, reason: &auth::decision::Reason) {
         let Some(trail) = &self.request.trail else { return };
-        let group = self.request.api().types.naming.group("authorization", true);
+        let group = self.request.server().types.naming.group("authorization", true);
         trail.annotate(format!("{group}/decision"), decision.to_owned());
         trail.annotate(format!("{group}/reason"), reason.to_string());
     }
@@ -359,7 +359,7 @@ impl<'c> Exchange<'c> {
     /// Records in the audit trail that the authorizers failed.
     fn annotate_undecided(&self) {
         let Some(trail) = &self.request.trail else { return };
-        let group = self.request.api().types.naming.group("authorization", true);
+        let group = self.request.server().types.naming.group("authorization", true);
         trail.annotate(format!("{group}/reason"), "internal error".to_owned());
     }
 
@@ -374,8 +374,8 @@ impl<'c> Exchange<'c> {
         }
         let began = Instant::now();
         let work = || self.work(info);
-        let turn = self.request.api().access.fairness.turn(attributes, self.time_allowed(), work).await;
-        self.request.api().operations.metrics.stages.time(&["priorityandfairness"], began.elapsed());
+        let turn = self.request.server().access.fairness.turn(attributes, self.time_allowed(), work).await;
+        self.request.server().operations.metrics.stages.time(&["priorityandfairness"], began.elapsed());
         self.passed("apf-queue-wait", began.elapsed());
         self.flow = turn.ids;
         self.request.connection.set_crowded(turn.permit.as_ref().is_ok_and(Permit::is_crowded));
@@ -410,7 +410,7 @@ impl<'c> Exchange<'c> {
         if !info.name.is_empty() || info.verb == Verb::Watch && !begins_with_all() {
             return Work::Other;
         }
-        let view = self.request.api().store.open_for(Component::Estimates).about(resource).view();
+        let view = self.request.server().store.open_for(Component::Estimates).about(resource).view();
         let prefix = store::collection(resource, &info.namespace);
         let count = view.count(&KeyRange::prefix(&prefix));
         let limit =
@@ -427,8 +427,8 @@ impl<'c> Exchange<'c> {
     /// Runs the authorizers.
     async fn authorize<'a>(&mut self, attributes: &'a Attributes<'a>) -> Result<Authorized<'a>, Ended> {
         let began = Instant::now();
-        let decided = self.request.api().access.authorizer.authorize(attributes).await;
-        let (took, metrics) = (began.elapsed(), &self.request.api().operations.metrics);
+        let decided = self.request.server().access.authorizer.authorize(attributes).await;
+        let (took, metrics) = (began.elapsed(), &self.request.server().operations.metrics);
         metrics.stages.time(&["authorization"], took);
         self.passed("authorization", took);
         let result = match &decided {
@@ -457,8 +457,8 @@ impl<'c> Exchange<'c> {
     async fn resolve_point(&mut self) -> Result<(), Ended> {
         let request = &self.request;
         let Some(point) = &request.info.as_of else { return Ok(()) };
-        let (api, method) = (request.api(), &request.head.method);
-        let resolved = past::resolve(api, method, &request.info, point, request.trail()).await;
+        let (server, method) = (request.server(), &request.head.method);
+        let resolved = past::resolve(server, method, &request.info, point, request.trail()).await;
         let (past, types) = resolved.map_err(|status| self.answer(&status))?;
         self.request.past = Some(past);
         self.request.origin.types = types;
@@ -510,14 +510,20 @@ impl<'c> Exchange<'c> {
     /// Counts a request that ends before it is done.
     fn count_termination(&self, info: &RequestInfo, code: StatusCode) {
         if let Some(labels) = self.labels(info).filter(|_| info.is_resource) {
-            counted::count_end(&self.request.api().operations.metrics, code, "apiserver", labels, &info.path);
+            counted::count_end(
+                &self.request.server().operations.metrics,
+                code,
+                "apiserver",
+                labels,
+                &info.path,
+            );
         }
     }
 
     /// Counts a request that is refused for lack of capacity.
     fn count_refusal(&self, info: &RequestInfo, code: StatusCode) {
         if let Some(labels) = self.labels(info) {
-            self.request.api().operations.metrics.requests.refuse(labels, code);
+            self.request.server().operations.metrics.requests.refuse(labels, code);
         }
     }
 
@@ -536,7 +542,7 @@ impl<'c> Exchange<'c> {
 
     /// Returns the value of `?timeout=` if it is given and positive, limited by the operator's timeout.
     fn time_allowed(&self) -> Duration {
-        let bound = self.request.api().operations.limits.request_timeout;
+        let bound = self.request.server().operations.limits.request_timeout;
         let asked = self.request.query.first("timeout").and_then(|text| duration::parse(text).ok());
         let asked = asked.and_then(|nanos| u64::try_from(nanos).ok()).filter(|nanos| *nanos > 0);
         asked.map_or(bound, |nanos| Duration::from_nanos(nanos).min(bound))

@@ -64,8 +64,8 @@ pub struct Request<'c> {
 
 impl<'c> Request<'c> {
     /// Returns the context of the server.
-    pub fn api(&self) -> &'c Server {
-        self.origin.api
+    pub fn server(&self) -> &'c Server {
+        self.origin.server
     }
 
     /// Returns the types that were served when the request began.

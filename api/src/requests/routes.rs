@@ -58,13 +58,13 @@ pub async fn serve(permitted: Permitted<'_>) -> Result<Response, Status> {
     if request.past.is_some() || request.info.history.is_some() {
         return serve_stored(permitted).await;
     }
-    if let Some(extension) = request.api().outgoing.extensions.of_path(&request.info.path) {
+    if let Some(extension) = request.server().outgoing.extensions.of_path(&request.info.path) {
         let relay = Relay::begin(request)?;
         return Ok(relay.charge(Box::pin(forward(permitted, &extension)).await?));
     }
     // The version's OpenAPI document comes from the extension server too.
     if let Some(version) = request.info.path.strip_prefix("/openapi/v3")
-        && let Some(extension) = request.api().outgoing.extensions.of_path(version.trim_end_matches('/'))
+        && let Some(extension) = request.server().outgoing.extensions.of_path(version.trim_end_matches('/'))
         && extension.has_openapi()
     {
         let relay = Relay::begin(request)?;

@@ -19,8 +19,8 @@ use values::status::{Status, StatusReason};
 ///
 /// # Errors
 /// The store failed.
-pub fn load_types(context: &Server) -> Result<(), Status> {
-    controllers::definitions::load(context)
+pub fn load_types(server: &Server) -> Result<(), Status> {
+    controllers::definitions::load(server)
 }
 
 /// Creates missing bootstrap objects, and sets the rules of the aggregated roles among them, so that the
@@ -28,21 +28,21 @@ pub fn load_types(context: &Server) -> Result<(), Status> {
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(context: &Server) -> Result<Outcome, Status> {
-    renew_damaged(context).await?;
-    let mut outcome = bootstrap::reconcile(&Loopback::new(context).unasked(), context.types.naming).await?;
-    outcome += controllers::flow_control::prepare(context).await?;
-    controllers::aggregation::prepare(context).await?;
-    controllers::api_services::prepare(context).await?;
-    controllers::own_service::prepare(context).await?;
-    controllers::service_cidr::prepare(context).await?;
-    track_legacy_tokens(context).await?;
+pub async fn prepare(server: &Server) -> Result<Outcome, Status> {
+    renew_damaged(server).await?;
+    let mut outcome = bootstrap::reconcile(&Loopback::new(server).unasked(), server.types.naming).await?;
+    outcome += controllers::flow_control::prepare(server).await?;
+    controllers::aggregation::prepare(server).await?;
+    controllers::api_services::prepare(server).await?;
+    controllers::own_service::prepare(server).await?;
+    controllers::service_cidr::prepare(server).await?;
+    track_legacy_tokens(server).await?;
     Ok(outcome)
 }
 
 /// Returns the object that contains the start date of the tracking of legacy token uses.
-fn legacy_tokens(context: &Server) -> Target {
-    let naming = context.types.naming;
+fn legacy_tokens(server: &Server) -> Target {
+    let naming = server.types.naming;
     Target {
         group: "",
         version: "v1",
@@ -54,10 +54,10 @@ fn legacy_tokens(context: &Server) -> Target {
 
 /// Records the date since which the last use of legacy tokens is noted on their secrets. Controllers that
 /// remove unused tokens count from this date.
-async fn track_legacy_tokens(context: &Server) -> Result<(), Status> {
+async fn track_legacy_tokens(server: &Server) -> Result<(), Status> {
     const SINCE: &str = "since";
-    let loopback = Loopback::new(context).unasked();
-    let target = legacy_tokens(context);
+    let loopback = Loopback::new(server).unasked();
+    let target = legacy_tokens(server);
     let is_date = |text: &str| {
         let shape = |byte: u8| if byte.is_ascii_digit() { b'0' } else { byte };
         text.bytes().map(shape).eq(*b"0000-00-00")
@@ -95,17 +95,17 @@ async fn track_legacy_tokens(context: &Server) -> Result<(), Status> {
 /// Removes the server's own objects whose records cannot be read, so that the following steps create them
 /// again. This happens only after the loss of these records was accepted, because changes by others to these
 /// objects are lost too.
-async fn renew_damaged(context: &Server) -> Result<(), Status> {
-    if !context.store.backends.is_whole() {
+async fn renew_damaged(server: &Server) -> Result<(), Status> {
+    if !server.store.backends.is_whole() {
         return Ok(());
     }
-    let loopback = Loopback::new(context).unasked();
-    let bundled = [bootstrap::desired(context.types.naming), bootstrap::flow_control(context.types.naming)];
+    let loopback = Loopback::new(server).unasked();
+    let bundled = [bootstrap::desired(server.types.naming), bootstrap::flow_control(server.types.naming)];
     let mut targets: Vec<Target> = bundled.into_iter().flatten().map(|wanted| wanted.target).collect();
-    targets.extend(controllers::api_services::own(context));
-    targets.extend(controllers::own_service::own(context));
-    targets.push(controllers::service_cidr::target(context.types.naming));
-    targets.push(legacy_tokens(context));
+    targets.extend(controllers::api_services::own(server));
+    targets.extend(controllers::own_service::own(server));
+    targets.push(controllers::service_cidr::target(server.types.naming));
+    targets.push(legacy_tokens(server));
     for target in targets {
         if loopback.remove_damaged(&target).await? {
             let Target { resource, namespace, name, .. } = target;

@@ -39,11 +39,11 @@ pub struct Outcome {
 ///
 /// # Errors
 /// Returns the first failure of the store. Writes made until then stay; another run completes the rest.
-pub async fn apply_defaults(api: &Server) -> Result<Outcome, Status> {
-    let loopback = Loopback::new(api).unasked();
+pub async fn apply_defaults(server: &Server) -> Result<Outcome, Status> {
+    let loopback = Loopback::new(server).unasked();
     let snapshot = loopback.store().view();
     let mut outcome = Outcome::default();
-    let types = api.types.now();
+    let types = server.types.now();
     for resource in types.registry().stored() {
         let entries = snapshot.prefix(&store::collection(resource, ""));
         let writes = stream::iter(entries).map(|entry| complete(&loopback, resource, entry));
@@ -63,7 +63,7 @@ async fn complete(loopback: &Loopback<'_>, resource: &Resource, entry: Entry) ->
     let Ok(stored) = store::read(entry) else { return Ok(false) };
     let Ok(before) = stored.object(resource) else { return Ok(false) };
     let mut object = before.clone();
-    defaults::apply(&resource.stored().message, &mut object, loopback.api().types.naming);
+    defaults::apply(&resource.stored().message, &mut object, loopback.server().types.naming);
     if object == before {
         return Ok(false);
     }

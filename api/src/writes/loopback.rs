@@ -63,26 +63,26 @@ pub struct Loopback<'a> {
 
 impl<'a> Loopback<'a> {
     /// Returns a client with the server's own identity, a member of the group with all permissions.
-    pub fn new(api: &'a Server) -> Self {
+    pub fn new(server: &'a Server) -> Self {
         let user = User::new("system:apiserver", [auth::identity::MASTERS]);
-        let manager = api.types.naming.system("apiserver");
-        Loopback { origin: Origin::new(api), user, manager, is_admitted: true }
+        let manager = server.types.naming.system("apiserver");
+        Loopback { origin: Origin::new(server), user, manager, is_admitted: true }
     }
 
     /// Returns a client with the server's own identity and the name of one of its parts as field manager.
-    pub fn named(api: &'a Server, manager: &str) -> Self {
-        Loopback { manager: manager.to_owned(), ..Loopback::new(api) }
+    pub fn named(server: &'a Server, manager: &str) -> Self {
+        Loopback { manager: manager.to_owned(), ..Loopback::new(server) }
     }
 
     /// Returns a client with the identity of a controller: the service account of the system that users of
     /// Kubernetes know.
-    pub fn controller(api: &'a Server, name: &str) -> Self {
-        let namespace = api.types.naming.system("system");
+    pub fn controller(server: &'a Server, name: &str) -> Self {
+        let namespace = server.types.naming.system("system");
         let groups = auth::identity::service_account_groups(&namespace).into_iter();
         let groups = groups.chain([auth::identity::AUTHENTICATED.to_owned()]);
         let user = User::new(auth::identity::service_account_user(&namespace, name), groups);
-        let manager = api.types.naming.system("controller-manager");
-        Loopback { user, manager, ..Loopback::new(api) }
+        let manager = server.types.naming.system("controller-manager");
+        Loopback { user, manager, ..Loopback::new(server) }
     }
 
     /// Returns the same client, without admission for its writes.
@@ -91,8 +91,8 @@ impl<'a> Loopback<'a> {
     }
 
     /// Returns the context of the server.
-    pub fn api(&self) -> &'a Server {
-        self.origin.api
+    pub fn server(&self) -> &'a Server {
+        self.origin.server
     }
 
     /// Returns the types that were served when this client was made.
@@ -102,7 +102,7 @@ impl<'a> Loopback<'a> {
 
     /// Opens the store with the server's own permission.
     pub fn store(&self) -> Store<'a> {
-        self.origin.api.store.open_for(Component::Loopback)
+        self.origin.server.store.open_for(Component::Loopback)
     }
 
     /// Returns the resource of a target of a built-in type, without looking at the name of the target.
@@ -110,11 +110,11 @@ impl<'a> Loopback<'a> {
     /// # Errors
     /// Fails if there is no such resource.
     pub fn resource(&self, target: &Target) -> Result<&'a Resource, Status> {
-        let naming = self.origin.api.types.naming;
+        let naming = self.origin.server.types.naming;
         let is_it = |name: &str| name.strip_suffix(naming.group_suffix).unwrap_or(name) == target.group;
-        let group = self.origin.api.types.builtin.groups().iter().find(|group| is_it(&group.name));
+        let group = self.origin.server.types.builtin.groups().iter().find(|group| is_it(&group.name));
         let group = group.map(|group| group.name.as_str()).unwrap_or_default();
-        let resource = self.origin.api.types.builtin.resource(group, target.version, target.resource);
+        let resource = self.origin.server.types.builtin.resource(group, target.version, target.resource);
         resource
             .map(|resource| &**resource)
             .ok_or_else(|| Status::internal(format!("{target:?} is not served")))
@@ -239,7 +239,7 @@ impl<'a> Loopback<'a> {
             let live = convert::to_served(
                 resource,
                 current.object(resource)?.clone(),
-                self.origin.api.types.naming,
+                self.origin.server.types.naming,
             )?;
             let now = values::clock::now();
             let subresource = if endpoint == Endpoint::Status { "status" } else { "" };
@@ -306,7 +306,7 @@ impl<'a> Loopback<'a> {
     async fn delete_as(&self, mut intent: WriteIntent<'_>, options: &DeleteOptions) -> Result<(), Status> {
         // Controllers that delete do not run in this state. This check catches a controller that was missed,
         // and one that is about to stop.
-        if !self.origin.api.store.backends.is_whole() {
+        if !self.origin.server.store.backends.is_whole() {
             return Err(Status::new(
                 StatusReason::ServiceUnavailable,
                 "the server deletes nothing while the store has records that it cannot read: accept-loss accepts their loss",
@@ -335,7 +335,7 @@ impl<'a> Loopback<'a> {
     /// # Errors
     /// Fails if the namespace cannot be read.
     pub fn namespace_state(&self, namespace: &str) -> Result<NamespaceState, Status> {
-        let stored = self.store().get(&store::key(&self.origin.api.types.namespaces, "", namespace))?;
+        let stored = self.store().get(&store::key(&self.origin.server.types.namespaces, "", namespace))?;
         Ok(NamespaceState::of(stored.as_ref()))
     }
 }

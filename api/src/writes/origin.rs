@@ -10,7 +10,7 @@ use types::served::Served;
 /// The origin of writes: a request, or a client with which the server writes to itself.
 pub struct Origin<'o> {
     /// The context of the server.
-    pub api: &'o Server,
+    pub server: &'o Server,
     /// The served types, the same from the first step to the last.
     pub types: Arc<Served>,
     /// Conversions by webhooks that the managed fields of its writes need.
@@ -19,14 +19,14 @@ pub struct Origin<'o> {
 
 impl<'o> Origin<'o> {
     /// Returns the origin of writes that see the types served now.
-    pub fn new(api: &'o Server) -> Origin<'o> {
-        Origin { api, types: api.types.now(), conversions: Conversions::default() }
+    pub fn new(server: &'o Server) -> Origin<'o> {
+        Origin { server, types: server.types.now(), conversions: Conversions::default() }
     }
 }
 
 /// A clone has the same types, and no conversions.
 impl Clone for Origin<'_> {
     fn clone(&self) -> Self {
-        Origin { api: self.api, types: self.types.clone(), conversions: Conversions::default() }
+        Origin { server: self.server, types: self.types.clone(), conversions: Conversions::default() }
     }
 }

@@ -111,7 +111,7 @@ fn text(call: &Call<'_>, items: Vec<Value>, revision: Revision, next: String) ->
     }
     let mut page = Object::new();
     page.push("kind", "ObjectHistory".into());
-    page.push("apiVersion", call.api().types.naming.api_version("history", true, "v1alpha1").into());
+    page.push("apiVersion", call.server().types.naming.api_version("history", true, "v1alpha1").into());
     page.push("metadata", metadata.into());
     page.push("items", Value::Array(items));
     let page = Value::from(page);

@@ -35,7 +35,7 @@ async fn authorize(call: &Call<'_>) -> Result<(), Status> {
         return Err(Status::no_such_route());
     }
     let attributes = Attributes { verb: VERB, ..*call.proof.attributes() };
-    match call.api().access.authorizer.authorize(&attributes).await {
+    match call.server().access.authorizer.authorize(&attributes).await {
         Ok(_) => Ok(()),
         Err(denied) => Err(Status::forbidden(call.subject(&call.info.name), &denied.message)),
     }
@@ -50,7 +50,7 @@ async fn served(call: &Call<'_>, stored: engine::Record) -> Result<Value, Status
     let kept = stored.value.clone();
     // The definition may no longer have the version in which the state was stored. The state is shown as it is
     // stored then.
-    let record = match call.api().outgoing.converter.convert_record(resource, stored).await {
+    let record = match call.server().outgoing.converter.convert_record(resource, stored).await {
         Ok(record) => record,
         Err(error) if error.reason == StatusReason::StorageReadError => return Err(error),
         Err(_) => return parsed(&kept),
@@ -59,7 +59,7 @@ async fn served(call: &Call<'_>, stored: engine::Record) -> Result<Value, Status
         return parsed(&record.value);
     }
     let object = store::decode_stored(resource, &record.value)?;
-    let object = convert::to_served(resource, object, call.api().types.naming)?;
+    let object = convert::to_served(resource, object, call.server().types.naming)?;
     let mut text = Vec::with_capacity(record.value.len());
     encode(&resource.table.message, &object, &mut text);
     parsed(&text)

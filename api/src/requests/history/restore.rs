@@ -37,7 +37,7 @@ pub async fn restore(call: &mut Call<'_>) -> Result<Response, Status> {
     let revision = revision.parse::<Revision>().map_err(|_| {
         Status::bad_request(format!("invalid revision {revision:?}: the revision to restore is a number"))
     })?;
-    if call.api().types.formats.input(call.request.headers())? != Input::Json {
+    if call.server().types.formats.input(call.request.headers())? != Input::Json {
         return Err(Status::unsupported_media_type(&["application/json"]));
     }
     store::check_key_name(&call.info.name)?;

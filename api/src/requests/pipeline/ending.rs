@@ -25,7 +25,7 @@ impl Exchange<'_> {
     /// Begins the trace of the request, if it is sampled. Only administrators may control this with a trace
     /// header: any other client could have all of its requests traced.
     pub(super) fn begin_trace(&mut self, user: Option<&User>) {
-        let Some(tracer) = self.request.api().operations.tracer.as_ref() else { return };
+        let Some(tracer) = self.request.server().operations.tracer.as_ref() else { return };
         let is_trusted = user.is_some_and(|user| user.groups.iter().any(|group| group == MASTERS));
         self.trace = tracer.begin(Parent::of(&self.request.head.headers).filter(|_| is_trusted));
     }
@@ -82,7 +82,7 @@ impl Exchange<'_> {
     /// Returns the annotations about the latency of the request, without those that are known only after the
     /// response is sent.
     fn latency(&self) -> Latency {
-        let group = self.request.api().types.naming.group("apiserver.latency", true);
+        let group = self.request.server().types.naming.group("apiserver.latency", true);
         let stages = self.stages.iter().copied().filter(|(stage, _)| *stage != "serving");
         Latency {
             group,
@@ -123,7 +123,7 @@ impl Exchange<'_> {
             ),
         ];
         let lost = trace.end(name, attributes, response.status().is_server_error());
-        self.request.api().operations.metrics.spans_dropped.add(lost);
+        self.request.server().operations.metrics.spans_dropped.add(lost);
     }
 
     /// Completes the response to a request, served or refused, and reports the request.
@@ -132,7 +132,7 @@ impl Exchange<'_> {
         self.explain(&response);
         self.tell_slow(&response);
         self.end_trace(&response);
-        self.request.api().access.edge.complete(&self.request.head, self.is_anonymous, &mut response);
+        self.request.server().access.edge.complete(&self.request.head, self.is_anonymous, &mut response);
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, self.request.audit_id);
         for header in warning::headers(&self.warning.map(str::to_owned).into_iter().collect::<Vec<_>>()) {

@@ -9,7 +9,7 @@ use wire::server::{BODY_BYTES_MAX, BodyError, Incoming, read_charged};
 
 /// Reads the request body, within its limits.
 pub(super) async fn read(request: &Request<'_>, incoming: Incoming) -> Result<(Bytes, Charge), Status> {
-    let timeout = request.api().operations.limits.request_timeout;
+    let timeout = request.server().operations.limits.request_timeout;
     read_charged(incoming, BODY_BYTES_MAX, timeout, &request.account).await.map_err(|error| match error {
         BodyError::NoMemory => Status::no_memory(MemoryExhausted::Busy),
         BodyError::TooLarge => Status::too_large(BODY_BYTES_MAX),

@@ -25,7 +25,7 @@ pub(super) struct Relay {
 impl Relay {
     /// Charges the connection to the other server before it is opened.
     pub(super) fn begin(request: &Request<'_>) -> Result<Relay, Status> {
-        let connection = request.api().operations.memory.relay().map_err(Status::no_memory)?;
+        let connection = request.server().operations.memory.relay().map_err(Status::no_memory)?;
         Ok(Relay { connection, account: request.account.clone() })
     }
 

@@ -37,13 +37,13 @@ pub(super) fn check_custom_method(resource: &Resource, info: &RequestInfo) -> Re
 /// Returns 415 for kinds of patches that custom types do not support, and 400 for a request that needs a name
 /// and has none.
 pub(super) fn check_custom_request(
-    context: &Server,
+    server: &Server,
     head: &Head,
     resource: &Resource,
     info: &RequestInfo,
 ) -> Result<(), Status> {
     if info.verb == Verb::Patch {
-        verbs::patch::kind_of(resource, context.types.formats, &head.headers)?;
+        verbs::patch::kind_of(resource, server.types.formats, &head.headers)?;
     }
     let needs_name = matches!(info.verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
     if needs_name && info.name.is_empty() {

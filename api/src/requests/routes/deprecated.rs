@@ -18,9 +18,9 @@ pub(super) fn note_deprecated(request: &Request<'_>, resource: &Resource) {
     // Custom types do not state when they will be removed.
     let removed = resource.table.behavior.removed;
     let labels = [&*resource.group, removed, &resource.table.plural, &info.subresource, &info.version];
-    request.api().operations.metrics.deprecated.set(&labels, 1);
+    request.server().operations.metrics.deprecated.set(&labels, 1);
     if let Some(trail) = request.trail() {
-        let naming = request.api().types.naming;
+        let naming = request.server().types.naming;
         trail.annotate(naming.own("deprecated"), true.to_string());
         if !removed.is_empty() {
             trail.annotate(naming.own("removed-release"), removed.to_owned());

@@ -15,7 +15,7 @@ const DEFINITION: &str = r#"{"metadata":{"name":"olds.g.example"},"spec":{"group
 #[tokio::test]
 async fn a_refused_request_for_a_deprecated_version_was_asked_of_it() {
     let server = Arc::new(TestServer::start());
-    let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
+    let controllers = controllers::start(server.itself(), &controllers::Selection::default());
     server.ask("POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION).await;
     let olds = "/apis/g.example/v1beta1/namespaces/n/olds";
     let began = Instant::now();
@@ -23,7 +23,7 @@ async fn a_refused_request_for_a_deprecated_version_was_asked_of_it() {
         assert!(began.elapsed() < Duration::from_secs(20), "the type is not served");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let metrics = &server.api.operations.metrics;
+    let metrics = &server.operations.metrics;
     let noted = || {
         let labels = ["g.example", "", "olds", "", "v1beta1"];
         let series = metrics.deprecated.of(&labels).unwrap();

@@ -42,32 +42,32 @@ pub(super) async fn serve(permitted: Permitted<'_>) -> Result<Response, Status> 
 /// Serves a path outside the resource API: what the server says of itself, or a document about its types.
 async fn serve_document(permitted: Permitted<'_>) -> Result<Response, Status> {
     let Permitted { request, proof, incoming, .. } = permitted;
-    let (api, path) = (request.api(), request.info.path.as_str());
-    let engine = api.store.engine_for_path(proof, path);
+    let (server, path) = (request.server(), request.info.path.as_str());
+    let engine = server.store.engine_for_path(proof, path);
     if path == backup::PATH {
         let source = backup::BackupSource {
             engine,
-            backups: &api.store.backups,
-            shutdown: api.operations.lifecycle.shutdown(),
-            naming: api.types.naming,
+            backups: &server.store.backups,
+            shutdown: server.operations.lifecycle.shutdown(),
+            naming: server.types.naming,
         };
         return backup::respond(source, &request.head.method, &read(request, incoming).await?.0).await;
     }
-    if api.access.edge.is_debugged {
+    if server.access.edge.is_debugged {
         let asked = debug::DebugRequest {
             method: &request.head.method,
             path,
             query: request.head.uri.query().unwrap_or_default(),
         };
         let body = if asked.has_body() { read(request, incoming).await?.0 } else { Bytes::new() };
-        if let Some(response) = api.operations.debugging.respond_to(asked, &body).await {
+        if let Some(response) = server.operations.debugging.respond_to(asked, &body).await {
             return Ok(response);
         }
     }
     if let Some(answer) = state_of_server(request, engine) {
         return answer;
     }
-    if let Some(files) = api.operations.log_files.as_ref()
+    if let Some(files) = server.operations.log_files.as_ref()
         && let Some(answer) =
             log_files::respond_to(files, &request.account, &request.head.method, path, request.headers())
                 .await
@@ -82,59 +82,59 @@ async fn serve_document(permitted: Permitted<'_>) -> Result<Response, Status> {
 
 /// Answers the paths for the state of the server: health, metrics and flow control.
 fn state_of_server(request: &Request<'_>, engine: &Engine) -> Option<Result<Response, Status>> {
-    let (api, path) = (request.api(), request.info.path.as_str());
+    let (server, path) = (request.server(), request.info.path.as_str());
     let checked = health::HealthInputs {
-        backends: &api.store.backends,
-        stage: api.operations.lifecycle.stage(),
-        naming: api.types.naming,
-        within_grace: api.operations.is_within_livez_grace(),
-        secrecy: api.store.secrecy.as_ref().map(|secrecy| &**secrecy),
-        is_shared: api.access.fairness.is_shared(),
-        has_certificate: api.outgoing.extensions.settings().certificate.is_some(),
-        metrics: &api.operations.metrics,
+        backends: &server.store.backends,
+        stage: server.operations.lifecycle.stage(),
+        naming: server.types.naming,
+        within_grace: server.operations.is_within_livez_grace(),
+        secrecy: server.store.secrecy.as_ref().map(|secrecy| &**secrecy),
+        is_shared: server.access.fairness.is_shared(),
+        has_certificate: server.outgoing.extensions.settings().certificate.is_some(),
+        metrics: &server.operations.metrics,
     };
     if let Some(response) = health::respond(&checked, path, &request.query) {
         return Some(Ok(response));
     }
     let sources = scrape::Sources {
-        metrics: &api.operations.metrics,
+        metrics: &server.operations.metrics,
         engine,
-        backends: &api.store.backends,
+        backends: &server.store.backends,
         registry: request.types().registry(),
-        fairness: &api.access.fairness,
-        features: &api.types.features,
-        memory: &api.operations.memory,
-        version: &api.operations.version,
+        fairness: &server.access.fairness,
+        features: &server.types.features,
+        memory: &server.operations.memory,
+        version: &server.operations.version,
     };
     let response = scrape::respond_to(&sources, &request.head.method, path);
-    response.or_else(|| fairness::respond(&api.access.fairness, path, &request.query)).map(Ok)
+    response.or_else(|| fairness::respond(&server.access.fairness, path, &request.query)).map(Ok)
 }
 
 /// Answers the paths for pages about the configuration of the server, and for the documents about its tokens.
 fn page(request: &Request<'_>) -> Option<Result<Response, Status>> {
-    let (api, path) = (request.api(), request.info.path.as_str());
+    let (server, path) = (request.server(), request.info.path.as_str());
     let pages = zpages::ZpagesSources {
-        naming: api.types.naming,
-        features: &api.types.features,
-        flags: &api.operations.flags,
-        age: api.operations.age(),
-        version: &api.operations.version,
+        naming: server.types.naming,
+        features: &server.types.features,
+        flags: &server.operations.flags,
+        age: server.operations.age(),
+        version: &server.operations.version,
     };
     if let Some(answer) = zpages::respond_to(&pages, path, request.headers()) {
         return Some(answer);
     }
-    api.access.tokens.documents()?.respond(&request.head.method, path, request.headers())
+    server.access.tokens.documents()?.respond(&request.head.method, path, request.headers())
 }
 
 /// Answers the paths for the version of the server, discovery and OpenAPI.
 async fn about_types(request: &Request<'_>) -> Result<Response, Status> {
     let Request { head, info, account, .. } = request;
-    let (api, types, path) = (request.api(), request.types(), info.path.as_str());
+    let (server, types, path) = (request.server(), request.types(), info.path.as_str());
     let response = if path.strip_suffix('/').unwrap_or(path) == "/version" {
-        Some(api.operations.version.respond(&head.headers)?.map(Into::into))
+        Some(server.operations.version.respond(&head.headers)?.map(Into::into))
     } else if let Some(answer) = types.discovery().respond(path, &head.headers, request.pretty) {
         let body: fn(Bytes) -> Body = if answer.is_shared { Body::shared } else { Body::from };
-        Some(representation::discovery(api.types.naming, answer)?.map(body))
+        Some(representation::discovery(server.types.naming, answer)?.map(body))
     } else {
         types.openapi().respond(path, head.uri.query(), &head.headers).map(|r| r.map(Body::shared))
     };
@@ -142,9 +142,11 @@ async fn about_types(request: &Request<'_>) -> Result<Response, Status> {
         Some(response) if is_sent_compressed(path, head, &response) => {
             Ok(compress::gzip(response, account).await)
         }
-        Some(_) if !has_method(&api.types.builtin, path, &head.method) => Err(Status::method_not_allowed()),
+        Some(_) if !has_method(&server.types.builtin, path, &head.method) => {
+            Err(Status::method_not_allowed())
+        }
         Some(response) => Ok(response),
-        None if is_below_own_prefix(&api.types.builtin, types.registry(), path) => {
+        None if is_below_own_prefix(&server.types.builtin, types.registry(), path) => {
             Err(Status::no_such_route())
         }
         None => Ok(not_found_page()),

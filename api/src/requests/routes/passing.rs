@@ -19,10 +19,10 @@ const AGGREGATOR: &str = "aggregator";
 pub(super) async fn forward(permitted: Permitted<'_>, extension: &Extension) -> Result<Response, Status> {
     let Permitted { request, proof, incoming, .. } = permitted;
     let Request { head, info, query, .. } = request;
-    let (context, peer) = (request.api(), request.peer());
+    let (server, peer) = (request.server(), request.peer());
     // A service that leads back to this server would pass the request on in an endless loop.
-    let guard = Guard::NotOwn(context.outgoing.nodes.own_addresses().clone());
-    let endpoint = extension.is_available().then(|| extension.endpoint(&context.outgoing.services));
+    let guard = Guard::NotOwn(server.outgoing.nodes.own_addresses().clone());
+    let endpoint = extension.is_available().then(|| extension.endpoint(&server.outgoing.services));
     let endpoint = endpoint.map(|endpoint| endpoint.map(|endpoint| endpoint.guarded(guard)));
     let Some(Ok(endpoint)) = endpoint else {
         let response = proxy::unavailable();
@@ -32,7 +32,7 @@ pub(super) async fn forward(permitted: Permitted<'_>, extension: &Extension) -> 
             (labels.resource, labels.subresource) = ("", "");
         }
         counted::count_end(
-            &context.operations.metrics,
+            &server.operations.metrics,
             response.status(),
             AGGREGATOR,
             labels,
@@ -40,9 +40,9 @@ pub(super) async fn forward(permitted: Permitted<'_>, extension: &Extension) -> 
         );
         return Ok(response);
     };
-    let shutdown = context.operations.lifecycle.shutdown();
+    let shutdown = server.operations.lifecycle.shutdown();
     let (path, user, mark) = (&*info.path, proof.user(), None);
-    let claims = &context.outgoing.extensions.settings().claims;
+    let claims = &server.outgoing.extensions.settings().claims;
     let forwarded = proxy::Forwarded { head, path, user, claims, peer, incoming, shutdown, mark };
     Ok(proxy::forward(&endpoint, forwarded).await)
 }
@@ -50,13 +50,13 @@ pub(super) async fn forward(permitted: Permitted<'_>, extension: &Extension) -> 
 /// Returns the servers on the same store that serve a resource that this server does not serve; empty for a
 /// request that one of them passed on.
 pub(super) fn elsewhere(request: &Request<'_>) -> Vec<String> {
-    let (context, types, info) = (request.api(), request.types(), &request.info);
+    let (server, types, info) = (request.server(), request.types(), &request.info);
     let is_here = || types.registry().resource(&info.group, &info.version, &info.resource).is_some();
     let was_passed_on = || request.headers().get(&peers::PASSED_ON).is_some_and(|value| value == "true");
-    if !info.is_resource || !context.outgoing.peers.passes_on() || is_here() || was_passed_on() {
+    if !info.is_resource || !server.outgoing.peers.passes_on() || is_here() || was_passed_on() {
         return Vec::new();
     }
-    context.outgoing.peers.serving(&info.group, &info.version, &info.resource)
+    server.outgoing.peers.serving(&info.group, &info.version, &info.resource)
 }
 
 /// Passes on a request to one of the other servers on the same store, which serve a resource that this server
@@ -64,27 +64,27 @@ pub(super) fn elsewhere(request: &Request<'_>) -> Vec<String> {
 pub(super) async fn pass_on(permitted: Permitted<'_>, servers: Vec<String>) -> Result<Response, Status> {
     let Permitted { request, proof, incoming, .. } = permitted;
     let Request { head, info, .. } = request;
-    let (context, peer) = (request.api(), request.peer());
-    let addresses = match context.store.ledger() {
+    let (server, peer) = (request.server(), request.peer());
+    let addresses = match server.store.ledger() {
         Some(ledger) => ledger.announced().await?,
         None => Addresses::new(),
     };
-    let reached = servers.iter().filter_map(|server| addresses.get(server).cloned()).collect();
-    let endpoint = context.outgoing.peers.one_of(reached).and_then(|(host, port)| {
-        let endpoint = context.outgoing.peers.at(host, port);
+    let reached = servers.iter().filter_map(|peer| addresses.get(peer).cloned()).collect();
+    let endpoint = server.outgoing.peers.one_of(reached).and_then(|(host, port)| {
+        let endpoint = server.outgoing.peers.at(host, port);
         endpoint.inspect_err(|why| tracing::warn!(why, "request not forwarded to a peer")).ok()
     });
     let Some(endpoint) = endpoint else {
         let message = "Error getting ip and port info of the remote server while proxying";
         return Err(Status::new(StatusReason::ServiceUnavailable, message));
     };
-    let shutdown = context.operations.lifecycle.shutdown();
+    let shutdown = server.operations.lifecycle.shutdown();
     let mark = Some((peers::PASSED_ON, HeaderValue::from_static("true")));
     let (path, user) = (&*info.path, proof.user());
-    let claims = &context.outgoing.extensions.settings().claims;
+    let claims = &server.outgoing.extensions.settings().claims;
     let forwarded = proxy::Forwarded { head, path, user, claims, peer, incoming, shutdown, mark };
     let response = proxy::forward(&endpoint, forwarded).await;
     let code = response.status();
-    context.operations.metrics.rerouted.count(&[code.as_str(), &info.group, &info.resource, &info.version]);
+    server.operations.metrics.rerouted.count(&[code.as_str(), &info.group, &info.resource, &info.version]);
     Ok(response)
 }

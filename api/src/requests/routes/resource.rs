@@ -39,7 +39,7 @@ pub(super) async fn serve(permitted: Permitted<'_>, resource: &Arc<Resource>) ->
     let mut routed = Routed::new(request, resource);
     let relay = routed.is_relayed().then(|| Relay::begin(request)).transpose()?;
     routed.check()?;
-    let formats = request.api().types.formats.of(objects(resource, &request.info));
+    let formats = request.server().types.formats.of(objects(resource, &request.info));
     let offer = match request.info.verb {
         Verb::Watch => Offer::Watch,
         Verb::List => Offer::List,
@@ -120,7 +120,7 @@ impl<'r> Routed<'r> {
 
     /// Counts a request that is refused before its verb runs.
     fn refused(&self, status: Status) -> Status {
-        let requests = &self.request.api().operations.metrics.requests;
+        let requests = &self.request.server().operations.metrics.requests;
         // Dropping the measurement counts the request.
         drop(requests.measure(self.labels(), status.code, self.request.received));
         status
@@ -142,7 +142,7 @@ impl<'r> Routed<'r> {
         check_custom_method(resource, &request.info)?;
         // Requests that are refused from here on count as uses of the deprecated version.
         note_deprecated(request, resource);
-        let checked = check_custom_request(request.api(), &request.head, resource, &request.info);
+        let checked = check_custom_request(request.server(), &request.head, resource, &request.info);
         checked.map_err(|status| self.refused_by_form(status))
     }
 
@@ -159,14 +159,14 @@ impl<'r> Routed<'r> {
                 self.read_body(incoming).await
             }
             Verb::Patch => {
-                let kind = verbs::patch::kind_of(self.resource, request.api().types.formats, headers)?;
+                let kind = verbs::patch::kind_of(self.resource, request.server().types.formats, headers)?;
                 self.applies = kind.is_apply();
                 self.read_body(incoming).await
             }
             Verb::Delete | Verb::DeleteCollection => {
                 let input = self.read_body(incoming).await?;
                 if !input.body.is_empty() {
-                    let checked = request.api().types.formats.input(headers);
+                    let checked = request.server().types.formats.input(headers);
                     checked.map_err(|status| self.refused_by_form(status))?;
                 }
                 Ok(input)
@@ -180,13 +180,13 @@ impl<'r> Routed<'r> {
     }
 
     async fn read_body(&self, incoming: Incoming) -> Result<Input, Status> {
-        let (api, resource) = (self.request.api(), self.resource);
+        let (server, resource) = (self.request.server(), self.resource);
         let (body, held) = read(self.request, incoming).await.map_err(|status| self.refused(status))?;
         let stored_bytes = stored_bytes(self.request, resource);
-        let work = api.operations.memory.work(body.len(), stored_bytes).await;
+        let work = server.operations.memory.work(body.len(), stored_bytes).await;
         let work = work.map_err(|error| self.refused(Status::no_memory(error)))?;
         let labels = [&*resource.group, &*resource.table.plural, counted::body_verb(self.request.info.verb)];
-        api.operations.metrics.requests.bodies.record(&labels, body.len() as u64);
+        server.operations.metrics.requests.bodies.record(&labels, body.len() as u64);
         Ok(Input { bytes: body.len() + stored_bytes, body, wire: None, charges: Some((held, work)) })
     }
 
@@ -197,7 +197,7 @@ impl<'r> Routed<'r> {
         input: Input,
         newest: Option<Pending<'_, Result<(), Status>>>,
     ) -> Result<Response, Status> {
-        let (info, metrics) = (&self.request.info, &self.request.api().operations.metrics);
+        let (info, metrics) = (&self.request.info, &self.request.server().operations.metrics);
         let Input { body, bytes, charges, .. } = input;
         let inflight = (!info.is_long_running()).then(|| metrics.requests.enter(!is_read(info.verb)));
         let began = Instant::now();
@@ -215,7 +215,7 @@ impl<'r> Routed<'r> {
     async fn encoded(&self, result: Result<Response, Status>) -> Response {
         let Request { info, account, errors, .. } = self.request;
         let is_plain = info.is_long_running()
-            || !self.request.api().types.features.has(Feature::ApiResponseCompression)
+            || !self.request.server().types.features.has(Feature::ApiResponseCompression)
             || !compress::is_accepted(self.request.headers());
         match result {
             Ok(response) if is_plain => response,
@@ -226,7 +226,7 @@ impl<'r> Routed<'r> {
 
     /// Counts the request when its response has been sent.
     fn measured(&self, mut response: Response) -> Response {
-        let requests = &self.request.api().operations.metrics.requests;
+        let requests = &self.request.server().operations.metrics.requests;
         let labels = self.labels();
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if self.request.info.is_long_running()
@@ -261,7 +261,7 @@ fn stored_bytes(request: &Request<'_>, resource: &Resource) -> usize {
         return 0;
     }
     let key = store::key(resource, info.namespace_of(resource), &info.name);
-    let store = request.api().store.open_for(Component::Estimates);
+    let store = request.server().store.open_for(Component::Estimates);
     let entry = match request.past {
         None => store.entry(&key),
         Some(past) => store.about(resource).view_at(past.revision).ok().and_then(|view| view.get(&key)),
@@ -291,8 +291,8 @@ async fn run(
     match newest {
         Some(newest) => newest.await?,
         None if !wants_newest(call) => {}
-        None if is_read(call.info.verb) => call.api().store.current(call.resource).await?,
-        None => call.api().store.current_for_write(call.resource).await?,
+        None if is_read(call.info.verb) => call.server().store.current(call.resource).await?,
+        None => call.server().store.current_for_write(call.resource).await?,
     }
     if !call.info.subresource.is_empty() {
         return Box::pin(verbs::subresource::serve(call, body)).await;

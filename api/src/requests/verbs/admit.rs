@@ -39,7 +39,7 @@ pub async fn connect(call: &mut Call<'_>) -> Result<Object, Status> {
 /// A plugin refused the request.
 pub async fn deletion(call: &mut Call<'_>, options: Options<'_>) -> Result<(), Status> {
     let intent = intent(call, Endpoint::Main, options, "");
-    let asked = intent.api().admission.about(&intent.target());
+    let asked = intent.server().admission.about(&intent.target());
     let (review, outcome) = asked.mutate(intent.record(None, None)).await;
     call.take_review(review);
     outcome
@@ -56,7 +56,7 @@ pub async fn mutate(call: &mut Call<'_>, options: Options<'_>, object: &mut Obje
     }
     let subresource = &*call.info.subresource;
     let intent = intent(call, Endpoint::Main, options, "");
-    let asked = intent.api().admission.about(&Target { subresource, ..intent.target() });
+    let asked = intent.server().admission.about(&Target { subresource, ..intent.target() });
     let record = AdmissionRecord { subresource, ..intent.record(None, Some(object)) };
     let (review, outcome) = asked.mutate(record).await;
     keep(call, review, outcome)
@@ -69,7 +69,7 @@ pub async fn mutate(call: &mut Call<'_>, options: Options<'_>, object: &mut Obje
 pub async fn validate(call: &mut Call<'_>, options: Options<'_>, object: &Object) -> Result<(), Status> {
     let subresource = &*call.info.subresource;
     let intent = intent(call, Endpoint::Main, options, "");
-    let asked = intent.api().admission.about(&Target { subresource, ..intent.target() });
+    let asked = intent.server().admission.about(&Target { subresource, ..intent.target() });
     let record = AdmissionRecord { subresource, ..intent.record(None, Some(object)) };
     let (review, outcome) = asked.validate(record).await;
     keep(call, review, outcome)

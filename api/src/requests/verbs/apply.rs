@@ -55,11 +55,11 @@ pub async fn apply(
     let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
         let Some(current) = current else { return create(call, &config, &options).map(Wanted::Object) };
         let revision = current.revision();
-        let old = current.live(call.api(), call.resource)?;
+        let old = current.live(call.server(), call.resource)?;
         let live = if call.resource.is_stored_form() {
             Cow::Borrowed(old)
         } else {
-            Cow::Owned(convert::to_served(call.resource, old.clone(), call.api().types.naming)?)
+            Cow::Owned(convert::to_served(call.resource, old.clone(), call.server().types.naming)?)
         };
         let mut object = merged(call, endpoint, &live, &config, &options)?;
         // Unless the configuration states another resourceVersion, the apply is based on whatever version is
@@ -92,7 +92,7 @@ fn create(call: &mut Call<'_>, config: &Configuration, options: &WriteOptions) -
 
 /// Returns the options of an apply.
 pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
-    let meta_group = call.api().types.naming.meta_group();
+    let meta_group = call.server().types.naming.meta_group();
     let given = call.request.query.first("fieldManager").filter(|manager| !manager.is_empty());
     let errors = match given {
         Some(_) => None,
@@ -239,7 +239,7 @@ pub fn laid_over(
     let now = clock::now();
     let writer = Writer { manager: &options.field_manager, subresource, now: &now };
     let force = options.force.unwrap_or(false);
-    let naming = call.api().types.naming;
+    let naming = call.server().types.naming;
     let is_migrating = options.field_manager == last_applied::MANAGER;
     let mut applied = objects::apply::apply(versions, &writer, reset, live, config, force);
     if let Err(ApplyError::Conflicts(conflicts)) = &applied

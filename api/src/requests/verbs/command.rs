@@ -19,10 +19,10 @@ pub fn decode_own(
     options: &WriteOptions,
     older: &[&str],
 ) -> Result<Object, Status> {
-    let input = call.api().types.formats.input(call.request.headers())?;
+    let input = call.server().types.formats.input(call.request.headers())?;
     // The first naming profile is the server's own, so errors are reported with its names.
     let mut decoded: Option<Result<Decoded, Status>> = None;
-    for words in call.api().types.naming.understood() {
+    for words in call.server().types.naming.understood() {
         let api_version = words.api_version(&table.group, table.group_suffixed, &table.version);
         let expected = Expected {
             kind: &table.kind,

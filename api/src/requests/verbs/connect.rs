@@ -45,7 +45,7 @@ pub async fn connect(call: &mut Call<'_>) -> Result<Response, Status> {
 /// Connects to the agent of a node, for exec, attach and portforward.
 async fn to_agent(call: &Call<'_>, wire: Wire, options: &Object) -> Result<Response, Status> {
     // Permission to get a pod does not permit exec, whatever method opens the connection.
-    call.api().access.authorize_create(call.proof).await?;
+    call.server().access.authorize_create(call.proof).await?;
     let pod = found(call, call.resource, &call.info.name)?;
     let subresource = call.info.subresource.as_str();
     let (namespace, name) = (meta(&pod, "namespace"), meta(&pod, "name"));
@@ -58,12 +58,12 @@ async fn to_agent(call: &Call<'_>, wire: Wire, options: &Object) -> Result<Respo
     }
     let agent = agent_of(call, &pod)?;
     let endpoint =
-        call.api().outgoing.nodes.of_agent(&agent, &target_of(subresource, options, &path), true)?;
+        call.server().outgoing.nodes.of_agent(&agent, &target_of(subresource, options, &path), true)?;
     let Some(switch) = wire.switch.clone() else {
         return Err(Status::bad_request("Upgrade request required"));
     };
     let headers = without_credentials(call.request.headers());
-    let shutdown = call.api().operations.lifecycle.shutdown();
+    let shutdown = call.server().operations.lifecycle.shutdown();
     match call.upgrade.clone().filter(|_| !agent.takes_websockets) {
         Some(upgrade) if subresource != "portforward" && exec::is_asked(&headers) => {
             let streams = exec::Streams {
@@ -83,7 +83,7 @@ async fn to_agent(call: &Call<'_>, wire: Wire, options: &Object) -> Result<Respo
 }
 
 fn asked<'a>(switch: Switch, headers: &'a HeaderMap, call: &Call<'a>) -> UpgradeRequest<'a> {
-    let shutdown = call.api().operations.lifecycle.shutdown();
+    let shutdown = call.server().operations.lifecycle.shutdown();
     let request = call.request;
     UpgradeRequest { switch, method: &request.head.method, headers, peer: request.peer(), shutdown }
 }
@@ -122,7 +122,7 @@ async fn to_target(call: &Call<'_>, wire: Wire, own: &str) -> Result<Response, S
         return Err(Status::bad_request(format!("invalid {kind} request \"{id}\"")));
     };
     let object = found(call, call.resource, name.name)?;
-    let nodes = &call.api().outgoing.nodes;
+    let nodes = &call.server().outgoing.nodes;
     let endpoint = match kind {
         "node" => nodes.of_node(&nodes.agent(&object)?, name, &target).await?,
         "pod" => nodes.of_pod(&object, name, &target)?,
@@ -149,15 +149,15 @@ fn behind(
     name: Name<'_>,
     target: &str,
 ) -> Result<Endpoint, Status> {
-    let naming = call.api().types.naming;
+    let naming = call.server().types.naming;
     let builtin = |group: &str, plural: &str| -> Result<&Arc<Resource>, Status> {
-        call.api().types.builtin.resource(group, "v1", plural).ok_or_else(Status::no_such_route)
+        call.server().types.builtin.resource(group, "v1", plural).ok_or_else(Status::no_such_route)
     };
     let (slices, pods) = (builtin(&naming.group("discovery", true), "endpointslices")?, builtin("", "pods")?);
     let namespace = call.info.namespace.as_str();
     let label = format!("{}={}", naming.label("service-name"), name.name);
     let selection = Selection::parse(&label, "", &slices.table, &slices.table)?;
-    let store = call.api().store.open_for(Component::Routing);
+    let store = call.server().store.open_for(Component::Routing);
     let mut found = Vec::new();
     for entry in store.view().prefix(&store::collection(slices, namespace)) {
         if let Some(stored) = store::read_selected(slices, &selection, entry)? {
@@ -168,7 +168,7 @@ fn behind(
         let stored = store.get(&store::key(pods, namespace, name)).ok()??;
         stored.object(pods).ok()
     };
-    call.api().outgoing.nodes.of_service(service, &found, id, name, target, pod)
+    call.server().outgoing.nodes.of_service(service, &found, id, name, target, pod)
 }
 
 /// Returns an object, or 404.
@@ -176,7 +176,7 @@ pub fn found(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Ob
     store::check_key_name(name)?;
     let key = store::key(resource, call.info.namespace_of(resource), name);
     let subject = Subject { group: &resource.group, kind: &resource.table.plural, name };
-    let Some(stored) = call.api().store.open_for(Component::Routing).get(&key)? else {
+    let Some(stored) = call.server().store.open_for(Component::Routing).get(&key)? else {
         return Err(Status::not_found(subject));
     };
     stored.object(resource)
@@ -184,7 +184,7 @@ pub fn found(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Ob
 
 /// Returns the agent on the node of a pod.
 pub fn agent_of(call: &Call<'_>, pod: &Object) -> Result<Agent, Status> {
-    let nodes = call.api().types.builtin.resource("", "v1", "nodes").ok_or_else(Status::no_such_route)?;
+    let nodes = call.server().types.builtin.resource("", "v1", "nodes").ok_or_else(Status::no_such_route)?;
     let node = found(call, nodes, text(pod, "spec.nodeName")).map_err(|status| match status.code {
         // The client asked for the pod and may not know the node.
         StatusCode::NOT_FOUND => {
@@ -192,7 +192,7 @@ pub fn agent_of(call: &Call<'_>, pod: &Object) -> Result<Agent, Status> {
         }
         _ => status,
     });
-    call.api().outgoing.nodes.agent(&node?)
+    call.server().outgoing.nodes.agent(&node?)
 }
 
 /// Returns a string in an object; empty if absent.
@@ -210,7 +210,7 @@ pub fn container<'p>(call: &Call<'_>, pod: &'p Object, asked: &str) -> Result<&'
     };
     let (containers, init, ephemeral) =
         (names("containers"), names("initContainers"), names("ephemeralContainers"));
-    let default = format!("kubectl.{}", call.api().types.naming.label("default-container"));
+    let default = format!("kubectl.{}", call.server().types.naming.label("default-container"));
     let own = pod.get("metadata").map_or("", |metadata| metadata.str_at(&["annotations", &default]));
     if !asked.is_empty() {
         let mut all = [&containers, &init, &ephemeral].into_iter().flatten();

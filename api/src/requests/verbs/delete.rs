@@ -42,10 +42,10 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     let mut options = read_options(call, body)?;
     refuse_list_transform(&call.output, call.resource)?;
     if options.ignore_store_read_error
-        && call.api().types.features.has(Feature::AllowUnsafeMalformedObjectDeletion)
+        && call.server().types.features.has(Feature::AllowUnsafeMalformedObjectDeletion)
     {
-        force_delete::check_options(&options, &call.api().types.naming.meta_group())?;
-        call.api().store.current(call.resource).await?;
+        force_delete::check_options(&options, &call.server().types.naming.meta_group())?;
+        call.server().store.current(call.resource).await?;
         return force_delete::delete(call, &options).await;
     }
     let name = call.info.name.clone();
@@ -99,11 +99,11 @@ fn warn(call: &mut Call<'_>, options: &DeleteOptions) {
 /// Deletes the objects of a collection that the selectors match, one after the other, and returns the list of
 /// them.
 pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
-    let meta_group = call.api().types.naming.meta_group();
+    let meta_group = call.server().types.naming.meta_group();
     let options = read_options(call, body)?;
     // If the feature gate is off, the option does not exist.
     if options.ignore_store_read_error
-        && call.api().types.features.has(Feature::AllowUnsafeMalformedObjectDeletion)
+        && call.server().types.features.has(Feature::AllowUnsafeMalformedObjectDeletion)
     {
         let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
         let error = FieldError::invalid(force_delete::OPTION, &true.into(), why);
@@ -150,7 +150,7 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
 
 /// Reads the options from the body if there is one, and from the query otherwise.
 pub fn read_options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Status> {
-    let meta_group = call.api().types.naming.meta_group();
+    let meta_group = call.server().types.naming.meta_group();
     if body.is_empty() {
         return DeleteOptions::from_query(&call.request.query, &meta_group);
     }
@@ -186,7 +186,7 @@ fn decode_options(call: &Call<'_>, body: &[u8]) -> Result<Object, Status> {
         let decoded = decode(builtin::DELETE_OPTIONS, body);
         decoded.map_err(|error| Status::bad_request(untyped_text(body).unwrap_or(error.message)))
     };
-    let decoded = match call.api().types.formats.input(call.request.headers())? {
+    let decoded = match call.server().types.formats.input(call.request.headers())? {
         Input::Json => text(body)?,
         Input::Yaml => tree(yaml::parse(body).map_err(|error| bad(&error))?.value)?,
         Input::Cbor => tree(cbor::parse(body).map_err(|error| bad(&error))?)?,

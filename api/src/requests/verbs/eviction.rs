@@ -44,7 +44,7 @@ const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disrupti
 
 /// Evicts the pod in the path.
 pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let meta_group = call.api().types.naming.meta_group();
+    let meta_group = call.server().types.naming.meta_group();
     let options = WriteOptions::from_query(&call.request.query, "CreateOptions", &meta_group)?;
     let mut eviction = decode_own(call, table, body, &options, &OLDER_VERSIONS)?;
     scope_to_request(call, &mut eviction)?;
@@ -173,10 +173,14 @@ fn budget_of(call: &Call<'_>, pod: &Stored) -> Result<Option<Object>, Status> {
         return Ok(None);
     }
     let namespace = call.info.namespace_of(call.resource);
-    let resource = Loopback::new(call.api()).resource(&budgets(namespace, ""))?;
+    let resource = Loopback::new(call.server()).resource(&budgets(namespace, ""))?;
     let mut found = None;
-    for entry in
-        call.api().store.open_for(Component::Evictions).view().prefix(&store::collection(resource, namespace))
+    for entry in call
+        .server()
+        .store
+        .open_for(Component::Evictions)
+        .view()
+        .prefix(&store::collection(resource, namespace))
     {
         let budget = store::read(entry)?.object(resource)?;
         // An invalid selector selects nothing; an empty selector selects everything.
@@ -221,7 +225,7 @@ async fn spend(
     pod: &str,
     dry_run: bool,
 ) -> Result<(), Status> {
-    let loopback = Loopback::new(call.api());
+    let loopback = Loopback::new(call.server());
     let resource = loopback.resource(&budgets(namespace, budget))?;
     if dry_run {
         let stored = loopback.store().get(&store::key(resource, namespace, budget))?;
@@ -349,7 +353,7 @@ async fn say_why(
     options: &DeleteOptions,
 ) -> Result<Option<String>, Status> {
     let mut mismatch = Ok(());
-    let loopback = Loopback::new(call.api()).unasked();
+    let loopback = Loopback::new(call.server()).unasked();
     let written = loopback
         .change_reporting(call.resource, (namespace, name), Endpoint::Status, |stored, pod| {
             mismatch = check_preconditions(call.resource, name, options, pod, stored);

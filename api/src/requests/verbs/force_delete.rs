@@ -59,7 +59,7 @@ pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Resp
     let name = call.info.name.as_str();
     admit::deletion(call, Options::Delete(options)).await?;
     let attributes = Attributes { verb: VERB, ..*call.proof.attributes() };
-    if let Err(denied) = call.api().access.authorizer.authorize(&attributes).await {
+    if let Err(denied) = call.server().access.authorizer.authorize(&attributes).await {
         let why = format!("not permitted to do \"{VERB}\", reason: {}", denied.message);
         return Err(Status::forbidden(call.subject(name), &why));
     }

@@ -49,7 +49,7 @@ const ROWS_SORTED_MAX: usize = 1000;
 /// Returns the collection (docs/api/lists.md#resource-versions, docs/api/lists.md#list-options,
 /// #read-consistency, #remaining-items, #continue-tokens).
 pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
-    let meta_group = call.api().types.naming.meta_group();
+    let meta_group = call.server().types.naming.meta_group();
     let options = ListOptions::from_query(&call.request.query, call.selection()?, false, &meta_group)?;
     let mut page = Page::find(call, options).await?;
     if call.output.transform == Transform::Table {
@@ -79,7 +79,7 @@ pub struct Page {
 impl Page {
     /// Finds the page that the options ask for.
     pub async fn find(call: &Call<'_>, options: ListOptions) -> Result<Self, Status> {
-        let meta_version = format!("{}/v1", call.api().types.naming.meta_group());
+        let meta_version = format!("{}/v1", call.server().types.naming.meta_group());
         let token = match options.continue_token.as_str() {
             "" => None,
             _ if !matches!(options.resource_version.as_str(), "" | "0") => {
@@ -123,7 +123,7 @@ impl Page {
             range,
             selection: options.selection,
             resource: call.resource.clone(),
-            converter: call.api().outgoing.converter.clone(),
+            converter: call.server().outgoing.converter.clone(),
             sorted: None,
             items: u64::MAX,
         };
@@ -141,7 +141,7 @@ impl Page {
                 // Without a limit the objects are searched while the client reads.
                 Asked::Object | Asked::Objects => is_limited.then(|| began.elapsed()),
             };
-            call.api().listed(call.resource, asked, took);
+            call.server().listed(call.resource, asked, took);
         }
         Ok(page)
     }
@@ -291,7 +291,7 @@ async fn pick_view(
 ) -> Result<StoreView, Status> {
     let store = call.store();
     // A revision that another server has returned to a client may not have reached this server yet.
-    let follow = async |revision| match (call.api().store.ledger(), call.request.past) {
+    let follow = async |revision| match (call.server().store.ledger(), call.request.past) {
         (None, None) => Ok(()),
         _ => call.reach_revision(revision).await,
     };

@@ -46,7 +46,7 @@ pub async fn read(call: &Call<'_>) -> Result<Response, Status> {
         meta(&pod, "name")
     ));
     let target = if options.query.is_empty() { path } else { format!("{path}?{}", options.query) };
-    let endpoint = call.api().outgoing.nodes.of_agent(&agent, &target, options.is_verified)?;
+    let endpoint = call.server().outgoing.nodes.of_agent(&agent, &target, options.is_verified)?;
     let opened = ask(&endpoint).await.map_err(|failure| {
         let why = match failure {
             Failure::Timeout => "net/http: timeout awaiting response headers".to_owned(),
@@ -63,7 +63,7 @@ pub async fn read(call: &Call<'_>) -> Result<Response, Status> {
     if !(200..=206).contains(&code.as_u16()) {
         return Err(refusal(opened, &call.info.name).await);
     }
-    Ok(passed(opened, call.api().operations.lifecycle.shutdown()))
+    Ok(passed(opened, call.server().operations.lifecycle.shutdown()))
 }
 
 async fn ask(endpoint: &Endpoint) -> Result<Opened, Failure> {
@@ -129,7 +129,7 @@ impl Options {
         let (since, tail, limit) = (number("sinceSeconds")?, number("tailLines")?, number("limitBytes")?);
         let since_time = given("sinceTime").map(time).transpose()?;
         let stream = query.first("stream");
-        let selects_streams = call.api().types.features.has(Feature::PodLogsQuerySplitStreams);
+        let selects_streams = call.server().types.features.has(Feature::PodLogsQuerySplitStreams);
         let mut errors = Vec::new();
         let mut at_least = |name: &str, value: Option<i64>, least: i64, detail: &str| {
             if let Some(value) = value.filter(|value| *value < least) {

@@ -91,15 +91,15 @@ pub struct Call<'r> {
 
 impl<'r> Call<'r> {
     /// Returns the context of the server.
-    pub fn api(&self) -> &'r Server {
-        self.request.api()
+    pub fn server(&self) -> &'r Server {
+        self.request.server()
     }
 
     /// Returns the store, opened by the permission of this request.
     pub fn store(&self) -> Store<'r> {
         match self.derived_from {
-            None => self.api().store.open(self.proof, self.reach()),
-            Some(asked) => self.api().store.open_derived(self.proof, asked, self.reach()),
+            None => self.server().store.open(self.proof, self.reach()),
+            Some(asked) => self.server().store.open_derived(self.proof, asked, self.reach()),
         }
     }
 
@@ -134,7 +134,7 @@ impl<'r> Call<'r> {
     /// 500 for an object that cannot be read or converted.
     pub async fn stored(&self, key: &[u8]) -> Result<Option<Stored>, Status> {
         let Some(Stored { entry, record }) = self.read(key)? else { return Ok(None) };
-        let record = self.api().outgoing.converter.convert_record(self.resource, record).await?;
+        let record = self.server().outgoing.converter.convert_record(self.resource, record).await?;
         Ok(Some(Stored { entry, record }))
     }
 
@@ -145,11 +145,11 @@ impl<'r> Call<'r> {
     pub fn renderer(&self) -> Result<Renderer, Status> {
         Renderer::new(RendererParameters {
             resource: self.resource,
-            naming: self.api().types.naming,
+            naming: self.server().types.naming,
             output: self.output,
             query: &self.request.query,
-            metrics: &self.api().operations.metrics,
-            lengths: self.api().store.backends.of(self.resource).lengths(),
+            metrics: &self.server().operations.metrics,
+            lengths: self.server().store.backends.of(self.resource).lengths(),
             account: &self.request.account,
             time: self.request.past.map(|past| past.time),
         })
@@ -195,7 +195,7 @@ impl<'r> Call<'r> {
         trail.refer_to(object);
         if trail.wants_request() {
             let mut object = object.clone();
-            defaults::apply(&self.resource.table.message, &mut object, self.api().types.naming);
+            defaults::apply(&self.resource.table.message, &mut object, self.server().types.naming);
             // Prepared as upstream prepares it, so that the event contains no part of a secret that the
             // policy does not expect.
             validation::prepare(&self.resource.table, &mut object);
@@ -225,7 +225,7 @@ impl<'r> Call<'r> {
             return;
         }
         let mut object = object.clone();
-        defaults::apply(message, &mut object, self.api().types.naming);
+        defaults::apply(message, &mut object, self.server().types.naming);
         trail.request(object.into());
     }
 
@@ -236,7 +236,7 @@ impl<'r> Call<'r> {
         members.retain(|name, _| !matches!(name, "kind" | "apiVersion"));
         let mut object = Object::with_capacity(members.len() + 2);
         object.push("kind", kind.into());
-        object.push("apiVersion", format!("{}/__internal", self.api().types.naming.meta_group()).into());
+        object.push("apiVersion", format!("{}/__internal", self.server().types.naming.meta_group()).into());
         for (name, value) in members.into_members() {
             object.push(name, value);
         }
@@ -270,7 +270,7 @@ impl Caller for Call<'_> {
     }
 
     async fn confirm_create(&self) -> Result<(), Status> {
-        self.api().access.authorize_create(self.proof).await
+        self.server().access.authorize_create(self.proof).await
     }
 
     fn take_review(&mut self, review: Review) {

@@ -35,7 +35,7 @@ impl Call<'_> {
     /// 504 if the revision is not reached, or is after the earlier point.
     pub(super) async fn reach_revision(&self, revision: Revision) -> Result<(), Status> {
         match self.request.past {
-            None => self.api().store.wait_for_revision(self.resource, revision).await,
+            None => self.server().store.wait_for_revision(self.resource, revision).await,
             Some(past) => past.check_revision(revision),
         }
     }

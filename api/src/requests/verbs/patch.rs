@@ -49,7 +49,7 @@ pub fn kind_of(
 
 /// Returns the options of a patch; `force` is only for apply patches.
 pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
-    let meta_group = call.api().types.naming.meta_group();
+    let meta_group = call.server().types.naming.meta_group();
     let given = call.request.query.optional_flag("force");
     let errors = given.map(|_| FieldError::forbidden("force", "may not be specified for non-apply patch"));
     WriteOptions::of_patch(&call.request.query, &meta_group, errors)
@@ -57,7 +57,7 @@ pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
 
 /// Patches an item, or a subresource that writes its parent.
 pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
-    let kind = kind_of(call.resource, call.api().types.formats, call.request.headers())?;
+    let kind = kind_of(call.resource, call.server().types.formats, call.request.headers())?;
     if kind.is_apply() {
         return super::apply::apply(call, (kind, body), endpoint).await;
     }
@@ -71,8 +71,8 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
     let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
         let revision = current.revision().to_string();
-        let live = current.live(call.api(), call.resource)?;
-        let mut given = convert::to_served(call.resource, live.clone(), call.api().types.naming)?;
+        let live = current.live(call.server(), call.resource)?;
+        let mut given = convert::to_served(call.resource, live.clone(), call.server().types.naming)?;
         set_meta(&mut given, "resourceVersion", Some(revision.as_str().into()));
         let mut object = patched(call, &mut reading, message, given)?;
         check_type_and_name(call, &object)?;

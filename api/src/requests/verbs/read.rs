@@ -29,7 +29,7 @@ pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
     let began = Instant::now();
     let stored = call.stored(&key).await?;
     if asks_store {
-        call.api().accessed(call.resource, "get", began);
+        call.server().accessed(call.resource, "get", began);
     }
     let Some(stored) = stored else {
         return Err(Status::not_found(call.subject(&call.info.name)));

@@ -48,7 +48,7 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     let options = WriteOptions::from_query(
         &call.request.query,
         "CreateOptions",
-        &call.api().types.naming.meta_group(),
+        &call.server().types.naming.meta_group(),
     )?;
     let mut object = decode_body(call, body, &options)?;
     scope_to_request(call, &mut object)?;
@@ -91,7 +91,7 @@ async fn token_review(call: &Call<'_>, object: &Object) -> Result<Object, Status
     }
     let audiences = string_list(at(object, "spec.audiences"));
     let mut status = Object::new();
-    let authenticator = &call.api().access.authenticator;
+    let authenticator = &call.server().access.authenticator;
     match authenticator.review_token(token, &audiences, std::time::SystemTime::now()).await {
         Ok(accepted) => {
             status.push("authenticated", true.into());
@@ -161,7 +161,7 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
         path: &path,
         selectors: requirements.selectors(),
     };
-    let Verdict { decision, error } = call.api().access.authorizer.decide(&asked).await;
+    let Verdict { decision, error } = call.server().access.authorizer.decide(&asked).await;
     let mut status = Object::new();
     status.push("allowed", decision.is_allowed().into());
     if matches!(decision, Decision::Deny { .. }) {
@@ -287,7 +287,7 @@ fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let listed = call.api().access.authorizer.rules_for(call.proof.user(), namespace);
+    let listed = call.server().access.authorizer.rules_for(call.proof.user(), namespace);
     let mut resource_rules = Vec::new();
     let mut non_resource_rules = Vec::new();
     let mut push = |rule: &Rule| {
@@ -335,7 +335,7 @@ async fn component_status(call: &Call<'_>) -> Result<Response, Status> {
         };
         return Renderer::respond_foreign(&call.output, StatusCode::OK, message, &component);
     }
-    let meta_group = call.api().types.naming.meta_group();
+    let meta_group = call.server().types.naming.meta_group();
     let is_watch = verb == Verb::Watch;
     let options = ListOptions::from_query(&call.request.query, call.selection()?, is_watch, &meta_group)?;
     if is_watch {

@@ -58,7 +58,7 @@ struct Parts {
 impl<'t> View<'t> {
     fn new(call: &Call<'_>, table: &'t SubresourceTable) -> Self {
         let api_version =
-            call.api().types.naming.api_version(&table.group, table.group_suffixed, &table.version);
+            call.server().types.naming.api_version(&table.group, table.group_suffixed, &table.version);
         View { message: &table.message, api_version, kind: &table.kind, paths: table.scale.as_ref() }
     }
 
@@ -179,7 +179,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
     let options = WriteOptions::from_query(
         &call.request.query,
         "UpdateOptions",
-        &call.api().types.naming.meta_group(),
+        &call.server().types.naming.meta_group(),
     )?;
     refuse_list_transform(&call.output, call.resource)?;
     let view = View::new(call, table);
@@ -192,7 +192,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
         is_strict: true,
     };
     let decoded = expected.decode(
-        call.api().types.formats.input(call.request.headers())?,
+        call.server().types.formats.input(call.request.headers())?,
         call.request.types().registry(),
         body,
     )?;
@@ -217,7 +217,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
 
 /// Patches an object through its scale.
 pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let kind = kind_of(call.resource, call.api().types.formats, call.request.headers())?;
+    let kind = kind_of(call.resource, call.server().types.formats, call.request.headers())?;
     let view = View::new(call, table);
     if kind.is_apply() {
         return apply(call, &view, (kind, body)).await;
@@ -285,7 +285,7 @@ where
 
 /// Refuses an invalid scale, and one that is not the scale of the object that it is written to.
 fn judge(intent: &WriteIntent<'_>, scale: &Object, replicas: i64, stored: &str) -> Result<(), Status> {
-    let mut errors = validation::metadata_of_view(intent.api().types.naming, scale);
+    let mut errors = validation::metadata_of_view(intent.server().types.naming, scale);
     if replicas < 0 {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid("spec.replicas", &Value::Int(replicas), detail));
@@ -321,7 +321,7 @@ where
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
         let revision = current.revision();
         let versions = Versions::of(call.request.types().registry(), call.resource);
-        let old = current.live(call.api(), call.resource)?;
+        let old = current.live(call.server(), call.resource)?;
         let mut live = self.view.shown(old, revision, self.view.parts(old)?);
         let replicas = self.view.replicas();
         put_managed_fields(&mut live, to_scale(old, &versions, &self.view.api_version, &replicas));
@@ -345,7 +345,7 @@ where
             return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
         }
         let versions = Versions::of(intent.origin.types.registry(), intent.write.resource);
-        let old = current.live(intent.api(), intent.write.resource)?;
+        let old = current.live(intent.server(), intent.write.resource)?;
         // The scale of a custom object is validated by the rules of its kind.
         if self.view.paths.is_none() {
             judge(intent, &scale, replicas, meta(old, "uid"))?;

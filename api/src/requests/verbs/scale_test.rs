@@ -55,7 +55,7 @@ async fn a_scale_is_valid_and_that_of_the_object() {
 async fn the_scale_of_a_custom_object_has_the_columns_of_its_type() {
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let server = Arc::new(TestServer::start());
-    let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
+    let controllers = controllers::start(server.itself(), &controllers::Selection::default());
     let definition = r#"{"metadata":{"name":"things.g.example"},"spec":{"group":"g.example","scope":"Cluster",
         "names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,
             "subresources":{"scale":{"specReplicasPath":".spec.size","statusReplicasPath":".status.size"}},

@@ -49,7 +49,7 @@ async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Res
     let options = WriteOptions::from_query(
         &call.request.query,
         "CreateOptions",
-        &call.api().types.naming.meta_group(),
+        &call.server().types.naming.meta_group(),
     )?;
     let mut binding = decode_own(call, table, body, &options, &[])?;
     write::scope_to_request(call, &mut binding)?;
@@ -67,7 +67,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
     let options = WriteOptions::from_query(
         &call.request.query,
         "CreateOptions",
-        &call.api().types.naming.meta_group(),
+        &call.server().types.naming.meta_group(),
     )?;
     let mut binding = write::decode_body(call, body, &options)?;
     let name = meta(&binding, "name").to_owned();
@@ -126,7 +126,7 @@ async fn bind_pod(
     let mut source = Made::stored(|call: &mut Call<'_>, current: Option<&mut Current>| {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
         let revision = current.revision().to_string();
-        let old = current.live(call.api(), call.resource)?;
+        let old = current.live(call.server(), call.resource)?;
         for (what, name, found) in
             [("UID", "uid", meta(old, "uid")), ("ResourceVersion", "resourceVersion", &revision)]
         {

@@ -36,12 +36,12 @@ const EXTENDED: i64 = 60 * 60 + 7;
 
 /// Issues a token for a service account.
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
-    let naming = call.api().types.naming;
+    let naming = call.server().types.naming;
     let options = WriteOptions::from_query(&call.request.query, "CreateOptions", &naming.meta_group())?;
     let mut request = decode_own(call, table, body, &options, &[])?;
     types::schema::defaults::apply(&table.message, &mut request, naming);
     admit::mutate(call, Options::Create(&options), &mut request).await?;
-    let tokens = &call.api().access.tokens;
+    let tokens = &call.server().access.tokens;
     let (name, namespace) = (call.info.name.clone(), call.info.namespace.clone());
     let group = naming.group(&table.group, table.group_suffixed);
     let invalid = |name: &str, errors: &[FieldError]| {
@@ -169,7 +169,7 @@ impl Bound {
                 .resource("", "v1", plural)
                 .ok_or_else(Status::no_such_route)?;
             let namespace = if resource.namespaced() { namespace } else { "" };
-            let bound = call.api().store.open_for(Component::TokenBinding);
+            let bound = call.server().store.open_for(Component::TokenBinding);
             let stored = bound.get(&store::key(resource, namespace, name))?;
             stored.map(|stored| stored.object(resource)).transpose()
         };

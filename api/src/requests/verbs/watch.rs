@@ -79,7 +79,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     if !call.resource.table.verbs.contains(&"watch") {
         return Err(Status::not_supported("watch", call.subject("")));
     }
-    let meta_group = call.api().types.naming.meta_group();
+    let meta_group = call.server().types.naming.meta_group();
     let options = ListOptions::from_query(&call.request.query, call.selection()?, true, &meta_group)?;
     let asked = version_number(&options.resource_version)?;
     let renderer = call.renderer()?;
@@ -112,7 +112,7 @@ async fn begin(
     let single_scope = !namespace.is_empty() || !call.resource.namespaced();
     let is_one = single_scope && options.selection.field().exact_name().is_some();
     if let Some(asked) = accesses::asks_for_watch(call.resource, &options, is_one) {
-        call.api().watched(call.resource, asked, began.elapsed());
+        call.server().watched(call.resource, asked, began.elapsed());
     }
     let from_newest = matches!(options.resource_version.as_str(), "" | "0");
     let start = if initial || from_newest { view.revision() } else { asked };
@@ -126,17 +126,17 @@ async fn begin(
     };
     let initial_objects = initial.then(|| {
         let scan = view.prefix(&prefix).filtered(bloom::query(&options.selection));
-        let converter = call.api().outgoing.converter.clone();
+        let converter = call.server().outgoing.converter.clone();
         Selected::new(scan, options.selection.clone(), call.resource.clone(), converter)
     });
-    let duration = duration(options.timeout_seconds, call.api().operations.limits.min_request_timeout);
+    let duration = duration(options.timeout_seconds, call.server().operations.limits.min_request_timeout);
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
-    let lifecycle = call.api().operations.lifecycle.clone();
-    let grace = call.api().operations.limits.watch_grace.mul_f64(random_part());
+    let lifecycle = call.server().operations.lifecycle.clone();
+    let grace = call.server().operations.limits.watch_grace.mul_f64(random_part());
     Ok(State {
         renderer,
         selection: options.selection,
-        converter: call.api().outgoing.converter.clone(),
+        converter: call.server().outgoing.converter.clone(),
         initial_objects,
         tail,
         events: Vec::new().into_iter(),
@@ -157,8 +157,13 @@ async fn begin(
         retired: still::end_of_type(call),
         is_still: call.request.past.is_some(),
         is_last: false,
-        counts: Counts::of(&call.api().operations.metrics, call.resource, &call.info.version, scope_of(call)),
-        metrics: call.api().operations.metrics.clone(),
+        counts: Counts::of(
+            &call.server().operations.metrics,
+            call.resource,
+            &call.info.version,
+            scope_of(call),
+        ),
+        metrics: call.server().operations.metrics.clone(),
         chunk_bytes: CHUNK_BYTES,
         buffer: Vec::new(),
         charge: Charge::default(),

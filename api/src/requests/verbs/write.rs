@@ -20,7 +20,7 @@ use wire::response::Response;
 
 /// Creates an object in a collection.
 pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
-    let meta_group = call.api().types.naming.meta_group();
+    let meta_group = call.server().types.naming.meta_group();
     let options = WriteOptions::from_query(&call.request.query, "CreateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
     let first = read_new(call, body, &options)?;
@@ -54,7 +54,7 @@ async fn replace(
     endpoint: Endpoint,
     may_create: bool,
 ) -> Result<Response, Status> {
-    let meta_group = call.api().types.naming.meta_group();
+    let meta_group = call.server().types.naming.meta_group();
     let options = WriteOptions::from_query(&call.request.query, "UpdateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
     let manager = manager(&call.request.query, call.request.headers());
@@ -62,13 +62,13 @@ async fn replace(
     if may_create {
         intent.presence = Presence::Either;
     }
-    let (api, resource) = (call.api(), call.resource);
+    let (server, resource) = (call.server(), call.resource);
     let mut is_read = false;
     let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
         is_read = true;
         let is_new = current.is_none();
         let known = match current {
-            Some(current) => current.known(api, resource)?,
+            Some(current) => current.known(server, resource)?,
             None => None,
         };
         let mut object = read_update(call, body, &options, known)?;
@@ -228,7 +228,7 @@ fn decode_copy(
         known,
         is_strict: options.field_validation != FieldValidation::Ignore,
     };
-    let input = call.api().types.formats.input(call.request.headers())?;
+    let input = call.server().types.formats.input(call.request.headers())?;
     let mut decoded = expected.decode(input, call.request.types().registry(), body);
     let strict = match &mut decoded {
         Ok(decoded) => std::mem::take(&mut decoded.strict),

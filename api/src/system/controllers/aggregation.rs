@@ -30,11 +30,11 @@ use values::status::{Status, StatusReason};
 const NAME: &str = "clusterrole-aggregation-controller";
 
 /// Runs the controller, which follows the cluster roles.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let prefix = store::collection(cluster_roles(&Loopback::new(&api))?, "");
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let prefix = store::collection(cluster_roles(&Loopback::new(&server))?, "");
     // The tail begins before the first check, so no change is missed in between.
-    let mut tail = api.store.engine().tail(api.store.engine().revision(), prefix)?;
-    let loopback = Loopback::controller(&api, NAME);
+    let mut tail = server.store.engine().tail(server.store.engine().revision(), prefix)?;
+    let loopback = Loopback::controller(&server, NAME);
     let mut selectors = reconcile(&loopback).await?;
     loop {
         let events = tail.next(EVENTS_MAX).await?;
@@ -49,11 +49,11 @@ pub(super) async fn follow(api: Arc<Server>) -> Ending {
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(api: &Server) -> Result<(), Status> {
-    if !api.store.backends.is_whole() {
+pub async fn prepare(server: &Server) -> Result<(), Status> {
+    if !server.store.backends.is_whole() {
         return Ok(());
     }
-    reconcile(&Loopback::controller(api, NAME).unasked()).await.map(drop)
+    reconcile(&Loopback::controller(server, NAME).unasked()).await.map(drop)
 }
 
 /// Sets the rules of all aggregated roles, and returns their selectors. The cost is one pass over the cluster
@@ -62,11 +62,11 @@ pub async fn prepare(api: &Server) -> Result<(), Status> {
 /// # Errors
 /// The store failed. A role that validation refuses is reported in the log and left unchanged.
 async fn reconcile(loopback: &Loopback<'_>) -> Result<Vec<LabelSelector>, Status> {
-    let api = loopback.api();
+    let server = loopback.server();
     let resource = cluster_roles(loopback)?;
     let mut attempts = Attempts::new();
     loop {
-        let snapshot = api.store.engine().snapshot();
+        let snapshot = server.store.engine().snapshot();
         let entries = snapshot.prefix(&store::collection(resource, ""));
         let (revisions, roles): (Vec<Revision>, Vec<Value>) =
             entries.filter_map(|entry| Some((entry.revision(), read(&entry)?))).unzip();

@@ -14,8 +14,8 @@ const LOOK: Duration = Duration::from_secs(180);
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Repairs allocations periodically, if there is a ledger.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let Some(ledger) = api.store.ledger() else { return std::future::pending().await };
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let Some(ledger) = server.store.ledger() else { return std::future::pending().await };
     loop {
         let is_settled = ledger.repair_allocations().await?;
         tokio::time::sleep(if is_settled { LOOK } else { LOOK_AGAIN }).await;

@@ -33,41 +33,41 @@ const CHECKED_EVERY: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(api: &Server) -> Result<(), Status> {
-    register(&Loopback::new(api).unasked(), false).await?;
-    load(api).await
+pub async fn prepare(server: &Server) -> Result<(), Status> {
+    register(&Loopback::new(server).unasked(), false).await?;
+    load(server).await
 }
 
 /// Returns the APIServices of the built-in versions.
-pub fn own(api: &Server) -> Vec<Target> {
-    let versions = versions(api.types.now().registry(), false);
+pub fn own(server: &Server) -> Vec<Target> {
+    let versions = versions(server.types.now().registry(), false);
     versions.iter().map(|(group, version, _)| target(GROUP, "apiservices", &name(group, version))).collect()
 }
 
 /// Runs the controller, which follows APIServices and the services and slices that they refer to.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let loopback = Loopback::new(&api);
-    let revision = api.store.engine().revision();
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let loopback = Loopback::new(&server);
+    let revision = server.store.engine().revision();
     let resource = |group, plural| loopback.resource(&target(group, plural, ""));
     let tail = |resource| -> Result<_, Trouble> {
-        Ok(api.store.engine().tail(revision, store::collection(resource, ""))?)
+        Ok(server.store.engine().tail(revision, store::collection(resource, ""))?)
     };
     let (of_backends, of_slices) = (resource("", "services")?, resource("discovery", "endpointslices")?);
     let mut services = tail(resource(GROUP, "apiservices")?)?;
     let (mut backends, mut slices) = (tail(of_backends)?, tail(of_slices)?);
-    let mut checks = Checks::new(&api);
-    let mut types = api.types.changes();
+    let mut checks = Checks::new(&server);
+    let mut types = server.types.changes();
     let mut due = interval_at(Instant::now(), CHECKED_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     register(&loopback, true).await?;
-    load(&api).await?; // custom types are served at this point
+    load(&server).await?; // custom types are served at this point
     loop {
         let (service, backend, slice) =
             (pin!(services.next(EVENTS_MAX)), pin!(backends.next(EVENTS_MAX)), pin!(slices.next(EVENTS_MAX)));
         tokio::select! {
             events = service => {
                 events?;
-                load(&api).await?;
+                load(&server).await?;
                 checks.begin(|extension| !extension.was_checked());
             }
             events = backend => {
@@ -95,23 +95,23 @@ pub(super) async fn follow(api: Arc<Server>) -> Ending {
 }
 
 /// Loads the current APIServices. An APIService that no longer refers to a server becomes available.
-async fn load(api: &Server) -> Result<(), Status> {
-    let resource = Loopback::new(api).resource(&target(GROUP, "apiservices", ""))?;
-    let services = all(&api.store.engine().snapshot(), resource, "");
-    let types = api.types.now();
-    let label = label(api);
+async fn load(server: &Server) -> Result<(), Status> {
+    let resource = Loopback::new(server).resource(&target(GROUP, "apiservices", ""))?;
+    let services = all(&server.store.engine().snapshot(), resource, "");
+    let types = server.types.now();
+    let label = label(server);
     // APIServices that this server manages disappear together with their versions.
     let is_own = |service: &Value| {
         let spec = |name: &str| service.str_at(&["spec", name]);
         service.at(&["metadata", "labels", &label]).is_some()
             || types.registry().version(spec("group"), spec("version")).is_some()
     };
-    if api.outgoing.extensions.configure(&services, is_own) {
-        api.show_foreign();
+    if server.outgoing.extensions.configure(&services, is_own) {
+        server.show_foreign();
     }
-    count(api, &services);
+    count(server, &services);
     for service in services.iter().filter(|service| is_local(service) && !says_local(service)) {
-        report_local(api, service.str_at(&["metadata", "name"])).await?;
+        report_local(server, service.str_at(&["metadata", "name"])).await?;
     }
     Ok(())
 }
@@ -130,8 +130,8 @@ fn says_local(service: &Value) -> bool {
 
 /// Sets the metric of APIServices without an extension server to available, and removes the series of deleted
 /// ones.
-fn count(api: &Server, services: &[Value]) {
-    let unavailable = &api.operations.metrics.unavailable;
+fn count(server: &Server, services: &[Value]) {
+    let unavailable = &server.operations.metrics.unavailable;
     let mut there = HashSet::new();
     for service in services {
         let name = service.str_at(&["metadata", "name"]);
@@ -144,13 +144,13 @@ fn count(api: &Server, services: &[Value]) {
 }
 
 /// Returns an APIService as this server registers it.
-fn registered(api: &Server, group: &str, version: &str, priorities: Priorities, managed: &str) -> Value {
+fn registered(server: &Server, group: &str, version: &str, priorities: Priorities, managed: &str) -> Value {
     let object = |members: &[(&str, Value)]| {
         Value::Object(
             members.iter().map(|(name, value)| ((*name).to_owned().into(), value.clone())).collect(),
         )
     };
-    let labels = object(&[(&*label(api), managed.into())]);
+    let labels = object(&[(&*label(server), managed.into())]);
     let mut spec = Vec::new();
     if !group.is_empty() {
         spec.push(("group", group.into()));
@@ -160,7 +160,7 @@ fn registered(api: &Server, group: &str, version: &str, priorities: Priorities, 
     spec.push(("versionPriority", Value::Int(priorities.version.into())));
     object(&[
         ("kind", "APIService".into()),
-        ("apiVersion", api.types.naming.api_version(GROUP, true, "v1").into()),
+        ("apiVersion", server.types.naming.api_version(GROUP, true, "v1").into()),
         ("metadata", object(&[("name", name(group, version).into()), ("labels", labels)])),
         ("spec", object(&spec)),
     ])
@@ -172,8 +172,8 @@ fn name(group: &str, version: &str) -> String {
 
 /// Returns the label of the APIServices that this server manages. Its value is `onstart`, or `true` for those
 /// of custom types.
-fn label(api: &Server) -> String {
-    let naming = api.types.naming;
+fn label(server: &Server) -> String {
+    let naming = server.types.naming;
     format!("{}.{}/automanaged", naming.system("aggregator"), naming.domain)
 }
 
@@ -182,11 +182,11 @@ fn label(api: &Server) -> String {
 ///
 /// This function looks at the keys of all APIServices, and reads only those that may have to be deleted.
 async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
-    let api = loopback.api();
+    let server = loopback.server();
     let mut pass = Pass::default();
-    let types = api.types.now();
+    let types = server.types.now();
     let resource = loopback.resource(&target(GROUP, "apiservices", ""))?;
-    let snapshot = api.store.engine().snapshot();
+    let snapshot = server.store.engine().snapshot();
     let mut there: HashSet<String> = snapshot
         .prefix(&store::collection(resource, ""))
         .map(|entry| store::identity(resource, entry.key()).1.to_owned())
@@ -195,19 +195,19 @@ async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
         let name = name(&group, &version);
         if !there.remove(&name) {
             let managed = if custom { "true" } else { "onstart" };
-            let object = registered(api, &group, &version, priorities, managed);
+            let object = registered(server, &group, &version, priorities, managed);
             // A conflict means that the object exists by now.
             pass.note(&name, loopback.create(&target(GROUP, "apiservices", &name), object).await.map(drop));
         }
     }
     // A version that is not served may belong to a definition that cannot be read.
-    if !custom || !api.store.backends.is_whole() {
+    if !custom || !server.store.backends.is_whole() {
         return pass.end();
     }
     for (group, version, _) in versions(types.registry(), false) {
         there.remove(&name(&group, &version));
     }
-    let label = label(api);
+    let label = label(server);
     for name in there {
         let target = target(GROUP, "apiservices", &name);
         let Some(object) = loopback.get(&target)? else { continue };

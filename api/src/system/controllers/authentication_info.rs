@@ -45,22 +45,22 @@ type Data = BTreeMap<String, String>;
 
 /// Runs the controller, which adds the values of this server. Existing data that cannot be parsed stays
 /// unchanged.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let loopback = Loopback::new(&api);
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let loopback = Loopback::new(&server);
     let target = Target {
         group: "",
         version: "v1",
         resource: "configmaps",
-        namespace: api.types.naming.system("system"),
+        namespace: server.types.naming.system("system"),
         name: NAME.to_owned(),
     };
     let resource = loopback.resource(&target)?;
     let key = store::key(resource, &target.namespace, NAME);
-    let mut tail = api.store.engine().tail(api.store.engine().revision(), key)?;
-    let mut changes = api.outgoing.extensions.setting_changes();
+    let mut tail = server.store.engine().tail(server.store.engine().revision(), key)?;
+    let mut changes = server.outgoing.extensions.setting_changes();
     loop {
         changes.borrow_and_update();
-        let own = &api.outgoing.extensions.settings().authentication;
+        let own = &server.outgoing.extensions.settings().authentication;
         let found = loopback.get(&target)?;
         let there = found.as_ref().map(data).unwrap_or_default();
         match (merged(&there, own, clock::now_seconds()), found) {

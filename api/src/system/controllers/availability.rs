@@ -45,7 +45,7 @@ const TIMED_OUT: &str = "context deadline exceeded (Client.Timeout exceeded whil
 
 /// Running checks and running queries of documents: at most one check and one query for each APIService.
 pub(super) struct Checks<'a> {
-    api: &'a Server,
+    server: &'a Server,
     running: FuturesUnordered<BoxFuture<'a, Ended>>,
     checked: Turns,
     asked: Turns,
@@ -85,17 +85,22 @@ pub(super) struct AvailabilityResult {
 }
 
 impl<'a> Checks<'a> {
-    pub(super) fn new(api: &'a Server) -> Checks<'a> {
-        Checks { api, running: FuturesUnordered::new(), checked: Turns::default(), asked: Turns::default() }
+    pub(super) fn new(server: &'a Server) -> Checks<'a> {
+        Checks {
+            server,
+            running: FuturesUnordered::new(),
+            checked: Turns::default(),
+            asked: Turns::default(),
+        }
     }
 
     /// Begins checks of the selected extension servers. A running check is repeated after it ends.
     pub(super) fn begin(&mut self, which: impl Fn(&Extension) -> bool) {
-        let api = self.api;
-        for extension in api.outgoing.extensions.all() {
+        let server = self.server;
+        for extension in server.outgoing.extensions.all() {
             if which(&extension) && self.checked.begin(&extension.name) {
                 let check = async move {
-                    Ended::Check(AvailabilityResult { verdict: check(api, &extension).await, extension })
+                    Ended::Check(AvailabilityResult { verdict: check(server, &extension).await, extension })
                 };
                 self.running.push(check.boxed());
             }
@@ -104,10 +109,10 @@ impl<'a> Checks<'a> {
 
     /// Begins to query the documents of an extension server. A running query is repeated after it ends.
     fn ask(&mut self, extension: Arc<Extension>) {
-        let api = self.api;
+        let server = self.server;
         if self.asked.begin(&extension.name) {
             let ask = async move {
-                learn(api, &extension).await;
+                learn(server, &extension).await;
                 Ended::Questions(extension)
             };
             self.running.push(ask.boxed());
@@ -127,7 +132,7 @@ impl<'a> Checks<'a> {
     /// Publishes the results. The conditions are written concurrently, so that they share syncs. If a write
     /// is refused, its error is returned after the other writes.
     pub(super) async fn tell(&mut self, ended: Vec<Ended>) -> Result<(), Status> {
-        let api = self.api;
+        let server = self.server;
         let mut is_changed = false;
         let mut found = Vec::new();
         for ended in ended {
@@ -136,7 +141,7 @@ impl<'a> Checks<'a> {
                     let extension = checked.extension.clone();
                     let again = self.checked.end(&extension.name);
                     // The result of a server that was replaced or removed in the meantime is dropped.
-                    if api.outgoing.extensions.has(&extension) {
+                    if server.outgoing.extensions.has(&extension) {
                         is_changed |= extension.set_available(checked.verdict.is_ok());
                         if checked.verdict.is_ok() {
                             self.ask(extension.clone());
@@ -150,7 +155,7 @@ impl<'a> Checks<'a> {
                 Ended::Questions(extension) => {
                     // The server may have been replaced in the meantime.
                     let again = self.asked.end(&extension.name);
-                    let mut all = api.outgoing.extensions.all().into_iter();
+                    let mut all = server.outgoing.extensions.all().into_iter();
                     if again && let Some(now) = all.find(|other| other.name == extension.name) {
                         self.ask(now);
                     }
@@ -158,14 +163,14 @@ impl<'a> Checks<'a> {
             }
         }
         if is_changed {
-            api.show_foreign();
+            server.show_foreign();
         }
         let reports = found.into_iter().map(|AvailabilityResult { extension, verdict }| async move {
             let (status, reason, message) = match verdict {
                 Ok(()) => ("True", "Passed", "all checks passed".to_owned()),
                 Err((reason, message)) => ("False", reason, message),
             };
-            report(api, &extension.name, status, reason, &message).await
+            report(server, &extension.name, status, reason, &message).await
         });
         let mut outcomes = stream::iter(reports).buffer_unordered(WRITES_MAX);
         let mut told = Ok(());
@@ -180,16 +185,16 @@ impl<'a> Checks<'a> {
 type Unavailable = (&'static str, String);
 
 /// Checks the service of an extension server, and queries the server's version.
-async fn check(api: &Server, extension: &Extension) -> Result<(), Unavailable> {
+async fn check(server: &Server, extension: &Extension) -> Result<(), Unavailable> {
     let Service { namespace, name, port } = &extension.service;
-    let snapshot = api.store.engine().snapshot();
+    let snapshot = server.store.engine().snapshot();
     let failed = |status: Status| {
         (
             "ServiceAccessError",
             format!("service/{name} in \"{namespace}\" cannot be checked due to: {status}"),
         )
     };
-    let loopback = Loopback::new(api);
+    let loopback = Loopback::new(server);
     let resource = loopback.resource(&target("", "services", "")).map_err(failed)?;
     let stored = snapshot.get(&store::key(resource, namespace, name));
     let stored = stored.map(|entry| store::read(entry).and_then(|stored| stored.object(resource)));
@@ -205,7 +210,7 @@ async fn check(api: &Server, extension: &Extension) -> Result<(), Unavailable> {
             return Err(("ServicePortError", message));
         };
         let slices = loopback.resource(&target("discovery", "endpointslices", "")).map_err(failed)?;
-        let label = format!("{}/service-name", api.types.naming.domain);
+        let label = format!("{}/service-name", server.types.naming.domain);
         let of_service = |slice: &Value| slice.str_at(&["metadata", "labels", &label]) == name;
         let slices: Vec<Value> = all(&snapshot, slices, namespace).into_iter().filter(of_service).collect();
         if slices.is_empty() {
@@ -220,7 +225,7 @@ async fn check(api: &Server, extension: &Extension) -> Result<(), Unavailable> {
             return Err(("MissingEndpoints", message));
         }
     }
-    ask(api, extension).await.map_err(|why| ("FailedDiscoveryCheck", why))
+    ask(server, extension).await.map_err(|why| ("FailedDiscoveryCheck", why))
 }
 
 /// Returns whether a slice has an endpoint that listens on a port.
@@ -235,8 +240,8 @@ fn has_endpoints(slice: &Value, port_name: &str) -> bool {
 }
 
 /// Queries the resources of a server's version. Any successful response is sufficient.
-async fn ask(api: &Server, extension: &Extension) -> Result<(), String> {
-    let endpoint = extension.endpoint(&api.outgoing.services)?;
+async fn ask(server: &Server, extension: &Extension) -> Result<(), String> {
+    let endpoint = extension.endpoint(&server.outgoing.services)?;
     let url = endpoint.url().clone();
     let mut headers = HeaderMap::new();
     identify(&mut headers, &asker())?;
@@ -264,13 +269,19 @@ async fn ask(api: &Server, extension: &Extension) -> Result<(), String> {
 }
 
 /// Reports an APIService without an extension server as available.
-pub(super) async fn report_local(api: &Server, name: &str) -> Result<(), Status> {
-    report(api, name, "True", "Local", "Local APIServices are always available").await
+pub(super) async fn report_local(server: &Server, name: &str) -> Result<(), Status> {
+    report(server, name, "True", "Local", "Local APIServices are always available").await
 }
 
 /// Writes the condition Available, if it differs from the stored one.
-async fn report(api: &Server, name: &str, status: &str, reason: &str, message: &str) -> Result<(), Status> {
-    let metrics = &api.operations.metrics;
+async fn report(
+    server: &Server,
+    name: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+) -> Result<(), Status> {
+    let metrics = &server.operations.metrics;
     let is_unavailable = status == "False";
     if metrics
         .unavailable
@@ -279,7 +290,7 @@ async fn report(api: &Server, name: &str, status: &str, reason: &str, message: &
     {
         metrics.became_unavailable.count(&[name, reason]);
     }
-    let loopback = Loopback::new(api);
+    let loopback = Loopback::new(server);
     let resource = loopback.resource(&target(GROUP, "apiservices", ""))?;
     let condition = Condition { kind: "Available", status, reason, message };
     let make = |old: &Object| {
@@ -323,7 +334,6 @@ mod tests {
     #[tokio::test]
     async fn the_condition_says_what_a_server_lacks() {
         let server = TestServer::start();
-        let api = &server.api;
         server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
         let made = server.ask("POST /apis/apiregistration.k8s.io/v1/apiservices", API_SERVICE).await;
         assert_eq!(made.0, 201, "{made:?}");
@@ -372,8 +382,8 @@ mod tests {
                 let (code, _, answer) = server.ask(request, &body).await;
                 assert!(code < 300, "{request}: {code} {answer:?}");
             }
-            api.outgoing.extensions.configure(&[parse(API_SERVICE.as_bytes()).unwrap()], |_| false);
-            let mut checks = Checks::new(api);
+            server.outgoing.extensions.configure(&[parse(API_SERVICE.as_bytes()).unwrap()], |_| false);
+            let mut checks = Checks::new(&server);
             checks.begin(|_| true);
             let ended = checks.ended().await;
             checks.tell(ended).await.unwrap();

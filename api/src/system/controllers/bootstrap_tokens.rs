@@ -86,9 +86,9 @@ impl Token {
 }
 
 /// Returns the tokens of the newest state.
-fn tokens(api: &Server, prefix: &Bytes) -> Vec<Token> {
-    let secrets = objects(&api.store.engine().snapshot(), prefix);
-    secrets.iter().filter_map(|(_, secret)| Token::read(secret, api.types.naming)).collect()
+fn tokens(server: &Server, prefix: &Bytes) -> Vec<Token> {
+    let secrets = objects(&server.store.engine().snapshot(), prefix);
+    secrets.iter().filter_map(|(_, secret)| Token::read(secret, server.types.naming)).collect()
 }
 
 fn target(resource: &'static str, namespace: String, name: &str) -> Target {
@@ -96,7 +96,7 @@ fn target(resource: &'static str, namespace: String, name: &str) -> Target {
 }
 
 fn secrets<'a>(loopback: &Loopback<'a>) -> Result<(&'a Resource, Bytes), Status> {
-    let namespace = loopback.api().types.naming.system("system");
+    let namespace = loopback.server().types.naming.system("system");
     let resource = loopback.resource(&target("secrets", namespace.clone(), ""))?;
     Ok((resource, store::collection(resource, &namespace)))
 }
@@ -115,13 +115,13 @@ async fn until_next_end(tokens: &[Token]) {
 }
 
 /// Runs the controller that deletes expired tokens.
-pub(super) async fn clean(api: Arc<Server>) -> Ending {
-    let loopback = Loopback::controller(&api, "token-cleaner");
+pub(super) async fn clean(server: Arc<Server>) -> Ending {
+    let loopback = Loopback::controller(&server, "token-cleaner");
     let (resource, prefix) = secrets(&loopback)?;
-    let mut tail = api.store.engine().tail(api.store.engine().revision(), prefix.clone())?;
-    let namespace = api.types.naming.system("system");
+    let mut tail = server.store.engine().tail(server.store.engine().revision(), prefix.clone())?;
+    let namespace = server.types.naming.system("system");
     loop {
-        let tokens = tokens(&api, &prefix);
+        let tokens = tokens(&server, &prefix);
         let now = clock::now_seconds();
         let mut pass = Pass::default();
         for token in tokens.iter().filter(|token| token.is_over(now)) {
@@ -142,22 +142,23 @@ pub(super) async fn clean(api: Arc<Server>) -> Ending {
 }
 
 /// Runs the controller that maintains the signatures of the cluster information.
-pub(super) async fn sign(api: Arc<Server>) -> Ending {
-    let loopback = Loopback::controller(&api, "bootstrap-signer");
+pub(super) async fn sign(server: Arc<Server>) -> Ending {
+    let loopback = Loopback::controller(&server, "bootstrap-signer");
     let (_, prefix) = secrets(&loopback)?;
-    let target = target("configmaps", api.types.naming.system("public"), CLUSTER_INFO);
+    let target = target("configmaps", server.types.naming.system("public"), CLUSTER_INFO);
     let maps = loopback.resource(&target)?;
-    let revision = api.store.engine().revision();
-    let mut of_tokens = api.store.engine().tail(revision, prefix.clone())?;
-    let mut of_map = api.store.engine().tail(revision, store::key(maps, &target.namespace, CLUSTER_INFO))?;
+    let revision = server.store.engine().revision();
+    let mut of_tokens = server.store.engine().tail(revision, prefix.clone())?;
+    let mut of_map =
+        server.store.engine().tail(revision, store::key(maps, &target.namespace, CLUSTER_INFO))?;
     loop {
-        let tokens = tokens(&api, &prefix);
+        let tokens = tokens(&server, &prefix);
         let written = match loopback.get(&target)? {
             Some(found) => match signed(&found, &tokens, clock::now_seconds()) {
                 Some(wanted) => loopback.update(&target, wanted).await?,
                 None => Written::Done,
             },
-            None => match information(&api, &target) {
+            None => match information(&server, &target) {
                 Some(object) => loopback.create(&target, object).await?,
                 None => Written::Done,
             },
@@ -174,15 +175,15 @@ pub(super) async fn sign(api: Arc<Server>) -> Ending {
 }
 
 /// Returns the information that a node needs to find this server; `None` if the server's address is unknown.
-fn information(api: &Server, target: &Target) -> Option<Value> {
+fn information(server: &Server, target: &Target) -> Option<Value> {
     let text = |members: &[(&str, &str)]| {
         Object::from_iter(members.iter().map(|(name, text)| ((*name).to_owned().into(), (*text).into())))
     };
-    let authority = STANDARD.encode(&api.operations.root_ca);
+    let authority = STANDARD.encode(&server.operations.root_ca);
     let config = format!(
         "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {authority}\n    server: https://{}\n  \
          name: \"\"\ncontexts: null\ncurrent-context: \"\"\nkind: Config\nusers: null\n",
-        api.operations.own_service.advertised?
+        server.operations.own_service.advertised?
     );
     let mut object = text(&[("kind", "ConfigMap"), ("apiVersion", "v1")]);
     object.push("metadata", text(&[("name", &target.name), ("namespace", &target.namespace)]).into());

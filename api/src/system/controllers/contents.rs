@@ -45,7 +45,7 @@ pub async fn delete_all(
     again: bool,
     failures: &mut Failures,
 ) {
-    let snapshot = loopback.api().store.engine_of(resource).snapshot();
+    let snapshot = loopback.server().store.engine_of(resource).snapshot();
     let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
     let options = &options;
     let deletions = snapshot.prefix(&store::collection(resource, namespace)).map(|entry| async move {

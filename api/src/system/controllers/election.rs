@@ -54,14 +54,14 @@ impl Observed {
 }
 
 /// Returns a name for this server in elections.
-pub(super) fn candidate(api: &Server) -> String {
-    format!("{}_{}", api.types.naming.system("apiserver"), names::uid())
+pub(super) fn candidate(server: &Server) -> String {
+    format!("{}_{}", server.types.naming.system("apiserver"), names::uid())
 }
 
 /// Releases the lease of a server that stops, if it is the leader. Its controllers must have ended.
-pub(super) async fn release(api: &Server, id: &str) {
-    let loopback = Loopback::new(api).unasked();
-    let target = target(api);
+pub(super) async fn release(server: &Server, id: &str) {
+    let loopback = Loopback::new(server).unasked();
+    let target = target(server);
     let Ok(Some(mut lease)) = loopback.get(&target) else { return };
     if lease.str_at(&["spec", "holderIdentity"]) != id {
         return;
@@ -77,22 +77,22 @@ pub(super) async fn release(api: &Server, id: &str) {
     }
 }
 
-fn target(api: &Server) -> Target {
+fn target(server: &Server) -> Target {
     Target {
         group: "coordination",
         version: "v1",
         resource: "leases",
-        namespace: api.types.naming.system("system"),
-        name: api.types.naming.system("apiserver-controllers"),
+        namespace: server.types.naming.system("system"),
+        name: server.types.naming.system("apiserver-controllers"),
     }
 }
 
 /// Takes part in the election as long as the server runs, and runs the controllers while this server is the
 /// leader.
-pub(super) async fn lead(api: Arc<Server>, selection: Selection, id: String) {
+pub(super) async fn lead(server: Arc<Server>, selection: Selection, id: String) {
     let mut observed = Observed::default();
     loop {
-        match elected(&api, &id, &mut observed).await {
+        match elected(&server, &id, &mut observed).await {
             Ok(true) => {}
             Ok(false) => {
                 tokio::time::sleep(RETRY).await;
@@ -106,13 +106,13 @@ pub(super) async fn lead(api: Arc<Server>, selection: Selection, id: String) {
         }
         tracing::info!(id, "this server runs the controllers");
         let mut tasks = JoinSet::new();
-        start_shared(&mut tasks, &api, &selection);
+        start_shared(&mut tasks, &server, &selection);
         let mut renewed = Instant::now();
         while renewed.elapsed() < RENEW_DEADLINE {
             tokio::time::sleep(RETRY).await;
             let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
             let began = Instant::now();
-            match tokio::time::timeout(left, elected(&api, &id, &mut observed)).await {
+            match tokio::time::timeout(left, elected(&server, &id, &mut observed)).await {
                 Ok(Ok(true)) => renewed = began,
                 Ok(Ok(false)) => break,
                 Ok(Err(error)) => tracing::warn!(%error, "leadership not renewed"),
@@ -125,10 +125,10 @@ pub(super) async fn lead(api: Arc<Server>, selection: Selection, id: String) {
 }
 
 /// Takes or renews the lease; returns whether this server holds it now.
-async fn elected(api: &Server, id: &str, observed: &mut Observed) -> Result<bool, Status> {
-    let loopback = Loopback::new(api).unasked();
-    let target = target(api);
-    api.store.current(loopback.resource(&target)?).await?;
+async fn elected(server: &Server, id: &str, observed: &mut Observed) -> Result<bool, Status> {
+    let loopback = Loopback::new(server).unasked();
+    let target = target(server);
+    server.store.current(loopback.resource(&target)?).await?;
     let now = Value::from(clock::now_micros());
     let written = match loopback.get(&target)? {
         None => {

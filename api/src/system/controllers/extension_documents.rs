@@ -30,19 +30,19 @@ pub(super) fn asker() -> User {
 
 /// Queries the documents of a server's version, and shows each in this server's documents as it arrives. The
 /// server need not support any of them.
-pub(super) async fn learn(api: &Server, extension: &Extension) {
-    let Ok(endpoint) = extension.endpoint(&api.outgoing.services) else { return };
-    join(learn_resources(api, extension, &endpoint), learn_openapi(api, extension, &endpoint)).await;
+pub(super) async fn learn(server: &Server, extension: &Extension) {
+    let Ok(endpoint) = extension.endpoint(&server.outgoing.services) else { return };
+    join(learn_resources(server, extension, &endpoint), learn_openapi(server, extension, &endpoint)).await;
 }
 
-async fn learn_resources(api: &Server, extension: &Extension, endpoint: &Endpoint) {
-    let resources = resources(api.types.naming, endpoint).await.map(Arc::from);
+async fn learn_resources(server: &Server, extension: &Extension, endpoint: &Endpoint) {
+    let resources = resources(server.types.naming, endpoint).await.map(Arc::from);
     if extension.learn(|told| told.resources = resources) {
-        api.show_foreign();
+        server.show_foreign();
     }
 }
 
-async fn learn_openapi(api: &Server, extension: &Extension, endpoint: &Endpoint) {
+async fn learn_openapi(server: &Server, extension: &Extension, endpoint: &Endpoint) {
     let openapi = openapi(endpoint).await;
     // If the hash of the v3 document is unchanged, the known v2 document is still valid.
     let known = openapi.as_deref().and_then(|openapi| extension.swagger_of(openapi));
@@ -51,7 +51,7 @@ async fn learn_openapi(api: &Server, extension: &Extension, endpoint: &Endpoint)
         None => swagger(endpoint).await.map(Arc::new),
     };
     if extension.learn(|told| (told.openapi, told.swagger) = (openapi, swagger)) {
-        api.show_foreign();
+        server.show_foreign();
     }
 }
 

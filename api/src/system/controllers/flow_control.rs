@@ -42,18 +42,18 @@ const RESTORED_EVERY: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(api: &Server) -> Result<bootstrap::Outcome, Status> {
-    let outcome = restore(&Loopback::named(api, PRODUCER).unasked()).await?;
-    load(api)?;
+pub async fn prepare(server: &Server) -> Result<bootstrap::Outcome, Status> {
+    let outcome = restore(&Loopback::named(server, PRODUCER).unasked()).await?;
+    load(server)?;
     Ok(outcome)
 }
 
 /// Runs the controller, which follows flow schemas and priority levels.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let loopback = Loopback::new(&api);
-    let revision = api.store.engine().revision();
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let loopback = Loopback::new(&server);
+    let revision = server.store.engine().revision();
     let tail = |plural| -> Result<_, super::Trouble> {
-        Ok(api.store.engine().tail(revision, store::collection(resource(&loopback, plural)?, ""))?)
+        Ok(server.store.engine().tail(revision, store::collection(resource(&loopback, plural)?, ""))?)
     };
     let (mut schemas, mut levels) = (tail(SCHEMAS)?, tail(LEVELS)?);
     let ticks = |period| interval_at(Instant::now() + period, period);
@@ -61,15 +61,15 @@ pub(super) async fn follow(api: Arc<Server>) -> Ending {
     let mut is_changed = true;
     loop {
         if std::mem::take(&mut is_changed) {
-            let objects = load(&api)?;
-            report(&api, &objects).await?;
+            let objects = load(&server)?;
+            report(&server, &objects).await?;
         }
         let (schema, level) = (pin!(schemas.next(EVENTS_MAX)), pin!(levels.next(EVENTS_MAX)));
         tokio::select! {
             events = schema => is_changed = !events?.is_empty(),
             events = level => is_changed = !events?.is_empty(),
-            _ = divide.tick() => api.access.fairness.divide_again(),
-            _ = restored.tick() => drop(restore(&Loopback::named(&api, PRODUCER)).await?),
+            _ = divide.tick() => server.access.fairness.divide_again(),
+            _ = restored.tick() => drop(restore(&Loopback::named(&server, PRODUCER)).await?),
         }
     }
 }
@@ -77,14 +77,14 @@ pub(super) async fn follow(api: Arc<Server>) -> Ending {
 /// Restores bundled objects that are missing or have forbidden changes, and removes those of earlier
 /// releases.
 async fn restore(loopback: &Loopback<'_>) -> Result<bootstrap::Outcome, Status> {
-    let api = loopback.api();
-    let outcome = bootstrap::reconcile_flow_control(loopback, api.types.naming).await?;
-    let bundled = bootstrap::flow_control(api.types.naming);
-    let annotation = bootstrap::autoupdate_spec_annotation(api.types.naming);
-    if !api.store.backends.is_whole() {
+    let server = loopback.server();
+    let outcome = bootstrap::reconcile_flow_control(loopback, server.types.naming).await?;
+    let bundled = bootstrap::flow_control(server.types.naming);
+    let annotation = bootstrap::autoupdate_spec_annotation(server.types.naming);
+    if !server.store.backends.is_whole() {
         return Ok(outcome);
     }
-    let objects = Objects::read(&api.store.engine().snapshot(), loopback)?;
+    let objects = Objects::read(&server.store.engine().snapshot(), loopback)?;
     for (plural, objects) in [(SCHEMAS, &objects.schemas), (LEVELS, &objects.levels)] {
         let names: BTreeSet<&str> = bundled
             .iter()
@@ -124,24 +124,24 @@ impl Objects {
 }
 
 /// Configures flow control with the current objects. The mandatory objects apply even while they are missing.
-fn load(api: &Server) -> Result<Objects, Status> {
-    let objects = Objects::read(&api.store.engine().snapshot(), &Loopback::new(api))?;
+fn load(server: &Server) -> Result<Objects, Status> {
+    let objects = Objects::read(&server.store.engine().snapshot(), &Loopback::new(server))?;
     let mut schemas: Vec<Value> = objects.schemas.iter().map(|(_, object)| object.clone()).collect();
     let mut levels: Vec<Value> = objects.levels.iter().map(|(_, object)| object.clone()).collect();
-    for wanted in bootstrap::flow_control(api.types.naming) {
+    for wanted in bootstrap::flow_control(server.types.naming) {
         let there = if wanted.target.resource == SCHEMAS { &mut schemas } else { &mut levels };
         let is_it = |object: &Value| object.str_at(&["metadata", "name"]) == wanted.target.name;
         if wanted.kind == Kind::MandatoryFlowControl && !there.iter().any(is_it) {
             there.push(wanted.object);
         }
     }
-    api.access.fairness.configure(&schemas, &levels);
+    server.access.fairness.configure(&schemas, &levels);
     Ok(objects)
 }
 
 /// Sets the condition of each flow schema that says whether its priority level exists.
-async fn report(api: &Server, objects: &Objects) -> Result<(), Status> {
-    let loopback = Loopback::named(api, CONSUMER);
+async fn report(server: &Server, objects: &Objects) -> Result<(), Status> {
+    let loopback = Loopback::named(server, CONSUMER);
     let resource = resource(&loopback, SCHEMAS)?;
     let levels: BTreeSet<&str> =
         objects.levels.iter().map(|(_, object)| object.str_at(&["metadata", "name"])).collect();

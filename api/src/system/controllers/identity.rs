@@ -36,12 +36,12 @@ const USUAL_PORT: u16 = 6443;
 /// Number of bytes of the host name's digest that form the name of the lease.
 const ID_BYTES: usize = 16;
 
-fn target(api: &Server, name: &str) -> Target {
+fn target(server: &Server, name: &str) -> Target {
     Target {
         group: "coordination",
         version: "v1",
         resource: "leases",
-        namespace: api.types.naming.system("system"),
+        namespace: server.types.naming.system("system"),
         name: name.to_owned(),
     }
 }
@@ -59,23 +59,27 @@ fn lease_name(host: &str, component: &str, port: u16) -> String {
 }
 
 /// Returns the name by which other servers on the same store know this server.
-pub(super) fn own_name(api: &Server) -> String {
-    lease_name(&own_host(api), &api.types.naming.system("apiserver"), api.operations.own_service.port)
+pub(super) fn own_name(server: &Server) -> String {
+    lease_name(
+        &own_host(server),
+        &server.types.naming.system("apiserver"),
+        server.operations.own_service.port,
+    )
 }
 
-fn own_host(api: &Server) -> String {
-    api.operations.host_name.to_lowercase()
+fn own_host(server: &Server) -> String {
+    server.operations.host_name.to_lowercase()
 }
 
 /// Returns the servers whose leases have not expired, by name, each with the name of its process.
-pub(super) fn servers(api: &Server) -> Result<BTreeMap<String, String>, Status> {
-    let label = format!("apiserver.{}", api.types.naming.label("identity"));
-    let (server, now) = (api.types.naming.system("apiserver"), SystemTime::now());
-    let leases = leases(api)?;
-    let snapshot = api.store.backends.holding(&leases).engine().snapshot();
+pub(super) fn servers(server: &Server) -> Result<BTreeMap<String, String>, Status> {
+    let label = format!("apiserver.{}", server.types.naming.label("identity"));
+    let (component, now) = (server.types.naming.system("apiserver"), SystemTime::now());
+    let leases = leases(server)?;
+    let snapshot = server.store.backends.holding(&leases).engine().snapshot();
     let all = objects(&snapshot, &leases).into_iter().map(|(_, lease)| lease);
     let found = all
-        .filter(|lease| lease.str_at(&["metadata", "labels", &label]) == server && !is_over(lease, now))
+        .filter(|lease| lease.str_at(&["metadata", "labels", &label]) == component && !is_over(lease, now))
         .map(|lease| {
             [&["metadata", "name"], &["spec", "holderIdentity"]].map(|at| lease.str_at(at).to_owned())
         })
@@ -84,9 +88,9 @@ pub(super) fn servers(api: &Server) -> Result<BTreeMap<String, String>, Status> 
 }
 
 /// Returns the key prefix of the leases of all servers.
-pub(super) fn leases(api: &Server) -> Result<Bytes, Status> {
-    let of_all = target(api, "");
-    Ok(store::collection(Loopback::new(api).resource(&of_all)?, &of_all.namespace))
+pub(super) fn leases(server: &Server) -> Result<Bytes, Status> {
+    let of_all = target(server, "");
+    Ok(store::collection(Loopback::new(server).resource(&of_all)?, &of_all.namespace))
 }
 
 /// Encodes bytes in base32 (RFC 4648), in lower case and without padding.
@@ -108,24 +112,24 @@ fn base32(bytes: &[u8]) -> String {
 }
 
 /// Runs the controller that renews the lease of this server.
-pub(super) async fn renew(api: Arc<Server>) -> Ending {
-    let (host, name) = (own_host(&api), own_name(&api));
+pub(super) async fn renew(server: Arc<Server>) -> Ending {
+    let (host, name) = (own_host(&server), own_name(&server));
     let holder = format!("{name}_{}", names::uid());
     loop {
-        renew_once(&api, &host, &name, &holder).await?;
+        renew_once(&server, &host, &name, &holder).await?;
         tokio::time::sleep(RENEW).await;
     }
 }
 
-async fn renew_once(api: &Server, host: &str, name: &str, holder: &str) -> Result<(), Status> {
-    let (loopback, target) = (Loopback::new(api), target(api, name));
+async fn renew_once(server: &Server, host: &str, name: &str, holder: &str) -> Result<(), Status> {
+    let (loopback, target) = (Loopback::new(server), target(server, name));
     let found = loopback.get(&target)?;
     let is_new = found.is_none();
     let mut lease = match found {
         Some(Value::Object(lease)) => lease,
         _ => Object::new(),
     };
-    let naming = api.types.naming;
+    let naming = server.types.naming;
     let metadata = lease.object_entry("metadata");
     metadata.insert("name", name.into());
     metadata.insert("namespace", target.namespace.as_str().into());
@@ -135,7 +139,7 @@ async fn renew_once(api: &Server, host: &str, name: &str, holder: &str) -> Resul
         naming.system("apiserver").as_str().into(),
     );
     labels.insert(naming.label("hostname"), host.into());
-    if let Some(address) = api.outgoing.peers.address().or(api.operations.own_service.advertised) {
+    if let Some(address) = server.outgoing.peers.address().or(server.operations.own_service.advertised) {
         let annotations = metadata.object_entry("annotations");
         annotations.insert(naming.label("peer-advertise-address"), address.to_string().as_str().into());
     }
@@ -155,27 +159,27 @@ async fn renew_once(api: &Server, host: &str, name: &str, holder: &str) -> Resul
 }
 
 /// Runs the controller that deletes expired leases of servers.
-pub(super) async fn collect(api: Arc<Server>) -> Ending {
+pub(super) async fn collect(server: Arc<Server>) -> Ending {
     loop {
-        collect_once(&api).await?;
+        collect_once(&server).await?;
         tokio::time::sleep(COLLECT).await;
     }
 }
 
-async fn collect_once(api: &Server) -> Result<(), Trouble> {
-    let loopback = Loopback::new(api);
-    let of_all = target(api, "");
+async fn collect_once(server: &Server) -> Result<(), Trouble> {
+    let loopback = Loopback::new(server);
+    let of_all = target(server, "");
     let resource: &Resource = loopback.resource(&of_all)?;
-    let label = format!("apiserver.{}", api.types.naming.label("identity"));
-    let (server, now) = (api.types.naming.system("apiserver"), SystemTime::now());
-    let snapshot = api.store.engine_of(resource).snapshot();
+    let label = format!("apiserver.{}", server.types.naming.label("identity"));
+    let (component, now) = (server.types.naming.system("apiserver"), SystemTime::now());
+    let snapshot = server.store.engine_of(resource).snapshot();
     for entry in snapshot.prefix(&store::collection(resource, &of_all.namespace)) {
         let stored = store::read(entry)?;
         let lease = Value::Object(stored.object(resource)?);
-        if lease.str_at(&["metadata", "labels", &label]) == server && is_over(&lease, now) {
+        if lease.str_at(&["metadata", "labels", &label]) == component && is_over(&lease, now) {
             let name = lease.str_at(&["metadata", "name"]).to_owned();
             tracing::info!(name, "lease of a stopped server deleted");
-            loopback.delete(&target(api, &name), &lease).await?;
+            loopback.delete(&target(server, &name), &lease).await?;
         }
     }
     Ok(())

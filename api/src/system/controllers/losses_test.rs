@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Starts all controllers.
 fn controllers(server: &TestServer) -> Controllers {
     start(
-        server.api.clone(),
+        server.itself(),
         &Selection::parse("*,tokencleaner,bootstrapsigner,storage-version-migrator-controller").unwrap(),
     )
 }
@@ -104,7 +104,7 @@ async fn rested() -> Rested {
 
 /// Closes the store of a server, and reads its segment and its newest states.
 async fn at_rest(server: &TestServer, directory: &Path) -> Rested {
-    server.api.store.engine().close().await;
+    server.store.engine().close().await;
     let states = states(directory);
     let file = std::fs::File::open(segment(directory)).unwrap();
     let end = states.iter().map(|place| place.offset + place.len).max().unwrap();
@@ -169,11 +169,11 @@ async fn no_object_is_deleted_whichever_record_is_damaged() {
             let bit = random.index(8) as u32;
             let server = damaged(&rested, Some((place.offset + byte, bit)));
             let what = format!("{:?}, byte {byte}, bit {bit}", String::from_utf8_lossy(&place.key));
-            assert!(!server.api.store.backends.is_whole(), "{what}");
-            crate::system::startup::load_types(&server.api).unwrap();
+            assert!(!server.store.backends.is_whole(), "{what}");
+            crate::system::startup::load_types(&server).unwrap();
             let running = controllers(&server);
             settled(&server).await;
-            let snapshot = server.api.store.engine().snapshot();
+            let snapshot = server.store.engine().snapshot();
             for state in &rested.states {
                 let there = snapshot.get(&state.key);
                 let is_lost = state.key == place.key && byte < body;
@@ -182,7 +182,7 @@ async fn no_object_is_deleted_whichever_record_is_damaged() {
             }
             drop(snapshot);
             running.stop().await;
-            server.api.store.engine().close().await;
+            server.store.engine().close().await;
         }
     }
 }
@@ -198,14 +198,14 @@ async fn once_the_loss_is_accepted_dependents_of_a_lost_owner_go() {
     until(&server, &format!("GET {MAPS}/one"), 200).await;
     assert_eq!(server.ask(&format!("DELETE {MAPS}/two"), "").await.0, 200, "what is asked for is done");
     assert_eq!(server.ask(&format!("GET {MAPS}/owner"), "").await.0, 404);
-    assert!(server.api.store.engine().accept_losses(&Losses::default()).await.unwrap());
+    assert!(server.store.engine().accept_losses(&Losses::default()).await.unwrap());
     until(&server, &format!("GET {MAPS}/one"), 404).await;
     until(&server, &format!("GET {MAPS}/of-thing"), 200).await;
-    assert!(server.api.store.engine().snapshot().get(LEDGER_KEY).is_some());
+    assert!(server.store.engine().snapshot().get(LEDGER_KEY).is_some());
     running.stop().await;
     // Without damage all controllers run.
     let server = damaged(&rested, None);
-    assert!(server.api.store.backends.is_whole());
+    assert!(server.store.backends.is_whole());
 }
 
 /// A start creates the bootstrap objects, reads all of them, and succeeds no matter which of their records is
@@ -214,7 +214,7 @@ async fn once_the_loss_is_accepted_dependents_of_a_lost_owner_go() {
 async fn a_server_starts_whichever_of_its_own_objects_is_damaged() {
     let directory = std::env::temp_dir().join(format!("losses-{}", values::names::uid()));
     let server = TestServer::in_directory(&directory);
-    crate::system::startup::prepare(&server.api).await.unwrap();
+    crate::system::startup::prepare(&server).await.unwrap();
     let rested = at_rest(&server, &directory).await;
     drop(server);
     let mut random = Random(2);
@@ -225,10 +225,10 @@ async fn a_server_starts_whichever_of_its_own_objects_is_damaged() {
         let byte = from + random.index((to - from) as usize) as u64;
         let server = damaged(&rested, Some((place.offset + byte, random.index(8) as u32)));
         let what = format!("{:?}, byte {byte}", String::from_utf8_lossy(&place.key));
-        crate::system::startup::load_types(&server.api).unwrap();
-        let started = crate::system::startup::prepare(&server.api).await;
+        crate::system::startup::load_types(&server).unwrap();
+        let started = crate::system::startup::prepare(&server).await;
         assert!(started.is_ok(), "{what}: {started:?}");
-        let snapshot = server.api.store.engine().snapshot();
+        let snapshot = server.store.engine().snapshot();
         for state in &rested.states {
             let there = snapshot.get(&state.key);
             let is_whole = there.as_ref().is_some_and(|entry| entry.created() <= state.revision);
@@ -236,6 +236,6 @@ async fn a_server_starts_whichever_of_its_own_objects_is_damaged() {
             assert!(is_lost || is_whole, "{what}: {:?}", String::from_utf8_lossy(&state.key));
         }
         drop(snapshot);
-        server.api.store.engine().close().await;
+        server.store.engine().close().await;
     }
 }

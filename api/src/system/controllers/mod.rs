@@ -94,40 +94,40 @@ pub struct Controllers {
 ///
 /// If several servers share a store, the controllers that change it on behalf of all of them run on the
 /// elected server.
-pub fn start(api: Arc<Server>, selection: &Selection) -> Controllers {
+pub fn start(server: Arc<Server>, selection: &Selection) -> Controllers {
     let mut tasks = JoinSet::new();
-    if api.access.fairness.is_shared() {
-        tasks.spawn(supervise("flow control", api.clone(), flow_control::follow));
+    if server.access.fairness.is_shared() {
+        tasks.spawn(supervise("flow control", server.clone(), flow_control::follow));
     }
-    tasks.spawn(supervise("api services", api.clone(), api_services::follow));
-    if !api.outgoing.extensions.settings().authentication.is_empty() {
-        tasks.spawn(supervise("authentication info", api.clone(), authentication_info::follow));
+    tasks.spawn(supervise("api services", server.clone(), api_services::follow));
+    if !server.outgoing.extensions.settings().authentication.is_empty() {
+        tasks.spawn(supervise("authentication info", server.clone(), authentication_info::follow));
     }
-    tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
-    tasks.spawn(supervise("token uses", api.clone(), token_uses::follow));
-    if api.store.ledger().is_none() {
-        start_shared(&mut tasks, &api, selection);
+    tasks.spawn(supervise("definitions", server.clone(), definitions::follow));
+    tasks.spawn(supervise("token uses", server.clone(), token_uses::follow));
+    if server.store.ledger().is_none() {
+        start_shared(&mut tasks, &server, selection);
         return Controllers { tasks, elected: None };
     }
-    tasks.spawn(supervise("identity", api.clone(), identity::renew));
-    if api.outgoing.peers.address().is_some() {
-        tasks.spawn(supervise("own address", api.clone(), peers::tell));
+    tasks.spawn(supervise("identity", server.clone(), identity::renew));
+    if server.outgoing.peers.address().is_some() {
+        tasks.spawn(supervise("own address", server.clone(), peers::tell));
     }
-    tasks.spawn(supervise("own endpoints", api.clone(), own_service::follow_endpoints));
-    if api.outgoing.peers.passes_on() {
-        tasks.spawn(supervise("peers", api.clone(), peers::follow));
+    tasks.spawn(supervise("own endpoints", server.clone(), own_service::follow_endpoints));
+    if server.outgoing.peers.passes_on() {
+        tasks.spawn(supervise("peers", server.clone(), peers::follow));
     }
-    let id = election::candidate(&api);
-    tasks.spawn(election::lead(api.clone(), selection.clone(), id.clone()));
-    Controllers { tasks, elected: Some((api, id)) }
+    let id = election::candidate(&server);
+    tasks.spawn(election::lead(server.clone(), selection.clone(), id.clone()));
+    Controllers { tasks, elected: Some((server, id)) }
 }
 
 /// Starts the controllers that must run only once per store.
-fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Server>, selection: &Selection) {
+fn start_shared(tasks: &mut JoinSet<()>, server: &Arc<Server>, selection: &Selection) {
     macro_rules! run {
         ($name:literal, $follow:path) => {
             if selection.has($name) {
-                tasks.spawn(supervise($name, api.clone(), $follow));
+                tasks.spawn(supervise($name, server.clone(), $follow));
             }
         };
     }
@@ -136,7 +136,7 @@ fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Server>, selection: &Selectio
     macro_rules! run_while_whole {
         ($name:literal, $follow:path) => {
             if selection.has($name) {
-                tasks.spawn(supervise_while_whole($name, api.clone(), $follow));
+                tasks.spawn(supervise_while_whole($name, server.clone(), $follow));
             }
         };
     }
@@ -154,16 +154,16 @@ fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Server>, selection: &Selectio
     run!("certificatesigningrequest-signing-controller", certificates::sign);
     run_while_whole!("certificatesigningrequest-cleaner-controller", certificates::clean);
     run_while_whole!("storage-version-migrator-controller", definitions::follow_migrating);
-    if api.operations.collects_garbage {
+    if server.operations.collects_garbage {
         run_while_whole!("garbage-collector-controller", garbage::follow);
     }
-    if api.store.ledger().is_some() {
-        tasks.spawn(supervise_while_whole("identities", api.clone(), identity::collect));
-        tasks.spawn(supervise_while_whole("allocations", api.clone(), allocations::follow));
+    if server.store.ledger().is_some() {
+        tasks.spawn(supervise_while_whole("identities", server.clone(), identity::collect));
+        tasks.spawn(supervise_while_whole("allocations", server.clone(), allocations::follow));
     }
-    tasks.spawn(supervise("system namespaces", api.clone(), system_namespaces::follow));
-    tasks.spawn(supervise("own service", api.clone(), own_service::follow));
-    tasks.spawn(supervise("default ServiceCIDR", api.clone(), service_cidr::follow));
+    tasks.spawn(supervise("system namespaces", server.clone(), system_namespaces::follow));
+    tasks.spawn(supervise("own service", server.clone(), own_service::follow));
+    tasks.spawn(supervise("default ServiceCIDR", server.clone(), service_cidr::follow));
 }
 
 impl Controllers {
@@ -173,9 +173,13 @@ impl Controllers {
         self.tasks.shutdown().await;
         // After the release another server need not wait until the lease expires. It has to wait if etcd does
         // not respond.
-        if let Some((api, id)) = self.elected {
+        if let Some((server, id)) = self.elected {
             let given_up = async {
-                tokio::join!(election::release(&api, &id), peers::withdraw(&api), own_service::withdraw(&api))
+                tokio::join!(
+                    election::release(&server, &id),
+                    peers::withdraw(&server),
+                    own_service::withdraw(&server)
+                )
             };
             if tokio::time::timeout(RELEASE_WAIT, given_up).await.is_err() {
                 tracing::warn!(id, "leadership not released in time");
@@ -197,7 +201,7 @@ enum Trouble {
 type Ending = Result<Infallible, Trouble>;
 
 /// Restarts a controller whenever it ends, until the store is closed.
-async fn supervise<R>(name: &'static str, api: Arc<Server>, run: fn(Arc<Server>) -> R)
+async fn supervise<R>(name: &'static str, server: Arc<Server>, run: fn(Arc<Server>) -> R)
 where
     R: Future<Output = Ending> + Send,
 {
@@ -206,7 +210,7 @@ where
         let began = Instant::now();
         // The token makes the shutdown cancel the computations of the controller, and lets the controller
         // yield its thread to other tasks.
-        let run = within(api.operations.lifecycle.computations().child(), run(api.clone()));
+        let run = within(server.operations.lifecycle.computations().child(), run(server.clone()));
         match AssertUnwindSafe(run).catch_unwind().await {
             Ok(Err(Cancelled(_)) | Ok(Err(Trouble::Tail(TailError::Closed)))) => return,
             Ok(Ok(Err(trouble))) => {
@@ -225,23 +229,23 @@ where
 /// Does the same as [`supervise`], but only while the store is whole. If damage is found, a running
 /// controller ends between two steps. When the store is whole again, the controller starts again and checks
 /// all objects.
-async fn supervise_while_whole<R>(name: &'static str, api: Arc<Server>, run: fn(Arc<Server>) -> R)
+async fn supervise_while_whole<R>(name: &'static str, server: Arc<Server>, run: fn(Arc<Server>) -> R)
 where
     R: Future<Output = Ending> + Send,
 {
     loop {
-        if !api.store.backends.is_whole() {
+        if !server.store.backends.is_whole() {
             tracing::warn!(
                 controller = name,
                 "controller is off: the store has unreadable records, and an object that is not found may be one of them. \
                  Restore a backup, or run accept-loss to turn the controller on"
             );
         }
-        api.store.backends.until_whole(true).await;
+        server.store.backends.until_whole(true).await;
         tokio::select! {
             biased;
-            () = api.store.backends.until_whole(false) => {}
-            () = supervise(name, api.clone(), run) => return,
+            () = server.store.backends.until_whole(false) => {}
+            () = supervise(name, server.clone(), run) => return,
         }
     }
 }

@@ -56,28 +56,28 @@ const COUNT_PACE: Duration = Duration::from_secs(1);
 const COUNTS_IN_A_ROW: usize = 256;
 
 /// Runs the controller, which follows the namespaces and empties those that terminate.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let prefix = store::collection(&api.types.namespaces, "");
-    let snapshot = api.store.engine().snapshot();
-    let mut tail = api.store.engine().tail(snapshot.revision(), prefix.clone())?;
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let prefix = store::collection(&server.types.namespaces, "");
+    let snapshot = server.store.engine().snapshot();
+    let mut tail = server.store.engine().tail(snapshot.revision(), prefix.clone())?;
     let sweeps = Arc::new(Semaphore::new(SWEEPS_MAX));
     let mut tasks = JoinSet::new();
     let mut running = HashSet::new();
     let begin = |tasks: &mut JoinSet<String>, running: &mut HashSet<String>, name: &str| {
         // A running task checks the newest state itself.
         if running.insert(name.to_owned()) {
-            tasks.spawn(end(api.clone(), sweeps.clone(), name.to_owned()));
+            tasks.spawn(end(server.clone(), sweeps.clone(), name.to_owned()));
         }
     };
     for entry in snapshot.prefix(&prefix).filter(is_terminating) {
-        begin(&mut tasks, &mut running, store::identity(&api.types.namespaces, entry.key()).1);
+        begin(&mut tasks, &mut running, store::identity(&server.types.namespaces, entry.key()).1);
     }
     drop(snapshot);
     loop {
         tokio::select! {
             events = tail.next(EVENTS_MAX) => for event in events? {
                 if event.kind == EventKind::Put && is_terminating(&event.entry) {
-                    begin(&mut tasks, &mut running, store::identity(&api.types.namespaces, &event.key).1);
+                    begin(&mut tasks, &mut running, store::identity(&server.types.namespaces, &event.key).1);
                 }
             },
             Some(ended) = tasks.join_next() => {
@@ -86,7 +86,7 @@ pub(super) async fn follow(api: Arc<Server>) -> Ending {
                 let Ok(name) = ended else { continue };
                 running.remove(&name);
                 // Another namespace with this name may have begun to terminate just before the task ended.
-                if is_ours(&api, &name)? {
+                if is_ours(&server, &name)? {
                     begin(&mut tasks, &mut running, &name);
                 }
             }
@@ -107,24 +107,24 @@ fn is_terminating(entry: &Entry) -> bool {
 }
 
 /// Returns whether the namespace is terminating and still has our finalizer.
-fn is_ours(api: &Server, name: &str) -> Result<bool, Status> {
-    let stored = Loopback::new(api).store().get(&store::key(&api.types.namespaces, "", name))?;
-    let namespace = stored.map(|stored| stored.object(&api.types.namespaces)).transpose()?;
-    Ok(namespace.is_some_and(|namespace| holds(api, &namespace)))
+fn is_ours(server: &Server, name: &str) -> Result<bool, Status> {
+    let stored = Loopback::new(server).store().get(&store::key(&server.types.namespaces, "", name))?;
+    let namespace = stored.map(|stored| stored.object(&server.types.namespaces)).transpose()?;
+    Ok(namespace.is_some_and(|namespace| holds(server, &namespace)))
 }
 
-fn holds(api: &Server, namespace: &Object) -> bool {
+fn holds(server: &Server, namespace: &Object) -> bool {
     let finalizers = at(namespace, "spec.finalizers").and_then(Value::as_array).unwrap_or_default();
     !meta(namespace, "deletionTimestamp").is_empty()
-        && finalizers.iter().any(|finalizer| finalizer.as_str() == Some(api.types.naming.word))
+        && finalizers.iter().any(|finalizer| finalizer.as_str() == Some(server.types.naming.word))
 }
 
 /// Empties a namespace and removes our finalizer, with as many retries as needed; returns the name of the
 /// namespace.
-async fn end(api: Arc<Server>, sweeps: Arc<Semaphore>, name: String) -> String {
+async fn end(server: Arc<Server>, sweeps: Arc<Semaphore>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
-        match catching_panics(empty(&api, &sweeps, &name, &mut backoff)).await {
+        match catching_panics(empty(&server, &sweeps, &name, &mut backoff)).await {
             Ok(Ok(()) | Err(Trouble::Tail(TailError::Closed))) => return name,
             Ok(Err(trouble)) => {
                 tracing::warn!(namespace = name, error = %trouble, "namespace deletion restarts")
@@ -137,23 +137,28 @@ async fn end(api: Arc<Server>, sweeps: Arc<Semaphore>, name: String) -> String {
 
 /// Empties a namespace and removes our finalizer. Returns when that is done, or when it is no longer this
 /// controller's task.
-async fn empty(api: &Server, sweeps: &Semaphore, name: &str, backoff: &mut Backoff) -> Result<(), Trouble> {
+async fn empty(
+    server: &Server,
+    sweeps: &Semaphore,
+    name: &str,
+    backoff: &mut Backoff,
+) -> Result<(), Trouble> {
     // Every create that starts after this point sees that the namespace terminates.
-    api.creations.settled().await;
+    server.creations.settled().await;
     let mut again = false;
-    while is_ours(api, name)? {
+    while is_ours(server, name)? {
         let left = {
             let _turn = sweeps.acquire().await;
-            sweep(api, name, again).await?
+            sweep(server, name, again).await?
         };
         again = true;
-        report(api, name, &left).await?;
+        report(server, name, &left).await?;
         if left.is_nothing() {
-            return Ok(finalize(api, name).await?);
+            return Ok(finalize(server, name).await?);
         }
         if left.failures.count == 0 {
             *backoff = Backoff::default();
-            wait(api, name, &left).await?;
+            wait(server, name, &left).await?;
         } else {
             backoff.pause().await;
         }
@@ -182,23 +187,23 @@ impl Left {
 
 /// Deletes everything in the namespace, pods first: as long as a pod is left, other objects stay, because
 /// they may protect or serve a running pod. With `again`, objects that are already being deleted are skipped.
-async fn sweep(api: &Server, namespace: &str, again: bool) -> Result<Left, Status> {
+async fn sweep(server: &Server, namespace: &str, again: bool) -> Result<Left, Status> {
     let mut left = Left::default();
     // The local copy of a separate store may be older than the termination of the namespace.
-    for ledger in api.store.backends.separate().filter_map(Backend::ledger) {
+    for ledger in server.store.backends.separate().filter_map(Backend::ledger) {
         if let Err(error) = ledger.current().await {
             left.failures.note(error.message);
         }
     }
-    let loopback = Loopback::controller(api, NAME);
+    let loopback = Loopback::controller(server, NAME);
     let (pods, rest): (Vec<_>, Vec<_>) =
-        content(&api.types.now()).into_iter().partition(|resource| resource.table.behavior.deleted_first);
+        content(&server.types.now()).into_iter().partition(|resource| resource.table.behavior.deleted_first);
     for stage in [pods, rest] {
         for resource in &stage {
             delete_all(&loopback, resource, namespace, again, &mut left.failures).await;
         }
-        let snapshots = api.store.backends.snapshots();
-        left.revision = snapshots.holding(&store::collection(&api.types.namespaces, "")).revision();
+        let snapshots = server.store.backends.snapshots();
+        left.revision = snapshots.holding(&store::collection(&server.types.namespaces, "")).revision();
         for resource in stage {
             let prefix = store::collection(&resource, namespace);
             let snapshot = snapshots.holding(&prefix);
@@ -247,14 +252,14 @@ fn count_finalizers(entry: &Entry, counts: &mut BTreeMap<String, u64>) {
 }
 
 /// Waits until a remaining object, or the namespace itself, changes.
-async fn wait(api: &Server, name: &str, left: &Left) -> Result<(), TailError> {
+async fn wait(server: &Server, name: &str, left: &Left) -> Result<(), TailError> {
     let left_prefixes: Vec<Bytes> =
         left.resources.iter().map(|(resource, ..)| store::collection(resource, name)).collect();
-    let own = (store::key(&api.types.namespaces, "", name), left.revision);
+    let own = (store::key(&server.types.namespaces, "", name), left.revision);
     let revisions = left.resources.iter().map(|(.., revision)| *revision);
     let mut tails = Vec::with_capacity(left_prefixes.len() + 1);
     for (prefix, revision) in left_prefixes.iter().cloned().zip(revisions).chain([own]) {
-        tails.push(api.store.backends.holding(&prefix).engine().tail(revision, prefix)?);
+        tails.push(server.store.backends.holding(&prefix).engine().tail(revision, prefix)?);
     }
     let count_at = Instant::now() + COUNT_PACE;
     let mut changed = false;
@@ -269,7 +274,7 @@ async fn wait(api: &Server, name: &str, left: &Left) -> Result<(), TailError> {
             next.await
         };
         events?;
-        let snapshots = api.store.backends.snapshots();
+        let snapshots = server.store.backends.snapshots();
         if left_prefixes.iter().all(|prefix| snapshots.holding(prefix).count_prefix(prefix) == 0) {
             return Ok(());
         }
@@ -278,16 +283,16 @@ async fn wait(api: &Server, name: &str, left: &Left) -> Result<(), TailError> {
 }
 
 /// Removes our finalizer. The namespace is then removed unless it has another finalizer.
-async fn finalize(api: &Server, name: &str) -> Result<(), Status> {
-    let word = api.types.naming.word;
+async fn finalize(server: &Server, name: &str) -> Result<(), Status> {
+    let word = server.types.naming.word;
     let without = |namespace: &Object| {
-        let mut wanted = holds(api, namespace).then(|| namespace.clone())?;
+        let mut wanted = holds(server, namespace).then(|| namespace.clone())?;
         let finalizers = wanted.object_entry("spec").entry("finalizers").as_array_mut()?;
         finalizers.retain(|finalizer| finalizer.as_str() != Some(word));
         Some(wanted)
     };
-    Loopback::controller(api, NAME)
-        .change(&api.types.namespaces, ("", name), Endpoint::Finalize, without)
+    Loopback::controller(server, NAME)
+        .change(&server.types.namespaces, ("", name), Endpoint::Finalize, without)
         .await
 }
 
@@ -301,11 +306,11 @@ struct Deletion {
 
 /// Reports the remaining objects in the namespace's conditions. A namespace that is removed at once gets no
 /// conditions.
-async fn report(api: &Server, name: &str, left: &Left) -> Result<(), Status> {
+async fn report(server: &Server, name: &str, left: &Left) -> Result<(), Status> {
     let conditions = conditions(left);
     let tell = |namespace: &Object| {
         let told = at(namespace, "status.conditions").is_some();
-        if !holds(api, namespace) || left.is_nothing() && !told {
+        if !holds(server, namespace) || left.is_nothing() && !told {
             return None;
         }
         let mut wanted = namespace.clone();
@@ -317,7 +322,9 @@ async fn report(api: &Server, name: &str, left: &Left) -> Result<(), Status> {
         conditions.iter().for_each(|condition| condition.tell(list));
         Some(wanted)
     };
-    Loopback::controller(api, NAME).change(&api.types.namespaces, ("", name), Endpoint::Status, tell).await
+    Loopback::controller(server, NAME)
+        .change(&server.types.namespaces, ("", name), Endpoint::Status, tell)
+        .await
 }
 
 /// Returns the five conditions in upstream's order, with its texts

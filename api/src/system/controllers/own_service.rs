@@ -36,27 +36,27 @@ const TELL: Duration = Duration::from_secs(10);
 const ATTEMPTS_MAX: usize = 5;
 
 /// Runs the controller, which follows the service and its endpoints.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let mut tails = tails(&api, desired_objects(&api).into_iter().map(|wanted| wanted.target))?;
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let mut tails = tails(&server, desired_objects(&server).into_iter().map(|wanted| wanted.target))?;
     loop {
-        ensure(&Loopback::new(&api), desired_objects(&api)).await?;
+        ensure(&Loopback::new(&server), desired_objects(&server)).await?;
         changed(&mut tails).await?;
     }
 }
 
 /// Runs the controller of the endpoints, on each of several servers. The endpoints are all servers that have
 /// recently announced themselves; a server that is about to stop removes itself ([`withdraw`]).
-pub(super) async fn follow_endpoints(api: Arc<Server>) -> Ending {
-    let (Some(ledger), Some(own)) = (api.store.ledger(), published(&api)) else {
+pub(super) async fn follow_endpoints(server: Arc<Server>) -> Ending {
+    let (Some(ledger), Some(own)) = (server.store.ledger(), published(&server)) else {
         return std::future::pending().await;
     };
-    let mut tails = tails(&api, endpoint_targets(api.types.naming))?;
+    let mut tails = tails(&server, endpoint_targets(server.types.naming))?;
     let mut keeps_ports = false;
     for round in 1.. {
         ledger.enter_service(own.ip(), round).await?;
         let mut due = pin!(tokio::time::sleep(TELL));
         loop {
-            ensure_endpoints(&api, own, keeps_ports).await?;
+            ensure_endpoints(&server, own, keeps_ports).await?;
             keeps_ports = true;
             tokio::select! {
                 outcome = changed(&mut tails) => outcome?,
@@ -68,11 +68,11 @@ pub(super) async fn follow_endpoints(api: Arc<Server>) -> Ending {
 }
 
 /// Removes this server from the endpoints because it stops.
-pub(super) async fn withdraw(api: &Server) {
-    let (Some(ledger), Some(own)) = (api.store.ledger(), published(api)) else { return };
+pub(super) async fn withdraw(server: &Server) {
+    let (Some(ledger), Some(own)) = (server.store.ledger(), published(server)) else { return };
     let withdrawn = async {
         ledger.leave_service(own.ip()).await?;
-        ensure_endpoints(api, own, true).await
+        ensure_endpoints(server, own, true).await
     };
     if let Err(error) = withdrawn.await {
         tracing::warn!(%error, "this server not removed from the endpoints of the server's own service");
@@ -81,18 +81,18 @@ pub(super) async fn withdraw(api: &Server) {
 
 /// Sets the endpoints to all servers that are alive. Their ports are those of the server that started last:
 /// the other servers keep the ports that they find.
-async fn ensure_endpoints(api: &Server, own: SocketAddr, keeps_ports: bool) -> Result<(), Status> {
-    let Some(ledger) = api.store.ledger() else { return Ok(()) };
+async fn ensure_endpoints(server: &Server, own: SocketAddr, keeps_ports: bool) -> Result<(), Status> {
+    let Some(ledger) = server.store.ledger() else { return Ok(()) };
     let addresses = ledger.in_service().await?;
     if addresses.is_empty() {
         // This server has just announced itself, so the list should at least contain this server.
         return Err(Status::internal("no server says that it is alive: the endpoints stay as they are"));
     }
-    let loopback = Loopback::new(api);
-    let [target, _] = endpoint_targets(api.types.naming);
+    let loopback = Loopback::new(server);
+    let [target, _] = endpoint_targets(server.types.naming);
     let existing = loopback.get(&target)?.filter(|_| keeps_ports);
     let ports = existing.as_ref().and_then(ports_of).unwrap_or_else(|| vec![port_of(own)]);
-    ensure(&loopback, endpoint_objects(api.types.naming, &addresses, &ports)).await
+    ensure(&loopback, endpoint_objects(server.types.naming, &addresses, &ports)).await
 }
 
 /// Returns the ports of endpoints, if they are in a single subset as expected.
@@ -102,11 +102,11 @@ fn ports_of(endpoints: &Value) -> Option<Vec<Value>> {
 }
 
 /// Returns tails of some objects, from now on.
-fn tails(api: &Server, targets: impl IntoIterator<Item = Target>) -> Result<Vec<Tail>, Trouble> {
-    let revision = api.store.engine().revision();
+fn tails(server: &Server, targets: impl IntoIterator<Item = Target>) -> Result<Vec<Tail>, Trouble> {
+    let revision = server.store.engine().revision();
     let tail = |target: Target| {
-        let key = store::key(Loopback::new(api).resource(&target)?, &target.namespace, &target.name);
-        Ok(api.store.engine().tail(revision, key)?)
+        let key = store::key(Loopback::new(server).resource(&target)?, &target.namespace, &target.name);
+        Ok(server.store.engine().tail(revision, key)?)
     };
     targets.into_iter().map(tail).collect()
 }
@@ -123,8 +123,8 @@ async fn changed(tails: &mut [Tail]) -> Result<(), TailError> {
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(api: &Server) -> Result<(), Status> {
-    ensure(&Loopback::new(api).unasked(), desired_objects(api)).await
+pub async fn prepare(server: &Server) -> Result<(), Status> {
+    ensure(&Loopback::new(server).unasked(), desired_objects(server)).await
 }
 
 /// Creates or repairs the objects.
@@ -179,20 +179,20 @@ struct Wanted {
 }
 
 /// Returns the objects of the server's own service.
-pub fn own(api: &Server) -> Vec<Target> {
-    desired_objects(api).into_iter().map(|wanted| wanted.target).collect()
+pub fn own(server: &Server) -> Vec<Target> {
+    desired_objects(server).into_iter().map(|wanted| wanted.target).collect()
 }
 
-fn desired_objects(api: &Server) -> Vec<Wanted> {
-    let Some(address) = api.store.allocations.own_address() else { return Vec::new() };
-    let naming = api.types.naming;
+fn desired_objects(server: &Server) -> Vec<Wanted> {
+    let Some(address) = server.store.allocations.own_address() else { return Vec::new() };
+    let naming = server.types.naming;
     let mut all = vec![Wanted {
         target: target(naming, "", "services"),
-        object: service(naming, address, &api.operations.own_service),
+        object: service(naming, address, &server.operations.own_service),
         decides: &["spec.ports", "spec.type"],
     }];
     // If there are several servers, each of them maintains the endpoints.
-    if let Some(advertised) = published(api).filter(|_| api.store.ledger().is_none()) {
+    if let Some(advertised) = published(server).filter(|_| server.store.ledger().is_none()) {
         all.extend(endpoint_objects(naming, &[advertised.ip()], &[port_of(advertised)]));
     }
     all
@@ -200,8 +200,8 @@ fn desired_objects(api: &Server) -> Vec<Wanted> {
 
 /// Returns the address for endpoints, if the settings ask for endpoints. A loopback address is excluded:
 /// other hosts cannot reach it, and it is invalid in endpoints.
-fn published(api: &Server) -> Option<SocketAddr> {
-    let settings = &api.operations.own_service;
+fn published(server: &Server) -> Option<SocketAddr> {
+    let settings = &server.operations.own_service;
     settings.advertised.filter(|advertised| settings.has_endpoints && !advertised.ip().is_loopback())
 }
 

@@ -47,11 +47,11 @@ const AGAIN: Duration = Duration::from_secs(2);
 const ASKER: &str = "system:apiserver";
 
 /// Announces the address of this server to peers, if it has a ledger and an address.
-pub(super) async fn tell(api: Arc<Server>) -> Ending {
-    let (Some(ledger), Some(address)) = (api.store.ledger(), api.outgoing.peers.address()) else {
+pub(super) async fn tell(server: Arc<Server>) -> Ending {
+    let (Some(ledger), Some(address)) = (server.store.ledger(), server.outgoing.peers.address()) else {
         return std::future::pending().await;
     };
-    let name = identity::own_name(&api);
+    let name = identity::own_name(&server);
     for round in 1.. {
         ledger.announce(&name, address, round).await?;
         tokio::time::sleep(TELL).await;
@@ -60,52 +60,51 @@ pub(super) async fn tell(api: Arc<Server>) -> Ending {
 }
 
 /// Withdraws the announcement because this server stops.
-pub(super) async fn withdraw(api: &Server) {
-    if let (Some(ledger), Some(_)) = (api.store.ledger(), api.outgoing.peers.address())
-        && let Err(error) = ledger.withdraw(&identity::own_name(api)).await
+pub(super) async fn withdraw(server: &Server) {
+    if let (Some(ledger), Some(_)) = (server.store.ledger(), server.outgoing.peers.address())
+        && let Err(error) = ledger.withdraw(&identity::own_name(server)).await
     {
         tracing::warn!(%error, "peers not notified that this server stops");
     }
 }
 
 /// Follows the set of peers, and the resources that they serve.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let Some(ledger) = api.store.ledger() else { return std::future::pending().await };
-    let own = identity::own_name(&api);
-    let mut types = api.types.changes();
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let Some(ledger) = server.store.ledger() else { return std::future::pending().await };
+    let own = identity::own_name(&server);
+    let mut types = server.types.changes();
     let tail = |prefix: bytes::Bytes| {
-        let engine = api.store.backends.holding(&prefix).engine();
+        let engine = server.store.backends.holding(&prefix).engine();
         engine.tail(engine.revision(), prefix)
     };
-    let mut leases = tail(identity::leases(&api)?)?;
-    let mut services = tail(api_services(&api)?)?;
+    let mut leases = tail(identity::leases(&server)?)?;
+    let mut services = tail(api_services(&server)?)?;
     // The peers that responded: the process of each, and when it was asked.
     let mut answered: BTreeMap<String, (String, Instant)> = BTreeMap::new();
     loop {
-        let mut alive = identity::servers(&api)?;
+        let mut alive = identity::servers(&server)?;
         alive.remove(&own);
         let now = Instant::now();
-        answered.retain(|server, (process, asked)| {
-            alive.get(server) == Some(process) && now.duration_since(*asked) < GONE
+        answered.retain(|peer, (process, asked)| {
+            alive.get(peer) == Some(process) && now.duration_since(*asked) < GONE
         });
-        let unasked = alive.keys().filter(|server| !answered.contains_key(*server));
+        let unasked = alive.keys().filter(|peer| !answered.contains_key(*peer));
         let unasked: Vec<&String> = unasked.take(PEERS_MAX).collect();
         let mut told = Vec::new();
-        for (server, said) in ask_all(&api, &**ledger, &unasked).await {
+        for (peer, said) in ask_all(&server, &**ledger, &unasked).await {
             match said {
                 Ok(said) => {
-                    answered
-                        .extend(alive.get(server).map(|process| (server.clone(), (process.clone(), now))));
-                    told.push((server.clone(), said));
+                    answered.extend(alive.get(peer).map(|process| (peer.clone(), (process.clone(), now))));
+                    told.push((peer.clone(), said));
                 }
-                Err(why) => tracing::debug!(server, why, "peer does not report the types that it serves"),
+                Err(why) => tracing::debug!(peer, why, "peer does not report the types that it serves"),
             }
         }
         let names: BTreeSet<String> = alive.into_keys().collect();
         let are_all_known = names.len() == answered.len();
-        let is_changed = api.outgoing.peers.exclude(&from_store(&api), Instant::now());
-        if api.outgoing.peers.learn(&names, told, now) || is_changed {
-            api.show_peers();
+        let is_changed = server.outgoing.peers.exclude(&from_store(&server), Instant::now());
+        if server.outgoing.peers.learn(&names, told, now) || is_changed {
+            server.show_peers();
         }
         let pause = if are_all_known { GONE / 5 } else { AGAIN };
         let (lease, service) = (pin!(leases.next(EVENTS_MAX)), pin!(services.next(EVENTS_MAX)));
@@ -119,23 +118,23 @@ pub(super) async fn follow(api: Arc<Server>) -> Ending {
     }
 }
 
-fn api_services(api: &Server) -> Result<bytes::Bytes, Status> {
+fn api_services(server: &Server) -> Result<bytes::Bytes, Status> {
     let (namespace, name) = (String::new(), String::new());
     let all = Target { group: "apiregistration", version: "v1", resource: "apiservices", namespace, name };
-    Ok(store::collection(Loopback::new(api).resource(&all)?, ""))
+    Ok(store::collection(Loopback::new(server).resource(&all)?, ""))
 }
 
 /// Returns the versions that all servers know from the store: those of custom types and of extension servers.
-fn from_store(api: &Server) -> BTreeSet<PeerGroupVersion> {
-    let types = api.types.now();
+fn from_store(server: &Server) -> BTreeSet<PeerGroupVersion> {
+    let types = server.types.now();
     let custom = types.registry().resources().filter(|resource| resource.table.message.custom);
     let custom = custom.map(|resource| (resource.group.clone(), resource.version.to_string()));
-    custom.chain(api.outgoing.extensions.versions()).collect()
+    custom.chain(server.outgoing.extensions.versions()).collect()
 }
 
 /// Returns what each of these servers serves, or why that is unknown.
 async fn ask_all<'s>(
-    api: &Server,
+    server: &Server,
     ledger: &dyn Ledger,
     servers: &[&'s String],
 ) -> Vec<(&'s String, Result<PeerReport, String>)> {
@@ -143,28 +142,28 @@ async fn ask_all<'s>(
         return Vec::new();
     }
     let addresses = ledger.announced().await.map_err(|status| status.message.clone());
-    let asked = servers.iter().map(|server| async {
+    let asked = servers.iter().map(|peer| async {
         let said = match &addresses {
-            Ok(addresses) => match addresses.get(*server) {
-                Some((host, port)) => ask(api, host.clone(), *port).await,
+            Ok(addresses) => match addresses.get(*peer) {
+                Some((host, port)) => ask(server, host.clone(), *port).await,
                 None => Err("it has not said where it is".to_owned()),
             },
             Err(why) => Err(why.clone()),
         };
-        (*server, said)
+        (*peer, said)
     });
     join_all(asked).await
 }
 
-async fn ask(api: &Server, host: String, port: u16) -> Result<PeerReport, String> {
-    let endpoint = api.outgoing.peers.at(host, port)?;
+async fn ask(server: &Server, host: String, port: u16) -> Result<PeerReport, String> {
+    let endpoint = server.outgoing.peers.at(host, port)?;
     let mut headers = HeaderMap::new();
     let asker = User { uid: ASKER.to_owned(), ..User::new(ASKER, [AUTHENTICATED]) };
     identify(&mut headers, &asker)?;
-    let accept = listed::aggregated_media_type(api.types.naming);
+    let accept = listed::aggregated_media_type(server.types.naming);
     let texts = [
         (ACCEPT, format!("{accept};profile=nopeer,{accept}")),
-        (USER_AGENT, api.types.naming.system("apiserver")),
+        (USER_AGENT, server.types.naming.system("apiserver")),
         (PASSED_ON, "true".to_owned()),
     ];
     for (name, text) in texts {

@@ -45,18 +45,18 @@ pub struct NamespaceObject<F> {
 }
 
 /// Runs the controller, which follows namespaces and objects.
-pub async fn follow<F>(api: Arc<Server>, wanted: NamespaceObject<F>) -> Ending
+pub async fn follow<F>(server: Arc<Server>, wanted: NamespaceObject<F>) -> Ending
 where
     F: Fn(Option<Value>) -> Option<Value> + Sync,
 {
-    let resource = Loopback::new(&api).resource(&wanted.target(""))?;
-    let own = store::collection(&api.types.namespaces, "");
-    let snapshot = api.store.engine().snapshot();
-    let mut namespaces = api.store.engine().tail(snapshot.revision(), own.clone())?;
-    let mut objects = api.store.engine().tail(snapshot.revision(), store::collection(resource, ""))?;
-    let name_of = |key: &[u8]| store::identity(&api.types.namespaces, key).1.to_owned();
+    let resource = Loopback::new(&server).resource(&wanted.target(""))?;
+    let own = store::collection(&server.types.namespaces, "");
+    let snapshot = server.store.engine().snapshot();
+    let mut namespaces = server.store.engine().tail(snapshot.revision(), own.clone())?;
+    let mut objects = server.store.engine().tail(snapshot.revision(), store::collection(resource, ""))?;
+    let name_of = |key: &[u8]| store::identity(&server.types.namespaces, key).1.to_owned();
     let all = snapshot.prefix(&own).map(|entry| name_of(entry.key()));
-    let mut refused = ensure_all(&api, &wanted, all).await;
+    let mut refused = ensure_all(&server, &wanted, all).await;
     drop(snapshot);
     loop {
         let again = async {
@@ -78,13 +78,13 @@ where
                 concerned.filter(|(_, name)| *name == wanted.name).map(|(ns, _)| ns.to_owned()).collect()
             }
         };
-        refused.append(&mut ensure_all(&api, &wanted, concerned.into_iter()).await);
+        refused.append(&mut ensure_all(&server, &wanted, concerned.into_iter()).await);
     }
 }
 
 /// Creates or repairs the object in each namespace; returns the namespaces that refused it.
 async fn ensure_all<F>(
-    api: &Server,
+    server: &Server,
     wanted: &NamespaceObject<F>,
     namespaces: impl Iterator<Item = String>,
 ) -> BTreeSet<String>
@@ -92,7 +92,7 @@ where
     F: Fn(Option<Value>) -> Option<Value> + Sync,
 {
     let writes = namespaces.map(|namespace| async move {
-        match wanted.ensure(api, &namespace).await {
+        match wanted.ensure(server, &namespace).await {
             Ok(()) => None,
             Err(error) => {
                 tracing::warn!(%namespace, name = wanted.name, %error, "object refused");
@@ -118,12 +118,12 @@ where
     }
 
     /// Creates or repairs the object in one namespace, if the namespace is active.
-    async fn ensure(&self, api: &Server, namespace: &str) -> Result<(), Status> {
-        let loopback = Loopback::controller(api, self.controller);
+    async fn ensure(&self, server: &Server, namespace: &str) -> Result<(), Status> {
+        let loopback = Loopback::controller(server, self.controller);
         let target = self.target(namespace);
         let mut attempts = Attempts::new();
         loop {
-            let _creation = api.creations.begin();
+            let _creation = server.creations.begin();
             if loopback.namespace_state(namespace)? != State::Active {
                 return Ok(());
             }

@@ -20,18 +20,18 @@ use values::status::{Status, StatusReason};
 const NAME: &str = "validatingadmissionpolicy-status-controller";
 
 /// Runs the controller, which follows the policies.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let resource = Loopback::new(&api).resource(&target())?;
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let resource = Loopback::new(&server).resource(&target())?;
     let prefix = store::collection(resource, "");
-    let snapshot = api.store.engine().snapshot();
-    let mut tail = api.store.engine().tail(snapshot.revision(), prefix.clone())?;
+    let snapshot = server.store.engine().snapshot();
+    let mut tail = server.store.engine().tail(snapshot.revision(), prefix.clone())?;
     let name_of = |key: &[u8]| store::identity(resource, key).1.to_owned();
     let mut names: Vec<String> = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
     drop(snapshot);
     loop {
         let mut pass = Pass::default();
         for name in &names {
-            pass.note(name, check(&api, name).await);
+            pass.note(name, check(&server, name).await);
         }
         pass.end()?;
         let events = tail.next(EVENTS_MAX).await?;
@@ -52,10 +52,10 @@ fn target() -> Target {
 }
 
 /// Checks one policy, if its generation was not checked yet.
-async fn check(api: &Server, name: &str) -> Result<(), Status> {
-    let loopback = Loopback::controller(api, NAME);
+async fn check(server: &Server, name: &str) -> Result<(), Status> {
+    let loopback = Loopback::controller(server, NAME);
     let resource = loopback.resource(&target())?;
-    let types = api.types.now();
+    let types = server.types.now();
     let changed = loopback
         .change(resource, ("", name), Endpoint::Status, |policy| {
             let generation = at(policy, "metadata.generation").and_then(Value::as_i64).unwrap_or(0);

@@ -51,9 +51,9 @@ const NAMESPACES_MAX: usize = 8;
 const OBJECTS_AT_ONCE: usize = 64;
 
 /// Runs the controller, which keeps the status of all quotas correct.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let mut events = api.store.backends.changes(&api.store.backends.snapshots(), GATHERED)?;
-    let counting = Counting::new(&api);
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let mut events = server.store.backends.changes(&server.store.backends.snapshots(), GATHERED)?;
+    let counting = Counting::new(&server);
     let mut due = counting.all();
     let mut resting: HashMap<String, Instant> = HashMap::new();
     let mut resync = tokio::time::interval(RESYNC);
@@ -101,7 +101,7 @@ pub(super) async fn follow(api: Arc<Server>) -> Ending {
 }
 
 struct Counting {
-    api: Arc<Server>,
+    server: Arc<Server>,
     store: Arc<StoredQuotas>,
     quotas: Arc<Resource>,
     /// Resources whose updates may lower their usage without admission.
@@ -109,13 +109,13 @@ struct Counting {
 }
 
 impl Counting {
-    fn new(api: &Arc<Server>) -> Counting {
-        let resource = |plural: &str| api.types.resource("", "v1", plural);
+    fn new(server: &Arc<Server>) -> Counting {
+        let resource = |plural: &str| server.types.resource("", "v1", plural);
         let quotas = resource("resourcequotas");
-        let writer = Arc::new(ControllerWriter { api: api.clone(), name: "resourcequota-controller" });
-        let store = StoredQuotas { store: api.store.clone(), resource: quotas.clone(), writer };
+        let writer = Arc::new(ControllerWriter { server: server.clone(), name: "resourcequota-controller" });
+        let store = StoredQuotas { store: server.store.clone(), resource: quotas.clone(), writer };
         Counting {
-            api: api.clone(),
+            server: server.clone(),
             store: Arc::new(store),
             quotas,
             changing: [resource("pods"), resource("persistentvolumeclaims")],
@@ -124,7 +124,7 @@ impl Counting {
 
     /// Returns the namespaces with quotas.
     fn all(&self) -> BTreeSet<String> {
-        let entries = self.api.store.engine().snapshot().prefix(&store::collection(&self.quotas, ""));
+        let entries = self.server.store.engine().snapshot().prefix(&store::collection(&self.quotas, ""));
         entries.map(|entry| store::identity(&self.quotas, entry.key()).0.to_owned()).collect()
     }
 
@@ -158,13 +158,13 @@ impl Counting {
 
     /// Returns the key prefixes of the resources that the quotas of a namespace count.
     fn prefixes(&self, namespace: &str) -> Vec<String> {
-        let types = self.api.types.now();
+        let types = self.server.types.now();
         let mut prefixes: Vec<String> = Vec::new();
         // The count reports a quota that cannot be read.
         for (_, quota) in self.store.read(namespace).unwrap_or_default() {
             let hard = at(&quota, "spec.hard").and_then(Value::as_object).into_iter().flat_map(Object::iter);
             for (name, _) in hard {
-                let (group, plural) = counted_by(self.api.types.naming, name);
+                let (group, plural) = counted_by(self.server.types.naming, name);
                 let counted = resource_of(types.registry(), group, plural);
                 if let Some(storage) = counted.and_then(|resource| resource.storage.as_ref())
                     && !prefixes.contains(&storage.key_prefix)
@@ -193,7 +193,7 @@ impl Counting {
         let Some(previous) = &event.previous else { return Ok(false) };
         let usage = |entry: &engine::Entry| {
             let object = store::read(entry.clone())?.object(resource)?;
-            Ok::<_, Status>(Usage::of(self.api.types.naming, resource, &object))
+            Ok::<_, Status>(Usage::of(self.server.types.naming, resource, &object))
         };
         Ok(usage(&event.entry)?.is_below(&usage(previous)?))
     }
@@ -213,12 +213,12 @@ impl Counting {
 
     /// Counts the usage of a namespace. Returns `false` if its quotas changed in the meantime.
     async fn recount(&self, namespace: &str) -> Result<bool, Status> {
-        let ledger = &self.api.quotas;
+        let ledger = &self.server.quotas;
         if !self.store.has_any(namespace) {
             return Ok(ledger.forget(namespace));
         }
         let recount = ledger.recount(self.store.clone(), namespace);
-        let snapshots = Arc::new(self.api.store.backends.snapshots());
+        let snapshots = Arc::new(self.server.store.backends.snapshots());
         let mut totals = Vec::new();
         for (_, quota) in self.store.read(namespace)? {
             totals.push(self.total(namespace, &quota, &snapshots).await?);
@@ -237,9 +237,9 @@ impl Counting {
             totals.hard.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
         let mut names: BTreeMap<_, Vec<&str>> = BTreeMap::new();
         for name in totals.hard.keys() {
-            names.entry(counted_by(self.api.types.naming, name)).or_default().push(name);
+            names.entry(counted_by(self.server.types.naming, name)).or_default().push(name);
         }
-        let types = self.api.types.now();
+        let types = self.server.types.now();
         for ((group, plural), names) in names {
             let Some(resource) = resource_of(types.registry(), group, plural) else { continue };
             if !resource.namespaced() || resource.storage.is_none() {
@@ -271,7 +271,7 @@ impl Counting {
                 tokio::task::yield_now().await;
             }
             let object = store::read(entry)?.object(resource)?;
-            let usage = Usage::of(self.api.types.naming, resource, &object);
+            let usage = Usage::of(self.server.types.naming, resource, &object);
             if !totals.covers(&usage) {
                 continue;
             }

@@ -13,12 +13,12 @@ use values::naming::Naming;
 const KEY: &str = "ca.crt";
 
 /// Runs the controller, which follows namespaces and config maps.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let naming = api.types.naming;
-    let certificates = api.operations.root_ca.to_owned();
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let naming = server.types.naming;
+    let certificates = server.operations.root_ca.to_owned();
     let make = |existing| desired_map(naming, &certificates, existing);
     let (name, controller) = (naming.root_ca_config_map, "root-ca-cert-publisher");
-    per_namespace::follow(api, NamespaceObject { resource: "configmaps", name, controller, make }).await
+    per_namespace::follow(server, NamespaceObject { resource: "configmaps", name, controller, make }).await
 }
 
 /// Returns the config map with only these data and this annotation, if it differs; its labels, other

@@ -9,7 +9,7 @@ use crate::writes::server::Server;
 use values::json::{Object, Value};
 
 /// Runs the controller, which follows namespaces and service accounts.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
     let make = |existing: Option<Value>| match existing {
         Some(_) => None,
         None => {
@@ -19,7 +19,7 @@ pub(super) async fn follow(api: Arc<Server>) -> Ending {
     };
     let controller = "service-account-controller";
     per_namespace::follow(
-        api,
+        server,
         NamespaceObject { resource: "serviceaccounts", name: "default", controller, make },
     )
     .await

@@ -26,12 +26,12 @@ use values::object::{at, meta};
 use values::status::{Status, StatusReason};
 
 /// Runs the controller, which follows the object.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let target = target(api.types.naming);
-    let key = store::key(Loopback::new(&api).resource(&target)?, "", &target.name);
-    let mut tail = api.store.engine().tail(api.store.engine().revision(), key)?;
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let target = target(server.types.naming);
+    let key = store::key(Loopback::new(&server).resource(&target)?, "", &target.name);
+    let mut tail = server.store.engine().tail(server.store.engine().revision(), key)?;
     loop {
-        ensure(&Loopback::new(&api), &api).await?;
+        ensure(&Loopback::new(&server), &server).await?;
         tail.next(EVENTS_MAX).await?;
     }
 }
@@ -40,8 +40,8 @@ pub(super) async fn follow(api: Arc<Server>) -> Ending {
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(api: &Server) -> Result<(), Status> {
-    ensure(&Loopback::new(api).unasked(), api).await
+pub async fn prepare(server: &Server) -> Result<(), Status> {
+    ensure(&Loopback::new(server).unasked(), server).await
 }
 
 /// Returns the object of the server's own networks.
@@ -57,15 +57,15 @@ pub fn target(naming: &Naming) -> Target {
 
 /// Creates the object if it is missing, and marks it ready. A conflict needs no retry, because the other
 /// writer's change triggers the caller again.
-async fn ensure(loopback: &Loopback<'_>, api: &Server) -> Result<(), Status> {
-    let target = target(api.types.naming);
-    let networks: Vec<Value> = api.store.allocations.networks().map(Value::from).collect();
+async fn ensure(loopback: &Loopback<'_>, server: &Server) -> Result<(), Status> {
+    let target = target(server.types.naming);
+    let networks: Vec<Value> = server.store.allocations.networks().map(Value::from).collect();
     if networks.is_empty() {
         return Ok(());
     }
     let ensured = async {
         if loopback.get(&target)?.is_none() {
-            let _: Written = loopback.create(&target, object(api.types.naming, &networks)).await?;
+            let _: Written = loopback.create(&target, object(server.types.naming, &networks)).await?;
         }
         let resource = loopback.resource(&target)?;
         loopback.change(resource, ("", &target.name), Endpoint::Status, |old| marked(old, &networks)).await

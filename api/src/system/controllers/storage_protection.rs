@@ -30,13 +30,14 @@ use values::object::{at, finalizers, meta, set_finalizers};
 use values::status::Status;
 
 /// Runs the controller, which follows the protected objects and the pods that use them.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let pods = api.types.resource("", "v1", "pods");
-    let protected = PROTECTED.map(|(group, plural, _)| api.types.resource(group, "v1", plural));
-    let protection = Protection { api: &api, pods: &pods, protected: &protected };
-    let snapshot = api.store.engine().snapshot();
-    let tail =
-        |resource: &Resource| api.store.engine().tail(snapshot.revision(), store::collection(resource, ""));
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let pods = server.types.resource("", "v1", "pods");
+    let protected = PROTECTED.map(|(group, plural, _)| server.types.resource(group, "v1", plural));
+    let protection = Protection { server: &server, pods: &pods, protected: &protected };
+    let snapshot = server.store.engine().snapshot();
+    let tail = |resource: &Resource| {
+        server.store.engine().tail(snapshot.revision(), store::collection(resource, ""))
+    };
     let (mut of_pods, [claims, volumes, classes]) =
         (tail(&pods)?.gathering(GATHERED), protected.each_ref().map(|resource| tail(resource)));
     let (mut claims, mut volumes, mut classes) = (claims?, volumes?, classes?);
@@ -82,7 +83,7 @@ fn is_deleting(entry: &Entry) -> bool {
 }
 
 struct Protection<'p> {
-    api: &'p Server,
+    server: &'p Server,
     pods: &'p Resource,
     /// Claims, volumes, and classes, in this order.
     protected: &'p [Arc<Resource>; 3],
@@ -100,9 +101,9 @@ impl Protection<'_> {
     /// Removes the finalizers of waiting objects that are no longer used.
     async fn release(&self, waiting: &mut [Waiting; 3]) -> Result<(), Status> {
         let mut unused = Vec::new();
-        let snapshot = self.api.store.engine().snapshot();
+        let snapshot = self.server.store.engine().snapshot();
         for (at, waiting) in waiting.iter_mut().enumerate() {
-            let finalizer = self.api.types.naming.label(PROTECTED[at].2);
+            let finalizer = self.server.types.naming.label(PROTECTED[at].2);
             for (key, user) in waiting {
                 let Some(entry) = snapshot.get(key) else { continue };
                 let object = store::read(entry)?.object(&self.protected[at])?;
@@ -128,7 +129,7 @@ impl Protection<'_> {
     }
 
     async fn release_one(&self, at: usize, object: &Object) -> Result<(), Status> {
-        let finalizer = self.api.types.naming.label(PROTECTED[at].2);
+        let finalizer = self.server.types.naming.label(PROTECTED[at].2);
         let uid = meta(object, "uid");
         let without = |old: &Object| {
             let left = finalizers(old).into_iter().filter(|other| *other != finalizer);
@@ -138,7 +139,7 @@ impl Protection<'_> {
             (meta(old, "uid") == uid && !meta(old, "deletionTimestamp").is_empty()).then_some(new)
         };
         let place = (meta(object, "namespace"), meta(object, "name"));
-        let loopback = Loopback::controller(self.api, CONTROLLERS[at]);
+        let loopback = Loopback::controller(self.server, CONTROLLERS[at]);
         loopback.change(&self.protected[at], place, Endpoint::Main, without).await
     }
 

@@ -13,17 +13,17 @@ use crate::writes::server::Server;
 use objects::store;
 
 /// Runs the controller, which follows the system namespaces.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let revision = api.store.engine().revision();
-    let wanted: Vec<Desired> = bootstrap::namespaces(api.types.naming).collect();
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let revision = server.store.engine().revision();
+    let wanted: Vec<Desired> = bootstrap::namespaces(server.types.naming).collect();
     let tail = |wanted: &Desired| {
-        let resource = Loopback::new(&api).resource(&wanted.target)?;
+        let resource = Loopback::new(&server).resource(&wanted.target)?;
         let key = store::key(resource, &wanted.target.namespace, &wanted.target.name);
-        Ok::<_, Trouble>(api.store.engine().tail(revision, key)?)
+        Ok::<_, Trouble>(server.store.engine().tail(revision, key)?)
     };
     let mut tails = wanted.iter().map(tail).collect::<Result<Vec<_>, _>>()?;
     loop {
-        let loopback = Loopback::new(&api);
+        let loopback = Loopback::new(&server);
         for Desired { target, object, .. } in &wanted {
             if loopback.get(target)?.is_none() {
                 tracing::info!(namespace = target.name, "recreating a system namespace");

@@ -23,8 +23,8 @@ use values::status::Status;
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs the controller, which labels the secrets that authentication reports.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let loopback = Loopback::new(&api);
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let loopback = Loopback::new(&server);
     let target = Target {
         group: "",
         version: "v1",
@@ -33,9 +33,9 @@ pub(super) async fn follow(api: Arc<Server>) -> Ending {
         name: String::new(),
     };
     let secrets = loopback.resource(&target)?;
-    let label = last_used_label(api.types.naming);
+    let label = last_used_label(server.types.naming);
     loop {
-        let noted = api.access.tokens.uses.take().await.into_iter().map(async |used| {
+        let noted = server.access.tokens.uses.take().await.into_iter().map(async |used| {
             let Err(error) = write(&loopback, secrets, &used, &label).await else { return true };
             let TokenUse { namespace, secret, .. } = &used;
             tracing::warn!(%namespace, %secret, error = error.message, "last use of a token not recorded");

@@ -31,14 +31,14 @@ use values::status::Status;
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 /// Runs the controller, which follows the jobs.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let loopback = Loopback::controller(&api, "ttl-after-finished-controller");
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let loopback = Loopback::controller(&server, "ttl-after-finished-controller");
     let (namespace, name) = (String::new(), String::new());
     let jobs =
         loopback.resource(&Target { group: "batch", version: "v1", resource: "jobs", namespace, name })?;
     let prefix = store::collection(jobs, "");
-    let snapshot = api.store.engine().snapshot();
-    let mut tail = api.store.engine().tail(snapshot.revision(), prefix.clone())?;
+    let snapshot = server.store.engine().snapshot();
+    let mut tail = server.store.engine().tail(snapshot.revision(), prefix.clone())?;
     // Time in seconds since the epoch, and key of the job. A job may have several entries; it is checked for
     // each.
     let mut agenda: BTreeSet<(i64, Bytes)> = BTreeSet::new();

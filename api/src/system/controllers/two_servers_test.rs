@@ -101,5 +101,5 @@ async fn two_servers_in_one_process_do_not_share_their_configuration() {
     assert_eq!([&one, &other].map(|server| server.level.load(Ordering::Relaxed)), [2, 4]);
 
     // The identity among the servers of a store.
-    assert_ne!(own_name(&one.server.api), own_name(&other.server.api));
+    assert_ne!(own_name(&one.server), own_name(&other.server));
 }

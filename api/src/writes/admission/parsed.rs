@@ -212,9 +212,8 @@ mod tests {
     #[tokio::test]
     async fn objects_that_are_gone_are_forgotten_though_each_was_asked_for_alone() {
         let server = TestServer::start();
-        let api = &server.api;
-        let parsed = Parsed::new(&api.store, api.types.resource("", "v1", "namespaces"), |_| ());
-        let get = |name: &str| parsed.get(&api.store, "", name).unwrap().is_some();
+        let parsed = Parsed::new(&server.store, server.types.resource("", "v1", "namespaces"), |_| ());
+        let get = |name: &str| parsed.get(&server.store, "", name).unwrap().is_some();
         for n in 0..3 * FEW {
             let (name, body) = (format!("n{n}"), format!(r#"{{"metadata":{{"name":"n{n}"}}}}"#));
             assert_eq!(server.ask("POST /api/v1/namespaces", &body).await.0, 201, "{name}");
@@ -237,16 +236,15 @@ mod tests {
     #[tokio::test]
     async fn a_list_keeps_nothing_of_an_object_that_is_gone() {
         let server = TestServer::start();
-        let api = &server.api;
-        let classes = api.types.resource("scheduling", "v1", "priorityclasses");
-        let parsed = Parsed::new(&api.store, classes, |_| ());
+        let classes = server.types.resource("scheduling", "v1", "priorityclasses");
+        let parsed = Parsed::new(&server.store, classes, |_| ());
         let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
         for (request, body, code, listed) in [
             (format!("POST {path}"), r#"{"metadata":{"name":"a"},"value":1}"#, 201, 1),
             (format!("DELETE {path}/a"), "", 200, 0),
         ] {
             assert_eq!(server.ask(&request, body).await.0, code, "{request}");
-            assert_eq!(parsed.list(&api.store, "").unwrap().len(), listed, "{request}");
+            assert_eq!(parsed.list(&server.store, "").unwrap().len(), listed, "{request}");
             assert_eq!(parsed.known.lock().0.len(), listed, "{request}");
         }
     }

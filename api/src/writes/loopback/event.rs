@@ -32,7 +32,7 @@ impl Loopback<'_> {
         uid: &str,
         warning: Warning,
     ) -> Result<(), Status> {
-        let _creation = self.origin.api.creations.begin();
+        let _creation = self.origin.server.creations.begin();
         if self.namespace_state(namespace)? != State::Active {
             return Ok(());
         }

@@ -82,7 +82,7 @@ impl Writer for Server {
 #[derive(Clone)]
 pub struct ControllerWriter {
     /// The context of the server.
-    pub api: Arc<Server>,
+    pub server: Arc<Server>,
     /// Name of the controller.
     pub name: &'static str,
 }
@@ -93,7 +93,9 @@ impl Writer for ControllerWriter {
     }
 
     fn create<'w>(&'w self, resource: &'w Resource, object: Object) -> Pending<'w, bool> {
-        Box::pin(async move { Loopback::controller(&self.api, self.name).create_new(resource, object).await })
+        Box::pin(
+            async move { Loopback::controller(&self.server, self.name).create_new(resource, object).await },
+        )
     }
 
     fn replace<'w>(
@@ -104,7 +106,7 @@ impl Writer for ControllerWriter {
         object: Object,
     ) -> Pending<'w, bool> {
         Box::pin(async move {
-            let loopback = Loopback::controller(&self.api, self.name);
+            let loopback = Loopback::controller(&self.server, self.name);
             loopback.replace_seen(resource, endpoint, seen, object).await
         })
     }

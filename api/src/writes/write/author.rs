@@ -14,7 +14,7 @@ use values::request_scope::{text, with_origin};
 /// Returns a change with the author of the intent. `replaced` are the attributes of the state that a delete
 /// removes as it is stored.
 pub(super) fn authored(intent: &WriteIntent<'_>, change: Change, replaced: &[u8]) -> Change {
-    if !intent.api().operations.limits.records_authors || intent.store.has_ledger() {
+    if !intent.server().operations.limits.records_authors || intent.store.has_ledger() {
         return change;
     }
     let by = |deletes, attributes: &[u8]| Bytes::from(with_author(attributes, &author(intent, deletes)));

@@ -35,7 +35,7 @@ const SPEC: &str = r#"{"type":"object","properties":{
 /// Starts a server with its controllers, and a namespace.
 async fn start() -> (Arc<TestServer>, controllers::Controllers) {
     let server = Arc::new(TestServer::start());
-    let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
+    let controllers = controllers::start(server.itself(), &controllers::Selection::default());
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await;
     (server, controllers)
 }
@@ -272,13 +272,13 @@ async fn a_watch_ends_with_its_type_and_has_told_everything() {
     // Changes of a definition's metadata do not affect its types; another schema replaces them.
     let first = server.open(&format!("{THINGS}?watch=1&resourceVersion=0")).await;
     let one = format!("{DEFINITIONS}/things.g.example");
-    let types = server.api.types.now();
+    let types = server.types.now();
     server.ask(&format!("MERGE {one}"), r#"{"metadata":{"labels":{"a":"b"}}}"#).await;
     let (code, ..) = server.ask(&format!("MERGE {one}"), &definition(NAMES, &SPEC.replace('3', "4"))).await;
     assert_eq!(code, 200);
     assert!(rest_of(first).await.contains(r#""type":"ADDED""#));
     let resource = types.registry().resource("g.example", "v1", "things").unwrap();
-    assert!(!server.api.types.now().has(resource));
+    assert!(!server.types.now().has(resource));
     let (_, _, made) = server
         .ask(
             &format!("POST {THINGS}"),
@@ -320,7 +320,7 @@ async fn a_watch_ends_with_its_type_and_has_told_everything() {
     until(&server, &format!("GET {one}"), |code, _| code == 404).await;
     assert_eq!(rest_of(second).await.matches(r#""type":"DELETED""#).count(), 2);
     assert_eq!(server.ask(&format!("GET {THINGS}"), "").await.0, 404);
-    assert!(server.api.types.now().registry().group("g.example").is_none());
+    assert!(server.types.now().registry().group("g.example").is_none());
 
     // The same name is served again, without the earlier objects.
     server.ask(&format!("POST {DEFINITIONS}"), &definition(NAMES, SPEC)).await;
@@ -360,9 +360,9 @@ async fn established_types_are_served_from_the_first_request_of_the_next_start()
 
     // The deletion continues after the restart.
     let server = Arc::new(Arc::into_inner(server).unwrap().restart().await);
-    crate::system::startup::load_types(&server.api).unwrap();
+    crate::system::startup::load_types(&server).unwrap();
     assert_eq!(server.ask(&format!("GET {THINGS}/a"), "").await.0, 200);
-    let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
+    let controllers = controllers::start(server.itself(), &controllers::Selection::default());
     server.ask(&format!("MERGE {THINGS}/a"), r#"{"metadata":{"finalizers":null}}"#).await;
     let request = format!("GET {DEFINITIONS}/things.g.example");
     until(&server, &request, |code, _| code == 404).await;
@@ -394,11 +394,11 @@ async fn a_type_that_cannot_be_made_when_it_is_needed_is_an_internal_error_of_it
         let text = text(keys);
         let object = values::testing::object(&text);
         let definition = Definition::read(&object);
-        server.api.establish(|established, changes| {
+        server.establish(|established, changes| {
             let pool = Arc::clone(established.pool());
             let (name, text) = ("things.g.example", text.clone().into());
             let prepared = Prepared::deferred(name, &object, &definition, text, &pool).unwrap();
-            established.put(prepared, server.api.types.naming, changes);
+            established.put(prepared, server.types.naming, changes);
         });
         // Discovery works without a schema.
         assert_eq!(server.ask("GET /apis/g.example/v1", "").await.0, 200);
@@ -420,15 +420,15 @@ async fn a_change_among_a_thousand_types_makes_no_other_anew() {
             types::schema::table::Scope::Cluster,
             thing,
         );
-        made.unwrap().make(server.api.types.naming)
+        made.unwrap().make(server.types.naming)
     };
     let priorities = types::schema::registry::Priorities::CUSTOM;
     let many: Vec<_> = (0..1000).map(make).collect();
-    server.api.types.change(|registry| Ok::<_, ()>(registry.changed(&[], many, priorities))).unwrap();
+    server.types.change(|registry| Ok::<_, ()>(registry.changed(&[], many, priorities))).unwrap();
     for at in 0..20 {
-        let before = server.api.types.now();
-        server.api.types.change(|registry| Ok::<_, ()>(registry.with(make(at), priorities))).unwrap();
-        let after = server.api.types.now();
+        let before = server.types.now();
+        server.types.change(|registry| Ok::<_, ()>(registry.with(make(at), priorities))).unwrap();
+        let after = server.types.now();
         let kept = |group: &&Arc<Group>| {
             after.registry().group(&group.name).is_some_and(|now| Arc::ptr_eq(now, group))
         };

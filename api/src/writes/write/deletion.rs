@@ -110,7 +110,7 @@ fn first_phase(on: &WriteIntent<'_>, object: &mut Object, options: &DeleteOption
     let deleted_at = clock::parse_seconds(meta(object, "deletionTimestamp"));
     let graceful = on.write.resource.table.graceful_delete;
     let mut changed = false;
-    if deleted_at.is_none() && strategy::begin_deletion(on.write.resource, object, on.api().types.naming) {
+    if deleted_at.is_none() && strategy::begin_deletion(on.write.resource, object, on.server().types.naming) {
         set_meta(object, "deletionTimestamp", Some(clock::now().into()));
         return Phase::Wait;
     }
@@ -209,7 +209,7 @@ fn mark_finalizers(on: &WriteIntent<'_>, object: &mut Object, options: &DeleteOp
     };
     let mut wanted: Vec<String> =
         existing.iter().filter(|name| !matches!(name.as_str(), ORPHAN | FOREGROUND)).cloned().collect();
-    if collected && on.api().operations.collects_garbage {
+    if collected && on.server().operations.collects_garbage {
         wanted.extend(
             [(orphan, ORPHAN), (foreground, FOREGROUND)]
                 .into_iter()

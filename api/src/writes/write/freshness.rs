@@ -24,9 +24,9 @@ use values::status::Status;
 /// Fails if the newest state of the shared store cannot be determined.
 pub(super) async fn first_round<'w, C: Caller>(path: &mut WritePath<'_, 'w, C>) -> Result<Round<'w>, Status> {
     let intent = path.intent;
-    let mut may_lag = intent.may_be_behind && intent.api().store.ledger().is_some();
+    let mut may_lag = intent.may_be_behind && intent.server().store.ledger().is_some();
     if may_lag && intent.write.dry_run() {
-        intent.api().store.current_for_write(intent.write.resource).await?;
+        intent.server().store.current_for_write(intent.write.resource).await?;
         may_lag = false;
     }
     loop {
@@ -35,7 +35,7 @@ pub(super) async fn first_round<'w, C: Caller>(path: &mut WritePath<'_, 'w, C>) 
         if !may_lag || !depends_on_state(&round) {
             return Ok(round);
         }
-        intent.api().store.current_for_write(intent.write.resource).await?;
+        intent.server().store.current_for_write(intent.write.resource).await?;
         may_lag = false;
         if !lacks_something(intent, &round, before) {
             return Ok(round);
@@ -46,7 +46,7 @@ pub(super) async fn first_round<'w, C: Caller>(path: &mut WritePath<'_, 'w, C>) 
 /// Returns the revisions of the store of the resource, and of the main store, which has the objects that
 /// admission reads.
 fn revisions(intent: &WriteIntent<'_>) -> [Revision; 2] {
-    intent.api().store.backends.revisions(intent.write.resource)
+    intent.server().store.backends.revisions(intent.write.resource)
 }
 
 /// Returns whether the result of a round depends on the state of the store, so that a newer state may change

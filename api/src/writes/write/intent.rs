@@ -160,8 +160,8 @@ pub struct WriteIntent<'w> {
 
 impl<'w> WriteIntent<'w> {
     /// Returns the context of the server.
-    pub fn api(&self) -> &'w Server {
-        self.origin.api
+    pub fn server(&self) -> &'w Server {
+        self.origin.server
     }
 
     /// Returns whether the caller lets this write pass `stage`.
@@ -213,7 +213,7 @@ impl<'w> WriteIntent<'w> {
     pub fn record<'r, N>(&'r self, old: Option<&'r Object>, new: Option<N>) -> AdmissionRecord<'r, N> {
         let name = if self.is_of_collection { "" } else { self.write.name };
         AdmissionRecord {
-            writer: self.api(),
+            writer: self.server(),
             write: WriteAttributes { name, ..self.write },
             subresource: self.endpoint.subresource(),
             old,
@@ -264,8 +264,12 @@ impl Current {
             return Ok(Current { stored, original: None, object: None });
         }
         let Stored { entry, record: original } = stored;
-        let record =
-            intent.api().outgoing.converter.convert_record(intent.write.resource, original.clone()).await?;
+        let record = intent
+            .server()
+            .outgoing
+            .converter
+            .convert_record(intent.write.resource, original.clone())
+            .await?;
         Ok(Current { stored: Stored { entry, record }, original: Some(Box::new(original)), object: None })
     }
 
@@ -297,8 +301,8 @@ impl Current {
     ///
     /// # Errors
     /// As [`Current::object`].
-    pub fn live(&mut self, api: &Server, resource: &Resource) -> Result<&Object, Status> {
-        if has_parts_to_share(api, resource) {
+    pub fn live(&mut self, server: &Server, resource: &Resource) -> Result<&Object, Status> {
+        if has_parts_to_share(server, resource) {
             return self.read(|stored| stored.settled(resource));
         }
         self.object(resource)
@@ -309,11 +313,11 @@ impl Current {
     ///
     /// # Errors
     /// As [`Current::object`].
-    pub fn known(&mut self, api: &Server, resource: &Resource) -> Result<Option<&Object>, Status> {
-        if !has_parts_to_share(api, resource) {
+    pub fn known(&mut self, server: &Server, resource: &Resource) -> Result<Option<&Object>, Status> {
+        if !has_parts_to_share(server, resource) {
             return Ok(None);
         }
-        self.live(api, resource).map(Some)
+        self.live(server, resource).map(Some)
     }
 
     /// Like [`Current::object`], but passes ownership of the object to the caller.
@@ -361,8 +365,8 @@ impl Current {
 /// Returns whether an object of a request can share parts with the stored object. While the server starts,
 /// stored objects may still lack defaults of this release, and parts of another version cannot be part of the
 /// version that is written.
-fn has_parts_to_share(api: &Server, resource: &Resource) -> bool {
-    api.operations.lifecycle.stage() == server::LifecycleStage::Serving && resource.is_stored_form()
+fn has_parts_to_share(server: &Server, resource: &Resource) -> bool {
+    server.operations.lifecycle.stage() == server::LifecycleStage::Serving && resource.is_stored_form()
 }
 
 /// The result that a source wants.
@@ -412,7 +416,7 @@ pub trait Source<C>: Send + Sync {
         _current: Option<&mut Current>,
     ) -> Result<Object, Status> {
         match self.form() {
-            Form::Served => convert::to_stored(intent.write.resource, object, intent.api().types.naming),
+            Form::Served => convert::to_stored(intent.write.resource, object, intent.server().types.naming),
             Form::Stored | Form::Foreign => Ok(object),
         }
     }
@@ -430,7 +434,8 @@ pub trait Source<C>: Send + Sync {
         if intent.write.resource.is_stored_form() {
             return Ok(Cow::Borrowed(object));
         }
-        convert::to_served(intent.write.resource, object.clone(), intent.api().types.naming).map(Cow::Owned)
+        convert::to_served(intent.write.resource, object.clone(), intent.server().types.naming)
+            .map(Cow::Owned)
     }
 
     /// Returns the type whose defaults are filled in; `None` if there are no defaults.

@@ -84,7 +84,7 @@ impl<'w> Round<'w> {
     pub(super) fn end(self, intent: &WriteIntent<'_>) -> Result<Prepared<'w>, Status> {
         let Round { result, seen } = self;
         if seen.object.is_some() && accesses::begins_with_kept(intent) && !is_replacement(intent, &result) {
-            intent.api().accessed_for(intent.write.resource, "get", seen.took);
+            intent.server().accessed_for(intent.write.resource, "get", seen.took);
         }
         result.map_err(|refusal| refusal.status)
     }
@@ -162,11 +162,11 @@ async fn prepared<'w, C: Caller>(
         return Ok(Prepared::Over(Outcome::unchanged(current.as_ref())));
     };
     // Defaults and managed fields may make a small object large.
-    let structures = intent.api().operations.memory.structures(object.structures());
+    let structures = intent.server().operations.memory.structures(object.structures());
     let structures = structures.map_err(Status::no_memory)?;
     let is_labelled = stages::is_labelled(&object);
     stages::default(intent, source, &mut object);
-    let creation = current.is_none().then(|| intent.api().creations.begin());
+    let creation = current.is_none().then(|| intent.server().creations.begin());
     if current.is_none() {
         stages::defined(intent)?;
         stages::own_new(intent, &mut object).await?;
@@ -221,7 +221,7 @@ async fn locate<C: Caller>(
     let found = intent.store.get(&key)?;
     seen.took = began.elapsed();
     if found.is_none() || !accesses::begins_with_kept(intent) {
-        intent.api().accessed_for(intent.write.resource, "get", seen.took);
+        intent.server().accessed_for(intent.write.resource, "get", seen.took);
     }
     match (found, intent.presence) {
         (Some(stored), _) if intent.seen.is_some_and(|seen| seen != stored.entry.revision()) => {

@@ -44,7 +44,7 @@ pub(super) async fn end_round(
     let expected = match current {
         Some(current) if intent.write.dry_run() => {
             if intent.write.operation == Operation::Delete && matches!(change, Change::Put(_)) {
-                intent.api().accessed_untimed(intent.write.resource, "get");
+                intent.server().accessed_untimed(intent.write.resource, "get");
             }
             return Ok(RoundEnd::Stored(dry(&change, shown, current)));
         }
@@ -63,7 +63,7 @@ pub(super) async fn end_round(
     };
     // With a ledger, a delete stores the previous version of the object; the caller gets the final one.
     let last_shown = match &change {
-        Change::Delete(Some(_)) if intent.api().store.ledger().is_some() => shown,
+        Change::Delete(Some(_)) if intent.server().store.ledger().is_some() => shown,
         _ => None,
     };
     let removes = !matches!(change, Change::Put(_));
@@ -93,7 +93,7 @@ pub(super) async fn end_round(
 async fn written(intent: &WriteIntent<'_>, committed: Committed) -> Result<Written, Status> {
     let Committed { revision, entry } = committed;
     let record = store::read(entry)?.record;
-    let record = intent.api().outgoing.converter.convert_record(intent.write.resource, record).await?;
+    let record = intent.server().outgoing.converter.convert_record(intent.write.resource, record).await?;
     Ok(Written { value: record.value, revision })
 }
 
@@ -101,7 +101,7 @@ async fn written(intent: &WriteIntent<'_>, committed: Committed) -> Result<Writt
 fn dry_creation(intent: &WriteIntent<'_>, key: &Bytes, new: &Object) -> Result<RoundEnd, Status> {
     let began = Instant::now();
     let taken = intent.store.get(key)?;
-    intent.api().accessed(intent.write.resource, "get", began);
+    intent.server().accessed(intent.write.resource, "get", began);
     Ok(match taken {
         None => RoundEnd::Stored(Outcome::Created(stages::shown_new(intent, new))),
         taken => RoundEnd::Conflict(taken),

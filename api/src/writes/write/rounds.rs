@@ -100,7 +100,7 @@ impl Retries {
         generated_from: Option<String>,
         taken: Option<Stored>,
     ) -> Result<(), Status> {
-        intent.api().accessed_untimed(intent.write.resource, "get");
+        intent.server().accessed_untimed(intent.write.resource, "get");
         let Some(base) = generated_from else { return Err(already_exists(intent, name, taken.as_ref())) };
         self.names_tried += 1;
         if self.names_tried == GENERATE_ATTEMPTS {

@@ -2,6 +2,7 @@
 //! pipeline over an engine in a directory of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ const KEY: &[u8] = include_bytes!("../../../../fuzz/tokens.key");
 
 /// A test server. Dropping it removes its store.
 pub(crate) struct TestServer {
-    pub(crate) api: Arc<Server>,
+    server: Arc<Server>,
     connection: Arc<ConnectionInfo>,
     directory: PathBuf,
 }
@@ -57,7 +58,7 @@ impl TestServer {
 
     /// Returns a new server over the same store. Nothing else may use the store any more.
     pub(crate) async fn restart(mut self) -> TestServer {
-        self.api.store.engine().close().await;
+        self.server.store.engine().close().await;
         TestServer::over(std::mem::take(&mut self.directory), Settings::default())
     }
 
@@ -86,24 +87,24 @@ impl TestServer {
 
     fn of(settings: server::Settings, directory: PathBuf) -> TestServer {
         let address = settings.operations.address;
-        let api = Server::assemble(settings).unwrap();
-        api.operations.lifecycle.advance(LifecycleStage::Serving);
+        let server = Server::assemble(settings).unwrap();
+        server.operations.lifecycle.advance(LifecycleStage::Serving);
         let connection = Arc::new(ConnectionInfo::detached(address, Vec::new()));
-        TestServer { api, connection, directory }
+        TestServer { server, connection, directory }
     }
 
     /// Returns the body of the response to a GET, as text.
     pub(crate) async fn get(&self, path: &str, accept: &str) -> String {
         let request = http::Request::builder().uri(path).header("accept", accept);
         let request = request.body(Incoming::detached(Bytes::new())).unwrap();
-        let body = self.api.handle(request, &self.connection).await.into_body();
+        let body = self.server.handle(request, &self.connection).await.into_body();
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
     /// Returns the response to a GET, with its body still to be read.
     pub(crate) async fn open(&self, path: &str) -> Response {
         let request = http::Request::builder().uri(path).body(Incoming::detached(Bytes::new())).unwrap();
-        self.api.handle(request, &self.connection).await
+        self.server.handle(request, &self.connection).await
     }
 
     /// Sends one request; returns the status code, the warnings and the body as a tree.
@@ -130,7 +131,7 @@ impl TestServer {
         let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
         let request = request.extension(token.clone());
         let body = Incoming::detached(Bytes::copy_from_slice(body.as_bytes()));
-        let response = self.api.handle(request.body(body).unwrap(), &self.connection).await;
+        let response = self.server.handle(request.body(body).unwrap(), &self.connection).await;
         let code = response.status().as_u16();
         let warnings = response.headers().get_all("warning").iter();
         let warnings = warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect();
@@ -180,6 +181,14 @@ fn settings(engine: Engine, ledger: Option<Arc<dyn Ledger>>, admission: Settings
         },
         operations: Operations::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))),
         admission: admission.plugins(),
+    }
+}
+
+impl Deref for TestServer {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) async fn decode<C: Caller>(
         if let Some(warnings) = caller.warnings() {
             warnings.truncate(warned);
         }
-        intent.api().outgoing.converter.make(intent.write.resource, &intent.origin.conversions).await?;
+        intent.server().outgoing.converter.make(intent.write.resource, &intent.origin.conversions).await?;
     };
     Ok(match wanted {
         Wanted::AsItIs => None,
@@ -88,26 +88,26 @@ pub(super) fn default<C>(intent: &WriteIntent<'_>, source: &dyn Source<C>, objec
         && intent.passes(Stage::Default)
     {
         trace::note(Stage::Default);
-        defaults::apply(message, object, intent.api().types.naming);
+        defaults::apply(message, object, intent.server().types.naming);
     }
 }
 
 /// Refuses the creation of a custom object if the definition of its type is being deleted (403), or is gone
 /// together with the type (404).
 pub(super) fn defined(intent: &WriteIntent<'_>) -> Result<(), Status> {
-    let (api, resource) = (intent.api(), intent.write.resource);
+    let (server, resource) = (intent.server(), intent.write.resource);
     if resource.is_builtin() {
         return Ok(());
     }
-    let definition = store::key(&api.types.definitions, "", &resource.qualified());
-    match api.store.open_for(Component::Definitions).get(&definition)? {
+    let definition = store::key(&server.types.definitions, "", &resource.qualified());
+    match server.store.open_for(Component::Definitions).get(&definition)? {
         Some(stored) if Attributes::new(&stored.record.attributes).is_deleting() => {
             let why = "create not allowed while custom resource definition is terminating";
             Err(Status::forbidden(intent.subject(intent.write.name), why))
         }
         Some(_) => Ok(()),
         None => {
-            let types = api.types.now();
+            let types = server.types.now();
             let served =
                 types.registry().resource(&resource.group, &resource.version, &resource.table.plural);
             served.map(drop).ok_or_else(Status::no_such_route)
@@ -159,7 +159,7 @@ pub(super) async fn mutate<C: Caller>(
         return Ok(false);
     }
     let operation = operation(intent, current.is_none());
-    let asked = intent.api().admission.about(&Target { operation, ..intent.target() });
+    let asked = intent.server().admission.about(&Target { operation, ..intent.target() });
     let old = match current {
         Some(current) if asked.reads_objects() => {
             let revision = current.revision();
@@ -342,7 +342,7 @@ async fn with_conversions(
             *object = owned;
             return outcome;
         }
-        intent.api().outgoing.converter.make(intent.write.resource, &intent.origin.conversions).await?;
+        intent.server().outgoing.converter.make(intent.write.resource, &intent.origin.conversions).await?;
     }
 }
 
@@ -362,8 +362,8 @@ pub(super) fn allocate<'w>(
         return Ok(None);
     }
     trace::note(Stage::Allocate);
-    let api = intent.api();
-    api.store.allocations.begin(intent.write.resource, new, old)
+    let server = intent.server();
+    server.store.allocations.begin(intent.write.resource, new, old)
 }
 
 /// Keeps only the fields that the endpoint may write, and sets the fields that the server derives.
@@ -379,7 +379,7 @@ pub(super) fn prepare<C: Caller>(
         return;
     }
     trace::note(Stage::Prepare);
-    let naming = intent.api().types.naming;
+    let naming = intent.server().types.naming;
     let Some(old) = old else {
         let told =
             strategy::prepare_create(intent.write.resource, new, intent.write.user, naming, is_labelled);
@@ -395,7 +395,7 @@ pub(super) fn prepare<C: Caller>(
     }
     let began = Instant::now();
     keep_times_of_no_change(old, new);
-    intent.api().operations.metrics.comparisons.time(&["write"], began.elapsed());
+    intent.server().operations.metrics.comparisons.time(&["write"], began.elapsed());
 }
 
 /// Checks the rules of the kind. An object without a name is refused even if the writer skips the rules.
@@ -414,14 +414,15 @@ pub(super) async fn validate<C: Caller>(
     }
     trace::note(Stage::Validate);
     let about = (intent.write.resource, intent.endpoint.subresource());
-    let refused = device_access::refused(intent.api(), about, intent.write.namespace, new, old)?;
+    let refused = device_access::refused(intent.server(), about, intent.write.namespace, new, old)?;
     let mut errors: Vec<FieldError> = refused.into_iter().collect();
     let found = rules(caller, intent, new, old);
     // Each driver needs its own authorization check, and only the lists of a valid object are known to be
     // short.
     if let (Some(asked), Some(old), true) = (intent.permission, old, found.is_empty()) {
-        errors
-            .extend(device_status::refused(&intent.api().access.authorizer, asked, about, [new, old]).await);
+        errors.extend(
+            device_status::refused(&intent.server().access.authorizer, asked, about, [new, old]).await,
+        );
     }
     errors.extend(found);
     if errors.is_empty() {
@@ -437,8 +438,11 @@ fn rules<C: Caller>(
     new: &Object,
     old: Option<&Object>,
 ) -> Vec<FieldError> {
-    let (group, table, settings) =
-        (&intent.write.resource.group, &intent.write.resource.stored().table, intent.api().types.validation);
+    let (group, table, settings) = (
+        &intent.write.resource.group,
+        &intent.write.resource.stored().table,
+        intent.server().types.validation,
+    );
     let Some(old) = old else { return validation::create_in(group, table, settings, new) };
     let judgement = validation::update_in(group, intent.endpoint.subresource(), table, settings, [new, old]);
     if let Some(warnings) = caller.warnings() {
@@ -455,7 +459,7 @@ pub(super) fn warn<C: Caller>(caller: &mut C, intent: &WriteIntent<'_>, new: &Ob
         warnings.extend(strategy::warnings(
             intent.write.resource,
             intent.endpoint,
-            intent.api().types.naming,
+            intent.server().types.naming,
             new,
             old,
         ));
@@ -469,7 +473,7 @@ pub(super) async fn escalate(
     new: &Object,
     old: Option<&Object>,
 ) -> Result<(), Status> {
-    let authorizer = &intent.api().access.authorizer;
+    let authorizer = &intent.server().access.authorizer;
     let Some(asked) = intent.permission.filter(|_| intent.passes(Stage::Escalate)) else { return Ok(()) };
     trace::note(Stage::Escalate);
     if asked.group != authorizer.rbac().group() {
@@ -499,7 +503,7 @@ pub(super) async fn confirm_parameters(
         return Ok(());
     }
     trace::note(Stage::Confirm);
-    let source = (intent.api(), &*intent.api().access.authorizer);
+    let source = (intent.server(), &*intent.server().access.authorizer);
     let readable = confirm_readable(source, intent.write.user, intent.write.resource, new, old).await;
     readable.map_err(|error| Status::invalid(intent.subject_of_rules(meta(new, "name")), &[error]))
 }
@@ -518,7 +522,7 @@ pub(super) async fn admit<C: Caller>(
         return Ok(Vec::new());
     }
     let operation = operation(intent, current.is_none());
-    let asked = intent.api().admission.about(&Target { operation, ..intent.target() });
+    let asked = intent.server().admission.about(&Target { operation, ..intent.target() });
     let (mut review, outcome) = match current {
         _ if !asked.reads_objects() => asked.validate(record(intent, operation, None, Some(new))).await,
         None => {
@@ -575,7 +579,8 @@ pub(super) async fn encode(
     }
     if intent.write.dry_run() {
         // The response of a dry run equals a read of the stored object, although nothing is stored.
-        *new = intent.api().outgoing.converter.as_stored(intent.write.resource, std::mem::take(new)).await?;
+        *new =
+            intent.server().outgoing.converter.as_stored(intent.write.resource, std::mem::take(new)).await?;
     }
     let replaced = current.map_or(&[][..], |current| &current.stored.record.attributes);
     let shown = payload(intent, new, replaced);
@@ -583,7 +588,7 @@ pub(super) async fn encode(
     let payload = match resource.versions.is_none() || resource.is_stored_version() || intent.write.dry_run()
     {
         true => shown.clone(),
-        false => intent.api().outgoing.converter.payload(resource, new).await?,
+        false => intent.server().outgoing.converter.payload(resource, new).await?,
     };
     let goes = match fate {
         Fate::Derived => old.is_some_and(|old| completes_deletion(intent.write.resource, new, old)),
@@ -631,13 +636,13 @@ pub(super) async fn commit(
     };
     let began = Instant::now();
     let attempt = super::commit::commit(intent.store, key, expected, change).await;
-    intent.api().accessed(intent.write.resource, operation, began);
+    intent.server().accessed(intent.write.resource, operation, began);
     if matches!(attempt, Ok(Attempt::Committed(_))) {
-        intent.api().changed(intent.write.resource);
+        intent.server().changed(intent.write.resource);
     }
     if attempt.is_err() {
         let resource = intent.write.resource;
-        intent.api().operations.metrics.access_failed(&resource.group, operation, &resource.table.plural);
+        intent.server().operations.metrics.access_failed(&resource.group, operation, &resource.table.plural);
     }
     attempt
 }

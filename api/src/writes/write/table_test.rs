@@ -205,10 +205,10 @@ async fn deletions(table: &mut Table) {
 }
 
 async fn by_the_server(table: &mut Table) {
-    crate::system::startup::prepare(&table.server.api).await.unwrap();
+    crate::system::startup::prepare(&table.server).await.unwrap();
     table.row("bootstrap");
     let Table { server, .. } = &*table;
-    let loopback = Loopback::new(&server.api);
+    let loopback = Loopback::new(&server);
     let target = Target {
         group: "",
         version: "v1",
@@ -243,7 +243,7 @@ async fn by_the_server(table: &mut Table) {
     };
     loopback.change(resource, at, Endpoint::Main, data).await.unwrap();
     row("controller: change");
-    let namespaces = &server.api.types.namespaces;
+    let namespaces = &server.types.namespaces;
     let told = |old: &Object| {
         let mut new = old.clone();
         let condition = object(r#"{"type":"NamespaceContentRemaining","status":"False"}"#);

@@ -32,7 +32,7 @@ pub(super) fn end_of_type(call: &Call<'_>) -> Option<Ends> {
     if call.request.past.is_some() {
         return None;
     }
-    call.api().types.retired(call.resource).map(|retired| Box::pin(retired) as Ends)
+    call.server().types.retired(call.resource).map(|retired| Box::pin(retired) as Ends)
 }
 
 impl State {

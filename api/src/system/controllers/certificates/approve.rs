@@ -27,14 +27,14 @@ const PERMISSIONS: [(&str, &str); 2] = [
 ];
 
 /// Runs the controller, which follows certificate signing requests.
-pub(in super::super) async fn follow(api: Arc<Server>) -> Ending {
-    let loopback = Loopback::controller(&api, CONTROLLER);
+pub(in super::super) async fn follow(server: Arc<Server>) -> Ending {
+    let loopback = Loopback::controller(&server, CONTROLLER);
     let (resource, prefix) = resource(&loopback)?;
-    let mut tail = api.store.engine().tail(api.store.engine().revision(), prefix.clone())?;
+    let mut tail = server.store.engine().tail(server.store.engine().revision(), prefix.clone())?;
     loop {
         let (mut waiting, mut pass) = (false, Pass::default());
-        for object in all(&api, &prefix).filter(is_undecided) {
-            match permitted(&api, &object).await {
+        for object in all(&server, &prefix).filter(is_undecided) {
+            match permitted(&server, &object).await {
                 Permitted::Not => {}
                 Permitted::NotYet => waiting = true,
                 Permitted::For(message) => {
@@ -66,8 +66,8 @@ enum Permitted {
     For(&'static str),
 }
 
-async fn permitted(api: &Server, object: &Object) -> Permitted {
-    if BuiltInSigner::named(text(object, ["spec", "signerName"]), api.types.naming)
+async fn permitted(server: &Server, object: &Object) -> Permitted {
+    if BuiltInSigner::named(text(object, ["spec", "signerName"]), server.types.naming)
         != Some(BuiltInSigner::NodeClient)
     {
         return Permitted::Not;
@@ -81,7 +81,7 @@ async fn permitted(api: &Server, object: &Object) -> Permitted {
         if subresource == "selfnodeclient" && user.name != request.subject.common_name {
             continue;
         }
-        let group = api.types.naming.group("certificates", true);
+        let group = server.types.naming.group("certificates", true);
         let asked = Attributes {
             verb: "create",
             resource_request: true,
@@ -91,7 +91,7 @@ async fn permitted(api: &Server, object: &Object) -> Permitted {
             subresource,
             ..Attributes::path(&user, "", "")
         };
-        if api.access.authorizer.authorize(&asked).await.is_ok() {
+        if server.access.authorizer.authorize(&asked).await.is_ok() {
             return Permitted::For(message);
         }
     }

@@ -27,15 +27,15 @@ const UNDECIDED: i64 = 24 * 60 * 60;
 const SLEEP_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Runs the controller, which follows certificate signing requests.
-pub(in super::super) async fn follow(api: Arc<Server>) -> Ending {
-    let loopback = Loopback::controller(&api, CONTROLLER);
+pub(in super::super) async fn follow(server: Arc<Server>) -> Ending {
+    let loopback = Loopback::controller(&server, CONTROLLER);
     let (resource, prefix) = resource(&loopback)?;
-    let mut tail = api.store.engine().tail(api.store.engine().revision(), prefix.clone())?;
+    let mut tail = server.store.engine().tail(server.store.engine().revision(), prefix.clone())?;
     loop {
         let now = clock::now_seconds();
         let mut next = now.saturating_add(SLEEP_MAX.as_secs() as i64);
         let mut pass = Pass::default();
-        for object in all(&api, &prefix) {
+        for object in all(&server, &prefix) {
             let Some(due) = due(&object) else { continue };
             if due > now {
                 next = next.min(due);

@@ -45,8 +45,8 @@ fn resource<'a>(loopback: &Loopback<'a>) -> Result<(&'a Resource, Bytes), Status
 }
 
 /// Returns all requests in the newest state.
-fn all(api: &Server, prefix: &Bytes) -> impl Iterator<Item = Object> {
-    let all = objects(&api.store.engine().snapshot(), prefix).into_iter();
+fn all(server: &Server, prefix: &Bytes) -> impl Iterator<Item = Object> {
+    let all = objects(&server.store.engine().snapshot(), prefix).into_iter();
     all.filter_map(|(_, object)| match object {
         Value::Object(object) => Some(object),
         _ => None,

@@ -26,21 +26,22 @@ const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Runs the controller, which follows certificate signing requests.
-pub(in super::super) async fn follow(api: Arc<Server>) -> Ending {
-    let loopback = Loopback::controller(&api, CONTROLLER);
+pub(in super::super) async fn follow(server: Arc<Server>) -> Ending {
+    let loopback = Loopback::controller(&server, CONTROLLER);
     let (resource, prefix) = resource(&loopback)?;
-    let mut tail = api.store.engine().tail(api.store.engine().revision(), prefix.clone())?;
+    let mut tail = server.store.engine().tail(server.store.engine().revision(), prefix.clone())?;
     loop {
         let (mut unsigned, mut pass) = (0, Pass::default());
-        let waiting: Vec<Object> = all(&api, &prefix).filter(is_waiting).collect();
+        let waiting: Vec<Object> = all(&server, &prefix).filter(is_waiting).collect();
         let authority =
-            if waiting.is_empty() { None } else { Some(api.access.certificates.authorities.authority()) };
+            if waiting.is_empty() { None } else { Some(server.access.certificates.authorities.authority()) };
         for object in &waiting {
-            let Some(signer) = BuiltInSigner::named(text(object, ["spec", "signerName"]), api.types.naming)
+            let Some(signer) =
+                BuiltInSigner::named(text(object, ["spec", "signerName"]), server.types.naming)
             else {
                 continue;
             };
-            let outcome = decide(&api, signer, object, authority.as_ref());
+            let outcome = decide(&server, signer, object, authority.as_ref());
             let Some(outcome) = outcome else {
                 unsigned += 1;
                 continue;
@@ -94,7 +95,7 @@ impl Outcome {
 
 /// Signs a request, or returns why its signer refuses; `None` if that cannot be decided now.
 fn decide(
-    api: &Server,
+    server: &Server,
     signer: BuiltInSigner,
     object: &Object,
     authority: Option<&Result<Authority, String>>,
@@ -108,7 +109,7 @@ fn decide(
         return Some(Outcome::Failure(why));
     }
     let authority = authority?.as_ref().ok()?;
-    let lifetime = lifetime(object, api.access.certificates.lifetime);
+    let lifetime = lifetime(object, server.access.certificates.lifetime);
     match authority.issue(&request, &usages, lifetime, SystemTime::now()) {
         Ok(pem) => Some(Outcome::Certificate(pem)),
         Err(CertificateIssueError::Usage(usage)) => {

@@ -32,15 +32,15 @@ use values::object::{finalizers, set_finalizers};
 use values::status::Status;
 
 /// Deletes the contents of a definition, with as many retries as needed; returns the name of the definition.
-pub(super) async fn end(api: Arc<Server>, name: String) -> String {
+pub(super) async fn end(server: Arc<Server>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
         // Otherwise objects that cannot be read would count as deleted.
-        api.store.backends.until_whole(true).await;
+        server.store.backends.until_whole(true).await;
         let cleared = tokio::select! {
             biased;
-            () = api.store.backends.until_whole(false) => continue,
-            cleared = catching_panics(clear(&api, &name)) => cleared,
+            () = server.store.backends.until_whole(false) => continue,
+            cleared = catching_panics(clear(&server, &name)) => cleared,
         };
         match cleared {
             Ok(Ok(true) | Err(Trouble::Tail(TailError::Closed))) => return name,
@@ -54,18 +54,18 @@ pub(super) async fn end(api: Arc<Server>, name: String) -> String {
 
 /// Deletes the objects of a definition and removes its finalizer. Returns `false` if some objects cannot be
 /// deleted.
-async fn clear(api: &Server, name: &str) -> Result<bool, Trouble> {
-    let stored = Loopback::new(api).store().get(&store::key(&api.types.definitions, "", name))?;
-    let Some(object) = stored.map(|stored| stored.object(&api.types.definitions)).transpose()? else {
+async fn clear(server: &Server, name: &str) -> Result<bool, Trouble> {
+    let stored = Loopback::new(server).store().get(&store::key(&server.types.definitions, "", name))?;
+    let Some(object) = stored.map(|stored| stored.object(&server.types.definitions)).transpose()? else {
         return Ok(true);
     };
-    if !is_deleted(&object) || !holds(api.types.naming, &object) {
+    if !is_deleted(&object) || !holds(server.types.naming, &object) {
         return Ok(true);
     }
     let definition = Definition::read(&object);
     let outcome = if definition.is(ESTABLISHED) {
-        if let Some(failures) = delete_objects(api, name, &object, &definition).await? {
-            tell(api, name, &Deletion::Failed(failures)).await?;
+        if let Some(failures) = delete_objects(server, name, &object, &definition).await? {
+            tell(server, name, &Deletion::Failed(failures)).await?;
             return Ok(false);
         }
         Deletion::Completed
@@ -74,65 +74,65 @@ async fn clear(api: &Server, name: &str) -> Result<bool, Trouble> {
     };
     // This must happen before the finalizer is removed, so that a create finds either a deleted definition or
     // no type.
-    api.establish(|established, changes| established.remove(name, changes));
+    server.establish(|established, changes| established.remove(name, changes));
     let last = |object: &Object| {
         let mut wanted = with_condition(object, &outcome)?;
-        let ours = finalizer(api.types.naming);
+        let ours = finalizer(server.types.naming);
         let others = finalizers(object).into_iter().filter(|name| *name != ours).map(Value::from).collect();
         set_finalizers(&mut wanted, others);
         Some(wanted)
     };
-    Loopback::new(api).change(&api.types.definitions, ("", name), Endpoint::Status, last).await?;
+    Loopback::new(server).change(&server.types.definitions, ("", name), Endpoint::Status, last).await?;
     Ok(true)
 }
 
 /// Deletes the objects and waits until they are gone; returns the reason if some cannot be deleted.
 async fn delete_objects(
-    api: &Server,
+    server: &Server,
     name: &str,
     object: &Object,
     definition: &Definition,
 ) -> Result<Option<String>, Trouble> {
-    let served = api.establish(|established, _| {
+    let served = server.establish(|established, _| {
         let mut resources = established.resources(name).iter();
         // Deletion needs no conversion.
         resources.find(|resource| resource.is_stored_version()).cloned()
     });
     let resource = match served {
         Some(resource) => Some(resource),
-        None => Makers::of(definition, object).map_err(Status::internal)?.stored(api.types.naming),
+        None => Makers::of(definition, object).map_err(Status::internal)?.stored(server.types.naming),
     };
     let Some(resource) = resource else { return Ok(None) };
-    tell(api, name, &Deletion::InProgress).await?;
+    tell(server, name, &Deletion::InProgress).await?;
     // From here on no objects are added: a create that begins now sees that the definition is deleted.
-    api.creations.settled().await;
+    server.creations.settled().await;
     let mut failures = Failures::default();
-    delete_all(&Loopback::new(api).unasked(), &resource, "", false, &mut failures).await;
+    delete_all(&Loopback::new(server).unasked(), &resource, "", false, &mut failures).await;
     if let Some(text) = failures.text() {
         return Ok(Some(text));
     }
-    gone(api, &resource).await?;
+    gone(server, &resource).await?;
     Ok(None)
 }
 
 /// Waits until a resource has no objects.
-async fn gone(api: &Server, resource: &Resource) -> Result<(), TailError> {
+async fn gone(server: &Server, resource: &Resource) -> Result<(), TailError> {
     let prefix = store::collection(resource, "");
-    let snapshot = api.store.engine().snapshot();
-    let mut tail = api.store.engine().tail(snapshot.revision(), prefix.clone())?;
+    let snapshot = server.store.engine().snapshot();
+    let mut tail = server.store.engine().tail(snapshot.revision(), prefix.clone())?;
     let mut left = snapshot.count_prefix(&prefix);
     drop(snapshot);
     while left > 0 {
         tail.next(EVENTS_MAX).await?;
-        left = api.store.engine().snapshot().count_prefix(&prefix);
+        left = server.store.engine().snapshot().count_prefix(&prefix);
     }
     Ok(())
 }
 
 /// Reports the progress of the deletion in the definition's conditions.
-async fn tell(api: &Server, name: &str, deletion: &Deletion) -> Result<(), Status> {
+async fn tell(server: &Server, name: &str, deletion: &Deletion) -> Result<(), Status> {
     let tell = |object: &Object| with_condition(object, deletion);
-    Loopback::new(api).change(&api.types.definitions, ("", name), Endpoint::Status, tell).await
+    Loopback::new(server).change(&server.types.definitions, ("", name), Endpoint::Status, tell).await
 }
 
 /// Returns the deleted definition with the condition; `None` if it is not deleted.

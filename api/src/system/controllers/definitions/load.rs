@@ -37,25 +37,25 @@ const PREPARED_MAX: usize = 8;
 ///
 /// # Errors
 /// The store failed. A definition that cannot be read or served is reported in the log and skipped.
-pub fn load(api: &Server) -> Result<(), Status> {
-    let snapshot = Loopback::new(api).store().view();
-    let entries: Vec<Entry> = snapshot.prefix(&store::collection(&api.types.definitions, "")).collect();
+pub fn load(server: &Server) -> Result<(), Status> {
+    let snapshot = Loopback::new(server).store().view();
+    let entries: Vec<Entry> = snapshot.prefix(&store::collection(&server.types.definitions, "")).collect();
     if entries.is_empty() {
         return Ok(());
     }
     let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX).min(entries.len());
     let entries = Mutex::new(entries.into_iter());
-    let pool = api.establish(|established, _| Arc::clone(established.pool()));
+    let pool = server.establish(|established, _| Arc::clone(established.pool()));
     std::thread::scope(|scope| {
         let (send, prepared) = sync_channel(PREPARED_MAX);
         for _ in 0..threads {
             let (entries, pool, send) = (&entries, &pool, send.clone());
-            scope.spawn(move || prepare(api, entries, pool, &send));
+            scope.spawn(move || prepare(server, entries, pool, &send));
         }
         drop(send);
-        api.establish(|established, changes| {
+        server.establish(|established, changes| {
             for prepared in prepared {
-                established.put(prepared?, api.types.naming, changes);
+                established.put(prepared?, server.types.naming, changes);
             }
             Ok(())
         })
@@ -64,14 +64,14 @@ pub fn load(api: &Server) -> Result<(), Status> {
 
 /// Prepares definitions until there are no more, or until the receiver was dropped after an error.
 fn prepare(
-    api: &Server,
+    server: &Server,
     entries: &Mutex<impl Iterator<Item = Entry>>,
     pool: &Arc<Mutex<Pool>>,
     send: &SyncSender<Result<Prepared, Status>>,
 ) {
     loop {
         let Some(entry) = entries.lock().next() else { return };
-        let Some(prepared) = prepared(api, entry, pool).transpose() else { continue };
+        let Some(prepared) = prepared(server, entry, pool).transpose() else { continue };
         if send.send(prepared).is_err() {
             return;
         }
@@ -79,7 +79,7 @@ fn prepare(
 }
 
 /// Prepares a definition; returns `None` if it is not to be served.
-fn prepared(api: &Server, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Option<Prepared>, Status> {
+fn prepared(server: &Server, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Option<Prepared>, Status> {
     let text = match store::read(entry) {
         Ok(stored) => stored.record.value,
         Err(error) => {
@@ -87,13 +87,13 @@ fn prepared(api: &Server, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Optio
             return Ok(None);
         }
     };
-    Ok(stored_definition::prepared(api.types.naming, &text, pool))
+    Ok(stored_definition::prepared(server.types.naming, &text, pool))
 }
 
 /// Reads the schemas of all definitions that no request has needed yet, one after the other, while the server
 /// runs. Afterwards each type uses as much memory as its schema needs, and the files of the log are no longer
 /// referenced.
-pub(super) fn complete(api: &Server) {
-    let all: Vec<_> = api.establish(|established, _| established.all().cloned().collect());
+pub(super) fn complete(server: &Server) {
+    let all: Vec<_> = server.establish(|established, _| established.all().cloned().collect());
     all.iter().for_each(|resource| resource.complete());
 }

@@ -37,20 +37,20 @@ const PASSES_MAX: usize = 10;
 
 /// Runs the controller, which follows the definitions and migrates objects to their storage versions. If
 /// several servers share a store, one of them does that.
-pub(in super::super) async fn follow(api: Arc<Server>) -> Ending {
-    let prefix = store::collection(&api.types.definitions, "");
-    let name_of = |key: &[u8]| store::identity(&api.types.definitions, key).1.to_owned();
-    let snapshot = api.store.engine().snapshot();
-    let mut tail = api.store.engine().tail(snapshot.revision(), prefix.clone())?;
+pub(in super::super) async fn follow(server: Arc<Server>) -> Ending {
+    let prefix = store::collection(&server.types.definitions, "");
+    let name_of = |key: &[u8]| store::identity(&server.types.definitions, key).1.to_owned();
+    let snapshot = server.store.engine().snapshot();
+    let mut tail = server.store.engine().tail(snapshot.revision(), prefix.clone())?;
     let mut names: Vec<String> = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
     drop(snapshot);
     // Definitions whose objects are being migrated, one task each.
     let (mut migrating, mut migrations) = (HashSet::new(), JoinSet::new());
     loop {
         for name in names {
-            if !migrating.contains(&name) && due(&api, &name)?.is_some() {
+            if !migrating.contains(&name) && due(&server, &name)?.is_some() {
                 migrating.insert(name.clone());
-                migrations.spawn(run(api.clone(), name));
+                migrations.spawn(run(server.clone(), name));
             }
         }
         names = tokio::select! {
@@ -69,13 +69,13 @@ pub(in super::super) async fn follow(api: Arc<Server>) -> Ending {
 
 /// Returns the newest state of a definition, if its objects may be stored in another version than its storage
 /// version.
-fn due(api: &Server, name: &str) -> Result<Option<Definition>, Status> {
-    let stored = Loopback::new(api).store().get(&store::key(&api.types.definitions, "", name))?;
-    let Some(object) = stored.map(|stored| stored.object(&api.types.definitions)).transpose()? else {
+fn due(server: &Server, name: &str) -> Result<Option<Definition>, Status> {
+    let stored = Loopback::new(server).store().get(&store::key(&server.types.definitions, "", name))?;
+    let Some(object) = stored.map(|stored| stored.object(&server.types.definitions)).transpose()? else {
         return Ok(None);
     };
     let definition = Definition::read(&object);
-    Ok((is_served(api.types.naming, &object, &definition) && is_due(&object, &definition))
+    Ok((is_served(server.types.naming, &object, &definition) && is_due(&object, &definition))
         .then_some(definition))
 }
 
@@ -87,10 +87,10 @@ fn is_due(object: &Object, definition: &Definition) -> bool {
 
 /// Migrates the objects of one definition, with as many retries as needed; returns the name of the
 /// definition.
-async fn run(api: Arc<Server>, name: String) -> String {
+async fn run(server: Arc<Server>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
-        match catching_panics(migrate(&api, &name)).await {
+        match catching_panics(migrate(&server, &name)).await {
             Ok(Ok(true) | Err(Trouble::Tail(TailError::Closed))) => return name,
             Ok(Ok(false)) => {}
             Ok(Err(trouble)) => tracing::warn!(definition = name, error = %trouble, "migration restarts"),
@@ -102,11 +102,11 @@ async fn run(api: Arc<Server>, name: String) -> String {
 
 /// Rewrites the objects that are in another version, and then updates the list of versions. Returns `false`
 /// if some are left.
-async fn migrate(api: &Server, name: &str) -> Result<bool, Trouble> {
-    let loopback = Loopback::new(api).unasked();
-    let Some(definition) = due(api, name)? else { return Ok(true) };
+async fn migrate(server: &Server, name: &str) -> Result<bool, Trouble> {
+    let loopback = Loopback::new(server).unasked();
+    let Some(definition) = due(server, name)? else { return Ok(true) };
     let Some(storage) = definition.storage_version() else { return Ok(true) };
-    let served = api.establish(|established, _| {
+    let served = server.establish(|established, _| {
         let mut resources = established.resources(name).iter();
         resources.find(|resource| resource.is_stored_version()).cloned()
     });
@@ -115,7 +115,7 @@ async fn migrate(api: &Server, name: &str) -> Result<bool, Trouble> {
     if *resource.version != storage.name {
         return Ok(false);
     }
-    api.creations.settled().await;
+    server.creations.settled().await;
     let mut written = 0;
     for _ in 0..PASSES_MAX {
         match pass(&loopback, &resource).await? {
@@ -126,7 +126,7 @@ async fn migrate(api: &Server, name: &str) -> Result<bool, Trouble> {
                     objects = written,
                     "objects migrated"
                 );
-                end(api, name, &storage.name).await?;
+                end(server, name, &storage.name).await?;
                 return Ok(true);
             }
             count => written += count,
@@ -156,7 +156,7 @@ async fn pass(loopback: &Loopback<'_>, resource: &Resource) -> Result<usize, Sta
 }
 
 /// Sets the list of stored versions to only the storage version, if that has not changed.
-async fn end(api: &Server, name: &str, storage: &str) -> Result<(), Status> {
+async fn end(server: &Server, name: &str, storage: &str) -> Result<(), Status> {
     let only = |object: &Object| {
         let definition = Definition::read(object);
         let is_still = definition.storage_version().is_some_and(|version| version.name == storage);
@@ -167,5 +167,5 @@ async fn end(api: &Server, name: &str, storage: &str) -> Result<(), Status> {
         wanted.object_entry("status").insert("storedVersions", Value::Array(vec![storage.into()]));
         Some(wanted)
     };
-    Loopback::new(api).change(&api.types.definitions, ("", name), Endpoint::Status, only).await
+    Loopback::new(server).change(&server.types.definitions, ("", name), Endpoint::Status, only).await
 }

@@ -47,19 +47,19 @@ const READ_MAX: usize = 64;
 const MAKING_MAX: Duration = Duration::from_secs(10);
 
 /// Runs the controller, which follows the definitions.
-pub(super) async fn follow(api: Arc<Server>) -> Ending {
-    let prefix = store::collection(&api.types.definitions, "");
-    let snapshot = api.store.engine().snapshot();
-    let mut tail = api.store.engine().tail(snapshot.revision(), prefix.clone())?;
-    let name_of = |key: &[u8]| store::identity(&api.types.definitions, key).1.to_owned();
+pub(super) async fn follow(server: Arc<Server>) -> Ending {
+    let prefix = store::collection(&server.types.definitions, "");
+    let snapshot = server.store.engine().snapshot();
+    let mut tail = server.store.engine().tail(snapshot.revision(), prefix.clone())?;
+    let name_of = |key: &[u8]| store::identity(&server.types.definitions, key).1.to_owned();
     let names = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
     drop(snapshot);
-    let mut definitions = Definitions::new(&api);
+    let mut definitions = Definitions::new(&server);
     definitions.look_at(names).await?;
-    let context = Arc::clone(&api);
+    let loaded = Arc::clone(&server);
     // The server does not wait for this task. It is short, and a request that arrives before its end reads
     // the schema that it needs by itself.
-    drop(tokio::task::spawn_blocking(move || load::complete(&context)));
+    drop(tokio::task::spawn_blocking(move || load::complete(&loaded)));
     loop {
         tokio::select! {
             events = tail.next(EVENTS_MAX) => {
@@ -85,7 +85,7 @@ pub(super) async fn follow(api: Arc<Server>) -> Ending {
 
 /// State of the controller about all definitions.
 struct Definitions<'a> {
-    api: &'a Arc<Server>,
+    server: &'a Arc<Server>,
     /// Names and group of each definition, by the definition's name.
     known: BTreeMap<String, Known>,
     /// Names of definitions whose deletion is in progress, one task each.
@@ -111,13 +111,13 @@ struct Untold {
 }
 
 impl<'a> Definitions<'a> {
-    fn new(api: &'a Arc<Server>) -> Self {
-        Definitions { api, known: BTreeMap::new(), deleting: HashSet::new(), deletions: JoinSet::new() }
+    fn new(server: &'a Arc<Server>) -> Self {
+        Definitions { server, known: BTreeMap::new(), deleting: HashSet::new(), deletions: JoinSet::new() }
     }
 
     /// Stops serving the types of a deleted definition, even if a new one has the same name by now.
     fn gone(&mut self, name: &str) {
-        self.api.establish(|established, changes| established.remove(name, changes));
+        self.server.establish(|established, changes| established.remove(name, changes));
     }
 
     /// Processes the newest states of the definitions with these names. If they released names, definitions
@@ -167,13 +167,13 @@ impl<'a> Definitions<'a> {
         parse: fn(&[u8]) -> Option<Object>,
         freed: &mut HashSet<String>,
     ) -> Result<Vec<(&'n str, Newest)>, Status> {
-        let loopback = Loopback::new(self.api);
+        let loopback = Loopback::new(self.server);
         let mut read = Vec::with_capacity(names.len());
         for name in names {
-            let stored = loopback.store().get(&store::key(&self.api.types.definitions, "", name));
+            let stored = loopback.store().get(&store::key(&self.server.types.definitions, "", name));
             let decoded = |stored: Stored| match parse(&stored.record.value) {
                 Some(object) => Ok(object),
-                None => stored.object(&self.api.types.definitions),
+                None => stored.object(&self.server.types.definitions),
             };
             let object = stored.and_then(|stored| stored.map(decoded).transpose());
             let object = match object {
@@ -211,20 +211,20 @@ impl<'a> Definitions<'a> {
 
     /// Grants names to a definition, and decides about its types.
     fn decide(&mut self, name: &str, object: Object, mut definition: Definition) -> Decided {
-        let api = self.api;
+        let server = self.server;
         let mut untold = None;
         let is_deleted = is_deleted(&object);
-        let ends = is_deleted && holds(api.types.naming, &object) && self.deleting.insert(name.to_owned());
+        let ends = is_deleted && holds(server.types.naming, &object) && self.deleting.insert(name.to_owned());
         if !is_deleted {
             let taken = self.names_in_use(&definition.group);
-            let state = state(api, &object, &definition, &taken);
+            let state = state(server, &object, &definition, &taken);
             if state != State::of(&definition) {
                 untold = Some(Untold { name: name.to_owned(), taken });
             }
             (definition.accepted, definition.conditions) = (state.accepted, state.conditions);
         }
         let freed = self.know(name, &definition);
-        let types = match (is_served(api.types.naming, &object, &definition), is_deleted) {
+        let types = match (is_served(server.types.naming, &object, &definition), is_deleted) {
             (true, false) => Types::Serve(Box::new((object, definition))),
             (true, true) => Types::End { types: Some(Box::new((object, definition))), deletes: ends },
             (false, true) => Types::End { types: None, deletes: ends },
@@ -235,7 +235,7 @@ impl<'a> Definitions<'a> {
 
     /// Applies the decision about the types of a definition. Returns `false` if the types cannot be served.
     async fn carry_out(&mut self, name: &str, types: Types) -> bool {
-        let api = self.api;
+        let server = self.server;
         let (wanted, ends, deletes) = match types {
             Types::Remove => (None, false, false),
             Types::Serve(wanted) => (Some(wanted), false, false),
@@ -243,14 +243,14 @@ impl<'a> Definitions<'a> {
         };
         let mut is_served = true;
         match wanted {
-            Some(wanted) => is_served = serve(api, name, wanted).await,
-            None => api.establish(|established, changes| established.remove(name, changes)),
+            Some(wanted) => is_served = serve(server, name, wanted).await,
+            None => server.establish(|established, changes| established.remove(name, changes)),
         }
         if ends {
-            api.establish(|established, changes| established.end(name, changes));
+            server.establish(|established, changes| established.end(name, changes));
         }
         if deletes {
-            self.deletions.spawn(deletion::end(api.clone(), name.to_owned()));
+            self.deletions.spawn(deletion::end(server.clone(), name.to_owned()));
         }
         is_served
     }
@@ -265,11 +265,11 @@ impl<'a> Definitions<'a> {
     /// Writes the states of definitions. If a definition becomes established, this function first writes the
     /// preceding state, which is installing.
     async fn tell(&self, untold: Vec<Untold>) -> Result<(), Status> {
-        let (api, loopback) = (self.api, &Loopback::new(self.api));
+        let (server, loopback) = (self.server, &Loopback::new(self.server));
         let writes = untold.into_iter().map(|Untold { name, taken }| async move {
             let told = |object: &Object, is_last: bool| {
                 let definition = Definition::read(object);
-                let mut state = state(api, object, &definition, &taken);
+                let mut state = state(server, object, &definition, &taken);
                 if !is_last {
                     state = state.installing(&definition)?;
                 }
@@ -282,7 +282,7 @@ impl<'a> Definitions<'a> {
             };
             let write = async |is_last| {
                 let tell = |object: &Object| told(object, is_last);
-                loopback.change(&api.types.definitions, ("", &name), Endpoint::Status, tell).await
+                loopback.change(&server.types.definitions, ("", &name), Endpoint::Status, tell).await
             };
             let outcome = match write(false).await {
                 Ok(()) => write(true).await,
@@ -326,18 +326,18 @@ enum Types {
 }
 
 /// Returns the desired state of a definition.
-fn state(api: &Server, object: &Object, definition: &Definition, taken: &TakenNames) -> State {
-    let findings = validation::findings(api.types.naming, definition, object);
-    derive(api.types.naming, definition, taken, &findings, &clock::now())
+fn state(server: &Server, object: &Object, definition: &Definition, taken: &TakenNames) -> State {
+    let findings = validation::findings(server.types.naming, definition, object);
+    derive(server.types.naming, definition, taken, &findings, &clock::now())
 }
 
 /// Serves the types of a definition. The types are created on a separate thread and outside of all locks; the
 /// controller waits for them no longer than [`MAKING_MAX`] and then continues with the next definition.
 ///
 /// Returns `false` if the types cannot be created; the definition keeps the types that it had.
-async fn serve(api: &Server, name: &str, wanted: Box<(Object, Definition)>) -> bool {
+async fn serve(server: &Server, name: &str, wanted: Box<(Object, Definition)>) -> bool {
     let (object, definition) = &*wanted;
-    if api.establish(|established, _| established.is_current(name, object, definition)) {
+    if server.establish(|established, _| established.is_current(name, object, definition)) {
         return true;
     }
     let owned = name.to_owned();
@@ -347,7 +347,7 @@ async fn serve(api: &Server, name: &str, wanted: Box<(Object, Definition)>) -> b
     });
     let why = match tokio::time::timeout(MAKING_MAX, making).await {
         Ok(Ok(Ok(prepared))) => {
-            api.establish(|established, changes| established.put(prepared, api.types.naming, changes));
+            server.establish(|established, changes| established.put(prepared, server.types.naming, changes));
             return true;
         }
         Ok(Ok(Err(error))) => error.to_string(),

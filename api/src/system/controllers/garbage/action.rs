@@ -129,7 +129,7 @@ impl Action {
                 Ok(ActionOutcome::Done)
             }
             Some(Write::LookAgain { owners }) => {
-                try_join_all(owners.iter().map(|owner| loopback.api().store.current(owner))).await?;
+                try_join_all(owners.iter().map(|owner| loopback.server().store.current(owner))).await?;
                 Ok(ActionOutcome::Newest)
             }
             Some(Write::Release) => {

@@ -48,15 +48,15 @@ const NAME: &str = "generic-garbage-collector";
 const STEPS_IN_A_ROW: usize = 256;
 
 /// Runs the collector, which follows all resources.
-pub(super) async fn follow(api: Arc<Server>) -> ControllerEnd {
-    let mut changes = api.types.changes();
-    let snapshots = api.store.backends.snapshots();
-    let mut events = api.store.backends.changes(&snapshots, GATHERED)?;
-    let mut collector = Collector::new(&api);
+pub(super) async fn follow(server: Arc<Server>) -> ControllerEnd {
+    let mut changes = server.types.changes();
+    let snapshots = server.store.backends.snapshots();
+    let mut events = server.store.backends.changes(&snapshots, GATHERED)?;
+    let mut collector = Collector::new(&server);
     let all: Vec<Vec<u8>> = collector.resources.keys().cloned().collect();
     collector.begin_with(&snapshots, &all).await;
     drop(snapshots);
-    api.store.backends.all().for_each(|backend| backend.engine().release_pages());
+    server.store.backends.all().for_each(|backend| backend.engine().release_pages());
     let writes = Semaphore::new(WRITES_MAX);
     let mut running = FuturesUnordered::new();
     loop {
@@ -97,7 +97,7 @@ pub(super) async fn follow(api: Arc<Server>) -> ControllerEnd {
 
 /// The graph, the tasks, and the data for deciding them.
 struct Collector<'a> {
-    api: &'a Server,
+    server: &'a Server,
     loopback: Loopback<'a>,
     /// Resources by their key prefix, `/<group>/<resource>/`.
     resources: HashMap<Vec<u8>, Arc<Resource>>,
@@ -124,10 +124,10 @@ enum Standing {
 }
 
 impl<'a> Collector<'a> {
-    fn new(api: &'a Server) -> Self {
-        let loopback = Loopback::controller(api, NAME);
+    fn new(server: &'a Server) -> Self {
+        let loopback = Loopback::controller(server, NAME);
         Collector {
-            api,
+            server,
             resources: collected(loopback.types()),
             loopback,
             strangers: HashSet::new(),
@@ -141,11 +141,11 @@ impl<'a> Collector<'a> {
     /// Handles a change of the served types: reads the objects of new types, and checks dependents with
     /// owners of unknown kinds.
     async fn take_types(&mut self) {
-        self.loopback = Loopback::controller(self.api, NAME);
+        self.loopback = Loopback::controller(self.server, NAME);
         let before = std::mem::replace(&mut self.resources, collected(self.loopback.types()));
         let new: Vec<Vec<u8>> =
             self.resources.keys().filter(|prefix| !before.contains_key(*prefix)).cloned().collect();
-        self.begin_with(&self.api.store.backends.snapshots(), &new).await;
+        self.begin_with(&self.server.store.backends.snapshots(), &new).await;
         self.strangers.drain().for_each(|key| self.queue.push(Task::Check(key)));
     }
 
@@ -248,7 +248,7 @@ impl<'a> Collector<'a> {
             }
             if let Standing::Absent { .. } = standing
                 && let Some(resource) = self.resource_of_owner(owner)
-                && !self.api.store.backends.are_together(&resource, &place.resource)
+                && !self.server.store.backends.are_together(&resource, &place.resource)
             {
                 unconfirmed.push(resource);
             }
@@ -333,9 +333,9 @@ impl<'a> Collector<'a> {
         if let Some(known) = self.absent.get(&owner.uid) {
             return Ok(known);
         }
-        let namespaces = &self.api.types.namespaces;
+        let namespaces = &self.server.types.namespaces;
         let mut elsewhere = false;
-        for entry in self.api.store.engine().snapshot().prefix(&store::collection(namespaces, "")) {
+        for entry in self.server.store.engine().snapshot().prefix(&store::collection(namespaces, "")) {
             let (_, namespace) = store::identity(namespaces, entry.key());
             if self.look_up(resource, namespace, owner)?.is_some() {
                 elsewhere = true;

@@ -317,12 +317,12 @@ mod tests {
             ),
             (format!("{mutating}ybindings"), binding("gone", named), "{}".to_owned(), refused("get", jane)),
         ] {
-            let api = &server.api;
-            let about = api.types.resource("admissionregistration", "v1", &resource);
+            let server: &Server = &server;
+            let about = server.types.resource("admissionregistration", "v1", &resource);
             let (new, old) = (object(&new), object(&old));
             let answer = async |user: &User| {
                 let old = Some(&old);
-                confirm_readable((api, &authorizer), user, &about, &new, old).await
+                confirm_readable((server, &authorizer), user, &about, &new, old).await
             };
             let got = answer(&User::new("jane", [""; 0])).await;
             assert_eq!(got.map_or_else(|error| error.to_string(), |()| String::new()), want, "{resource}");

@@ -319,7 +319,7 @@ async fn faults_of_mutating_policies_are_told_with_their_reasons() {
 #[tokio::test]
 async fn a_patch_makes_no_custom_object_of_another_type() {
     let server = Arc::new(server().await);
-    let _controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
+    let _controllers = controllers::start(server.itself(), &controllers::Selection::default());
     let definition = r#"{"metadata":{"name":"things.g.example"},"spec":{"group":"g.example","scope":"Namespaced",
         "names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,
         "schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;

@@ -69,7 +69,7 @@ async fn a_server_that_recounts_nothing_forgets_namespaces_without_quotas() {
             assert_eq!(server.ask(&format!("DELETE {quota}"), "").await.0, 200);
         }
     }
-    let kept = server.api.quotas.namespaces();
+    let kept = server.quotas.namespaces();
     assert!(kept.len() <= 64, "{}", kept.len());
     assert!(["n0", "n1", "n2"].iter().all(|name| kept.iter().any(|kept| kept == name)), "{kept:?}");
 }
@@ -179,10 +179,8 @@ async fn a_pod_that_enters_a_scope_is_charged_to_the_quotas_with_that_scope() {
     let why = "pods \"b\" is forbidden: exceeded quota: with, requested: count/pods=1, used: count/pods=1, limited: \
                count/pods=1";
     assert_eq!((code, answer.str_at(&["message"])), (403, why));
-    let controllers = crate::system::controllers::start(
-        server.api.clone(),
-        &crate::system::controllers::Selection::default(),
-    );
+    let controllers =
+        crate::system::controllers::start(server.itself(), &crate::system::controllers::Selection::default());
     let counted = async {
         while used_pods(&server, "without").await != "0" {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -202,10 +200,8 @@ async fn usage_is_counted_from_what_is_stored() {
     let server = server(r#"{"configmaps":"9"}"#, r#"{"configmaps":"4"}"#).await;
     assert_eq!(server.ask(&format!("POST {MAPS}"), r#"{"metadata":{"name":"a"}}"#).await.0, 201);
     assert_eq!(used(&server).await, r#"{"configmaps":"5"}"#);
-    let controllers = crate::system::controllers::start(
-        server.api.clone(),
-        &crate::system::controllers::Selection::default(),
-    );
+    let controllers =
+        crate::system::controllers::start(server.itself(), &crate::system::controllers::Selection::default());
     // A controller publishes the root certificates in every namespace.
     for want in ["2", "1"] {
         let want = format!(r#"{{"configmaps":"{want}"}}"#);
@@ -219,25 +215,23 @@ async fn usage_is_counted_from_what_is_stored() {
         server.ask(&format!("DELETE {MAPS}/a"), "").await;
     }
     // Deleting the last quota of a namespace removes the account of the namespace.
-    assert_eq!(server.api.quotas.namespaces(), ["n"]);
+    assert_eq!(server.quotas.namespaces(), ["n"]);
     assert_eq!(server.ask(&format!("DELETE {QUOTAS}/q"), "").await.0, 200);
     let forgotten = async {
-        while !server.api.quotas.namespaces().is_empty() {
+        while !server.quotas.namespaces().is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
     let forgotten = tokio::time::timeout(std::time::Duration::from_secs(20), forgotten).await;
-    assert!(forgotten.is_ok(), "{:?}", server.api.quotas.namespaces());
+    assert!(forgotten.is_ok(), "{:?}", server.quotas.namespaces());
     controllers.stop().await;
 }
 
 #[tokio::test]
 async fn a_namespace_without_room_keeps_no_other_from_its_root_certificates() {
     let server = server(r#"{"configmaps":"0"}"#, r#"{"configmaps":"0"}"#).await;
-    let controllers = crate::system::controllers::start(
-        server.api.clone(),
-        &crate::system::controllers::Selection::default(),
-    );
+    let controllers =
+        crate::system::controllers::start(server.itself(), &crate::system::controllers::Selection::default());
     for name in ["o", "p", "q"] {
         let namespace = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
         assert_eq!(server.ask("POST /api/v1/namespaces", &namespace).await.0, 201);
@@ -302,7 +296,7 @@ plugins:
         let (got, _, answer) = server.ask(request, &body).await;
         assert_eq!((got, answer.str_at(&["message"])), (code, why), "{body}");
     }
-    assert!(server.api.quotas.namespaces().is_empty(), "there is no quota");
+    assert!(server.quotas.namespaces().is_empty(), "there is no quota");
     let quota = r#"{"metadata":{"name":"q"},"spec":{"hard":{"pods":"1"},
         "scopeSelector":{"matchExpressions":[{"scopeName":"PriorityClass","operator":"In","values":["high"]}]}}}"#;
     assert_eq!(server.ask(&format!("POST {QUOTAS}"), quota).await.0, 201);
