@@ -12,6 +12,8 @@ use x509_parser::oid_registry::{
     OID_X509_ORGANIZATION_NAME,
 };
 use x509_parser::prelude::{FromDer, X509CertificationRequest};
+use yasna::DERWriter;
+use yasna::models::ObjectIdentifier;
 
 use super::certificate_signature::DocumentSignature;
 use super::trust_anchors::Blocks;
@@ -21,6 +23,10 @@ const SEQUENCE: u8 = 0x30;
 
 /// Size limit of a request in bytes. A request with many names has a few thousand bytes.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
+
+/// Object identifiers of attributes of a name, below id-at.
+const COMMON_NAME: &[u64] = &[2, 5, 4, 3];
+const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 
 /// The subject of a request, who would hold the certificate.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -203,7 +209,36 @@ fn subject_of(request: &X509CertificationRequest<'_>) -> Result<RequestedSubject
     Ok(subject)
 }
 
+/// Writes an attribute of a name, which has a single value.
+fn write_attribute(writer: DERWriter<'_>, kind: &[u64], text: &str) {
+    writer.write_set(|values| {
+        values.next().write_sequence(|attribute| {
+            attribute.next().write_oid(&ObjectIdentifier::from_slice(kind));
+            attribute.next().write_utf8_string(text);
+        });
+    });
+}
+
 impl Request {
+    /// Returns the request of a client with this user name and these groups, which has no alternative names. `key_der`
+    /// is the client's public key with its algorithm, in DER; the caller has its private key.
+    pub fn of_client(user: &str, groups: &[String], key_der: Vec<u8>) -> Request {
+        let subject_der = yasna::construct_der(|writer| {
+            writer.write_sequence(|attributes| {
+                for group in groups {
+                    write_attribute(attributes.next(), ORGANIZATION, group);
+                }
+                write_attribute(attributes.next(), COMMON_NAME, user);
+            });
+        });
+        Request {
+            subject: RequestedSubject { common_name: user.to_owned(), organizations: groups.to_vec() },
+            names: Names::default(),
+            subject_der,
+            key_der,
+        }
+    }
+
     /// Reads the first request in `pem` and verifies that its own key signed it.
     ///
     /// # Errors
