@@ -11,6 +11,7 @@ use api::writes::server::operations::{Operations, OwnService};
 use api::writes::server::{self, Server as Api};
 use auth::authn::NameDomains;
 use objects::store::backends::Backends;
+use tokio::sync::watch;
 use wire::traces::Tracer;
 
 use crate::assemble::authenticators::{self, Bundles};
@@ -131,7 +132,7 @@ fn operations(
             port: address.port(),
             ..config.service.own_service
         },
-        root_ca: credentials.root_ca.clone(),
+        root_ca: watch::Sender::new(credentials.root_ca.clone()),
         collects_garbage: config.controllers.collects_garbage,
         ..Operations::new(address)
     }

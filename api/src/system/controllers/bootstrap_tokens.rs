@@ -179,7 +179,7 @@ fn information(server: &Server, target: &Target) -> Option<Value> {
     let text = |members: &[(&str, &str)]| {
         Object::from_iter(members.iter().map(|(name, text)| ((*name).to_owned().into(), (*text).into())))
     };
-    let authority = STANDARD.encode(&server.operations.root_ca);
+    let authority = STANDARD.encode(&*server.operations.root_ca.borrow());
     let config = format!(
         "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {authority}\n    server: https://{}\n  \
          name: \"\"\ncontexts: null\ncurrent-context: \"\"\nkind: Config\nusers: null\n",

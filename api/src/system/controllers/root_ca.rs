@@ -15,10 +15,18 @@ const KEY: &str = "ca.crt";
 /// Runs the controller, which follows namespaces and config maps.
 pub(super) async fn follow(server: Arc<Server>) -> Ending {
     let naming = server.types.naming;
-    let certificates = server.operations.root_ca.to_owned();
-    let make = |existing| desired_map(naming, &certificates, existing);
     let (name, controller) = (naming.root_ca_config_map, "root-ca-cert-publisher");
-    per_namespace::follow(server, NamespaceObject { resource: "configmaps", name, controller, make }).await
+    let mut root_ca = server.operations.root_ca.subscribe();
+    loop {
+        let certificates = root_ca.borrow_and_update().clone();
+        let make = |existing| desired_map(naming, &certificates, existing);
+        let desired = NamespaceObject { resource: "configmaps", name, controller, make };
+        tokio::select! {
+            ending = per_namespace::follow(server.clone(), desired) => return ending,
+            // The server keeps the sender, so that the only other result is a new CA.
+            _ = root_ca.changed() => {}
+        }
+    }
 }
 
 /// Returns the config map with only these data and this annotation, if it differs; its labels, other

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::state::debug::Debugging;
 use crate::state::log_files::LogFiles;
+use tokio::sync::watch;
 use types::version::ServerVersion;
 use values::memory::Memory;
 use wire::metrics::Metrics;
@@ -88,8 +89,8 @@ pub struct Operations {
     /// The service through which pods reach this server.
     pub own_service: OwnService,
     /// PEM of the authorities with which clients inside the cluster verify this server. Every namespace has a
-    /// copy.
-    pub root_ca: String,
+    /// copy, which follows a replacement.
+    pub root_ca: watch::Sender<String>,
     /// Whether the server sets the finalizers `orphan` and `foregroundDeletion` of the garbage collector. The
     /// collector then also runs, unless it is deselected.
     pub collects_garbage: bool,
@@ -113,10 +114,15 @@ impl Operations {
             host_name: "localhost".to_owned(),
             address,
             own_service: OwnService::default(),
-            root_ca: String::new(),
+            root_ca: watch::Sender::new(String::new()),
             collects_garbage: true,
             started: Instant::now(),
         }
+    }
+
+    /// Replaces the authorities with which clients inside the cluster verify this server.
+    pub fn replace_root_ca(&self, root_ca: String) {
+        self.root_ca.send_if_modified(|known| std::mem::replace(known, root_ca) != *known);
     }
 
     /// Returns how long the server has been running.
