@@ -20,9 +20,6 @@ use crate::host::pki::{self, Name, PKI_DIR, Pki};
 use crate::host::reload::{self, Watched};
 use crate::remote::kubeconfig::{Connection, KUBECONFIG_FILE};
 
-/// User and group of the administrator's certificate. Members of the group may make every request.
-const ADMIN: (&str, &str) = ("cluster-admin", "system:masters");
-
 /// Time between two expiry checks of the server's own certificates.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
@@ -71,12 +68,31 @@ impl Credentials {
         })
     }
 
+    /// Returns the certificates of the server's own CAs, as they are on disk (PEM).
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn own_cas(&self) -> anyhow::Result<String> {
+        pki::bundle(&self.config.store.data_dir.join(PKI_DIR))
+    }
+
+    /// Presents the serving certificate as it is on disk now, and writes the kubeconfig that fits it. Returns the PEM of the
+    /// CAs with which clients verify the certificate.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the certificate cannot be served.
+    pub fn reload_serving(&self) -> anyhow::Result<String> {
+        let texts = texts(&self.config, self.address)?;
+        self.serving.replace(&texts.chain, &texts.key).context("cannot serve the certificate")?;
+        Ok(String::from_utf8_lossy(&texts.vouching).into_owned())
+    }
+
     /// Returns the PEM of the authorities of client certificates: the server's own and those of a file.
     ///
     /// # Errors
     /// The server's own CA cannot be read.
     pub fn client_cas(&self, file: Option<&[u8]>) -> anyhow::Result<Vec<u8>> {
-        Ok(joined(&texts(&self.config, self.address)?.ca, file))
+        Ok(joined(self.own_cas()?.as_bytes(), file))
     }
 
     /// Returns the address that the server listens on.
@@ -122,9 +138,12 @@ impl Credentials {
     }
 
     async fn follow_serving(&self, metrics: &Metrics) {
-        let given = self.config.tls.files.as_ref();
-        let paths = given.map(|files| vec![files.certificate.clone(), files.key.clone()]);
-        let mut watched = Watched::new(paths.unwrap_or_default());
+        let paths = match &self.config.tls.files {
+            Some(files) => vec![files.certificate.clone(), files.key.clone()],
+            // The commands `certs` and `kubeconfig` may replace the server's own certificates.
+            None => vec![self.config.store.data_dir.join(PKI_DIR).join(pki::SERVING).with_extension("crt")],
+        };
+        let mut watched = Watched::new(paths);
         let mut renewed = Instant::now();
         let served = |texts: &Texts| (texts.chain.clone(), texts.key.clone());
         let mut last = texts(&self.config, self.address).map(|texts| served(&texts)).unwrap_or_default();
@@ -181,7 +200,9 @@ fn kubeconfig_path(config: &Config) -> PathBuf {
 /// Reads all files once; renews the server's own certificates if they are due.
 fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
     let now = SystemTime::now();
-    let pki = Pki::open(&config.store.data_dir.join(PKI_DIR), now)?;
+    let dir = config.store.data_dir.join(PKI_DIR);
+    let _lock = pki::lock(&dir)?;
+    let pki = Pki::open(&dir, now)?;
     let local = machine::local_address(address);
     let (chain, key, vouching, server_name) = match &config.tls.files {
         Some(files) => {
@@ -213,7 +234,7 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
             (pair.chain.into_bytes(), pair.key.into_bytes(), pki.ca_pem().into(), None)
         }
     };
-    let client = pki.client("admin", ADMIN.0, ADMIN.1, now)?;
+    let client = pki.client(pki::ADMIN, pki::ADMINISTRATOR.0, pki::ADMINISTRATOR.1, now)?;
     let connection = Connection {
         profile: config.store.naming.profile,
         address: &local.to_string(),
@@ -226,7 +247,7 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
     let is_kept = files::read_if_there(&path)?
         .is_some_and(|bytes| std::str::from_utf8(&bytes).is_ok_and(|file| connection.fits(file)));
     if !is_kept && files::write_private(&path, connection.render().as_bytes())? {
-        files::sync_dir(&config.store.data_dir.join(PKI_DIR))?;
+        files::sync_dir(&dir)?;
         files::sync_dir(&config.store.data_dir)?;
     }
     Ok(Texts { chain, key, ca: pki.ca_pem().into(), vouching, admin: client.chain.into_bytes() })

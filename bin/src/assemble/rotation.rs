@@ -6,7 +6,8 @@
 //!                              └─ not ───► one warning; the old ones stay in use
 //! ```
 //!
-//! The new authorities apply to open connections too. A token of a removed key is refused at once.
+//! The new authorities apply to open connections too. A token of a removed key is refused at once. The server's own CA
+//! is followed in the same way: the command `certs rotate-ca` replaces it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::assemble::authenticators::Bundles;
 use crate::assemble::credentials::Credentials;
 use crate::assemble::tokens;
 use crate::config::Config;
+use crate::config::authentication::AuthenticationSettings;
 use crate::config::extension;
 use crate::config::issuers;
 use crate::config::named_file::NamedFile;
@@ -70,9 +72,16 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
     let mut clients = Watched::new(authentication.client_ca.iter().map(path).collect());
     let mut proxies = Watched::new(authentication.proxy.iter().map(|proxy| path(&proxy.client_ca)).collect());
     let mut own = Watched::new(config.extensions.files());
+    let mut own_cas = credentials.own_cas().unwrap_or_default();
     loop {
         tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
         let mut is_changed = false;
+        if let Ok(now) = credentials.own_cas()
+            && now != own_cas
+        {
+            is_changed |= reload_own_cas(&authentication, credentials, followed, &now);
+            own_cas = now;
+        }
         if let (Some([bundle]), Some(file)) = (clients.changed(), &mut authentication.client_ca) {
             let joined = credentials.client_cas(Some(bundle));
             if reload_bundle("--client-ca-file", joined.as_deref(), bundle, &followed.bundles.clients) {
@@ -125,6 +134,33 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
             }
         }
     }
+}
+
+/// Applies a change of the server's own CAs: to the clients that it accepts, and to the CAs that it publishes to clients
+/// in the cluster. Returns whether the change was applied.
+fn reload_own_cas(
+    authentication: &AuthenticationSettings,
+    credentials: &Credentials,
+    followed: &Followed<'_>,
+    own_cas: &str,
+) -> bool {
+    let file = authentication.client_ca.as_ref().map(|file| file.bytes.as_slice());
+    let joined = credentials.client_cas(file);
+    let replaced = reload_bundle("own CA", joined.as_deref(), own_cas.as_bytes(), &followed.bundles.clients);
+    if replaced {
+        followed.tls.name_authorities(&joined.unwrap_or_default());
+        match credentials.reload_serving() {
+            Ok(root_ca) => followed.api.operations.replace_root_ca(root_ca),
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::warn!(
+                    error,
+                    "certificates of the changed CA not in use, the old ones stay: correct the files"
+                );
+            }
+        }
+    }
+    replaced
 }
 
 /// Replaces a bundle, unless the file has no valid certificate. Returns whether it was replaced.

@@ -6,17 +6,30 @@
 //! ```
 //!
 //! Certificates are stored and reused. A certificate is replaced when it is about to expire, when its names
-//! or subject are not the wanted ones, or when it does not match its key or the CA. The CA's key never
-//! changes, so that certificates it signed outlive a renewal of the CA's own certificate. Keys are ECDSA
+//! or subject are not the wanted ones, or when it does not match its key or the CA. The CA's key changes only
+//! in a rotation, so that certificates it signed outlive a renewal of the CA's own certificate. Keys are ECDSA
 //! P-256; a key is written before its certificate, so that a crash in between leaves a pair that does not
 //! match and is detected.
+//!
+//! A rotation of the CA has two steps (docs/guides/certificates.md#rotate-the-ca). Between them there are two CAs:
+//!
+//! ```text
+//! ca-old.key ─► ca-old.crt ──► serving.crt           clients that know only this CA still verify the server
+//! ca.key ─────► ca.crt ──────► admin.crt, new users  the server accepts clients of both CAs
+//! ```
+//!
+//! The second step removes `ca-old.*`. Commands and a running server change files only with [`lock`].
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
+use auth::authn::certificate_authority;
+use auth::authn::certificate_request::Request;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, PublicKeyData, RsaKeySize, SanType,
@@ -61,6 +74,15 @@ pub enum Name {
     Ip(IpAddr),
 }
 
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Name::Dns(name) => f.write_str(name),
+            Name::Ip(address) => address.fmt(f),
+        }
+    }
+}
+
 impl Name {
     /// Parses an address or a DNS name; `None` if the text is neither.
     pub fn read(text: &str) -> Option<Name> {
@@ -83,37 +105,78 @@ impl Name {
     }
 }
 
-/// The CA of a data directory, and the directory of its certificates.
+/// The CAs of a data directory, and the directory of its certificates.
 pub struct Pki {
     dir: PathBuf,
-    ca_pem: String,
+    /// The CA that signs client certificates and, outside of a rotation, the serving certificate.
+    ca: Authority,
+    /// The CA that a rotation replaces.
+    old: Option<Authority>,
+}
+
+/// A CA that signs certificates.
+struct Authority {
+    pem: String,
     /// Key identifier of the CA, with which certificates name their issuer.
-    ca_key_id: Vec<u8>,
+    key_id: Vec<u8>,
     /// The CA's signer; `None` if the key file was removed, so that nothing can be signed.
     issuer: Option<Issuer<'static, KeyPair>>,
 }
 
-impl Pki {
+/// User and group of the administrator's certificate. Members of the group may make every request.
+pub const ADMINISTRATOR: (&str, &str) = ("cluster-admin", "system:masters");
+
+/// Names of the files of the CA, and of the CA that a rotation replaces, without extension.
+const CA: &str = "ca";
+const OLD_CA: &str = "ca-old";
+
+/// Name of the server's certificate, without extension.
+pub const SERVING: &str = "serving";
+/// Name of the administrator's certificate, without extension.
+pub const ADMIN: &str = "admin";
+
+/// Takes the lock of a directory of certificates, and waits for it. The lock ends with the returned file.
+///
+/// # Errors
+/// The directory cannot be created or locked.
+pub fn lock(dir: &Path) -> anyhow::Result<File> {
+    files::private_dir(dir)?;
+    let lock = || -> std::io::Result<File> {
+        let file = File::open(dir)?;
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+        Ok(file)
+    };
+    lock().with_context(|| format!("cannot lock {}", dir.display()))
+}
+
+/// Returns the certificates of all CAs in `dir` (PEM), without creating one: empty before the first start.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn bundle(dir: &Path) -> anyhow::Result<String> {
+    let text = |file: &str| -> anyhow::Result<String> {
+        let bytes = files::read_if_there(&dir.join(file).with_extension("crt"))?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default())
+    };
+    Ok(text(CA)? + &text(OLD_CA)?)
+}
+
+impl Authority {
     /// Opens the CA in `dir`, or creates one.
-    pub fn open(dir: &Path, now: SystemTime) -> anyhow::Result<Self> {
-        files::private_dir(dir)?;
+    fn open(dir: &Path, now: SystemTime) -> anyhow::Result<Self> {
         let (certificate_path, key_path) = (dir.join("ca.crt"), dir.join("ca.key"));
         let key = read_key(&key_path)?;
-        let kept = match files::read_if_there(&certificate_path)? {
+        let kept = match read_certificate(&certificate_path)? {
             None => None,
-            Some(bytes) => {
-                let der = der(&bytes)
-                    .with_context(|| format!("{} is not a PEM certificate", certificate_path.display()))?;
-                let ca = Parsed::new(&der)?;
+            Some((pem, ca)) => {
                 let usable = match &key {
                     None => true, // without the key the certificate cannot be replaced
                     Some(key) => ca.lasts(now) && ca.public_key == key.der_bytes(),
                 };
-                let text = || String::from_utf8(bytes.clone()).context("ca.crt is not text");
-                if usable { Some((text()?, ca.key_id.clone())) } else { None }
+                usable.then_some((pem, ca.key_id))
             }
         };
-        let (ca_pem, ca_key_id, key) = match (kept, key) {
+        let (pem, key_id, key) = match (kept, key) {
             (Some((pem, id)), key) => (pem, id, key),
             (None, key) => {
                 let key = match key {
@@ -123,33 +186,53 @@ impl Pki {
                 let certificate =
                     ca_params(now)?.self_signed(&key).context("cannot sign the CA certificate")?;
                 files::write_private(&certificate_path, certificate.pem().as_bytes())?;
-                (certificate.pem(), Parsed::new(certificate.der())?.key_id, Some(key))
+                (certificate.pem(), Described::new(certificate.der())?.key_id, Some(key))
             }
         };
-        let issuer = match key {
-            None => {
-                let path = key_path.display();
-                tracing::warn!(
-                    %path,
-                    "the key of the server's CA is missing: restore the file, or the server cannot renew its certificates"
-                );
-                None
-            }
-            Some(key) => {
-                Some(Issuer::from_ca_cert_pem(&ca_pem, key).context("cannot use ca.crt as an issuer")?)
-            }
-        };
-        Ok(Pki { dir: dir.to_owned(), ca_pem, ca_key_id, issuer })
+        if key.is_none() {
+            let path = key_path.display();
+            tracing::warn!(
+                %path,
+                "the key of the server's CA is missing: restore the file, or the server cannot renew its certificates"
+            );
+        }
+        Authority::new(pem, key_id, key)
     }
 
-    /// Returns the CA's certificate (PEM).
-    pub fn ca_pem(&self) -> &str {
-        &self.ca_pem
+    /// Opens the CA that a rotation replaces; `None` outside of a rotation.
+    fn open_old(dir: &Path) -> anyhow::Result<Option<Self>> {
+        let path = dir.join(OLD_CA);
+        let Some((pem, parsed)) = read_certificate(&path.with_extension("crt"))? else { return Ok(None) };
+        let key = read_key(&path.with_extension("key"))?;
+        Authority::new(pem, parsed.key_id, key).map(Some)
+    }
+
+    fn new(pem: String, key_id: Vec<u8>, key: Option<KeyPair>) -> anyhow::Result<Self> {
+        let issuer = key.map(|key| Issuer::from_ca_cert_pem(&pem, key)).transpose();
+        Ok(Authority { issuer: issuer.context("cannot use the CA's certificate as an issuer")?, pem, key_id })
+    }
+}
+
+impl Pki {
+    /// Opens the CA in `dir`, or creates one.
+    pub fn open(dir: &Path, now: SystemTime) -> anyhow::Result<Self> {
+        files::private_dir(dir)?;
+        Ok(Pki { dir: dir.to_owned(), ca: Authority::open(dir, now)?, old: Authority::open_old(dir)? })
+    }
+
+    /// Returns the certificates of the CA and, during a rotation, of the old CA (PEM).
+    pub fn ca_pem(&self) -> String {
+        self.old.iter().fold(self.ca.pem.clone(), |bundle, old| bundle + &old.pem)
+    }
+
+    /// Returns whether a rotation of the CA has begun and has not ended.
+    pub fn is_rotating(&self) -> bool {
+        self.old.is_some()
     }
 
     /// Returns the server's certificate for `names`, renewed if necessary.
     pub fn serving(&self, names: &[Name], now: SystemTime) -> anyhow::Result<PemPair> {
-        self.ensure("serving", &Purpose::Serving(names), now)
+        self.ensure(SERVING, &Purpose::Serving(names), now)
     }
 
     /// Returns a client certificate for `user` in `group`, stored as `<file>.crt`; renewed if necessary.
@@ -157,26 +240,151 @@ impl Pki {
         self.ensure(file, &Purpose::Client { user, group }, now)
     }
 
+    /// Replaces the server's certificate by a new one with the same names.
+    ///
+    /// # Errors
+    /// There is no certificate, or the CA cannot sign.
+    pub fn renew_serving(&self, now: SystemTime) -> anyhow::Result<PemPair> {
+        let path = self.dir.join(SERVING).with_extension("crt");
+        let old = files::read_if_there(&path)?;
+        let old =
+            old.with_context(|| format!("{} does not exist: the first start creates it", path.display()))?;
+        let names: Vec<Name> = names_in(&old).into_iter().collect();
+        self.replace(SERVING, &Purpose::Serving(&names), now)
+    }
+
+    /// Replaces the server's certificate, if it exists and another CA than the right one has signed it.
+    ///
+    /// # Errors
+    /// The certificate is unreadable, or the CA cannot sign.
+    pub fn adopt_serving(&self, now: SystemTime) -> anyhow::Result<()> {
+        let found = read_certificate(&self.dir.join(SERVING).with_extension("crt"))?;
+        let signer = self.authority(&Purpose::Serving(&[]));
+        if found.is_some_and(|(_, found)| found.issuer_key_id != signer.key_id) {
+            self.renew_serving(now)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the client certificate `<file>.crt` for `user` in `group` by a new one.
+    ///
+    /// # Errors
+    /// The CA cannot sign.
+    pub fn renew_client(
+        &self,
+        file: &str,
+        user: &str,
+        group: &str,
+        now: SystemTime,
+    ) -> anyhow::Result<PemPair> {
+        self.replace(file, &Purpose::Client { user, group }, now)
+    }
+
+    /// Returns a new client certificate and its key, which are not stored. The certificate does not outlive the CA.
+    ///
+    /// # Errors
+    /// The CA cannot sign.
+    pub fn issue(
+        &self,
+        user: &str,
+        groups: &[String],
+        lifetime: Duration,
+        now: SystemTime,
+    ) -> anyhow::Result<PemPair> {
+        let path = self.dir.join(CA).with_extension("key");
+        let ca_key = files::read_if_there(&path)?;
+        let ca_key =
+            ca_key.with_context(|| format!("{} does not exist: restore the file", path.display()))?;
+        let authority = certificate_authority::Authority::from_pem(self.ca.pem.as_bytes(), &ca_key)?;
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).context("cannot create a key")?;
+        let request = Request::of_client(user, groups, key.subject_public_key_info());
+        let chain = authority.issue(&request, &["digital signature", "client auth"], lifetime, now)?;
+        Ok(PemPair { chain, key: key.serialize_pem() })
+    }
+
+    /// Begins a rotation: the CA becomes the old one, and a new CA is created. Continues a rotation whose beginning
+    /// was interrupted.
+    ///
+    /// # Errors
+    /// A rotation has begun already, or a file cannot be written.
+    pub fn begin_rotation(dir: &Path, now: SystemTime) -> anyhow::Result<Self> {
+        let pki = Pki::open(dir, now)?;
+        if pki.old.as_ref().is_some_and(|old| old.key_id != pki.ca.key_id) {
+            bail!("a rotation of the CA has begun already: end it with `certs rotate-ca --finish`");
+        }
+        let (ca, old) = (dir.join(CA), dir.join(OLD_CA));
+        // The old files are durable before the new CA replaces them; the key comes first, as everywhere.
+        for extension in ["key", "crt"] {
+            let from = ca.with_extension(extension);
+            let bytes = files::read_if_there(&from)?.with_context(|| {
+                format!("{} does not exist, so that the CA cannot be rotated", from.display())
+            })?;
+            files::write_private(&old.with_extension(extension), &bytes)?;
+        }
+        files::sync_dir(dir)?;
+        make_key(&ca.with_extension("key"))?;
+        // The certificate does not match the new key, so it is replaced.
+        let pki = Pki::open(dir, now)?;
+        files::sync_dir(dir)?;
+        Ok(pki)
+    }
+
+    /// Ends a rotation: the old CA is no longer trusted.
+    ///
+    /// # Errors
+    /// No rotation has begun, or a file cannot be removed.
+    pub fn finish_rotation(dir: &Path, now: SystemTime) -> anyhow::Result<Self> {
+        let pki = Pki::open(dir, now)?;
+        if !pki.is_rotating() {
+            bail!("no rotation of the CA has begun: begin one with `certs rotate-ca`");
+        }
+        // The certificate first: without it the key has no meaning.
+        for extension in ["crt", "key"] {
+            let path = dir.join(OLD_CA).with_extension(extension);
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("cannot remove {}", path.display()));
+                }
+                _ => {}
+            }
+        }
+        files::sync_dir(dir)?;
+        Pki::open(dir, now)
+    }
+
+    /// Returns the CA that signs certificates for this purpose.
+    fn authority(&self, purpose: &Purpose) -> &Authority {
+        match purpose {
+            Purpose::Serving(_) => self.old.as_ref().unwrap_or(&self.ca),
+            Purpose::Client { .. } => &self.ca,
+        }
+    }
+
     fn ensure(&self, file: &str, purpose: &Purpose, now: SystemTime) -> anyhow::Result<PemPair> {
-        let certificate_path = self.dir.join(file).with_extension("crt");
-        let key_path = self.dir.join(file).with_extension("key");
-        let key = read_key(&key_path)?;
-        if let (Some(key), Some(bytes)) = (&key, files::read_if_there(&certificate_path)?)
+        let key = read_key(&self.dir.join(file).with_extension("key"))?;
+        if let (Some(key), Some(bytes)) =
+            (&key, files::read_if_there(&self.dir.join(file).with_extension("crt"))?)
             && let Some(der) = der(&bytes)
-            && let Ok(parsed) = Parsed::new(&der)
+            && let Ok(parsed) = Described::new(&der)
             && parsed.lasts(now)
             && parsed.public_key == key.der_bytes()
-            && parsed.issuer_key_id == self.ca_key_id
+            && parsed.issuer_key_id == self.authority(purpose).key_id
             && parsed.serves(purpose)
             && let Ok(chain) = String::from_utf8(bytes)
         {
             return Ok(PemPair { chain, key: key.serialize_pem() });
         }
-        let issuer = self.issuer.as_ref().ok_or_else(|| {
+        self.replace(file, purpose, now)
+    }
+
+    /// Replaces a certificate by a new one. The key is new, too: the old key may have the same problem as the old
+    /// certificate.
+    fn replace(&self, file: &str, purpose: &Purpose, now: SystemTime) -> anyhow::Result<PemPair> {
+        let certificate_path = self.dir.join(file).with_extension("crt");
+        let issuer = self.authority(purpose).issuer.as_ref().ok_or_else(|| {
             anyhow!("{} must be created, but ca.key does not exist", certificate_path.display())
         })?;
-        // A new certificate gets a new key: the old key may have the same problem as the old certificate.
-        let key = make_key(&key_path)?;
+        let key = make_key(&self.dir.join(file).with_extension("key"))?;
         let certificate = leaf_params(purpose, now)?
             .signed_by(&key, issuer)
             .with_context(|| format!("cannot sign {}", certificate_path.display()))?;
@@ -208,6 +416,15 @@ fn read_key(path: &Path) -> anyhow::Result<Option<KeyPair>> {
     let unreadable = || format!("{} is not a PEM private key", path.display());
     let text = String::from_utf8(bytes).with_context(unreadable)?;
     KeyPair::from_pem(&text).map(Some).with_context(unreadable)
+}
+
+/// Reads a certificate; `None` if the file does not exist.
+fn read_certificate(path: &Path) -> anyhow::Result<Option<(String, Described)>> {
+    let Some(bytes) = files::read_if_there(path)? else { return Ok(None) };
+    let der = der(&bytes).with_context(|| format!("{} is not a PEM certificate", path.display()))?;
+    let parsed = Described::new(&der)?;
+    let text = String::from_utf8(bytes).with_context(|| format!("{} is not text", path.display()))?;
+    Ok(Some((text, parsed)))
 }
 
 fn make_key(path: &Path) -> anyhow::Result<KeyPair> {
@@ -267,25 +484,46 @@ fn leaf_params(purpose: &Purpose, now: SystemTime) -> anyhow::Result<Certificate
     Ok(params)
 }
 
-/// The properties of a certificate that decide whether it is kept.
-struct Parsed {
-    expires: u64,
+/// The properties of a certificate.
+pub struct Described {
+    /// Begin of the validity, in seconds since 1970.
+    pub begins: i64,
+    /// End of the validity, in seconds since 1970.
+    pub expires: i64,
+    /// Whether the certificate is that of a CA.
+    pub is_ca: bool,
+    /// Identifier of the certificate's own key; empty if the certificate does not have it.
+    pub key_id: Vec<u8>,
+    /// Identifier of the key that signed the certificate; empty if the certificate does not have it.
+    pub issuer_key_id: Vec<u8>,
+    /// Alternative names of a server.
+    pub names: BTreeSet<Name>,
+    /// Common name: the user of a client certificate.
+    pub user: String,
+    /// Organizations: the groups of a client certificate.
+    pub groups: Vec<String>,
     public_key: Vec<u8>,
-    key_id: Vec<u8>,
-    issuer_key_id: Vec<u8>,
-    names: BTreeSet<Name>,
-    user: String,
-    groups: Vec<String>,
 }
 
-impl Parsed {
+impl Described {
+    /// Reads the first certificate of a PEM file.
+    ///
+    /// # Errors
+    /// The file does not exist or has no readable certificate.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let read = read_certificate(path)?;
+        read.map(|(_, found)| found).with_context(|| format!("{} does not exist", path.display()))
+    }
+
     fn new(der: &[u8]) -> anyhow::Result<Self> {
         let (_, certificate) = x509_parser::parse_x509_certificate(der).context("unreadable certificate")?;
         let texts = |attributes: Vec<&x509_parser::x509::AttributeTypeAndValue>| -> Vec<String> {
             attributes.iter().filter_map(|a| a.as_str().ok()).map(str::to_owned).collect()
         };
-        let mut parsed = Parsed {
-            expires: certificate.validity().not_after.timestamp().try_into().unwrap_or(0),
+        let mut found = Described {
+            begins: certificate.validity().not_before.timestamp(),
+            expires: certificate.validity().not_after.timestamp(),
+            is_ca: certificate.is_ca(),
             public_key: certificate.public_key().subject_public_key.data.to_vec(),
             key_id: Vec::new(),
             issuer_key_id: Vec::new(),
@@ -295,20 +533,20 @@ impl Parsed {
         };
         for extension in certificate.extensions() {
             match extension.parsed_extension() {
-                ParsedExtension::SubjectKeyIdentifier(id) => parsed.key_id = id.0.to_vec(),
+                ParsedExtension::SubjectKeyIdentifier(id) => found.key_id = id.0.to_vec(),
                 ParsedExtension::AuthorityKeyIdentifier(id) => {
-                    parsed.issuer_key_id =
+                    found.issuer_key_id =
                         id.key_identifier.as_ref().map(|id| id.0.to_vec()).unwrap_or_default();
                 }
                 _ => {}
             }
         }
-        Ok(parsed)
+        Ok(found)
     }
 
     fn lasts(&self, now: SystemTime) -> bool {
         let needed = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + RENEW_BEFORE;
-        self.expires > needed.as_secs()
+        self.expires > i64::try_from(needed.as_secs()).unwrap_or(i64::MAX)
     }
 
     fn serves(&self, purpose: &Purpose) -> bool {
@@ -341,96 +579,5 @@ pub fn names_in(chain: &[u8]) -> BTreeSet<Name> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host::files::scratch::Scratch;
-    use std::os::unix::fs::PermissionsExt;
-
-    fn names(extra: &str) -> Vec<Name> {
-        let mut names = vec![Name::Dns("localhost".into()), Name::Ip([127, 0, 0, 1].into())];
-        names.push(Name::Ip("::1".parse().unwrap()));
-        if !extra.is_empty() {
-            names.push(Name::Dns(extra.into()));
-        }
-        names
-    }
-
-    #[test]
-    fn certificates_are_created_once_with_the_right_contents() {
-        let dir = Scratch::new();
-        let now = SystemTime::now();
-        let pki = Pki::open(&dir, now).unwrap();
-        let serving = pki.serving(&names("a.example"), now).unwrap();
-        let admin = pki.client("admin", "cluster-admin", "system:masters", now).unwrap();
-
-        assert_eq!(names_in(serving.chain.as_bytes()), names("a.example").into_iter().collect());
-        let parsed = Parsed::new(&der(admin.chain.as_bytes()).unwrap()).unwrap();
-        assert_eq!(
-            (parsed.user.as_str(), parsed.groups),
-            ("cluster-admin", vec!["system:masters".to_owned()])
-        );
-        for file in ["ca.key", "serving.key", "admin.key"] {
-            let mode = std::fs::metadata(dir.join(file)).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o600, "{file}");
-        }
-
-        let again = Pki::open(&dir, now).unwrap();
-        assert_eq!(again.ca_pem(), pki.ca_pem());
-        assert_eq!(again.serving(&names("a.example"), now).unwrap(), serving);
-        assert_eq!(again.client("admin", "cluster-admin", "system:masters", now).unwrap(), admin);
-    }
-
-    #[test]
-    fn a_certificate_is_renewed_when_it_no_longer_serves() {
-        let dir = Scratch::new();
-        let now = SystemTime::now();
-        let pki = Pki::open(&dir, now).unwrap();
-        let mut serving = pki.serving(&names(""), now).unwrap();
-        let mut changed = |what: &str, names: &[Name], now: SystemTime, want: bool| {
-            let next = Pki::open(&dir, now).unwrap().serving(names, now).unwrap();
-            assert_eq!(next != serving, want, "{what}");
-            serving = next;
-        };
-        changed("nothing happened", &names(""), now, false);
-        changed("another name", &names("b.example"), now, true);
-        changed("most of its life is over", &names("b.example"), now + DAY * 330, false);
-        changed("it is about to expire", &names("b.example"), now + DAY * 336, true);
-        std::fs::copy(dir.join("ca.key"), dir.join("serving.key")).unwrap();
-        changed("its key is another one", &names("b.example"), now + DAY * 336, true);
-        std::fs::write(dir.join("serving.crt"), "damaged").unwrap();
-        changed("it is damaged", &names("b.example"), now + DAY * 336, true);
-        let ca = std::fs::read(dir.join("ca.crt")).unwrap();
-        assert_eq!(ca, pki.ca_pem().as_bytes(), "the CA stayed through all of this");
-        std::fs::remove_file(dir.join("ca.key")).unwrap();
-        std::fs::remove_file(dir.join("ca.crt")).unwrap();
-        changed("it is another CA's", &names("b.example"), now + DAY * 336, true);
-    }
-
-    #[test]
-    fn an_expiring_ca_is_renewed_under_the_same_key() {
-        let dir = Scratch::new();
-        let now = SystemTime::now();
-        let old = Pki::open(&dir, now).unwrap();
-        let key = std::fs::read(dir.join("ca.key")).unwrap();
-        let later = now + CA_LIFETIME - DAY;
-        let new = Pki::open(&dir, later).unwrap();
-        assert_ne!(new.ca_pem(), old.ca_pem());
-        assert_eq!(std::fs::read(dir.join("ca.key")).unwrap(), key);
-        assert_eq!(new.ca_key_id, old.ca_key_id);
-    }
-
-    #[test]
-    fn a_ca_key_kept_elsewhere_is_missed_only_when_something_must_be_signed() {
-        let dir = Scratch::new();
-        let now = SystemTime::now();
-        Pki::open(&dir, now).unwrap().serving(&names(""), now).unwrap();
-        std::fs::remove_file(dir.join("ca.key")).unwrap();
-        let pki = Pki::open(&dir, now).unwrap();
-        pki.serving(&names(""), now).unwrap();
-        let error = pki.serving(&names("b.example"), now).unwrap_err().to_string();
-        assert!(error.ends_with("serving.crt must be created, but ca.key does not exist"), "{error}");
-        std::fs::write(dir.join("ca.key"), "damaged").unwrap();
-        let error = Pki::open(&dir, now).err().unwrap().to_string();
-        assert!(error.ends_with("ca.key is not a PEM private key"), "{error}");
-    }
-}
+#[path = "pki_test.rs"]
+mod tests;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -18,6 +19,8 @@ use crate::remote::kubeconfig::{Settings, Source};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum time without a byte of a response that has begun.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Maximum size of a response that is read as a whole; a page of metrics has about a megabyte.
+const BODY_BYTES_MAX: usize = 64 << 20;
 /// Bytes of an error response that are read; the message is at the beginning.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
@@ -47,25 +50,91 @@ impl Client {
     /// # Errors
     /// The request failed, or the server refused it; the error then contains the code and the message.
     pub async fn post(&self, path: &str, body: Vec<u8>) -> anyhow::Result<Opened> {
+        let opened = self.send(path, &request(Method::POST, body)).await?;
+        match opened.response.status() {
+            StatusCode::OK => Ok(opened),
+            code => Err(self.refusal(code, opened.response.into_body()).await),
+        }
+    }
+
+    /// Gets `path` and returns the whole response if its code is one of success.
+    ///
+    /// # Errors
+    /// The request failed, or the server refused it; the error then contains the code and the message.
+    pub async fn get(&self, path: &str) -> anyhow::Result<Vec<u8>> {
+        self.answer(path, &request(Method::GET, Vec::new())).await
+    }
+
+    /// Posts an object as JSON to `path` and returns the whole response if its code is one of success.
+    ///
+    /// # Errors
+    /// The request failed, or the server refused it; the error then contains the code and the message.
+    pub async fn post_json(&self, path: &str, object: &Value) -> anyhow::Result<Vec<u8>> {
+        let mut request = request(Method::POST, serde_json::to_vec(object)?);
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.answer(path, &request).await
+    }
+
+    /// Gets `path` and returns the code and the whole response, whatever the code is.
+    ///
+    /// # Errors
+    /// The request failed.
+    pub async fn probe(&self, path: &str) -> anyhow::Result<(StatusCode, Vec<u8>)> {
+        let opened = self.send(path, &request(Method::GET, Vec::new())).await?;
+        Ok((opened.response.status(), whole(opened.response.into_body()).await?))
+    }
+
+    /// Returns the server's address as configured, for messages.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    async fn answer(&self, path: &str, request: &Request<Bytes>) -> anyhow::Result<Vec<u8>> {
+        let opened = self.send(path, request).await?;
+        match opened.response.status() {
+            code if code.is_success() => whole(opened.response.into_body()).await,
+            code => Err(self.refusal(code, opened.response.into_body()).await),
+        }
+    }
+
+    async fn refusal(&self, code: StatusCode, body: Incoming) -> anyhow::Error {
+        let message = message(body).await;
+        anyhow!("{} refuses: {message} ({})", self.address, code.as_u16())
+    }
+
+    /// Sends a request to `path`. If the server refuses a credential that a program printed, the program runs again.
+    async fn send(&self, path: &str, request: &Request<Bytes>) -> anyhow::Result<Opened> {
         loop {
             let failed = || format!("cannot connect to {}", self.address);
             let endpoint = self.source.endpoint().await.with_context(failed)?;
             let endpoint = endpoint.to(&format!("{}{path}", self.base)).map_err(anyhow::Error::msg)?;
-            let mut request = Request::new(Full::new(Bytes::from(body.clone())));
-            *request.method_mut() = Method::POST;
+            let request = request.clone().map(Full::new);
             let opened = tokio::time::timeout(ANSWER_TIMEOUT, outgoing::open(&endpoint, request)).await;
             let opened =
                 opened.map_err(|_| anyhow!("no response")).with_context(failed)?.with_context(failed)?;
-            match opened.response.status() {
-                StatusCode::OK => return Ok(opened),
-                StatusCode::UNAUTHORIZED if self.source.refused().await => {}
-                code => {
-                    let message = message(opened.response.into_body()).await;
-                    bail!("{} refuses: {message} ({})", self.address, code.as_u16())
-                }
+            if opened.response.status() != StatusCode::UNAUTHORIZED || !self.source.refused().await {
+                return Ok(opened);
             }
         }
     }
+}
+
+fn request(method: Method, body: Vec<u8>) -> Request<Bytes> {
+    let mut request = Request::new(Bytes::from(body));
+    *request.method_mut() = method;
+    request
+}
+
+/// Returns the whole body of a response.
+async fn whole(mut body: Incoming) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while let Some(more) = next(&mut body).await? {
+        bytes.extend_from_slice(&more);
+        if bytes.len() > BODY_BYTES_MAX {
+            bail!("the response has more than {BODY_BYTES_MAX} bytes");
+        }
+    }
+    Ok(bytes)
 }
 
 /// Returns the next bytes of a response; `None` at its end.

@@ -21,4 +21,4 @@ pub use identities::identities;
 pub use settings::Settings;
 pub use source::Source;
 pub use usable::{confirm, load};
-pub use written::{Connection, KUBECONFIG_FILE};
+pub use written::{Connection, KUBECONFIG_FILE, with_replaced};

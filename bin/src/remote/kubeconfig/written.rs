@@ -62,6 +62,13 @@ impl Connection<'_> {
     }
 }
 
+/// Replaces PEM texts in a kubeconfig by others; `replaced` has pairs of the old and the new text. The rest of the file,
+/// which an operator may have edited, stays as it is.
+pub fn with_replaced(file: &str, replaced: &[(&str, &str)]) -> String {
+    let pairs = replaced.iter().filter(|(old, _)| !old.is_empty());
+    pairs.fold(file.to_owned(), |file, (old, new)| file.replace(&STANDARD.encode(old), &STANDARD.encode(new)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -123,6 +130,8 @@ current-context: cluster-6443
         ] {
             assert_eq!(connection.fits(&file), fits, "{file}");
         }
+        let renewed = with_replaced(want, &[("CERT", "CERTIFICATE"), ("", "x"), ("other", "x")]);
+        assert_eq!(renewed, want.replace("Q0VSVA==", "Q0VSVElGSUNBVEU="));
         assert!(!Connection { server_name: None, ..connection }.render().contains("tls-server-name"));
     }
 }
