@@ -37,12 +37,13 @@ use types::version::Build;
 use wire::metrics::Metrics;
 
 use crate::assemble::{After, Process, Run};
+use crate::cli::configuration::{self, Configuration};
 use crate::cli::line::{self, Invocation, Stop};
-use crate::config::{Config, Flags};
+use crate::config::Config;
 use crate::flags::problems::FlagErrors;
 use crate::host::ending::Ending;
 use crate::host::failure::FailedStart;
-use crate::host::{allocator, authorities, failure, logging, memory_return, profiles};
+use crate::host::{allocator, authorities, failure, logging, memory_return, profiles, welcome};
 
 /// A write allocates and frees hundreds of small values across threads;
 /// docs/decisions/0007-mimalloc-without-huge-pages.md explains the choice of this allocator.
@@ -54,9 +55,10 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let format = failure::format_of(&arguments);
     let is_command = line::is_command(&arguments);
-    let (flags, shown) = match line::parse(arguments) {
-        Ok(Invocation::Serve(flags, shown)) => (*flags, shown),
+    let configuration = match line::parse(arguments) {
+        Ok(Invocation::Serve(configuration)) => configuration,
         Ok(Invocation::Run(command)) => return cli::run(command),
+        Ok(Invocation::Configure(command)) => return cli::configure(command),
         Err(Stop::Print(text)) => {
             // A closed pipe is not an error: the reader has enough.
             let _ = std::io::stdout().write_all(text.as_bytes());
@@ -67,14 +69,21 @@ fn main() -> ExitCode {
             failure::report(format, &FailedStart { error: &line, ..FailedStart::default() });
             return ExitCode::FAILURE;
         }
+        Err(Stop::Faults(faults)) => {
+            let error = &configuration::joined(&faults);
+            failure::report(format, &FailedStart { error, ..FailedStart::default() });
+            return ExitCode::FAILURE;
+        }
     };
-    match serve(&flags, shown, started) {
+    match serve(&configuration, started) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let wrong = error.downcast_ref::<FlagErrors>();
             let flags = wrong.into_iter().flat_map(FlagErrors::all);
             let flags = flags.map(|error| (error.flag(), error.value())).collect();
-            failure::report(format, &FailedStart { error: &failure::one_line(&error), flags });
+            let text =
+                wrong.map_or_else(|| failure::one_line(&error), |wrong| configuration.explained(wrong));
+            failure::report(format, &FailedStart { error: &text, flags });
             // Errors that kube-apiserver calls fatal have a separate exit code.
             if wrong.is_some_and(FlagErrors::are_fatal) { ExitCode::from(255) } else { ExitCode::FAILURE }
         }
@@ -84,8 +93,10 @@ fn main() -> ExitCode {
 /// The commit and date that `build.rs` recorded.
 const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE") };
 
-fn serve(flags: &Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
-    let config = Config { flags: shown, ..Config::from_flags(flags)? };
+fn serve(configuration: &Configuration, started: Instant) -> anyhow::Result<()> {
+    let config = Config::from_flags(&configuration.flags)?;
+    let welcomes = welcome::is_due(&config.store.data_dir, config.logging.format);
+    let config = Config { flags: configuration.shown(), welcomes, ..config };
     let metrics = Arc::new(Metrics::new(config.metrics.of_process(config.outgoing_calls.clone())));
     let set_level = logging::start(config.logging, metrics.clone());
     let profiles = Arc::new(profiles::OwnProfiles);

@@ -13,6 +13,7 @@ mod basics;
 mod cancellations;
 mod cbor;
 mod circles;
+mod commands;
 mod controllers;
 mod conversions;
 mod crash;

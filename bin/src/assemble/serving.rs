@@ -20,6 +20,7 @@ use crate::assemble::relocating::Migration;
 use crate::assemble::rotation::{self, Followed};
 use crate::config::Config;
 use crate::host::notify;
+use crate::host::welcome::Welcome;
 use crate::store::upgrade;
 
 /// How long the start retries if etcd does not answer, and the pause between attempts.
@@ -157,9 +158,19 @@ async fn note_durable(engine: &Engine) -> anyhow::Result<()> {
         .map_err(|refusal| anyhow!("the store's log failed: {refusal}"))
 }
 
-/// Logs that the server is ready.
+/// Reports that the server is ready: a log line, or a text for the person who started it for the first time.
 fn report(run: &Run<'_>, credentials: &Arc<Credentials>) {
     let config = &run.config;
+    if config.welcomes {
+        let welcome = Welcome {
+            url: &format!("https://{}", credentials.address()),
+            data_dir: &config.store.data_dir,
+            kubeconfig: &credentials.kubeconfig,
+            profile: config.store.naming.profile,
+            version: &config.version.git_version(),
+        };
+        return welcome.print();
+    }
     let kubeconfig = credentials.kubeconfig.display();
     tracing::info!(
         address = %format_args!("https://{}", credentials.address()),

@@ -11,8 +11,8 @@ use engine::offline::{Damage, OfflineError, Store};
 use engine::{Engine, Losses, OpenError, Options, RevisionSet};
 use serde::Serialize;
 
-use crate::cli::Outcome;
 use crate::cli::args::{AcceptLoss, Format};
+use crate::cli::output::Outcome;
 use crate::cli::progress::Progress;
 use crate::cli::report::DamageReport;
 use crate::store::location::log_dir;

@@ -1,4 +1,4 @@
-//! The commands and their flags.
+//! The commands and their flags. Commands with subcommands declare theirs in their own files.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,10 +9,18 @@ use jiff::Timestamp;
 use api::state::allocation::Ports;
 use values::naming;
 
+use crate::cli::certs::CertsCommand;
+use crate::cli::completion::Completion;
+use crate::cli::kubeconfig::KubeconfigCommand;
+use crate::cli::man::Man;
+pub use crate::cli::output::Format;
+use crate::cli::output::format;
+use crate::cli::status::StatusFlags;
+use crate::cli::token::TokenCommand;
 use crate::flags::duration;
 use crate::flags::profile::{Profile, profile};
 
-/// The commands that work on a store instead of starting the server.
+/// The commands that do something else than starting the server.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Checks every record and the consistency of all files; does not disturb a running server
@@ -52,6 +60,25 @@ pub enum Command {
     /// larger than those of the source. At the end, the command compares the target with the source, resource by resource. To
     /// move a store while a server serves it, use the flag --live-migration of the server.
     Migrate(Migrate),
+    /// Prints the state of a running server: health, load, memory, store, damage, certificates and objects
+    ///
+    /// The numbers are those of /version, /readyz and /metrics; the user needs permission to get these paths.
+    Status(StatusFlags),
+    /// Creates and merges kubeconfigs
+    #[command(subcommand)]
+    Kubeconfig(KubeconfigCommand),
+    /// Shows and renews the certificates that the server creates, and rotates its CA
+    #[command(subcommand)]
+    Certs(CertsCommand),
+    /// Creates tokens of service accounts
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Prints a script that completes commands and flags in a shell
+    ///
+    /// Load it with: source <(cluster-apiserver completion bash), or write it into the directory of completions of the shell.
+    Completion(Completion),
+    /// Writes manual pages
+    Man(Man),
 }
 
 /// The flags of all commands that work on an existing store.
@@ -64,15 +91,6 @@ pub struct Common {
     /// Output format. Possible values: text, json.
     #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = format)]
     pub output: Format,
-}
-
-/// The output format of a command.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Format {
-    /// Text for people.
-    Text,
-    /// JSON for programs.
-    Json,
 }
 
 /// The flags of the command `verify`.
@@ -243,14 +261,6 @@ pub struct Migrate {
     /// Output format. Possible values: text, json.
     #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = format)]
     pub output: Format,
-}
-
-fn format(text: &str) -> Result<Format, String> {
-    match text {
-        "text" => Ok(Format::Text),
-        "json" => Ok(Format::Json),
-        _ => Err("must be text or json".to_owned()),
-    }
 }
 
 fn time(text: &str) -> Result<Timestamp, String> {

@@ -12,8 +12,8 @@ use anyhow::{Context, bail};
 use engine::offline::{BackupSummary, Damage};
 use serde::Serialize;
 
-use crate::cli::Outcome;
 use crate::cli::args::{Backup, Format};
+use crate::cli::output::Outcome;
 use crate::cli::progress::Progress;
 use crate::cli::receive::receive;
 use crate::cli::report::{self, DamageReport, bytes};

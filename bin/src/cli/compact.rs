@@ -8,8 +8,8 @@ use anyhow::{Context, anyhow, bail};
 use engine::{CompactError, Engine, OpenError, Options, Revision};
 use serde::Serialize;
 
-use crate::cli::Outcome;
 use crate::cli::args::{Compact, Format};
+use crate::cli::output::Outcome;
 use crate::cli::report::bytes;
 use crate::store::location::log_dir;
 

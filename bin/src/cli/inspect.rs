@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::cli::Outcome;
 use crate::cli::args::{Format, Inspect};
+use crate::cli::output::Outcome;
 use crate::cli::report::{self, DamageReport, printable};
 use crate::store::location::log_dir;
 

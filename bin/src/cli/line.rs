@@ -10,64 +10,38 @@ use std::ffi::OsString;
 
 use clap::builder::ValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{FromArgMatches, Subcommand};
 use types::version::ServerVersion;
 use values::naming::{self, Naming};
 
 use crate::cli::args::Command;
-use crate::config::Flags;
+use crate::cli::configuration::{Action, ConfigCommand, Configuration};
+use crate::cli::definition::{CommandLine, command, definition, fields};
+use crate::cli::gathered::{Sources, wrong_words};
+use crate::cli::help;
+use crate::cli::output::{Format, any_format};
+use crate::flags::sources::SourceError;
 use crate::flags::words::{Shown, Words, named};
 use crate::flags::{forms, suggestion, upstream};
-
-/// Serves a Kubernetes-style API from its own store.
-///
-/// Without flags, the server stores its data in ./cluster-data, creates its certificates at the first start, listens on
-/// https://127.0.0.1:6443, and writes a kubeconfig for its administrator into the data directory. A command works on a
-/// store and does not start a server.
-#[derive(Clone, Debug, Parser)]
-#[command(
-    name = "cluster-apiserver",
-    version,
-    args_override_self = true,
-    max_term_width = 110,
-    after_help = "Run `cluster-apiserver --help` for all flags, and `cluster-apiserver help COMMAND` for those of a command.",
-    after_long_help = upstream::help(),
-    args_conflicts_with_subcommands = true
-)]
-pub struct CommandLine {
-    #[command(flatten)]
-    flags: Flags,
-    #[command(subcommand)]
-    command: Option<Command>,
-}
 
 /// A parsed command line.
 #[derive(Clone, Debug)]
 pub enum Invocation {
-    /// Start the server with these flags. The pairs are all flags with their values as text.
-    Serve(Box<Flags>, Vec<(String, String)>),
-    /// Run a command on a store, without a server.
+    /// Start the server with this configuration.
+    Serve(Configuration),
+    /// Check or print a configuration.
+    Configure(ConfigCommand),
+    /// Run a command, without a server.
     Run(Command),
-}
-
-/// Returns the flags whose value is the name of a file.
-#[cfg(test)]
-pub fn naming_files() -> Vec<String> {
-    let command = CommandLine::command();
-    let names_file = |argument: &&clap::Arg| {
-        argument.get_value_names().is_some_and(|names| names.iter().any(|name| name.as_str() == "FILE"))
-    };
-    let flags = command.get_arguments().filter(names_file);
-    flags.filter_map(|flag| flag.get_long().map(str::to_owned)).collect()
 }
 
 #[cfg(test)]
 impl Invocation {
     /// Returns the flags of a command line that starts the server.
-    pub fn flags(self) -> Flags {
+    pub fn flags(self) -> crate::config::Flags {
         match self {
-            Invocation::Serve(flags, _) => *flags,
-            Invocation::Run(command) => panic!("a command: {command:?}"),
+            Invocation::Serve(configuration) => *configuration.flags,
+            other => panic!("a command: {other:?}"),
         }
     }
 }
@@ -79,74 +53,174 @@ pub enum Stop {
     Print(String),
     /// An error in one line.
     Refuse(String),
+    /// Errors in the configuration file and in variables.
+    Faults(Vec<SourceError>),
 }
 
-/// Returns whether a command line begins with a command.
+/// Returns whether a command line begins with a command other than `serve`.
 pub fn is_command(arguments: &[OsString]) -> bool {
     let first = arguments.get(1).map(|first| first.to_string_lossy());
-    first.is_some_and(|first| first == "help" || Command::has_subcommand(&first))
+    first.is_some_and(|first| matches!(&*first, "help" | "config") || Command::has_subcommand(&first))
 }
 
-/// Parses a command line, program name first.
+/// Parses a command line, program name first. Variables of the environment and a configuration file add flags.
 ///
 /// # Errors
 /// [`Stop`] if the process must end instead of serving.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, Stop> {
-    let arguments: Vec<OsString> = normalised_all(arguments);
-    // The words after a command belong to the command.
-    if is_command(&arguments) {
-        return match parsed(&without_empty(arguments))?.command {
-            Some(command) => Ok(Invocation::Run(command)),
-            None => Err(Stop::Refuse("a command is missing: see --help".to_owned())),
-        };
-    }
-    let words = Words::read(&CommandLine::command(), arguments).map_err(Stop::Refuse)?;
-    if let Some(command) = words.others.first().filter(|word| Command::has_subcommand(word)) {
-        return Err(Stop::Refuse(format!("the command {command} must come before its flags")));
-    }
-    let arguments = without_empty(upstream::settle(words.flags).map_err(Stop::Refuse)?);
-    let mut flags = parsed(&arguments)?.flags;
-    if let Some(asked) = words.help {
-        return Err(text(&arguments, asked));
-    }
-    if words.others.iter().any(|word| !word.is_empty()) {
-        return Err(Stop::Refuse(unexpected(&words.others, flags.store.naming)));
-    }
-    match words.version {
-        Some(Shown::Name) => return Err(text(&arguments, "--version")),
-        Some(Shown::Raw) => {
-            let version = ServerVersion { build: crate::BUILD, ..ServerVersion::default() };
-            return Err(Stop::Print(format!("{}\n", version.raw())));
-        }
-        None => flags.reported_version = words.reported_version,
-    }
-    Ok(Invocation::Serve(Box::new(flags), shown(&arguments)))
+    let text =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    parse_with(arguments, std::env::vars_os().filter_map(text).collect())
 }
 
-/// The flags that `-h` lists: the flags that a first installation sets. `--help` lists all flags.
-const COMMON: [&str; 14] = [
-    "data-dir",
-    "naming",
-    "bind-address",
-    "secure-port",
-    "tls-cert-file",
-    "tls-private-key-file",
-    "client-ca-file",
-    "token-auth-file",
-    "authorization-mode",
-    "etcd-servers",
-    "controllers",
-    "history-retention",
-    "log-format",
-    "v",
-];
+fn parse_with(
+    arguments: impl IntoIterator<Item = OsString>,
+    variables: Vec<(String, String)>,
+) -> Result<Invocation, Stop> {
+    let mut arguments: Vec<OsString> = normalised_all(arguments);
+    match arguments.get(1).and_then(|first| first.to_str()) {
+        Some("config") => return configure(arguments, variables),
+        Some("help") if arguments.len() == 2 => return Err(Stop::Print(help::short(&definition()))),
+        Some("serve") => drop(arguments.remove(1)),
+        // The words after a command belong to the command.
+        _ if is_command(&arguments) => {
+            return match parsed(&without_empty(arguments))?.command {
+                Some(command) => Ok(Invocation::Run(command)),
+                None => Err(Stop::Refuse("a command is missing: see --help".to_owned())),
+            };
+        }
+        _ => {}
+    }
+    let words = Words::read(&command(), arguments).map_err(Stop::Refuse)?;
+    if words.help.is_some() || words.version.is_some() {
+        // A question is answered whatever the file and the variables say.
+        return Err(answered(words));
+    }
+    if let Some(command) = words
+        .others
+        .first()
+        .filter(|word| Command::has_subcommand(word) || matches!(word.as_str(), "serve" | "config"))
+    {
+        return Err(Stop::Refuse(format!("the command {command} must come before its flags")));
+    }
+    let mut configuration = configuration_of(&words, variables)?;
+    if words.others.iter().any(|word| !word.is_empty()) {
+        return Err(Stop::Refuse(unexpected(&words.others, configuration.flags.store.naming)));
+    }
+    configuration.flags.reported_version = words.reported_version;
+    Ok(Invocation::Serve(configuration))
+}
 
-/// Returns the command line with only the [`COMMON`] flags in the short help.
-fn command() -> clap::Command {
-    CommandLine::command().mut_args(|flag| {
-        let is_common = flag.get_long().is_some_and(|name| COMMON.contains(&name));
-        flag.hide_short_help(!is_common)
-    })
+/// Gathers the flags of all sources.
+fn configuration_of(words: &Words, variables: Vec<(String, String)>) -> Result<Configuration, Stop> {
+    let fields = fields();
+    let sources = Sources { fields: &fields, variables, check: &refusal };
+    let gathered = sources.gather(words.flags.clone()).map_err(Stop::Faults)?;
+    let arguments = without_empty(upstream::settle(gathered.words).map_err(Stop::Refuse)?);
+    let flags = Box::new(parsed(&arguments)?.flags);
+    Ok(Configuration { flags, values: values_of(&arguments), origins: gathered.origins, fields })
+}
+
+/// Returns the answer to a command line that asks for help or for the version. Flags in it are checked first.
+fn answered(words: Words) -> Stop {
+    let settled = match upstream::settle(words.flags) {
+        Ok(settled) => without_empty(settled),
+        Err(why) => return Stop::Refuse(why),
+    };
+    let flags = match parsed(&settled) {
+        Ok(line) => line.flags,
+        Err(stop) => return stop,
+    };
+    match words.help {
+        Some("--help-all") => return Stop::Print(command().render_long_help().to_string()),
+        Some(_) => return Stop::Print(help::short(&definition())),
+        None => {}
+    }
+    if words.others.iter().any(|word| !word.is_empty()) {
+        return Stop::Refuse(unexpected(&words.others, flags.store.naming));
+    }
+    match words.version {
+        Some(Shown::Raw) => {
+            let version = ServerVersion { build: crate::BUILD, ..ServerVersion::default() };
+            Stop::Print(format!("{}\n", version.raw()))
+        }
+        _ => Stop::Print(format!("cluster-apiserver {}\n", env!("CARGO_PKG_VERSION"))),
+    }
+}
+
+/// Parses the command `config`.
+fn configure(mut arguments: Vec<OsString>, variables: Vec<(String, String)>) -> Result<Invocation, Stop> {
+    let name = arguments.get(2).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let action = match name.as_str() {
+        "check" => Action::Check,
+        "print" => Action::Print { only_set: taken(&mut arguments, "--changed") },
+        // The error or the help of the command line.
+        _ => {
+            return Err(parsed(&arguments)
+                .err()
+                .unwrap_or(Stop::Refuse("check or print is missing".to_owned())));
+        }
+    };
+    let format = output_of(&mut arguments).map_err(Stop::Refuse)?;
+    arguments.drain(1..3);
+    let words = Words::read(&command(), arguments).map_err(Stop::Refuse)?;
+    if words.help.is_some() {
+        let question = ["", "help", "config", &name].map(OsString::from);
+        return Err(parsed(&question).err().unwrap_or(Stop::Print(String::new())));
+    }
+    if let Some(other) = words.others.iter().find(|word| !word.is_empty()) {
+        return Err(Stop::Refuse(format!("config {name} takes only flags, got {other:?}")));
+    }
+    let wrong = wrong_words(&words.flags, &fields(), &refusal);
+    let configuration = match configuration_of(&words, variables) {
+        Ok(configuration) if wrong.is_empty() => Ok(configuration),
+        Err(Stop::Faults(more)) => Err([more, wrong].concat()),
+        // Flags that are valid one by one, but not together.
+        Err(Stop::Refuse(why)) if wrong.is_empty() => Err(vec![SourceError::of_line(why)]),
+        Err(stop @ Stop::Print(_)) => return Err(stop),
+        Ok(_) | Err(Stop::Refuse(_)) => Err(wrong),
+    };
+    Ok(Invocation::Configure(ConfigCommand { action, format, configuration }))
+}
+
+/// Removes a switch from a command line, and returns whether it was there.
+fn taken(arguments: &mut Vec<OsString>, switch: &str) -> bool {
+    let before = arguments.len();
+    arguments.retain(|argument| argument != switch);
+    arguments.len() < before
+}
+
+/// Removes the flag for the output format from a command line, and returns its value.
+fn output_of(arguments: &mut Vec<OsString>) -> Result<Format, String> {
+    let (mut format, mut kept) = (Format::Text, Vec::new());
+    let mut rest = std::mem::take(arguments).into_iter();
+    while let Some(argument) = rest.next() {
+        let text = argument.to_string_lossy().into_owned();
+        let value = match text.strip_prefix("--output").or_else(|| text.strip_prefix("-o")) {
+            Some("") => rest.next().map(|value| value.to_string_lossy().into_owned()).unwrap_or_default(),
+            Some(value) if value.starts_with('=') || !text.starts_with("--") => {
+                value.trim_start_matches('=').to_owned()
+            }
+            _ => {
+                kept.push(argument);
+                continue;
+            }
+        };
+        format = any_format(&value).map_err(|why| forms::invalid("--output", &value, &why))?;
+    }
+    *arguments = kept;
+    Ok(format)
+}
+
+/// Returns the error of a command line whose flags are to be checked one by one.
+fn refusal(words: &[OsString]) -> Option<String> {
+    match upstream::settle(words.to_vec()) {
+        Err(why) => Some(why),
+        Ok(settled) => match parsed(&without_empty(settled)) {
+            Err(Stop::Refuse(why)) => Some(why),
+            _ => None,
+        },
+    }
 }
 
 /// Parses the arguments with clap.
@@ -158,15 +232,9 @@ fn parsed(arguments: &[OsString]) -> Result<CommandLine, Stop> {
     })
 }
 
-/// Returns the text that a flag requests.
-fn text(arguments: &[OsString], flag: &str) -> Stop {
-    let name = arguments.first().cloned().unwrap_or_default();
-    parsed(&[name, flag.into()]).err().unwrap_or(Stop::Print(String::new()))
-}
-
 /// Removes flags whose value is the file name "" or an empty list of texts: that equals the absence of the flag.
 fn without_empty(arguments: Vec<OsString>) -> Vec<OsString> {
-    let command = CommandLine::command();
+    let command = command();
     let may_go = |name: &str| {
         named(&command, name).is_some_and(|argument| {
             let kind = argument.get_value_parser().type_id();
@@ -181,15 +249,15 @@ fn without_empty(arguments: Vec<OsString>) -> Vec<OsString> {
     arguments.into_iter().filter(is_kept).collect()
 }
 
-/// Returns all flags with their values, sorted by name, as `/flagz` shows them.
-fn shown(arguments: &[OsString]) -> Vec<(String, String)> {
-    let Ok(matches) = CommandLine::command().try_get_matches_from(arguments) else { return Vec::new() };
-    let command = CommandLine::command();
+/// Returns all flags with the texts of their values, sorted by name.
+fn values_of(arguments: &[OsString]) -> Vec<(String, Vec<String>)> {
+    let command = command();
+    let Ok(matches) = command.clone().try_get_matches_from(arguments) else { return Vec::new() };
     let flags = command.get_arguments().filter_map(|argument| {
         let name = argument.get_long()?;
         let values = matches.try_get_raw(argument.get_id().as_str()).ok().flatten();
-        let values: Vec<_> = values.into_iter().flatten().map(|value| value.to_string_lossy()).collect();
-        Some((name.to_owned(), values.join(",")))
+        let values = values.into_iter().flatten().map(|value| value.to_string_lossy().into_owned());
+        Some((name.to_owned(), values.collect()))
     });
     let mut flags: Vec<_> = flags.filter(|(name, _)| !matches!(name.as_str(), "help" | "version")).collect();
     flags.sort();
@@ -226,6 +294,7 @@ fn one_line(error: &clap::Error, arguments: &[OsString]) -> String {
     let value = context(ContextKind::InvalidValue).unwrap_or_default();
     let line = match error.kind() {
         ErrorKind::UnknownArgument if flag.starts_with('-') => unknown(flag, arguments),
+        ErrorKind::InvalidSubcommand if is_command(arguments) => unknown_child(subject, arguments),
         ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand => {
             unexpected(&[subject.to_owned()], naming::ALL[0])
         }
@@ -273,24 +342,42 @@ fn unknown(flag: &str, arguments: &[OsString]) -> String {
 
 /// Returns the flag of the server or of one of its commands whose spelling is closest to `name`.
 fn similar_flag(name: &str) -> Option<String> {
-    let server = CommandLine::command();
-    let commands = std::iter::once(&server).chain(server.get_subcommands());
-    let flags = commands.flat_map(|command| command.get_arguments().filter_map(clap::Arg::get_long));
-    suggestion::nearest(name, flags).map(str::to_owned)
+    fn names(command: &clap::Command, all: &mut Vec<String>) {
+        all.extend(command.get_arguments().filter_map(clap::Arg::get_long).map(str::to_owned));
+        command.get_subcommands().for_each(|child| names(child, all));
+    }
+    let mut all = Vec::new();
+    names(&command(), &mut all);
+    suggestion::nearest(name, all.iter().map(String::as_str)).map(str::to_owned)
 }
 
 /// Returns the error for words that are not flags.
 fn unexpected(words: &[String], naming: &Naming) -> String {
-    let commands = CommandLine::command();
-    let names = commands.get_subcommands().map(clap::Command::get_name);
     let first = words.iter().find(|word| !word.is_empty()).map(String::as_str).unwrap_or_default();
-    match suggestion::nearest(first, names) {
-        Some(command) => format!("unknown command {first:?}: did you mean {command:?}? See --help"),
-        None => {
-            let words: Vec<String> = words.iter().map(|word| go::quote(word)).collect();
-            format!("{:?} does not take any arguments, got [{}]", naming.system("apiserver"), words.join(" "))
-        }
+    unknown_command(first, &command()).unwrap_or_else(|| {
+        let words: Vec<String> = words.iter().map(|word| go::quote(word)).collect();
+        format!("{:?} does not take any arguments, got [{}]", naming.system("apiserver"), words.join(" "))
+    })
+}
+
+/// Returns the error for an unknown command below `parent`, if a command has a similar name.
+fn unknown_command(word: &str, parent: &clap::Command) -> Option<String> {
+    let meant = suggestion::nearest(word, parent.get_subcommands().map(clap::Command::get_name))?;
+    Some(format!("unknown command {word:?}: did you mean {meant:?}? See --help"))
+}
+
+/// Returns the error for an unknown command of a command: `certs shwo`.
+fn unknown_child(word: &str, arguments: &[OsString]) -> String {
+    let root = command();
+    let mut parent = &root;
+    for argument in arguments.iter().skip(1) {
+        let Some(child) = argument.to_str().and_then(|name| parent.find_subcommand(name)) else { break };
+        parent = child;
     }
+    unknown_command(word, parent).unwrap_or_else(|| {
+        let names: Vec<&str> = parent.get_subcommands().map(clap::Command::get_name).collect();
+        format!("unknown command {word:?} of {}: must be one of {}", parent.get_name(), names.join(", "))
+    })
 }
 
 fn first_line(text: &str) -> String {

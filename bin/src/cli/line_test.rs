@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::config::Flags;
 use crate::config::store::Durability;
 use crate::flags::forms::List;
 use crate::flags::forms::Port;
@@ -219,22 +220,73 @@ fn questions_are_answered_on_stdout() {
     assert_eq!(asked.as_deref(), Some("v1.36.0-mine"));
     assert!(line("--help=false").is_ok());
     assert!(matches!(line("-h serve").unwrap_err(), Stop::Print(_)));
-    let Stop::Print(help) = line("--help").unwrap_err() else { panic!("help is no error") };
+    let Stop::Print(help) = line("--help-all").unwrap_err() else { panic!("help is no error") };
     for flag in ["--data-dir", "--secure-port", "--tls-cert-file", "--shutdown-delay-duration"] {
         assert!(help.contains(flag), "{flag} is missing from\n{help}");
     }
 }
 
 #[test]
-fn the_short_help_fits_on_a_screen_and_points_to_the_rest() {
-    let Stop::Print(short) = line("-h").unwrap_err() else { panic!("help is no error") };
-    let Stop::Print(long) = line("--help").unwrap_err() else { panic!("help is no error") };
-    assert!(short.lines().count() <= 60, "{} lines:\n{short}", short.lines().count());
-    for text in ["--data-dir", "--naming", "--secure-port", "backup", "--help"] {
+fn the_help_fits_on_a_screen_and_points_to_the_rest() {
+    let printed = |arguments: &str| match line(arguments).unwrap_err() {
+        Stop::Print(text) => text,
+        stop => panic!("{arguments}: {stop:?}"),
+    };
+    let (short, long) = (printed("--help"), printed("--help-all"));
+    assert_eq!(short, printed("serve -h"));
+    for text in ["--data-dir", "--naming", "--secure-port", "backup", "--help-all"] {
         assert!(short.contains(text), "{text} is missing from\n{short}");
     }
-    for text in ["--audit-policy-file", "accepted without effect"] {
+    for text in ["--shutdown-delay-duration", "accepted without effect", "Authentication:"] {
         assert!(!short.contains(text), "{text} is in\n{short}");
         assert!(long.contains(text), "{text} is missing from\n{long}");
     }
+}
+
+#[test]
+fn the_default_command_has_a_name_and_mistyped_commands_are_recognised() {
+    let words = |line: &str| {
+        std::iter::once("x").chain(line.split_whitespace()).map(OsString::from).collect::<Vec<_>>()
+    };
+    let port = line("serve --secure-port=1").unwrap().listening.secure_port;
+    assert_eq!(port, line("--secure-port=1").unwrap().listening.secure_port);
+    for (line, want) in [
+        ("sreve", "unknown command \"sreve\": did you mean \"serve\"? See --help"),
+        ("certs shwo", "unknown command \"shwo\": did you mean \"show\"? See --help"),
+        ("certs renwe", "unknown command \"renwe\": did you mean \"renew\"? See --help"),
+        ("config chek", "unknown command \"chek\": did you mean \"check\"? See --help"),
+        ("token x", "unknown command \"x\" of token: must be one of create, help"),
+        ("--port=1", "unknown flag: --port (did you mean --secure-port?)"),
+        ("status --interval=1s", "the following required arguments were not provided:"),
+        ("--v=1 serve", "the command serve must come before its flags"),
+    ] {
+        let got = parse_with(words(line), Vec::new()).unwrap_err();
+        assert_eq!(got, Stop::Refuse(want.to_owned()), "{line}");
+    }
+}
+
+#[test]
+fn variables_set_flags_and_flags_are_stronger() {
+    let parsed = |line: &str, variables: &[(&str, &str)]| {
+        let words = std::iter::once("x").chain(line.split_whitespace()).map(OsString::from);
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        parse_with(words, variables.collect())
+    };
+    let variables =
+        [("CLUSTER_APISERVER_NAMING", "kubernetes"), ("CLUSTER_APISERVER_AUTHORIZATION_MODE", "Node")];
+    let naming = |line: &str| parsed(line, &variables).unwrap().flags().store.naming.profile;
+    assert_eq!((naming(""), naming("--naming=cluster")), ("kubernetes", "cluster"));
+    let wrong = parsed("", &[("CLUSTER_APISERVER_SECURE_PORT", "x")]).unwrap_err();
+    let Stop::Faults(faults) = wrong else { panic!("{wrong:?}") };
+    let text = faults[0].to_string();
+    assert!(
+        text.starts_with("environment variable CLUSTER_APISERVER_SECURE_PORT: secure-port: \"x\" is not"),
+        "{text}"
+    );
+    let unknown = parsed("", &[("CLUSTER_APISERVER_SECURE_PROT", "1")]).unwrap_err();
+    assert!(
+        matches!(&unknown, Stop::Faults(faults) if faults[0].accepted == "CLUSTER_APISERVER_SECURE_PORT"),
+        "{unknown:?}"
+    );
+    assert!(matches!(parsed("--help", &[("CLUSTER_APISERVER_X", "1")]), Err(Stop::Print(_))));
 }

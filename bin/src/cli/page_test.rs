@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use clap::{Arg, CommandFactory};
+use clap::Arg;
 
-use super::line::CommandLine;
+use super::definition::command;
 use crate::flags::upstream;
 
 /// Number of flags of kube-apiserver 1.36.
@@ -18,6 +18,7 @@ const OWN: [&str; 13] = [
     "cluster-signing-cert-file",
     "cluster-signing-duration",
     "cluster-signing-key-file",
+    "config",
     "controllers",
     "data-dir",
     "durability",
@@ -42,7 +43,8 @@ start the server or who move a command line over from kube-apiserver.
 cluster-apiserver --naming=kubernetes --data-dir=/var/lib/cluster-apiserver --secure-port=6443 --audit-policy-file=audit.yaml
 ```
 
-The page is generated from the descriptions that `--help` prints. In the name of a flag `_` and `-` are the same. If a flag is given
+The page is generated from the descriptions that `--help-all` prints. [Configuration](reference/configuration.md) describes the
+configuration file and environment variables with the same names. In the name of a flag `_` and `-` are the same. If a flag is given
 several times, the last value counts, except for flags that are lists or whose description says *repeatable*. Durations are written
 `90s` or `1h30m`. *PEM* is the encoding of certificate and key files. The server's *own service* is the service through which pods reach
 this server.
@@ -72,7 +74,7 @@ fn meaning(flag: &Arg) -> String {
 
 /// Renders the page from the flags.
 fn page() -> String {
-    let command = CommandLine::command();
+    let command = command();
     let mut upstream = BTreeMap::new();
     let mut own = BTreeMap::new();
     for flag in command.get_arguments() {
@@ -86,7 +88,7 @@ fn page() -> String {
     assert_eq!(is_own, BTreeSet::from(OWN), "OWN lists the flags that only this server has");
     upstream.insert(
         "help".to_owned(),
-        ("supported", String::new(), "Prints the help. `-h` prints a short one.".to_owned()),
+        ("supported", String::new(), "Prints the most used flags and the commands on one screen. `--help-all` prints all flags in groups.".to_owned()),
     );
     let version = "Prints the version (`true`), all details of the build (`raw`), or, as `v1.36.0-vendor`, sets the version that the server reports.";
     upstream.insert("version".to_owned(), ("supported", String::new(), version.to_owned()));

@@ -10,9 +10,9 @@ use anyhow::{Context, anyhow, bail};
 use engine::offline::{OfflineError, RestorePoint, RestoreSummary};
 use serde::Serialize;
 
-use crate::cli::Outcome;
 use crate::cli::args::{Format, Restore};
 use crate::cli::backup::copy_pki;
+use crate::cli::output::Outcome;
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, bytes};
 use crate::host::files;

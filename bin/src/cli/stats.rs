@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use engine::offline::{Store, Survey, survey};
 use serde::Serialize;
 
-use crate::cli::Outcome;
-use crate::cli::args::{Format, Stats};
+use crate::cli::args::Stats;
+use crate::cli::output::{self, Outcome};
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, bytes};
 use crate::store::location::log_dir;
@@ -62,13 +62,7 @@ pub fn run(flags: &Stats, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let survey = survey(&store, |_| (), |done| progress.update(done));
     drop(progress);
     let report = report_of(&store, survey);
-    match flags.common.output {
-        Format::Json => {
-            serde_json::to_writer(&mut *out, &report)?;
-            writeln!(out)?;
-        }
-        Format::Text => write_text(&report, out)?,
-    }
+    output::write(out, flags.common.output, &report, |out| write_text(&report, out))?;
     Ok(Outcome::Fine)
 }
 

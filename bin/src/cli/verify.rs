@@ -6,8 +6,8 @@ use std::io::Write;
 use engine::offline::{Damage, Store, survey};
 use serde::Serialize;
 
-use crate::cli::Outcome;
 use crate::cli::args::{Format, Verify};
+use crate::cli::output::Outcome;
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, DamageReport};
 use crate::store::location::log_dir;

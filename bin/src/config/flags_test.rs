@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::anyhow;
 
 use super::*;
-use crate::cli::line;
+use crate::cli::{configuration, definition, line};
 use crate::host::files::scratch::Scratch;
 use crate::store::identity;
 use std::ffi::OsString;
@@ -53,7 +53,7 @@ fn no_flag_reads_a_file_without_end() {
     fs::write(dir.join("key"), made.signing_key.serialize_pem()).unwrap();
     let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]";
     fs::write(dir.join("policy"), policy).unwrap();
-    let flags = line::naming_files();
+    let flags = definition::naming_files();
     assert!(flags.len() > 25 && flags.contains(&"token-auth-file".to_owned()), "{flags:?}");
     let mut wrong = Vec::new();
     // This file is written, not read.
@@ -64,6 +64,7 @@ fn no_flag_reads_a_file_without_end() {
         let parsed = match line::parse(words.map(OsString::from)) {
             Ok(invocation) => Config::from_flags(&invocation.flags()).map(drop).map_err(anyhow::Error::from),
             Err(line::Stop::Refuse(line) | line::Stop::Print(line)) => Err(anyhow!(line)),
+            Err(line::Stop::Faults(faults)) => Err(anyhow!(configuration::joined(&faults))),
         };
         let why = parsed.map_or_else(|error| format!("{error:#}"), |()| "it starts".to_owned());
         let is_named = why.contains("/dev/zero") || why.contains(flag);

@@ -208,6 +208,8 @@ pub struct Config {
     pub etcd: Option<EtcdSettings>,
     /// The flags as the operator gave them, for debugging endpoints; set once the configuration is known to be valid.
     pub flags: Vec<(String, String)>,
+    /// Whether a text for people replaces the log line of a server that is ready; set together with `flags`.
+    pub welcomes: bool,
 }
 
 impl Config {
@@ -283,6 +285,7 @@ impl Config {
                 peers: peers?,
                 etcd: etcd?,
                 flags: Vec::new(),
+                welcomes: false,
             })
         };
         problems.finish(made())

@@ -6,6 +6,7 @@ pub mod duration;
 pub mod forms;
 pub mod problems;
 pub mod profile;
+pub mod sources;
 pub mod suggestion;
 pub mod upstream;
 pub mod words;

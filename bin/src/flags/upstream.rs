@@ -145,7 +145,6 @@ impl Form {
 }
 
 /// Returns the flags of kube-apiserver that are accepted without effect, each with the reason.
-#[cfg(test)]
 pub fn all_without_effect() -> impl Iterator<Item = (&'static str, &'static str)> {
     WITHOUT_EFFECT.iter().flat_map(|treatment| treatment.flags.iter().map(|(flag, _)| (*flag, treatment.why)))
 }

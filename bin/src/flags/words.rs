@@ -65,6 +65,7 @@ impl Words {
             let (name, value) =
                 flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
             match (name, value) {
+                ("help-all", None) => words.help = Some("--help-all"),
                 ("help", value) => words.ask_for_help(value)?,
                 ("version", value) => words.ask_for_version(value)?,
                 (name, None) if takes_value(command, name) => {
@@ -125,10 +126,8 @@ pub fn named<'c>(command: &'c clap::Command, name: &str) -> Option<&'c Arg> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-    use crate::cli::line::CommandLine;
+    use crate::cli::definition::command;
 
     #[test]
     fn words_are_flags_with_values_or_others() {
@@ -142,8 +141,7 @@ mod tests {
             ("--secure-port", "--secure-port", ""),
         ] {
             let arguments = std::iter::once("x").chain(line.split_whitespace());
-            let words =
-                Words::read(&CommandLine::command(), arguments.map(OsString::from).collect()).unwrap();
+            let words = Words::read(&command(), arguments.map(OsString::from).collect()).unwrap();
             let got: Vec<_> = words.flags[1..].iter().map(|flag| flag.to_str().unwrap()).collect();
             assert_eq!((&*got.join(" "), &*words.others.join(" ")), (flags, others), "{line}");
         }

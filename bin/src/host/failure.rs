@@ -95,9 +95,10 @@ pub fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Reports the error of an offline command.
-pub fn refuse(line: &str) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "error: {}", line.trim_end());
+/// Reports the error of a command: a line on standard error, or several if the command collects errors.
+pub fn refuse(error: &str) -> ExitCode {
+    let lines: String = error.trim_end().lines().map(|line| format!("error: {line}\n")).collect();
+    let _ = std::io::stderr().write_all(lines.as_bytes());
     ExitCode::FAILURE
 }
 

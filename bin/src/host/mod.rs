@@ -18,3 +18,4 @@ pub mod pki;
 pub mod process;
 pub mod profiles;
 pub mod reload;
+pub mod welcome;

@@ -27,8 +27,9 @@ use serde::Serialize;
 use wire::outgoing::Egress;
 
 use crate::cli::args::{Format, Migrate};
+use crate::cli::output::Outcome;
 use crate::cli::progress::Progress;
-use crate::cli::{Outcome, report};
+use crate::cli::report;
 use crate::config::encryption::EncryptionSettings;
 use crate::config::etcd::EtcdFlags;
 use crate::flags::profile::{Profile, profile};
