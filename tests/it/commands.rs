@@ -17,14 +17,11 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// Returns the user and the groups that the server sees for the client; `None` if it refuses the client.
 async fn who(client: &Client) -> Option<(String, Vec<String>)> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let reply = client.try_send(
-        "POST",
-        REVIEWS,
-        &[("content-type", "application/json")],
-        review.to_string().as_bytes(),
-    );
+    let body = review.to_string();
+    let reply = client.try_send("POST", REVIEWS, &[("content-type", "application/json")], body.as_bytes());
     let reply = reply.await.filter(|reply| reply.status == 201)?;
-    let user = &reply.json()["status"]["userInfo"];
+    let review = reply.json();
+    let user = &review["status"]["userInfo"];
     let groups = user["groups"].as_array().unwrap().iter().map(|group| group.as_str().unwrap().to_owned());
     Some((user["username"].as_str().unwrap().to_owned(), groups.collect()))
 }

@@ -14,7 +14,7 @@ use crate::flags::upstream;
 const UPSTREAM_COUNT: usize = 172;
 
 /// Flags that kube-apiserver does not have.
-const OWN: [&str; 13] = [
+const OWN: [&str; 14] = [
     "cluster-signing-cert-file",
     "cluster-signing-duration",
     "cluster-signing-key-file",
