@@ -58,7 +58,7 @@ impl<'p> Opened<'p> {
             external,
         };
         let (handler, bundles) = handler::build(&run, &credentials, made)?;
-        store.copies.serve(&&handler.types.served, &handler.operations.metrics);
+        store.copies.serve(&handler.types.served, &handler.operations.metrics);
         let sink = handler.access.auditor.as_ref().map(|auditor| auditor.sink.clone());
         run.ending.attach_outlets(sink.clone(), spans.as_ref().map(Exporting::waiting));
         api::system::startup::load_types(&handler).context("cannot read the definitions of custom types")?;

@@ -167,7 +167,7 @@ fn report(run: &Run<'_>, credentials: &Arc<Credentials>) {
             data_dir: &config.store.data_dir,
             kubeconfig: &credentials.kubeconfig,
             profile: config.store.naming.profile,
-            version: &config.version.git_version(),
+            version: config.version.git_version(),
         };
         return welcome.print();
     }

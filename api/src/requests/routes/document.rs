@@ -88,7 +88,7 @@ fn state_of_server(request: &Request<'_>, engine: &Engine) -> Option<Result<Resp
         stage: server.operations.lifecycle.stage(),
         naming: server.types.naming,
         within_grace: server.operations.is_within_livez_grace(),
-        secrecy: server.store.secrecy.as_ref().map(|secrecy| &**secrecy),
+        secrecy: server.store.secrecy.as_deref(),
         is_shared: server.access.fairness.is_shared(),
         has_certificate: server.outgoing.extensions.settings().certificate.is_some(),
         metrics: &server.operations.metrics,

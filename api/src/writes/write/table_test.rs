@@ -208,7 +208,7 @@ async fn by_the_server(table: &mut Table) {
     crate::system::startup::prepare(&table.server).await.unwrap();
     table.row("bootstrap");
     let Table { server, .. } = &*table;
-    let loopback = Loopback::new(&server);
+    let loopback = Loopback::new(server);
     let target = Target {
         group: "",
         version: "v1",

@@ -84,7 +84,7 @@ fn compaction(status: &Status) -> String {
 
 fn memory(status: &Status) -> String {
     let memory = &status.memory;
-    let mut text = memory.resident_bytes.map_or_else(|| "unknown".to_owned(), |resident| bytes(resident));
+    let mut text = memory.resident_bytes.map_or_else(|| "unknown".to_owned(), bytes);
     text.push_str(&format!(", {} of it for requests", bytes(memory.charged_bytes)));
     if let Some(processors) = memory.processors {
         text.push_str(&format!(", {:.0} % of one processor", processors * 100.0));
