@@ -13,7 +13,7 @@ use crate::config::{Config, Flags};
 use crate::flags::problems::{FlagError, FlagErrors};
 use crate::flags::sources::{API_VERSION, Field, KIND, Origin, SourceError};
 
-/// What the command does with the configuration.
+/// Action of the command on the configuration.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
     /// Reports all errors.
@@ -38,12 +38,12 @@ pub struct Configuration {
     pub fields: Vec<Field>,
 }
 
-/// The parsed command.
+/// The command line of `config`, parsed.
 #[derive(Clone, Debug)]
 pub struct ConfigCommand {
-    /// What to do.
+    /// Action on the configuration that was read.
     pub action: Action,
-    /// The output format.
+    /// The format of the output.
     pub format: Format,
     /// The configuration, or the errors of its single values.
     pub configuration: Result<Configuration, Vec<SourceError>>,
@@ -72,7 +72,7 @@ struct ErrorReport {
 struct ValueReport<'v> {
     name: &'v str,
     value: Value,
-    /// One of: default, file, environment, flag.
+    /// Source of the value: default, file, environment or flag.
     source: &'static str,
     origin: String,
 }

@@ -9,9 +9,9 @@ use crate::host::logging::LogFormat;
 pub struct Welcome<'w> {
     /// URL of the server.
     pub url: &'w str,
-    /// The data directory.
+    /// The data directory of the server.
     pub data_dir: &'w Path,
-    /// The administrator's kubeconfig.
+    /// Path of the kubeconfig of the administrator.
     pub kubeconfig: &'w Path,
     /// The naming profile of the store.
     pub profile: &'w str,

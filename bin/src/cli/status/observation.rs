@@ -1,4 +1,4 @@
-//! One observation of a running server: the answers of its endpoints, and the numbers in them.
+//! An observation of a running server: the answers of its endpoints, and the numbers in them.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,6 +1,6 @@
 //! Reads a page of metrics in the text format of Prometheus.
 
-/// One value on a page of metrics.
+/// A value on a page of metrics, with its labels.
 #[derive(Clone, Debug, PartialEq)]
 struct Sample {
     name: String,
@@ -13,7 +13,7 @@ struct Sample {
 pub struct MetricsPage(Vec<Sample>);
 
 impl MetricsPage {
-    /// Reads a page.
+    /// Reads a page of metrics.
     pub fn read(text: &str) -> MetricsPage {
         MetricsPage(text.lines().filter_map(sample).collect())
     }

@@ -54,7 +54,7 @@ pub struct Given {
     pub flag: String,
     /// Texts of the values, as on a command line: one, or several for a repeatable flag.
     pub values: Vec<String>,
-    /// The source.
+    /// The source of the values.
     pub origin: Origin,
 }
 
