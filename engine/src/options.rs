@@ -13,8 +13,8 @@ use crate::types::{Durability, Role, SEGMENT_BYTES_DEFAULT};
 pub struct Options {
     /// Directory of the store; created with mode 0700 if it does not exist.
     pub dir: PathBuf,
-    /// Size of new segment files in bytes, limited to [`SEGMENT_BYTES_MIN`]`..=`[`SEGMENT_BYTES_MAX`].
-    /// Existing segments keep their size.
+    /// Size of new segment files in bytes, between [`SEGMENT_BYTES_MIN`](crate::SEGMENT_BYTES_MIN) and
+    /// [`SEGMENT_BYTES_MAX`](crate::SEGMENT_BYTES_MAX). Existing segments keep their size.
     pub segment_bytes: u64,
     /// When the store acknowledges a write.
     pub durability: Durability,

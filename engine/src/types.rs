@@ -260,7 +260,7 @@ pub struct Payload {
     /// the key replaces it, also if that write has no time to live. Ignored in a delete.
     pub ttl: Option<Duration>,
     /// Whether the write is taken on a full disk, as deletes are, as long as the reserve lasts
-    /// ([`Options::reserve_bytes`]).
+    /// ([`Options::reserve_bytes`](crate::Options::reserve_bytes)).
     pub essential: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /as-of/-10m/api/v1/pods ─► PastPoint ─► Past: revision and time ─┬─► types, from the definitions of then
-//!                                                              └─► verbs: the view of that revision
+//!                                                                  └─► verbs: the view of that revision
 //! ```
 //!
 //! A point is resolved after authorization, so that only permitted requests learn which revisions exist.

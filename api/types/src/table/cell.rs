@@ -48,7 +48,7 @@ pub enum Cell {
 pub struct Function {
     /// Name in the cell language.
     pub name: &'static str,
-    /// Parts that the function reads in addition to its arguments, in the notation of [`super::reads`].
+    /// Parts that the function reads in addition to its arguments, in the notation of the module `reads`.
     pub reads: &'static str,
     /// Path of an object from which the function reads the members that its text arguments name.
     pub reads_member_of: Option<&'static [&'static str]>,
