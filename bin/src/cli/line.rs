@@ -96,10 +96,9 @@ fn parse_with(
         // A question is answered whatever the file and the variables say.
         return Err(answered(words));
     }
-    if let Some(command) = words
-        .others
-        .first()
-        .filter(|word| Command::has_subcommand(word) || matches!(word.as_str(), "serve" | "config"))
+    // kube-apiserver has no command `serve`, so behind flags it is an argument like any other.
+    if let Some(command) =
+        words.others.first().filter(|word| Command::has_subcommand(word) || *word == "config")
     {
         return Err(Stop::Refuse(format!("the command {command} must come before its flags")));
     }

@@ -255,7 +255,7 @@ fn the_default_command_has_a_name_and_mistyped_commands_are_recognised() {
         ("certs sho", "unknown command \"sho\": did you mean \"show\"? See --help"),
         ("config chek", "unknown command \"chek\": did you mean \"check\"? See --help"),
         ("--port=1", "unknown flag: --port (did you mean --secure-port?)"),
-        ("--v=1 serve", "the command serve must come before its flags"),
+        ("--v=1 serve", "\"cluster-apiserver\" does not take any arguments, got [\"serve\"]"),
     ] {
         let got = parse_with(words(line), Vec::new()).unwrap_err();
         assert_eq!(got, Stop::Refuse(want.to_owned()), "{line}");

@@ -75,9 +75,12 @@ impl MetricsFlags {
         problems.take_for("disabled-metrics", self.disabled_metrics.join(","), self.check_disabled());
         let mapping = self.mapping();
         let keys = mapping.keys().cloned().collect::<Vec<_>>().join(";");
-        problems.take_for("allow-metric-labels", &keys, check_keys(&mapping, "metrics.allowListMapping"));
+        let checked =
+            problems.take_for("allow-metric-labels", &keys, check_keys(&mapping, "metrics.allowListMapping"));
         let path = shown(self.allow_metric_labels_manifest.as_deref());
         let manifest = problems.take_for("allow-metric-labels-manifest", path, self.manifest())?;
+        // A pair with a wrong key is reported once.
+        checked?;
         let pairs = manifest.iter().chain(&mapping).map(|(key, values)| (key.as_str(), values.as_str()));
         let allowed = Allowed::parse(pairs).map_err(|key| {
             FlagError::must_be("allow-metric-labels", key, "a metric and a label, as metric,label=values")

@@ -211,8 +211,10 @@ impl Converter {
         }
         if let Some(webhook) = versions.webhook.get::<Webhook>() {
             let given: Vec<Object> = others.iter().map(|&at| std::mem::take(&mut objects[at])).collect();
-            // Boxed because the call is rare, and its state would otherwise be part of every read and write.
-            let converted = Box::pin(self.ask(versions, webhook, given, &to.api_version)).await?;
+            // Boxed because the call is rare, and its state would otherwise be part of every read and write. The
+            // compiler checks the types of the client once here, and not again in each future that converts.
+            let asking: store::Pending<'_, _> = Box::pin(self.ask(versions, webhook, given, &to.api_version));
+            let converted = asking.await?;
             for (&at, object) in others.iter().zip(converted) {
                 objects[at] = object;
             }

@@ -84,9 +84,9 @@ async fn replace(
         // The body was not read yet. The error of an unreadable body takes precedence over the other error.
         let object = read_update(call, body, &options, None)?;
         let is_missing = outcome.as_ref().is_err_and(|refused| refused.code == StatusCode::NOT_FOUND);
-        // Upstream looks for the object before it compares the uid, unless a PUT may create objects of this
-        // type.
-        if is_missing && may_create {
+        // Upstream looks for the object before it compares the uid, unless PUTs may create objects of this type.
+        // This also holds for the subresources of the type.
+        if is_missing && call.resource.table.put_creates {
             without_uid(&intent, &object)?;
         }
     }
