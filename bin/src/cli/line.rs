@@ -353,7 +353,8 @@ fn similar_flag(name: &str) -> Option<String> {
 /// Returns the error for words that are not flags.
 fn unexpected(words: &[String], naming: &Naming) -> String {
     let first = words.iter().find(|word| !word.is_empty()).map(String::as_str).unwrap_or_default();
-    unknown_command(first, &command()).unwrap_or_else(|| {
+    let mistyped = if first == "serve" { None } else { unknown_command(first, &command()) };
+    mistyped.unwrap_or_else(|| {
         let words: Vec<String> = words.iter().map(|word| go::quote(word)).collect();
         format!("{:?} does not take any arguments, got [{}]", naming.system("apiserver"), words.join(" "))
     })
