@@ -1,7 +1,11 @@
-//! Benchmark of admission: server CPU of a pod create with the default plugins compared with none; the cost
-//! that each of a hundred matching and passing policies adds; and the latency that a webhook on this machine
-//! adds, compared with a bare HTTPS exchange with it. Latencies use one connection, CPU measurements several;
-//! commits are durable.
+//! Benchmark of admission. The benchmark measures:
+//!
+//! - the server's CPU time for each pod create, with the default plugins and without plugins;
+//! - the CPU time that each of a hundred policies adds, if all of them match the pod and allow it;
+//! - the latency that a webhook on this machine adds, compared with a bare HTTPS exchange with the webhook.
+//!
+//! The benchmark measures latencies over one connection, and CPU time over several connections. Commits are
+//! durable.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +25,7 @@ const CONNECTIONS: usize = 16;
 /// Number of policies that match every pod.
 const POLICIES: usize = 100;
 
-/// Plugins that run by default; for comparison all of them are disabled.
+/// Default plugins. The server of the comparison runs without these plugins.
 const DEFAULT: &str = "NamespaceLifecycle,LimitRanger,ServiceAccount,TaintNodesByCondition,PodSecurity,Priority,\
     DefaultTolerationSeconds,DefaultStorageClass,StorageObjectInUseProtection,PersistentVolumeClaimResize,RuntimeClass,\
     CertificateApproval,CertificateSigning,ClusterTrustBundleAttest,CertificateSubjectRestriction,DefaultIngressClass,\
@@ -61,7 +65,7 @@ fn main() {
     line(&format!("limit: bare HTTPS exchange with the webhook, on a connection of its own: {exchange:.0?}"));
 }
 
-/// Waits for the default service account of pods.
+/// Waits until the default service account exists, because creates of pods need the account.
 async fn account(server: &Server) {
     let path = "/api/v1/namespaces/default/serviceaccounts/default";
     assert!(server.client().until(path, |found| found.is_some()).await.is_some(), "no account");
@@ -82,7 +86,7 @@ fn cpu_us(runtime: &Runtime, server: &Server, stem: &str) -> f64 {
     least
 }
 
-/// Returns the median time of a create on one connection: the minimum of several rounds.
+/// Returns the latency of creates on one connection: the smallest median of several rounds.
 fn latency(runtime: &Runtime, server: &Server, stem: &str) -> Duration {
     let (count, rounds) = (scale(1_000, 16), scale(3, 1));
     let round = |round: usize| {
@@ -119,7 +123,7 @@ async fn send(client: &tests::Client, path: &str, body: &str) {
     assert_eq!(reply.status, 201, "{}", reply.text());
 }
 
-/// A webhook that allows everything.
+/// A webhook that allows every request.
 struct Hook {
     port: u16,
     certificate: rcgen::Certificate,
@@ -163,7 +167,8 @@ impl Hook {
         send(server.client(), &format!("{GROUP}/validatingwebhookconfigurations"), &body).await;
     }
 
-    /// Returns the median time of a request of about the size of a review, each with a new connection.
+    /// Returns the median time of a request that has about the size of an admission review. Each request uses
+    /// a new connection.
     async fn exchange(&self, count: usize) -> Duration {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.certificate.der().clone()).expect("it is a certificate");

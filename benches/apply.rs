@@ -1,13 +1,15 @@
-//! Benchmark of server-side apply as a function, on a pod of 3.5 KiB that one manager created and another
-//! applies: from the text of the configuration and the tree of the live object to the tree that is stored.
-//! Network, store and validation are excluded.
+//! Benchmark of server-side apply as a function call. The live object is usually a pod of 3.5 KiB that a
+//! manager has created, and another manager applies the same pod. The measurement begins with the text of the
+//! configuration and the tree of the live object, and ends with the tree that is stored. The measurement
+//! excludes network, store and validation.
 
 use objects::apply::{Reset, Versions, Writer, apply, created};
+use objects::known_types::TypeName;
 use objects::patch::PatchKind;
 use values::json::{Object, Value};
 use values::naming::CLUSTER;
 
-use api::requests::verbs::apply::configuration;
+use api::requests::verbs::apply::{PatchBody, configuration};
 use benches::{data, scale};
 use objects::strategy::Endpoint;
 use types::schema::decode::decode;
@@ -25,10 +27,11 @@ impl Bench {
 
     fn apply(&self, live: &Object, text: &str, manager: &str) -> Object {
         let pods = self.pods();
-        let config = configuration((PatchKind::Apply, text.as_bytes()), ("v1", "Pod"), &pods.table.message);
+        let body = PatchBody { kind: PatchKind::Apply, bytes: text.as_bytes() };
+        let config = configuration(body, TypeName::new("Pod", "v1"), &pods.table.message);
         let config = config.expect("the pod is a configuration");
-        let versions = Versions::of(&self.registry, pods);
-        let reset = Reset::of(pods, Endpoint::Main);
+        let versions = Versions::for_resource(&self.registry, pods);
+        let reset = Reset::for_endpoint(pods, Endpoint::Main);
         let writer = Writer { manager, subresource: "", now: "2024-01-01T00:00:00Z" };
         let applied = apply(&versions, &writer, &reset, live, config.object(), true).expect("it is forced");
         let mut object = applied.conformed(versions.message(), live).expect("it fits");
@@ -40,8 +43,8 @@ impl Bench {
         let pods = self.pods();
         let mut object = decode(&pods.table.message, text.as_bytes()).expect("the pod is a pod").object;
         defaults::apply(&pods.table.message, &mut object, &CLUSTER);
-        let versions = Versions::of(&self.registry, pods);
-        let reset = Reset::of(pods, Endpoint::Main);
+        let versions = Versions::for_resource(&self.registry, pods);
+        let reset = Reset::for_endpoint(pods, Endpoint::Main);
         let writer = Writer { manager: "creator", subresource: "", now: "2024-01-01T00:00:00Z" };
         created(&versions, &writer, &reset, &mut object);
         object

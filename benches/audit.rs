@@ -1,8 +1,8 @@
 //! Benchmark of audit: the cost of a request at each level, in processor time of the server and in bytes of
 //! the log.
 //!
-//! Pods are created and read, with the log written directly and in batches. `None` is a policy that records
-//! nothing, and `off` means no policy.
+//! The benchmark creates and reads pods. The server writes the log either directly or in batches. In the
+//! results, `None` is a policy that records nothing, and `off` means that the server has no policy.
 
 use benches::cluster::{PODS, pod_creates};
 use benches::load;
@@ -32,7 +32,8 @@ fn start(runtime: &Runtime, level: &str, mode: &str) -> Server {
     runtime.run(Server::start(Options { flags, files, ..Options::default() }))
 }
 
-/// Sends requests; returns the server's microseconds for each, and the bytes of the log.
+/// Sends requests. Returns the server's processor time in microseconds and the bytes of the log, both for
+/// each request.
 fn measure(runtime: &Runtime, server: &Server, requests: &[Vec<u8>], status: u16) -> [String; 2] {
     let log = || std::fs::metadata(server.data_dir().join("audit.log")).map_or(0, |log| log.len());
     let mut connections = runtime.run(load::connect(server.client(), CONNECTIONS));

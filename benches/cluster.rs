@@ -14,7 +14,7 @@ pub const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Path of the ConfigMaps in the default namespace.
 pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Number of values of the label `slot` of pods: a selector for one value selects a hundredth.
+/// Number of values of the pod label `slot`. A selector for one value selects a hundredth of the pods.
 pub const SLOTS: usize = 100;
 
 /// Starts a server with an empty store.
@@ -51,7 +51,7 @@ pub fn fill_pods(runtime: &Runtime, server: &Server, count: usize) {
     runtime.run(create(server, &pod_creates("web", count)));
 }
 
-/// Creates `count` ConfigMaps. Only a part of the requests is in memory at a time.
+/// Creates `count` ConfigMaps. This function keeps only a part of the requests in memory at a time.
 pub fn fill_config_maps(runtime: &Runtime, server: &Server, count: usize) {
     const AT_A_TIME: usize = 50_000;
     for from in (0..count).step_by(AT_A_TIME) {

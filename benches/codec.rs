@@ -1,7 +1,7 @@
-//! Benchmark of representations on one core, without a server: pods of 3.5 KiB as they are stored (including
-//! managed fields) into every representation that is served, and back from protobuf. Rates count the output
-//! bytes, for protobuf request bodies the input bytes. For comparison, the stored bytes are copied, which is
-//! what a plain JSON list does.
+//! Benchmark of representations on one core, without a server. The benchmark converts pods of 3.5 KiB from
+//! their stored form (including managed fields) to every representation that the server offers, and decodes
+//! pods from protobuf and JSON. A rate counts the output bytes of a conversion, or the input bytes of a
+//! decoding. For comparison, the benchmark copies the stored bytes, as a plain JSON list does.
 
 use benches::{Runtime, cluster, scale};
 use criterion::measurement::WallTime;
@@ -15,7 +15,7 @@ use values::json;
 use values::naming::KUBERNETES;
 use values::yaml;
 
-/// Number of distinct objects, so that the result does not depend on one object's bytes.
+/// Number of distinct objects. With many objects, the result does not depend on the bytes of a single object.
 const PODS: usize = 64;
 
 fn codec(c: &mut Criterion) {

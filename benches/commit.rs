@@ -1,10 +1,13 @@
-//! Benchmark of commits of 1 KiB with 1, 64 and 1024 writers, compared with plain writes of the same batches.
+//! Benchmark of commits of 1 KiB with 1, 64 and 1024 writers, compared with plain writes of batches of the
+//! same size.
 //!
-//! A round has three phases of a third of a second each: commits, plain writes that append to a growing file as a log
-//! does, and plain writes that overwrite allocated blocks. The plain writes are synced, and have the mean batch size of
-//! the engine. The phases alternate, so that a disk whose speed varies affects all of them in the same way. The result
-//! is the median of the rounds: time and CPU per commit. The engine's CPU includes all its threads and the writers.
-//! Commits are durable. Writers are tasks on one thread that write again as soon as they get a response.
+//! A round has three phases of a third of a second each: commits, plain writes that append to a growing file
+//! as a log does, and plain writes that overwrite allocated blocks. Each plain write is synced, and has the
+//! mean size of a batch of the engine. The phases alternate, so that a disk whose speed varies affects all
+//! phases in the same way. The result is the time and the CPU time of a commit, each as the median of the
+//! rounds. The CPU time of the engine includes all threads of the engine and the writers. Commits are
+//! durable. The writers are tasks on one thread. Each writer starts its next commit as soon as its previous
+//! commit has returned.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -53,7 +56,8 @@ fn main() {
     }
 }
 
-/// The results of a round: a third each for the engine and the two baselines.
+/// The results of a round, for the engine and for the two baselines. Each measurement takes a third of the
+/// round's time.
 struct Round {
     ours: Committed,
     appended: Cost,
@@ -68,20 +72,21 @@ struct Cost {
 }
 
 impl Cost {
-    /// Returns the cost of a commit when `commits` took this long together.
-    fn of(commits: f64, elapsed: Duration, cpu: Duration) -> Cost {
+    /// Returns the cost of one commit, from the total time and CPU time of `commits` commits.
+    fn per_commit(commits: f64, elapsed: Duration, cpu: Duration) -> Cost {
         Cost { time: elapsed.as_secs_f64() * 1e6 / commits, cpu: cpu.as_secs_f64() * 1e6 / commits }
     }
 }
 
 struct Committed {
     cost: Cost,
-    /// Mean number of commits in a batch, and mean bytes.
+    /// Mean number of commits in a batch.
     in_a_batch: f64,
+    /// Mean number of bytes in a batch.
     batch_bytes: f64,
 }
 
-/// Commits repeatedly with a number of writers for this long.
+/// Commits repeatedly with a writer for each of `writes` until `slice` has passed.
 fn commit_for(
     slice: Duration,
     runtime: &tokio::runtime::Runtime,
@@ -112,7 +117,7 @@ fn commit_for(
     let commits = (stats.commits - before.1.commits) as f64;
     let batches = (stats.batches - before.1.batches) as f64;
     Committed {
-        cost: Cost::of(commits, elapsed, cpu),
+        cost: Cost::per_commit(commits, elapsed, cpu),
         in_a_batch: commits / batches,
         batch_bytes: (stats.record_bytes - before.1.record_bytes) as f64 / batches,
     }
@@ -136,8 +141,8 @@ impl Plain {
         }
     }
 
-    /// Writes and syncs batches of the same size as those of `ours` for this long. Returns the cost of each
-    /// of their commits.
+    /// Writes and syncs batches of the same size as the batches of `ours` until `slice` has passed. Returns
+    /// the cost of one commit in these batches.
     fn run_for(
         &mut self,
         slice: Duration,
@@ -155,7 +160,7 @@ impl Plain {
         }
         let elapsed = start.elapsed();
         let cpu = process::cpu_time(std::process::id()).saturating_sub(before);
-        Cost::of(f64::from(batches) * ours.in_a_batch, elapsed, cpu)
+        Cost::per_commit(f64::from(batches) * ours.in_a_batch, elapsed, cpu)
     }
 }
 
@@ -165,7 +170,8 @@ fn report(writers: usize, rounds: &[Round]) {
         let (time, cpu) = (median(&|round| of(round).time), median(&|round| of(round).cpu));
         format!("{time:.2} us ({cpu:.2} of CPU)")
     };
-    // Compute the ratio within each round, then the median, not the ratio of medians.
+    // A ratio of medians would combine different rounds, so compute the ratio of each round, and then the
+    // median.
     let share =
         |of: &dyn Fn(&Round) -> Cost| percent(median(&|round| of(round).time / round.ours.cost.time), 1.0);
     line(&format!(

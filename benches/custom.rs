@@ -1,13 +1,14 @@
-//! Benchmark of custom types compared with built-in ones. It measures:
+//! Benchmark of custom types compared with built-in ones. The bench measures:
 //!
 //! - memory and start time with a thousand definitions;
-//! - the time from the response to a new definition until objects of its type are served;
-//! - creates and lists of custom objects compared with those of pods. The custom objects have the size of a pod, fifty
-//!   validated fields and ten rules.
+//! - the time from the response to a new definition until the server serves objects of the new type;
+//! - creates and lists of custom objects compared with creates and lists of pods. A custom object has the
+//!   size of a pod and fifty validated fields, and its definition has ten rules.
 //!
-//! The largest of the thousand definitions has four thousand fields with descriptions, as many as the largest that
-//! users install. Memory is the anonymous memory of the idle server, so it includes memory that its allocator
-//! keeps. The benchmark does not measure conversions, nor clients that read OpenAPI documents.
+//! The largest of the thousand definitions has four thousand fields with descriptions, as many as the largest
+//! definition that users install. The reported memory is the anonymous memory of the idle server, which
+//! includes freed memory that the allocator keeps. The bench does not measure conversions, or clients that
+//! read OpenAPI documents.
 
 use std::time::{Duration, Instant};
 
@@ -19,17 +20,17 @@ use tests::{Options, Server};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Number of fields of an ordinary definition, and of the largest one.
+/// Number of fields of an ordinary definition, and number of fields of the largest definition.
 const FIELDS: usize = 50;
 const FIELDS_LARGEST: usize = 4000;
 
-/// Number of rules of the definition whose objects are created.
+/// Number of rules of each definition.
 const RULES: usize = 10;
 
 /// Idle time before memory is read.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Interval of requests while the bench waits, and the precision of the results.
+/// Interval between requests while the bench waits. The interval is also the precision of the measured times.
 const ASK_EVERY: Duration = Duration::from_micros(500);
 
 /// Number of connections that create objects.
@@ -41,8 +42,8 @@ fn main() {
     objects(&runtime);
 }
 
-/// Returns a definition `things.<group>` with this many fields in `spec`, each with a limit and a
-/// description, and with rules.
+/// Returns the definition `things.<group>`. The field `spec` has `fields` fields, each with a limit and a
+/// description, and `rules` rules.
 fn definition(group: &str, fields: usize, rules: usize) -> String {
     let property = |at: usize| {
         let description =
@@ -86,17 +87,18 @@ fn thing(group: &str, name: &str) -> String {
             fields.join(",")
         )
     };
-    // Three of five fields are padded, as far as their limits allow.
+    // Three of five fields have a value that can be padded. The limit of a field also limits the padding.
     let padding = data::POD_BYTES.saturating_sub(text(1).len()) / (FIELDS * 3 / 5) + 1;
     let mut made = text(padding.min(64));
-    // Spaces fill the object up to its size. The parser skips them like the spaces of an indented document.
+    // Spaces fill the object up to its size. The parser skips these spaces, as it skips the indentation of a
+    // document.
     let missing = data::POD_BYTES.saturating_sub(made.len());
     made.insert_str(1, &" ".repeat(missing));
     made
 }
 
-/// Creates a definition. Returns the duration of the POST, and the time from its response to the first successful list
-/// of the new type.
+/// Creates a definition. Returns the duration of the POST, and the time from the response of the POST to the
+/// first successful list of the new type.
 fn establish(runtime: &Runtime, server: &Server, group: &str, text: &str) -> (Duration, Duration) {
     let list = load::get(&format!("/apis/{group}/v1/things"), &[]);
     let post = load::request("POST", DEFINITIONS, text);
@@ -115,7 +117,8 @@ fn establish(runtime: &Runtime, server: &Server, group: &str, text: &str) -> (Du
     })
 }
 
-/// Measures a thousand definitions: memory, time until served, start.
+/// Measures a thousand definitions: the memory, the time until the server serves a new type, and the start
+/// time.
 fn definitions(runtime: &Runtime) {
     let count = scale(1000, 5);
     let settle = || std::thread::sleep(scale(SETTLE, Duration::ZERO));

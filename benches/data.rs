@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-/// Size of a pod that clients send: about that of a pod with two containers created by a controller.
+/// Size of a pod that the benchmarks send. A pod with two containers that a controller creates has about this
+/// size.
 pub const POD_BYTES: usize = 3584;
 
 /// Returns a small ConfigMap, to measure the fixed cost of a write.
@@ -12,8 +13,8 @@ pub fn config_map(name: &str) -> String {
     )
 }
 
-/// Returns a pod of [`POD_BYTES`], padded with its last environment variable. `slot` is the value of the
-/// label `slot`.
+/// Returns a pod of [`POD_BYTES`] bytes. The last environment variable of the pod is padded to reach this
+/// size. `slot` is the value of the label `slot`.
 pub fn pod(name: &str, slot: usize) -> String {
     let mut text = format!(
         r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","labels":{{"app":"web","app.example.com/component":"frontend","pod-template-hash":"6d4cf56db6","slot":"{slot}"}},"annotations":{{"example.com/config-hash":"8c9d4e1b0a7f63525e4d3c2b1a09f8e7","example.com/scrape":"true"}}}},"spec":{{"#

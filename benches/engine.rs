@@ -1,7 +1,10 @@
-//! Benchmark of the engine: point reads, scans and snapshots of records of 3.5 KiB; opening stores of 10 000
-//! and 1 000 000 keys from a checkpoint, and their memory; thousands of tails. Baselines: for scans a copy of
-//! the bytes and a walk over as many keys in a `BTreeMap`, for opening a read of the checkpoint. `commit.rs`
-//! measures commits, `maintenance.rs` maintenance.
+//! Benchmark of the engine. The benchmark measures point reads, scans and snapshots of records of 3.5 KiB;
+//! the time to open stores of 10 000 and 1 000 000 keys from a checkpoint, and the memory of these stores;
+//! and the time until each of thousands of tails has a new event.
+//!
+//! The baselines of a scan are a copy of the bytes, and a walk over the same number of keys in a `BTreeMap`.
+//! The baseline of opening a store is a read of the checkpoint. `commit.rs` measures commits, and
+//! `maintenance.rs` measures maintenance.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +24,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const VALUE_BYTES: usize = 3584;
 const COMMIT_BYTES: usize = 1024;
-/// Environment variable of the child process, see [`memory_of`].
+/// Environment variable that passes the path of the store to the child process of [`memory_of`].
 const STORE_TO_OPEN: &str = "BENCH_STORE_TO_OPEN";
 
 fn open(directory: &Path) -> Engine {
@@ -80,7 +83,7 @@ fn engine(c: &mut Criterion) {
     drop(engine);
 }
 
-/// Measures opening from a checkpoint, and the memory of the index.
+/// Measures the time to open a store from a checkpoint, and the memory of the index.
 fn open_from_checkpoint(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
     let mut group = c.benchmark_group("open");
@@ -124,15 +127,15 @@ fn open_from_checkpoint(c: &mut Criterion) {
     group.finish();
 }
 
-/// Returns the memory in bytes that opening `store` needs, measured in a new process, because the allocator
-/// of this process keeps freed memory.
+/// Returns the memory in bytes that the opened `store` needs. A new process measures the memory, because the
+/// allocator of this process keeps freed memory.
 fn memory_of(store: &Path) -> u64 {
     let program = std::env::current_exe().expect("a process knows its program");
     let output = Command::new(program).env(STORE_TO_OPEN, store).output().expect("it starts once more");
     String::from_utf8_lossy(&output.stdout).trim().parse().expect("it prints a number")
 }
 
-/// Prints the memory of an open store, for [`memory_of`].
+/// Opens the store and prints the memory that the open store needs, for [`memory_of`].
 #[expect(clippy::print_stdout, reason = "the process that asks reads it there")]
 fn print_memory(store: &Path) {
     let anonymous = || process::memory(std::process::id()).anonymous;

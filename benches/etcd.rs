@@ -1,8 +1,15 @@
-//! Benchmark of a server on one etcd compared with one with its own store, in alternation: creates and
-//! updates of small objects and of pods over 1, 16 and 64 connections, lists, a list of one item compared
-//! with a round trip of etcd, watch latency, memory, and starts with many pods, with an existing copy (warm)
-//! and without one (cold). The servers have half of the cores, etcd and the clients the other half. Skipped
-//! without an etcd binary. `BENCH_PODS` sets the number of pods.
+//! Benchmark of a server that stores its objects in one etcd, compared with a server that has its own store.
+//! The measurements of the two servers alternate. The benchmark measures:
+//!
+//! - creates and updates of small objects and of pods over 1, 16 and 64 connections;
+//! - lists, and a list of one item compared with a round trip to etcd;
+//! - the latency of watches;
+//! - memory with many pods, and the time to start with these pods. The server on etcd starts with its local
+//!   copy (warm) and without the copy (cold).
+//!
+//! The servers have half of the cores, and etcd and the clients have the other half. The benchmark is skipped
+//! if no etcd binary is found. `BENCH_PODS` sets the number of pods for the measurements of memory and of
+//! start time.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -20,7 +27,7 @@ use tests::{Options, Server, TempDir};
 /// Number of measurements of each kind; the median is reported.
 const ROUNDS: usize = 5;
 
-/// An etcd with one member, which ends when this value is dropped.
+/// A process of etcd with a single member. Dropping this value ends the process.
 struct Etcd {
     child: Child,
     url: String,
@@ -85,12 +92,13 @@ fn seconds(time: f64) -> String {
     report::time(Duration::from_secs_f64(time))
 }
 
-/// A kind of object that is written.
+/// A kind of object that the benchmark writes.
 struct Written {
     name: &'static str,
     path: &'static str,
-    /// The body of a create, from the name, and that of an update.
+    /// Returns the body of a create, given the name of the object.
     created: fn(&str) -> String,
+    /// Returns the body of an update, given the name of the object.
     updated: fn(&str) -> String,
 }
 
@@ -126,8 +134,9 @@ struct Round {
     cpu: f64,
 }
 
-/// Rows of the comparison. The last one limits the own store to the rate of etcd, because a server with less
-/// load wakes up more often for each write.
+/// Names of the rows of the comparison. A server under less load wakes up more often for each write. The last
+/// measurement therefore limits the server with its own store to the rate that the server on etcd has
+/// reached.
 const COMPARED: [&str; 3] = ["own store", "etcd", "own store, at etcd's rate"];
 
 /// Measures the rate, the latency and the server's processor time of each write.
@@ -158,7 +167,7 @@ fn writes(runtime: &Runtime, pair: &Pair, of: &Written) {
             for (at, all) in rounds.iter().enumerate() {
                 let pick =
                     |part: fn(&Outcome) -> f64| median(all.iter().map(|one| part(&one.outcome)).collect());
-                // A request that the rate limit delays starts late, so its time is meaningless.
+                // The rate limit starts requests late, so the latency of such a request has no meaning.
                 let latency = |share| match at {
                     2 => String::new(),
                     _ => seconds(median(
@@ -182,7 +191,7 @@ fn writes(runtime: &Runtime, pair: &Pair, of: &Written) {
     }
 }
 
-/// Measures lists of many pods, and of one.
+/// Measures lists of many pods, and lists of one pod.
 fn lists(runtime: &Runtime, pair: &Pair, etcd: &Etcd, halves: &Halves) {
     let pods = scale(5000, 50);
     for (_, server) in &pair.0 {
@@ -216,8 +225,9 @@ fn lists(runtime: &Runtime, pair: &Pair, etcd: &Etcd, halves: &Halves) {
     quorum_read(runtime, pair, etcd, halves, &one_item);
 }
 
-/// Measures the cost of the quorum read in a list of one item, compared with the same request of a client of
-/// etcd on the servers' cores. The two alternate, so that etcd and its servers are equally idle for both.
+/// Measures the cost of the quorum read in a list of one item. For comparison, a client of etcd on the cores
+/// of the servers sends the same read. The requests to the two servers and to etcd alternate, so that all of
+/// them run under the same load.
 fn quorum_read(runtime: &Runtime, pair: &Pair, etcd: &Etcd, halves: &Halves, one_item: &str) {
     let client = etcd.client();
     let mut connections = pair.0.each_ref().map(|(_, server)| runtime.run(Connection::open(server.client())));
@@ -244,7 +254,7 @@ fn quorum_read(runtime: &Runtime, pair: &Pair, etcd: &Etcd, halves: &Halves, one
     report::row("one item", &[&own, &on_etcd, &more, &trip, &of_trip]);
 }
 
-/// Measures the time from the request of a write to its event on another connection.
+/// Measures the time from the start of a write until its event arrives on another connection.
 fn watches(runtime: &Runtime, pair: &Pair) {
     report::row("watch", &["p50", "p99"]);
     for (name, server) in &pair.0 {
@@ -278,10 +288,10 @@ fn watches(runtime: &Runtime, pair: &Pair) {
     }
 }
 
-/// Measures memory with many pods, and starts with them.
+/// Measures the memory of the servers with many pods, and the start time with these pods.
 fn starts(runtime: &Runtime, pair: &mut Pair, halves: &Halves) {
-    let wanted = std::env::var("BENCH_PODS").ok().and_then(|text| text.parse().ok());
-    let pods = wanted.unwrap_or(scale(50_000, 100));
+    let configured = std::env::var("BENCH_PODS").ok().and_then(|text| text.parse().ok());
+    let pods = configured.unwrap_or(scale(50_000, 100));
     report::row(&format!("start, {pods} pods"), &["ready after", "VmRSS", "RssAnon"]);
     for (name, server) in &mut pair.0 {
         fill_pods(runtime, server, pods);

@@ -5,16 +5,18 @@
 //! the flood, a separate process  ─┴─► server
 //! ```
 //!
-//! The small client sends a get, a list of ten objects and a create, repeatedly with a pause. At the same time,
-//! another user floods the server with lists of a large collection, and a third one with writes, each over
-//! many connections. The latencies of the small client are reported without the flood, and with it under flow
-//! control and under the two plain limits of concurrent requests.
+//! In each turn, the small client sends a get, a list of ten objects and a create. A pause follows each turn.
+//! At the same time, another user floods the server with lists of a large collection, and a third user floods
+//! the server with writes. Each of these two users has many connections. The bench reports the latencies of
+//! the small client without the flood, with the flood under flow control, and with the flood under the two
+//! plain limits on concurrent requests.
 //!
-//! All are ordinary users, so they share a priority level and differ by their flow. Parts without the flood
-//! and with it alternate in several rounds, and the median of the rounds is reported, because other load of
-//! the machine varies. `BENCH_SECONDS` sets the length of all rounds of a part. As if load came from other
-//! machines, the server has half of the cores and the clients the other half, where the flood only uses time
-//! that the small client leaves.
+//! All clients are ordinary users, so all of them share a priority level, and each user has its own flow.
+//! Each round has a part without the flood and a part with the flood. The bench reports the median of the
+//! rounds, because the other load on the machine varies. `BENCH_SECONDS` sets the total length of all rounds
+//! of a part. To simulate load from other machines, the server has half of the cores and the clients have the
+//! other half. The flood has the lowest scheduling class, so it uses the cores of the clients only when the
+//! small client is idle.
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read};
@@ -32,23 +34,23 @@ use tests::client::Identity;
 use tests::{Client, Options, Server};
 use tokio::task::LocalSet;
 
-/// Pause between two turns of the small client, each of which has three requests.
+/// Pause between two turns of the small client. Each turn has three requests.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a refused client of the flood waits.
+/// Time that a refused client of the flood waits before its next request.
 const COMES_BACK: Duration = Duration::from_millis(100);
 
-/// Time before each part: a flood opens its connections and fills the queues, and the requests of the
-/// previous one end.
+/// Pause before the measurement of each part. During the pause, the flood opens its connections and fills the
+/// queues, and the last requests of the previous part end.
 const SETTLES: Duration = Duration::from_secs(2);
 
-/// Number of measurements of each part.
+/// Number of rounds. Each round measures every part once.
 const ROUNDS: usize = 5;
 
 /// Contents of the token file with the users.
 const TOKENS: &str = "lists-token,lists,1\nwrites-token,writes,2\nsmall-token,small,3\n";
 
-/// Environment variable with the server's kubeconfig for the process of the flood.
+/// Environment variable that passes the path of the server's kubeconfig to the process of the flood.
 const FLOOD: &str = "BENCH_FLOOD";
 
 /// Returns a complete request with a token.
@@ -76,17 +78,17 @@ fn start(runtime: &Runtime, halves: &Halves, is_shared: bool) -> Server {
     server
 }
 
-/// Responses to the flood.
+/// Counts of the responses to the flood.
 #[derive(Default)]
 struct Counts {
-    /// Bytes of lists, which are counted while they arrive, because the last lists take longer than the
-    /// bench.
+    /// Number of bytes of lists. The client counts these bytes while they arrive, because the last lists are
+    /// still incomplete when the flood ends.
     bytes: Cell<u64>,
     writes: Cell<u64>,
     refused: Cell<u64>,
 }
 
-/// Sends one request after the other, until it is dropped.
+/// Sends one request after the other until the caller drops the future.
 async fn flood(client: Client, counts: Rc<Counts>, make: impl Fn(u64) -> Vec<u8>) {
     let mut connection = Connection::open(&client).await;
     for n in 0.. {
@@ -101,7 +103,8 @@ async fn flood(client: Client, counts: Rc<Counts>, make: impl Fn(u64) -> Vec<u8>
             Ok(answer) if answer.status < 300 => counts.writes.update(|count| count + u64::from(!is_list)),
             Ok(_) => {
                 counts.refused.update(|count| count + 1);
-                // Refused clients come back later, though here earlier than the response asks.
+                // A refused client waits before its next request, but for a shorter time than the response
+                // asks.
                 tokio::time::sleep(COMES_BACK).await;
             }
             Err(_) => connection = Connection::open(&client).await,
@@ -117,8 +120,8 @@ fn be_flood(kubeconfig: &Path) {
     let connections: u64 = scale(200, 4);
     let counts = Rc::<Counts>::default();
     let part = std::process::id();
-    // Separate tasks are necessary: in a single task, the lists, which always have more to read, would leave
-    // no time for the writes.
+    // Lists and writes have separate tasks. In a single task, the lists would leave no time for the writes,
+    // because a list always has more bytes to read.
     let flooding = LocalSet::new();
     for of in 0..connections {
         let list = |_| request("GET", PODS, "lists-token", "");
@@ -150,7 +153,7 @@ fn start_flood(server: &Server) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the flood starts")
 }
 
-/// Ends the flood and returns its counts: bytes of lists, writes, refusals.
+/// Ends the flood. Returns the counts of the flood: bytes of lists, writes, and refused requests.
 fn end_flood(mut flood: Child) -> Vec<u64> {
     drop(flood.stdin.take());
     let mut line = String::new();
@@ -160,7 +163,8 @@ fn end_flood(mut flood: Child) -> Vec<u64> {
     line.split_whitespace().filter_map(|count| count.parse().ok()).collect()
 }
 
-/// Returns the sorted latencies of the small client over a time, and how many of its requests were refused.
+/// Runs the small client for the time `length`. Returns the sorted latencies and the number of refused
+/// requests.
 async fn small(server: &Server, part: &str, length: Duration) -> (Vec<(usize, Duration)>, u64) {
     let mut connection = Connection::open(&server.client().anonymous()).await;
     let (mut latencies, mut refused) = (Vec::new(), 0);
@@ -192,11 +196,11 @@ async fn small(server: &Server, part: &str, length: Duration) -> (Vec<(usize, Du
     (latencies, refused)
 }
 
-/// Returns quantiles of the small client's latencies in a round: of all requests, and of each kind, as pairs
-/// of p50 and p99.
+/// Returns p50 and p99 of the latencies of the small client in a round. The first pair is for all requests,
+/// and the other pairs are for each kind of request.
 fn quantiles(latencies: &[(usize, Duration)]) -> [[Duration; 2]; 4] {
-    [None, Some(0), Some(1), Some(2)].map(|wanted| {
-        let all = latencies.iter().filter(|(kind, _)| wanted.is_none_or(|wanted| *kind == wanted));
+    [None, Some(0), Some(1), Some(2)].map(|selected| {
+        let all = latencies.iter().filter(|(kind, _)| selected.is_none_or(|selected| *kind == selected));
         let of_kind: Vec<Duration> = all.map(|(_, latency)| *latency).collect();
         [0.5, 0.99].map(|share| quantile(&of_kind, share))
     })
@@ -204,17 +208,17 @@ fn quantiles(latencies: &[(usize, Duration)]) -> [[Duration; 2]; 4] {
 
 /// The rounds of one part of the bench.
 #[derive(Default)]
-struct Part {
+struct PartResults {
     quantiles: Vec<[[Duration; 2]; 4]>,
     refused: u64,
-    /// Sums of the flood's counts, see [`end_flood`].
+    /// Sums of the counts that [`end_flood`] returns.
     flooded: [u64; 3],
     flooded_for: Duration,
     busy: Duration,
 }
 
-impl Part {
-    /// Prints a row with the results of all rounds, which took `length` together.
+impl PartResults {
+    /// Prints a row with the results of all rounds. The total time of these rounds is `length`.
     fn report(&self, name: &str, length: Duration) {
         let middle = |kind: usize, share: usize| {
             time(median(self.quantiles.iter().map(|round| round[kind][share]).collect()))
@@ -259,7 +263,7 @@ fn main() {
     );
     for (is_shared, manner) in [(true, "flow control"), (false, "plain bounds")] {
         let server = start(&runtime, &halves, is_shared);
-        let mut parts = [("calm", Part::default()), ("flood", Part::default())];
+        let mut parts = [("calm", PartResults::default()), ("flood", PartResults::default())];
         for round in 0..rounds {
             for (name, part) in &mut parts {
                 let flood = (*name == "flood").then(|| start_flood(&server));

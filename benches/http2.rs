@@ -1,8 +1,8 @@
-//! A minimal HTTP/2 client for watches and reads: many open GETs over one TLS connection, whose bytes are
-//! inspected and dropped.
+//! A minimal HTTP/2 client for watches and reads. The client keeps many GETs open over one TLS connection.
+//! The caller inspects the bytes of the responses, and the client does not keep the bytes.
 //!
-//! Flow-control windows are as large as possible, so that the server never waits; header compression is off.
-//! The client only understands the responses of the server under test.
+//! Flow-control windows are as large as possible, so that the server never waits for the client. Header
+//! compression is off. The client can only parse the responses of the server under test.
 
 use std::io;
 
@@ -12,13 +12,14 @@ use tokio_rustls::client::TlsStream;
 
 use crate::socket::Socket;
 
-/// Bytes of a read; a frame has 16 KiB at most, with a head of 9 bytes.
+/// Size of the input buffer in bytes. A frame has at most 16 KiB and a head of 9 bytes.
 const INPUT_BYTES: usize = 64 * 1024;
 
 const HEAD_BYTES: usize = 9;
 
-/// The largest window, and the part that is used before the window is extended.
+/// Size of the largest flow-control window.
 const WINDOW_MAX: u32 = (1 << 31) - 1;
+/// Number of used bytes after which the client extends the window.
 const WINDOW_USED_MAX: u32 = 1 << 28;
 
 /// Frame types and flags.
@@ -33,7 +34,7 @@ const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The header field `:status: 200` as one byte: an entry of the static table.
+/// The header field `:status: 200`, encoded as one byte. The byte refers to an entry of the static table.
 const STATUS_200: u8 = 0x88;
 
 /// A connection with open streams.
@@ -43,7 +44,7 @@ pub struct Streams {
     /// Start of the unread input.
     start: usize,
     end: usize,
-    /// Number of the stream opened last; the numbers are odd.
+    /// Number of the newest stream. Streams of a client have odd numbers.
     newest: u32,
     /// Used bytes of the connection's window.
     used: u32,
@@ -59,7 +60,8 @@ impl Streams {
         let mut stream =
             client.connect_through(true, Socket::new).await.expect("the server accepts connections");
         let mut hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        // No header compression, no pushes, any number of streams.
+        // The settings disable pushes and the dynamic table of header compression, and set the largest
+        // window. The settings do not limit the number of streams.
         let settings = [(1u16, 0), (2, 0), (4, WINDOW_MAX)];
         let settings: Vec<u8> = settings
             .iter()
@@ -81,10 +83,11 @@ impl Streams {
         }
     }
 
-    /// Opens another stream with a GET; does not wait for the response.
+    /// Opens another stream with a GET. This function does not wait for the response.
     pub async fn get(&mut self, path: &str, accept: &str) -> io::Result<u32> {
         self.newest = if self.newest == 0 { 1 } else { self.newest + 2 };
-        // Encodes two entries of the static table, then names from it with literal values.
+        // Two fields are complete entries of the static table. The other fields have a name from the table
+        // and a literal value.
         let mut fields = vec![0x82, 0x87];
         for (name, value) in [(&[0x04][..], path), (&[0x01], "bench"), (&[0x0f, 0x04], accept)] {
             fields.extend_from_slice(name);
@@ -98,8 +101,8 @@ impl Streams {
         Ok(self.newest)
     }
 
-    /// Waits for input and passes its data to the callback: number of the stream, bytes, and the arrival time
-    /// of the last byte that was read ([`Socket::arrived_us`]).
+    /// Waits for input and passes each piece of a response to the callback. The arguments are the number of
+    /// the stream, the bytes, and the arrival time of the last byte that was read ([`Socket::arrived_us`]).
     pub async fn read(&mut self, mut look: impl FnMut(u32, &[u8], u64)) -> io::Result<()> {
         if self.start > 0 {
             self.input.copy_within(self.start..self.end, 0);
@@ -165,7 +168,7 @@ impl Streams {
         }
     }
 
-    /// Opens `count` streams and waits until all have a response.
+    /// Opens `count` streams and waits until each of them has a response.
     pub async fn get_many(&mut self, path: &str, accept: &str, count: u32) -> io::Result<()> {
         let until = self.answered + count;
         for _ in 0..count {
@@ -186,7 +189,7 @@ fn push_frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8
     out.extend_from_slice(payload);
 }
 
-/// Encodes a length with a prefix of seven bits (RFC 7541 §5.1).
+/// Encodes a length as an integer with a prefix of seven bits (RFC 7541 §5.1).
 fn push_length(len: usize, out: &mut Vec<u8>) {
     if len < 127 {
         return out.push(len as u8);

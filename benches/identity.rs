@@ -1,10 +1,13 @@
 //! Benchmark of the cost of identity for a request: authentication of a certificate or a token, and
-//! authorization with the roles that every server has and many bindings.
+//! authorization. The authorizer has as many roles as a new server, and many bindings.
 //!
-//! `certificate`, `account token`: the same credential repeatedly, then RBAC with 10 000 role bindings, a few
-//! of which apply to the user. `new account tokens`: each token is a new one and requires a signature check;
-//! the result is tokens per second on one core. HTTP and TLS are excluded; the store is a table in memory.
-//! Times are processor times, so that other programs on the machine have no influence.
+//! - `certificate` and `account token` authenticate the same credential repeatedly. Each time, RBAC
+//!   authorizes a request with 10 000 role bindings, a few of which apply to the user.
+//! - `new account tokens` authenticates a new token each time, which requires a signature check. The result
+//!   is the number of tokens per second on one core.
+//!
+//! The measurements exclude HTTP and TLS, and the store is a table in memory. The times are processor times,
+//! so that other programs on the machine have no influence.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -63,8 +66,8 @@ fn texts(list: &[&str]) -> Vec<String> {
     list.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// Returns an authorizer with fifty roles of twenty rules each, as large as those of a new server, and many
-/// bindings.
+/// Returns an authorizer with many bindings and with fifty roles of twenty rules each. The roles of a new
+/// server have about the same size.
 fn authorizer() -> Authorizer {
     let mut policy = Policy::default();
     for role in 0..50 {
@@ -108,7 +111,7 @@ fn authorizer() -> Authorizer {
     Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac")
 }
 
-fn asked<'u>(user: &'u User, namespace: &'static str) -> Attributes<'u> {
+fn attributes<'u>(user: &'u User, namespace: &'static str) -> Attributes<'u> {
     Attributes {
         verb: "get",
         resource_request: true,
@@ -189,8 +192,12 @@ fn main() {
     let leaf = PeerCertificates::new(vec![leaf]);
     let token = format!("Bearer {}", all[0]);
     let serve = |credentials: Credentials<'_>, namespace| {
-        let known = ready(chain.authenticate(&credentials)).expect("a user");
-        ready(authorizer.authorize(&asked(known.user(), namespace))).expect("it may").attributes().verb.len()
+        let known = ready(chain.authenticate(&credentials, std::time::SystemTime::now())).expect("a user");
+        ready(authorizer.authorize(&attributes(known.user(), namespace)))
+            .expect("it may")
+            .attributes()
+            .verb
+            .len()
     };
     measure("certificate", scale(200_000, 100), || {
         serve(Credentials { certificates: black_box(Some(&leaf)), ..Credentials::default() }, "ns0")
@@ -198,12 +205,12 @@ fn main() {
     let known = Credentials { authorization: Some(&token), ..Credentials::default() };
     measure("account token", scale(200_000, 100), || serve(black_box(known), "ns1"));
     let mut at = 0;
-    // There are more tokens than the cache holds, so that each one is new.
+    // `all` has more tokens than the cache holds, so that the cache never contains the next token.
     measure("new account tokens", scale(10_000, 100), || {
         at = (at + 1) % all.len();
         let credentials = format!("Bearer {}", all[at]);
         let credentials = Credentials { authorization: Some(&credentials), ..Credentials::default() };
-        ready(chain.authenticate(&credentials)).expect("a user")
+        ready(chain.authenticate(&credentials, std::time::SystemTime::now())).expect("a user")
     });
 }
 

@@ -1,4 +1,4 @@
-//! Shared parts of the benchmarks: load for a real server over real sockets, and baselines.
+//! Shared modules of the benchmarks: load for a real server over real sockets, and baselines.
 //!
 //! ```text
 //! bench ─┬─► load (raw HTTP/1.1 over TLS, prepared bytes) ─┬─► server process ─► process (its CPU time, its memory)
@@ -6,9 +6,9 @@
 //!        └─► raw (the same bytes over TLS, or into a file, with nothing in between)
 //! ```
 //!
-//! Load and server run on the same machine and compete for its cores, so numbers per second are lower bounds,
-//! and the server's CPU time is reported with them. `BENCH_SMALL=1` or cargo's test mode reduces every bench
-//! to a second, which shows that it works but measures nothing.
+//! Load and server run on the same machine and compete for its cores. Rates are therefore lower bounds, and
+//! the benchmarks also report the server's CPU time. `BENCH_SMALL=1` or cargo's test mode reduces every bench
+//! to a second. Such a run shows that the bench works, but its results have no meaning.
 
 pub mod cluster;
 pub mod data;
@@ -23,7 +23,7 @@ pub mod socket;
 
 use std::future::Future;
 
-/// Returns whether cargo runs this as a test instead of a measurement.
+/// Returns whether cargo runs the bench as a test and not as a measurement.
 pub fn is_small() -> bool {
     // Cargo passes `--bench` only for measurements.
     let measures = std::env::args().any(|argument| argument == "--bench");
@@ -31,17 +31,18 @@ pub fn is_small() -> bool {
     std::env::var_os("BENCH_SMALL").is_some() || is_test || !measures
 }
 
-/// Returns `full` in a measurement, `small` in a test.
+/// Returns `full` in a measurement, or `small` in a test.
 pub fn scale<T>(full: T, small: T) -> T {
     if is_small() { small } else { full }
 }
 
-/// The runtime of the load: one thread, so that the server can use the rest of the machine.
+/// The runtime of the load. The runtime has only one thread, so that the server can use the rest of the
+/// machine.
 pub struct Runtime(tokio::runtime::Runtime);
 
 impl Runtime {
     /// Creates a runtime on the calling thread.
-    #[expect(clippy::new_without_default, reason = "starting a runtime is no default")]
+    #[expect(clippy::new_without_default, reason = "starting a runtime is not a default")]
     pub fn new() -> Self {
         Runtime(tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts"))
     }

@@ -1,11 +1,13 @@
-//! Benchmark of lists of 50 000 pods of 3.5 KiB over one HTTP/1.1 connection: in every encoding, with a
-//! selector for a hundredth, in pages of 500, compressed; and each encoding as a ratio to JSON, all in turns.
-//! Reports for each the time (best of several rounds), the server's CPU time, the time to the first byte, and
-//! the server's anonymous memory before, at most, and after.
+//! Benchmark of lists of 50 000 pods of 3.5 KiB over one HTTP/1.1 connection. The client lists the pods in
+//! every encoding, with a selector for a hundredth of the pods, in pages of 500, and compressed. In addition,
+//! the benchmark compares the encodings with JSON. For this comparison, each round measures every encoding
+//! once. Each measurement reports the time (best of several rounds), the server's CPU time, the time to the
+//! first byte, and the server's anonymous memory before, during (maximum) and after the list.
 //!
-//! The baselines in the same run: as many bytes over bare TLS, from memory in turns with the list, and from
-//! the processor's cache; and copied through memory. The client runs on one of the machine's cores. Not
-//! measured: HTTP/2, and concurrent lists.
+//! The same run measures the baselines. The first baseline sends the same number of bytes over bare TLS, both
+//! from memory and from the processor's cache. Each of these exchanges follows a list. The second baseline
+//! copies the same number of bytes through memory. The client runs on one of the machine's cores. The
+//! benchmark does not measure HTTP/2 or concurrent lists.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +17,13 @@ use benches::report::{mib, percent, rate, row, time};
 use benches::{Runtime, data, process, raw, scale};
 use tests::{Options, Server};
 
-/// Objects per page, the default page size of clients.
+/// Number of objects in a page. Clients use this page size by default.
 const PAGE: usize = 500;
 
-/// Bytes of the response between two reads of the server's memory.
+/// Number of bytes of the response between two reads of the server's memory.
 const LOOK_BYTES: u64 = 4 << 20;
 
-/// The measured requests: a name, `Accept`, `Accept-Encoding`.
+/// The measured requests. Each request has a name, a value of `Accept` and a value of `Accept-Encoding`.
 const FORMS: &[(&str, &str, &str)] = &[
     ("json", "application/json", ""),
     ("protobuf", "application/vnd.kubernetes.protobuf", ""),
@@ -46,7 +48,7 @@ fn main() {
     let server = runtime.run(Server::start(options));
     let pods = scale(50_000, 600);
     fill_pods(&runtime, &server, pods);
-    // As in criterion, only names that contain the argument are measured.
+    // As in criterion, an argument selects the measurements whose names contain the argument.
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     let is_wanted = |name: &str| filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
     let mut bench = Bench {
@@ -83,9 +85,9 @@ struct Bench {
     runtime: Runtime,
     server: Server,
     connection: Connection,
-    /// Sends as many bytes as a list has, from memory.
+    /// A peer that sends as many bytes as a list has, from memory.
     peer: raw::Peer,
-    /// Sends as many bytes, all of them from the processor's cache.
+    /// A peer that sends the same number of bytes from the processor's cache.
     cached_peer: raw::Peer,
     rounds: u32,
     pods: usize,
@@ -95,7 +97,7 @@ impl Bench {
     fn list(&mut self, name: &str, path: &str, accept: &str, encoding: &str) {
         let request = load::get(path, &[("accept", accept), ("accept-encoding", encoding)]);
         let pid = self.server.pid();
-        // The first round only measures memory.
+        // Only this first request measures the memory, because each read of the memory takes time.
         let before = process::memory(pid).anonymous;
         let (mut during, mut seen, mut next) = (before, 0, LOOK_BYTES);
         let look = |piece: &[u8]| {
@@ -149,8 +151,8 @@ impl Bench {
         row("  bare TLS of bytes that stay in the cache", &["", "", "", &rate(bytes, cached)]);
     }
 
-    /// Measures every representation as a ratio to JSON: each round has every one of them once, so that all
-    /// run under the same conditions.
+    /// Measures every representation as a ratio to JSON. Each round measures every representation once, so
+    /// that all representations run under the same conditions.
     fn ratios(&mut self) {
         let pid = self.server.pid();
         let mut best = [(Duration::MAX, Duration::MAX, Duration::MAX); FORMS.len()];
@@ -205,7 +207,7 @@ impl Bench {
     }
 }
 
-/// Reads the list page by page; returns the number of items and their bytes.
+/// Reads the list page by page. Returns the number of pages and the number of bytes.
 async fn all_pages(connection: &mut Connection) -> (usize, u64) {
     let mut token = String::new();
     let (mut pages, mut bytes) = (0, 0);

@@ -1,7 +1,8 @@
-//! A load client of minimal cost: it sends prepared requests, counts response bytes and drops them.
+//! A load client of minimal cost. The client sends prepared requests, counts the bytes of the responses, and
+//! drops these bytes.
 //!
-//! The client uses HTTP/1.1 over TLS with one request at a time per connection. It understands responses with
-//! a length and chunked ones, as the server under test writes them.
+//! The client uses HTTP/1.1 over TLS with one request at a time per connection. The client can parse only
+//! responses with a length and chunked responses, as the server under test writes them.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::socket::Socket;
 
-/// Bytes of a read: several TLS records.
+/// Size of the input buffer in bytes. The buffer has space for several TLS records.
 const INPUT_BYTES: usize = 64 * 1024;
 
 /// A connection to the server for one request at a time.
@@ -25,7 +26,7 @@ pub struct Connection {
     end: usize,
 }
 
-/// Framing of the bytes after a head.
+/// Framing of the body of a response.
 enum Framing {
     Length(u64),
     Chunked,
@@ -42,12 +43,12 @@ pub struct Answer {
     pub first_byte: Instant,
 }
 
-/// Returns a complete request, with a JSON body unless that is empty.
+/// Returns a complete request, with a JSON body unless `body` is empty.
 pub fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
     request_of("application/json", method, path, body)
 }
 
-/// Returns a complete request, with a body of the given media type unless that is empty.
+/// Returns a complete request, with a body of the given media type unless `body` is empty.
 pub fn request_of(media_type: &str, method: &str, path: &str, body: &str) -> Vec<u8> {
     let content = match body.len() {
         0 => String::new(),
@@ -74,7 +75,7 @@ impl Connection {
         Connection { stream, input: vec![0; INPUT_BYTES].into(), start: 0, end: 0 }
     }
 
-    /// Sends a request and reads its complete response; calls `look` with each piece of the body.
+    /// Sends a request and reads its complete response. Calls `look` with each piece of the body.
     pub async fn exchange(&mut self, request: &[u8], mut look: impl FnMut(&[u8])) -> io::Result<Answer> {
         self.send(request).await?;
         let (status, framing) = self.head().await?;
@@ -93,7 +94,7 @@ impl Connection {
         Ok(Answer { status, body_bytes, first_byte: first_byte.unwrap_or_else(Instant::now) })
     }
 
-    /// Like [`Connection::exchange`], but fails unless the response has `status`.
+    /// Sends a request like [`Connection::exchange`], and panics unless the response has `status`.
     pub async fn expect(&mut self, status: u16, request: &[u8]) -> Answer {
         let mut start = Vec::new();
         let answer =
@@ -116,7 +117,7 @@ impl Connection {
         self.stream.flush().await
     }
 
-    /// Reads up to the end of the head.
+    /// Reads the head of a response. Returns the status and the framing of the body.
     async fn head(&mut self) -> io::Result<(u16, Framing)> {
         let mut looked = 0;
         let len = loop {
@@ -139,7 +140,7 @@ impl Connection {
         Ok((status, framing))
     }
 
-    /// Returns the next bytes of a body; `None` at its end.
+    /// Returns the next bytes of a body, or `None` at the end of the body.
     async fn piece(&mut self, body: &mut Body) -> io::Result<Option<&[u8]>> {
         while body.left == 0 && !body.ended {
             if body.chunked {
@@ -165,7 +166,8 @@ impl Connection {
         Ok(Some(&self.input[self.start - len..self.start]))
     }
 
-    /// Reads the length of the next chunk; skips the line end after the previous chunk.
+    /// Reads the length of the next chunk. If the body had another chunk before, this function first skips
+    /// the line end of that chunk.
     async fn chunk_len(&mut self, after_another: bool) -> io::Result<u64> {
         if after_another {
             self.line().await?;
@@ -175,7 +177,7 @@ impl Connection {
         u64::from_str_radix(text, 16).map_err(io::Error::other)
     }
 
-    /// Reads a line of the framing, without its end.
+    /// Reads a line of the framing. The result does not include the line end.
     async fn line(&mut self) -> io::Result<&[u8]> {
         let len = loop {
             let input = &self.input[self.start..self.end];
@@ -188,7 +190,7 @@ impl Connection {
         Ok(&self.input[self.start - len - 2..self.start - 2])
     }
 
-    /// Reads more input behind the unread bytes.
+    /// Reads more input and appends it to the unread bytes.
     async fn fill(&mut self) -> io::Result<()> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -211,7 +213,7 @@ struct Body {
     /// Remaining bytes of the body, or of the current chunk.
     left: u64,
     chunked: bool,
-    /// Whether there was a chunk before.
+    /// Whether the body had a chunk before.
     begun: bool,
     ended: bool,
 }
@@ -229,15 +231,15 @@ impl Stream {
         piece.expect("the stream goes on")
     }
 
-    /// Waits for the next bytes, and also returns the arrival time of the last byte that was read with them
-    /// ([`Socket::arrived_us`]).
+    /// Waits for the next bytes of the stream. Returns these bytes and the arrival time of the last read from
+    /// the socket ([`Socket::arrived_us`]).
     pub async fn next_arrived(&mut self) -> (&[u8], u64) {
         let len = self.next().await.len();
         let Connection { stream, input, start, .. } = &self.connection;
         (&input[start - len..*start], stream.get_ref().0.arrived_us())
     }
 
-    /// Reads until `lines` lines have arrived; returns their bytes.
+    /// Reads until `lines` lines have arrived. Returns the number of bytes of these lines.
     pub async fn lines(&mut self, lines: u64) -> u64 {
         let (mut seen, mut bytes) = (0, 0);
         while seen < lines {
@@ -271,13 +273,13 @@ impl Outcome {
     }
 }
 
-/// Sends `requests` over `connections`, each of which sends the next one after its response. All responses
-/// must have `status`.
+/// Sends `requests` over `connections`. A connection sends its next request after the response to its
+/// previous request. All responses must have `status`.
 pub async fn run(connections: &mut [Connection], requests: &[Vec<u8>], status: u16) -> Outcome {
     run_at(f64::INFINITY, connections, requests, status).await
 }
 
-/// Like [`run`], with at most `rate` requests per second.
+/// Sends requests like [`run`], but at most `rate` requests per second.
 pub async fn run_at(rate: f64, connections: &mut [Connection], requests: &[Vec<u8>], status: u16) -> Outcome {
     let next = std::cell::Cell::new(0);
     let start = Instant::now();

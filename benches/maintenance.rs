@@ -1,10 +1,14 @@
-//! Benchmark of maintenance: its cost for writers, and the disk space of a store under load.
+//! Benchmark of maintenance: the cost of maintenance for writers, and the disk space of a store under load.
 //!
-//! First a log of 5 GB, more than half of it dead, is compacted and reclaimed while one writer continues:
-//! median and slowest hundredth compared with those of an idle store. Then an hour of overwrites runs twenty
-//! times as fast: history is kept for fifteen seconds instead of five minutes, 64 writers overwrite random
-//! keys for three minutes, and the space on disk is compared with the live and retained bytes. The argument
-//! `reclaim` or `churn` selects one of the two.
+//! In the first part, the store compacts and reclaims a log of 5 GB while one writer continues. More than
+//! half of this log is dead. The benchmark compares the median and the slowest hundredth of the commit times
+//! with the commit times on an idle store.
+//!
+//! The second part simulates an hour of overwrites at twenty times the speed. The store keeps history for
+//! fifteen seconds instead of five minutes, and 64 writers overwrite random keys for three minutes. The
+//! benchmark compares the disk space with the live and retained bytes.
+//!
+//! The argument `reclaim` runs only the first part, and the argument `churn` runs only the second part.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -28,7 +32,7 @@ struct Numbers(u64);
 impl Numbers {
     /// Returns a number below `end`.
     fn below(&mut self, end: usize) -> usize {
-        // Marsaglia's xorshift.
+        // This generator is Marsaglia's xorshift.
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -51,8 +55,8 @@ fn main() {
     });
 }
 
-/// Measures the commits of one writer while 5 GB are compacted, compared with those on an idle store and on a
-/// plain file.
+/// Measures the commits of one writer while the store compacts 5 GB. The baselines are commits on an idle
+/// store, and writes to a plain file.
 async fn reclaim() {
     let directory = TempDir::new();
     let store = directory.path().join("log");
@@ -96,7 +100,8 @@ async fn reclaim() {
     tokio::pin!(settling);
     let mut busy = Vec::new();
     loop {
-        // Poll between commits, so that the check costs a commit nothing.
+        // This loop polls the maintenance only between commits, so that polling does not add to the time of a
+        // commit.
         busy.push(timed(&engine, put(numbers.below(keys), &value)).await);
         let over = std::future::poll_fn(|context| {
             std::task::Poll::Ready(settling.as_mut().poll(context).is_ready())
@@ -117,7 +122,7 @@ async fn reclaim() {
         (after.0.rewritten_bytes - before.0.rewritten_bytes) >> 20,
         after.0.live_bytes >> 20,
     ));
-    // It is unknown whether maintenance had finished before the last commits, so wait for its end.
+    // Maintenance may still run after the last commits, so wait for its end.
     engine.settled().await;
     report("idle again", &mut quiet(&engine, &mut numbers, keys, &value, count).await);
     report("limit again", &mut bare());
@@ -161,7 +166,8 @@ async fn churn() {
     while start.elapsed() < 12 * retention {
         let commits: Vec<_> = (0..64).map(|_| engine.commit(put(numbers.below(keys), &value))).collect();
         assert!(join_all(commits).await.iter().all(Result::is_ok));
-        // The store reaches a steady state after two retention times.
+        // The store reaches a steady state only after two retention times, so samples before this time do not
+        // count.
         if sampled.elapsed() > retention / 20 && start.elapsed() > 2 * retention {
             sampled = Instant::now();
             let live = engine.stats().live_bytes;
@@ -188,7 +194,7 @@ async fn churn() {
 fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let files = std::fs::read_dir(directory).expect("the store is a directory").flatten();
-    // A file may be deleted between the two calls.
+    // The engine may delete a file after the listing and before the read of its metadata.
     files.filter_map(|file| Some(file.metadata().ok()?.blocks() * 512)).sum()
 }
 

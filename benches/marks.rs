@@ -1,11 +1,13 @@
-//! Finds a number in each event of a watch without parsing: `…"sent":"000000123456"…`.
+//! Finds a number in each event of a watch without parsing the event. An example is
+//! `…"sent":"000000123456"…`.
 
 use memchr::memmem::Finder;
 
-/// A reader of the numbers after a given text, in bytes that arrive in arbitrary pieces.
+/// A reader that finds the number after each occurrence of a text, in a stream of byte chunks of any size.
+/// Such a text and the number after the text are called a mark.
 pub struct Marks {
     text: Finder<'static>,
-    /// The end of the last piece, in which a mark may have begun.
+    /// The end of the last piece. A mark may begin in these bytes.
     carry: Vec<u8>,
     /// Number of marks so far.
     pub seen: u64,
@@ -43,7 +45,7 @@ impl Marks {
             self.seen += 1;
             at = start + len;
         }
-        // Events end with a newline, and no mark contains one.
+        // An event ends with a newline, and a mark does not contain a newline.
         if bytes.last() == Some(&b'\n') {
             bytes.len()
         } else {

@@ -1,19 +1,25 @@
-//! CPU time and memory of a process, from /proc.
+//! CPU time and memory of a process.
 
 use std::time::Duration;
 
-/// Returns the CPU time of the process so far, user and system, of its current threads.
+/// Returns the CPU time that the process has used so far. The time includes user and system time, and the
+/// time of threads that have ended.
+///
+/// # Panics
+/// Panics if the process has ended.
 pub fn cpu_time(pid: u32) -> Duration {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
-    // A thread may end after it was listed and before it is read.
-    let on_cpu_ns = |task: std::fs::DirEntry| -> Option<u64> {
-        std::fs::read_to_string(task.path().join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()
-    };
-    Duration::from_nanos(tasks.flatten().filter_map(on_cpu_ns).sum())
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls write one value, which lives through the call.
+    unsafe {
+        assert_eq!(libc::clock_getcpuclockid(pid.cast_signed(), &raw mut clock), 0, "the process lives");
+        assert_eq!(libc::clock_gettime(clock, &raw mut time), 0, "the process lives");
+    }
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned() as u32)
 }
 
-/// Gives the calling thread, and its future threads and processes, the lowest scheduling class, so that
-/// others run whenever they need to.
+/// Gives the lowest scheduling class to the calling thread, and to the threads and processes that it starts
+/// later. Other processes then run whenever they need the processor.
 pub fn yield_to_others() {
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure lives through the call. The call cannot fail, because the thread lowers its own
@@ -21,15 +27,16 @@ pub fn yield_to_others() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) };
 }
 
-/// The cores of this process in two halves, as if servers and their clients were on different machines. With
-/// one core both share it.
+/// The cores of this process, divided into two halves to simulate servers and clients on different machines.
+/// If there is only one core, servers and clients share this core.
 pub struct Halves {
     servers: Vec<usize>,
     clients: Vec<usize>,
 }
 
 impl Halves {
-    /// Divides the cores of the calling thread, and restricts the thread to those of the clients from now on.
+    /// Divides the cores of the calling thread, and restricts the thread to the cores of the clients from now
+    /// on.
     pub fn divide() -> Halves {
         let mut servers = cores();
         let clients = match servers.len() {
@@ -40,7 +47,7 @@ impl Halves {
         Halves { servers, clients }
     }
 
-    /// Runs a function that starts server processes, on the cores of the servers.
+    /// Runs `start` on the cores of the servers. Server processes that `start` creates stay on these cores.
     pub fn on_servers<T>(&self, start: impl FnOnce() -> T) -> T {
         run_on(&self.servers);
         let started = start();
@@ -51,20 +58,20 @@ impl Halves {
 
 /// Returns the cores that the calling thread may use.
 fn cores() -> Vec<usize> {
-    // SAFETY: the set is plain data, for which zeros are the empty set, and lives through the call.
+    // SAFETY: the set is plain data, and zeros are a valid empty set. The set lives through the call.
     let set = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         let result = libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
         assert_eq!(result, 0, "cannot tell the cores: {}", std::io::Error::last_os_error());
         set
     };
-    // SAFETY: the numbers are within the set.
+    // SAFETY: each number is less than the number of cores that the set can hold.
     (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
 }
 
 /// Restricts the calling thread, and the threads and processes that it starts from now on, to these cores.
 fn run_on(cores: &[usize]) {
-    // SAFETY: the set is plain data, for which zeros are the empty set, and lives through the call.
+    // SAFETY: the set is plain data, and zeros are a valid empty set. The set lives through the call.
     let result = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         for core in cores {

@@ -1,4 +1,5 @@
-//! Baselines: the same bytes over the same TLS, or into a file, without a server.
+//! Baselines that send the same bytes over the same TLS, or write the same bytes into a file, without a
+//! server.
 
 use std::fs::File;
 use std::io;
@@ -14,24 +15,25 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// Bytes passed to TLS at once.
+/// Number of bytes that the server passes to TLS at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A TLS server on its own thread that sends as many bytes as requested. A few bytes stay in the processor's
-/// cache; a whole response comes from memory, as the bytes of a collection do.
+/// A TLS server on its own thread that sends as many bytes as the client requests. If the source of the
+/// server has only a few bytes, the bytes of a response come from the processor's cache. If the source is as
+/// long as a response, the bytes come from memory, as in a list of a large collection.
 pub struct Loopback {
     address: SocketAddr,
     connector: TlsConnector,
 }
 
 impl Loopback {
-    /// Starts a server that sends a few bytes repeatedly, and ends with the process.
+    /// Starts a server that sends the same few bytes repeatedly. The server ends with the process.
     pub fn start() -> Loopback {
         Loopback::start_with(vec![b'x'; PIECE_BYTES])
     }
 
-    /// Like [`Loopback::start`], with these bytes, which are sent from the first for each response, and
-    /// repeated as needed.
+    /// Starts a server that sends the bytes of `source`. Each response begins with the first byte of
+    /// `source`, and repeats the bytes as needed. The server ends with the process.
     pub fn start_with(source: Vec<u8>) -> Loopback {
         assert!(!source.is_empty(), "there is something to answer with");
         let made =
@@ -101,7 +103,7 @@ fn serve(listener: std::net::TcpListener, acceptor: TlsAcceptor, source: Arc<[u8
         while let Ok((stream, _)) = listener.accept().await {
             let _ = stream.set_nodelay(true);
             let (acceptor, source) = (acceptor.clone(), source.clone());
-            // A closed connection ends only its own task.
+            // The end of a connection ends only the task of this connection.
             tokio::spawn(async move { answer(acceptor.accept(stream).await?, &source).await });
         }
     });
@@ -129,17 +131,18 @@ async fn answer(stream: tokio_rustls::server::TlsStream<TcpStream>, source: &[u8
     }
 }
 
-/// A file that is written and synced like a log: filled with zeros first, so that a sync writes data only; or
-/// empty and growing.
+/// A file that is written and synced like a log. A file of a fixed size is filled with zeros first, so that a
+/// sync writes only data. Any other file is empty at first and grows.
 pub struct RawLog {
     file: File,
     position: u64,
-    /// Size at which writing returns to the start; 0 for a growing file.
+    /// Size at which writing returns to the start of the file. The value is 0 for a growing file.
     size: u64,
 }
 
 impl RawLog {
-    /// Creates a file in `directory`: `size` bytes to be overwritten, or growing for 0.
+    /// Creates a file in `directory` with `size` bytes, which appends overwrite. If `size` is 0, the file
+    /// grows.
     pub fn create(directory: &Path, size: u64) -> io::Result<RawLog> {
         let file = File::options().create(true).truncate(true).write(true).open(directory.join("raw"))?;
         let zeros = vec![0; 1 << 20];

@@ -6,7 +6,7 @@ use engine::{Change, Expected, Payload, Write};
 /// Prefix of the records' keys.
 pub const PREFIX: &str = "/core/pods/default/";
 
-/// Returns the key of a record: 31 bytes, for the first hundred million.
+/// Returns the key of a record. The keys of the first hundred million records have 31 bytes each.
 pub fn key(at: usize) -> Bytes {
     format!("{PREFIX}pod-{at:08}").into()
 }

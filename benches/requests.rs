@@ -1,6 +1,7 @@
-//! Benchmark of requests for one object: several concurrent ones over one HTTP/2 connection, as client-go and
-//! kube-rs send them, compared with as many HTTP/1.1 connections with one request at a time. Reports the
-//! rate, and the server's CPU time per request. The server has half of the cores, the client the other half.
+//! Benchmark of requests for one object. The benchmark sends several concurrent requests over one HTTP/2
+//! connection, as client-go and kube-rs do. For comparison, the benchmark uses the same number of HTTP/1.1
+//! connections with one request at a time. The results are the rate, and the server's CPU time per request.
+//! The server has half of the cores, and the client has the other half.
 
 use std::time::{Duration, Instant};
 
@@ -26,9 +27,10 @@ fn main() {
             let (mut rates, mut costs) = (Vec::new(), Vec::new());
             for _ in 0..scale(3, 1) {
                 let before = process::cpu_time(server.pid());
-                let took = match is_http2 {
-                    true => runtime.run(multiplexed(&server, &path, at_once, count)),
-                    false => runtime.run(separate(&server, &path, at_once, count)),
+                let took = if is_http2 {
+                    runtime.run(multiplexed(&server, &path, at_once, count))
+                } else {
+                    runtime.run(separate(&server, &path, at_once, count))
                 };
                 let spent = process::cpu_time(server.pid()) - before;
                 rates.push(f64::from(count) / took.as_secs_f64());

@@ -1,12 +1,15 @@
-//! Benchmark of slow readers and their effect on writers: 200 clients read a collection of 200 MB at 100 KB/s
-//! each, in several encodings, while another client writes. Reports the server's anonymous memory before, at
-//! most and after, and the latency of writes without and with readers. Not measured: the speed of lists.
+//! Benchmark of slow readers and their effect on writers. In this benchmark, 200 clients read a collection of
+//! 200 MB at 100 KB/s each, in several encodings, while another client writes. The bench reports the server's
+//! anonymous memory before, during (maximum) and after the reads, and the latency of writes without readers
+//! and with readers. The bench does not measure the speed of lists.
 //!
-//! Writes use memory too: the index grows with every object. So the same writer first runs for the same time
-//! without readers, after a warm-up that fills recent events and the allocator's free lists; the memory of a
-//! write there is subtracted from the growth during the reads.
+//! Writes use memory too, because the index grows with every object. The client that writes therefore has a
+//! first run of the same length without readers. Before this first run, a warm-up fills recent events and the
+//! allocator's free lists. From the growth during the reads, the bench subtracts the memory that the writes
+//! used, as measured in the first run.
 //!
-//! `cargo bench -p benches --bench slow_readers`; the run fails if the readers add more than a limit.
+//! The command is `cargo bench -p benches --bench slow_readers`. The run fails if the readers add more memory
+//! than a limit.
 
 use std::time::{Duration, Instant};
 
@@ -27,10 +30,10 @@ const OBJECT_BYTES: usize = 100_000;
 /// Maximum anonymous memory that all readers together may add to the server, in KiB.
 const ADDED_KIB_MAX: u64 = 64 * 1024;
 
-/// Time between two reads of the memory.
+/// Interval between two reads of the server's memory.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Returns the representations in which the collection is read, in turn.
+/// Returns the representations of the collection. The clients take these representations in turn.
 fn forms() -> [(String, &'static str); 5] {
     let table = format!("{JSON};as=Table;v=v1;g={}", KUBERNETES.meta_group());
     [
@@ -56,7 +59,10 @@ fn main() {
         }
     });
     let megabytes = objects * OBJECT_BYTES / 1_000_000;
-    say(&format!("{clients} clients, {megabytes} MB at {} KB/s each, {lasts:?}", BYTES_PER_SECOND / 1000));
+    print_line(&format!(
+        "{clients} clients, {megabytes} MB at {} KB/s each, {lasts:?}",
+        BYTES_PER_SECOND / 1000
+    ));
 
     runtime.run(write(&server, "warm", lasts / 4));
     let unread = memory(server.pid()).anonymous;
@@ -84,8 +90,8 @@ fn main() {
     });
     row("writes beside readers", &beside);
     let mib = |kib: u64| kib as f64 / 1024.0;
-    say(&format!("read {:>38.1} MB/s", read as f64 / 1e6 / lasts.as_secs_f64()));
-    say(&format!(
+    print_line(&format!("read {:>38.1} MB/s", read as f64 / 1e6 / lasts.as_secs_f64()));
+    print_line(&format!(
         "anonymous memory {:>14.1} MiB before, {:.1} at most, {:.1} after",
         mib(before),
         mib(most),
@@ -95,14 +101,14 @@ fn main() {
     let writes = [alone.latencies.len(), beside.latencies.len()];
     let of_writes = of_writes_alone as f64 * (writes[1] as f64 / writes[0].max(1) as f64).min(1.0);
     let added = most.saturating_sub(before);
-    say(&format!("{} writes alone added {:>6.1} MiB", writes[0], mib(of_writes_alone)));
-    say(&format!("{} writes and the readers {:>6.1} MiB", writes[1], mib(added)));
+    print_line(&format!("{} writes alone added {:>6.1} MiB", writes[0], mib(of_writes_alone)));
+    print_line(&format!("{} writes and the readers {:>6.1} MiB", writes[1], mib(added)));
     let of_readers = added.saturating_sub(of_writes as u64);
-    say(&format!("readers alone {:>24.1} MiB, limit {}", mib(of_readers), ADDED_KIB_MAX / 1024));
+    print_line(&format!("readers alone {:>24.1} MiB, limit {}", mib(of_readers), ADDED_KIB_MAX / 1024));
     assert!(of_readers < ADDED_KIB_MAX, "slow readers cost too much memory");
 }
 
-/// Reads at the limited rate; returns the number of bytes.
+/// Reads a stream at the limited rate until `end`. Returns the number of bytes.
 async fn read_slowly(mut stream: Stream, end: Instant) -> u64 {
     let start = Instant::now();
     let mut bytes = 0;
@@ -114,7 +120,7 @@ async fn read_slowly(mut stream: Stream, end: Instant) -> u64 {
     bytes
 }
 
-/// Returns the maximum anonymous memory that was measured, in KiB.
+/// Measures the anonymous memory repeatedly until `end`. Returns the maximum in KiB.
 async fn highest(pid: u32, end: Instant) -> u64 {
     let mut most = 0;
     while Instant::now() < end {
@@ -124,7 +130,7 @@ async fn highest(pid: u32, end: Instant) -> u64 {
     most
 }
 
-/// Writes one small object after the other for some time.
+/// Writes one small object after the other until the time `lasts` has passed.
 async fn write(server: &tests::Server, stem: &str, lasts: Duration) -> Outcome {
     let mut connection = Connection::open(server.client()).await;
     let start = Instant::now();
@@ -142,7 +148,7 @@ async fn write(server: &tests::Server, stem: &str, lasts: Duration) -> Outcome {
 }
 
 fn row(name: &str, outcome: &Outcome) {
-    say(&format!(
+    print_line(&format!(
         "{name:<22} {:>8.0}/s  p50 {:>9.2?}  p99 {:>9.2?}",
         outcome.rate(),
         outcome.quantile(0.5),
@@ -151,6 +157,6 @@ fn row(name: &str, outcome: &Outcome) {
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports on stdout")]
-fn say(line: &str) {
+fn print_line(line: &str) {
     println!("{line}");
 }

@@ -1,8 +1,9 @@
-//! A client's socket that knows the arrival time of bytes by the kernel's clock, however late they are read.
+//! A client socket that reports when the kernel received bytes, even if the client reads the bytes much
+//! later.
 //!
 //! A thousand watchers in one process read one after the other, on cores that the server also needs. The time
-//! of a watcher's read says more about its process than about the server; the kernel records the time at
-//! which bytes are ready to be read.
+//! of a watcher's read therefore depends more on the process of the watchers than on the server. The kernel
+//! instead records the time at which bytes are ready to be read.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,7 +13,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Size of the buffer for control data of the kernel: a timestamp, and a margin.
+/// Number of words in the buffer for control data of the kernel. The buffer has space for a timestamp and a
+/// margin.
 const CONTROL_WORDS: usize = 16;
 
 /// A connected socket with arrival times.
@@ -26,10 +28,10 @@ impl Socket {
     /// Enables arrival times on a connected stream.
     ///
     /// # Errors
-    /// The kernel does not support arrival times.
+    /// Fails if the kernel does not support arrival times.
     pub fn new(stream: TcpStream) -> io::Result<Socket> {
         let (on, bytes) = (1_i32, size_of::<i32>() as libc::socklen_t);
-        // SAFETY: the option's value is an integer that lives during the call, and its size is passed.
+        // SAFETY: the value of the option is an integer that lives during the call, and `bytes` is its size.
         let set = unsafe {
             let value = (&raw const on).cast();
             libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, value, bytes)
@@ -37,8 +39,8 @@ impl Socket {
         if set < 0 { Err(io::Error::last_os_error()) } else { Ok(Socket { stream, arrived_us: 0 }) }
     }
 
-    /// Returns the arrival time of the last byte of the last read, in microseconds since 1970; 0 before the
-    /// first read.
+    /// Returns the arrival time of the last byte of the last read, in microseconds since 1970. The value is 0
+    /// before the first read.
     pub fn arrived_us(&self) -> u64 {
         self.arrived_us
     }
@@ -47,19 +49,20 @@ impl Socket {
     fn receive(&self, into: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
         let mut control = [0_u64; CONTROL_WORDS];
         let mut part = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-        // SAFETY: all members may be zeros: lengths, and null pointers.
+        // SAFETY: zeros are valid for every member, because the members are numbers and pointers that may be
+        // null.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control);
-        // SAFETY: the message points to `into` and `control` with their sizes, and both live until the call
-        // returns.
+        // SAFETY: the message points to `into` and `control` with their sizes, and both buffers live until
+        // the call returns.
         let bytes = unsafe { libc::recvmsg(self.stream.as_raw_fd(), &raw mut message, 0) };
         let bytes = usize::try_from(bytes).map_err(|_| io::Error::last_os_error())?;
         let mut arrived = None;
-        // SAFETY: the kernel wrote complete headers within `control`, which is aligned for them, and these
-        // functions iterate over them.
+        // SAFETY: the kernel wrote complete headers into `control`, which is aligned for headers, and these
+        // functions only iterate over the headers.
         unsafe {
             let mut head = libc::CMSG_FIRSTHDR(&raw const message);
             while let Some(found) = head.as_ref() {

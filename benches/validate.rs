@@ -1,5 +1,5 @@
-//! Benchmark of defaulting and validation, on a pod of 3.5 KiB: the part of a write without decoding, storing
-//! and the response.
+//! Benchmark of defaulting and validation of a pod of 3.5 KiB. The benchmark excludes the other steps of a
+//! write: decoding, storing and the response.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use objects::validation::{self, Settings};

@@ -1,20 +1,25 @@
 //! Benchmark of watches of ConfigMaps and pods: speed of delivery to many watchers, memory of idle watches,
 //! and watchers that stop reading.
 //!
-//! - **fan-out**: writes at full speed, delivered to 1, 100 and 1000 watchers, each with its own connection.
-//! - **paced**: 10, 200 and 1000 writes a second for some time to 1000 watchers, over a connection each and over ten
-//!   connections: latency from before the write's request to the arrival at each watcher's socket, closed watches (expected: 0),
-//!   and how often events were rendered, by the server's counters. The arrival time is the kernel's ([`benches::socket`]), and the
-//!   watchers, which usually run on other machines, have a thread that yields the cores to the server.
-//! - **replay**: events read back from history. **initial**: 50 000 pods as a watch-list, up to its bookmark, in
-//!   every encoding, as ratios to JSON.
-//! - **stopped**: a watcher that stops reading for a minute under load and then continues.
-//! - **idle**: server memory for each of 10 000 watches without events.
+//! - **fan-out** measures the delivery of writes at full speed to 1, 100 and 1000 watchers. Each watcher has
+//!   its own connection.
+//! - **paced** measures the delivery of 10, 200 and 1000 writes per second to 1000 watchers. The watchers
+//!   have a connection each, or share ten connections. The latency begins before the client sends the write,
+//!   and ends when the event arrives at the socket of a watcher. The kernel records the arrival time
+//!   ([`benches::socket`]). The results also include the server's counters of rendered events and of sent
+//!   events. The run fails if the server closes a watch. Watchers usually run on other machines, so the
+//!   thread of the watchers yields the cores to the server.
+//! - **replay** measures events that the server reads from history.
+//! - **initial** measures a watch-list of 50 000 pods up to its bookmark, in every encoding. The results are
+//!   ratios to JSON.
+//! - **stopped** measures a watcher that stops reading for a minute under load and then continues.
+//! - **idle** measures the server memory for each of 10 000 watches without events.
 //!
-//! Unless stated otherwise, an event counts when the watcher has its bytes. The baseline is the same bytes
-//! over as many bare TLS connections. Load, watchers and server share the machine. `BENCH_SECONDS` sets the
-//! length of the paced part, `BENCH_STOP_SECONDS` how long the watcher stops. Not measured: selectors;
-//! encodings of changes other than JSON.
+//! Except in the paced part, an event counts as delivered when the watcher has read the bytes of the event.
+//! The baseline sends the same bytes over the same number of bare TLS connections. Load, watchers and server
+//! share the machine. `BENCH_SECONDS` sets the length of the paced part, and `BENCH_STOP_SECONDS` sets the
+//! time for which the watcher stops. The benchmark does not measure selectors, and measures changes only in
+//! JSON.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant, SystemTime};
@@ -40,19 +45,19 @@ const PACES: [u64; 3] = [10, 200, 1_000];
 /// Writes per second while a watcher stops.
 const PACE_OF_STOPPED: u64 = 1_000;
 
-/// Number of connections that the watchers of the shared part use.
+/// Number of connections that the watchers share in the measurement with shared connections.
 const SHARED_CONNECTIONS: usize = 10;
 
 /// Maximum number of watches on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1_000;
 
-type Part = fn(&Runtime);
+type Measurement = fn(&Runtime);
 
 fn main() {
     let runtime = Runtime::new();
-    // As in criterion, only names that contain the argument are measured.
+    // As in criterion, an argument selects the measurements whose names contain the argument.
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
-    let parts: [(&str, Part); 6] = [
+    let measurements: [(&str, Measurement); 6] = [
         ("fan-out", fan_out),
         ("paced", paced),
         ("replay", replay),
@@ -60,9 +65,9 @@ fn main() {
         ("stopped", stopped),
         ("idle", idle),
     ];
-    for (name, part) in parts {
+    for (name, measurement) in measurements {
         if filter.as_ref().is_none_or(|filter| name.contains(filter.as_str())) {
-            part(&runtime);
+            measurement(&runtime);
         }
     }
 }
@@ -191,8 +196,8 @@ const FORMS: [(&str, &str); 5] = [
     ("metadata, protobuf", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"),
 ];
 
-/// Measures every encoding once in each round, so that all run under the same conditions; ratios are of the
-/// best rounds.
+/// Measures every encoding once in each round, so that all encodings run under the same conditions. The
+/// ratios compare the best rounds of the encodings.
 fn initial(runtime: &Runtime) {
     let server = cluster::start(runtime);
     let pods = scale(50_000, 600);
@@ -246,7 +251,8 @@ fn initial(runtime: &Runtime) {
     }
 }
 
-/// Reads this many protobuf events, each preceded by its length in four bytes; returns their bytes.
+/// Reads `events` protobuf events. Each event begins with its length in four bytes. Returns the number of
+/// bytes read.
 async fn frames(stream: &mut Stream, mut events: u64) -> u64 {
     let (mut length, mut length_bytes, mut left, mut bytes) = (0_usize, 0, 0, 0);
     while events > 0 {
@@ -269,7 +275,8 @@ async fn frames(stream: &mut Stream, mut events: u64) -> u64 {
     bytes
 }
 
-/// Checks that all events arrive, once and in order, over the same connection.
+/// Measures a watcher that stops reading, and checks that every event arrives once and in order over the same
+/// connection.
 fn stopped(runtime: &Runtime) {
     let server = cluster::start(runtime);
     runtime.run(cluster::create(&server, &config_map_creates("paced", OBJECTS)));
@@ -318,7 +325,7 @@ fn idle(runtime: &Runtime) {
         [("many on each connection", scale(STREAMS_MAX, 10)), ("a connection each", 1)]
     {
         let server = cluster::start(runtime);
-        // Memory of the first requests does not count as memory of the watches.
+        // The memory of this first request does not count as memory of the watches.
         let from = runtime.run(revision(&server));
         let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}");
         let before = process::memory(server.pid());
@@ -348,17 +355,17 @@ fn idle(runtime: &Runtime) {
     }
 }
 
-/// The watchers, with the position of each.
+/// The connections of the watchers.
 enum Audience {
-    /// Each watcher has a connection of its own.
+    /// Each watcher has its own connection.
     Http1(Vec<Stream>),
-    /// The watchers use shared connections, the same number on each.
+    /// The watchers share connections. The second value is the number of watchers on the connection.
     Http2(Vec<(Streams, u32)>),
 }
 
 impl Audience {
-    /// Reads until each watcher has this many events; reports for each event when it was sent and when it
-    /// arrived.
+    /// Reads until each watcher has `events` events. Passes the send time and the arrival time of each event
+    /// to `delivered`.
     async fn follow(&mut self, events: u64, delivered: &impl Fn(u64, u64)) {
         match self {
             Audience::Http1(streams) => {
@@ -376,7 +383,8 @@ impl Audience {
                 join_all(connections.iter_mut().map(async |(streams, watchers)| {
                     let mut marks: Vec<Marks> = (0..*watchers).map(|_| sent_marks()).collect();
                     while marks.iter().any(|marks| marks.seen < events) {
-                        // Streams are numbered 1, 3, 5 …
+                        // The streams have the numbers 1, 3, 5 …, so the index of a watcher is half of the
+                        // number.
                         let look = |stream: u32, piece: &[u8], arrived_us: u64| {
                             marks[stream as usize / 2].look(piece, |sent_us| delivered(sent_us, arrived_us));
                         };
@@ -422,7 +430,7 @@ async fn write_paced(server: &Server, pace: u64, writes: u64) {
 /// A histogram of delivery times.
 #[derive(Default)]
 struct Latencies {
-    /// Counts by tenths of a millisecond.
+    /// Number of deliveries for each tenth of a millisecond.
     buckets: Vec<u64>,
     count: u64,
 }
@@ -451,8 +459,8 @@ impl Latencies {
     }
 }
 
-/// Opens watches at the current version, over a connection each. Without a version they would begin with all
-/// objects.
+/// Opens watches at the current version. Each watch has its own connection. A watch without a version would
+/// begin with all objects.
 async fn open(server: &Server, count: usize) -> Vec<Stream> {
     let from = revision(server).await;
     let request = load::request("GET", &format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}"), "");
@@ -490,7 +498,7 @@ async fn revision(server: &Server) -> String {
     rest.split('"').next().expect("there is always a first").to_owned()
 }
 
-/// Returns the server's counter `what` of watch events.
+/// Returns the value of the server's counter `what` of watch events.
 fn counter(runtime: &Runtime, server: &Server, what: &str) -> u64 {
     let text = runtime.run(server.client().get("/metrics")).text();
     let name = format!("apiserver_watch_events_{what}_total ");
@@ -498,7 +506,8 @@ fn counter(runtime: &Runtime, server: &Server, what: &str) -> u64 {
     line.parse().expect("a number")
 }
 
-/// Returns a number of seconds from the environment, or a small number in a test.
+/// Returns the number of seconds in the environment variable `name`. The default is `usual` in a measurement,
+/// and 1 in a test.
 fn seconds(name: &str, usual: u64) -> u64 {
     let given = std::env::var(name).ok().map(|text| text.parse().expect("a number of seconds"));
     given.unwrap_or(scale(usual, 1))

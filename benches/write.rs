@@ -1,18 +1,22 @@
-//! Benchmark of writes through the API: rate, server CPU per write, and latency, over 1 and 64 connections.
-//! Creates of small ConfigMaps and of pods of 3.5 KiB; updates, merge patches and server-side applies of such
-//! pods, each with a change; and updates that send back a modified read (read-modify-write), as controllers
-//! do. Baselines: the same bytes over bare TLS, and the same bytes written and synced one by one. Commits are
-//! durable, so a single connection waits for a sync each time.
+//! Benchmark of writes through the API. The benchmark measures the rate, the server's CPU time per write, and
+//! the latency, over 1 and 64 connections. The requests are:
+//!
+//! - creates of small ConfigMaps and of pods of 3.5 KiB;
+//! - updates, merge patches and server-side applies that change such pods;
+//! - updates that send a pod back after a read and a change, as controllers do (read-modify-write).
+//!
+//! The first baseline sends the same bytes over bare TLS. The second baseline writes the same bytes to a file
+//! and syncs each write. Commits are durable, so a single connection waits for a sync each time.
 
 use benches::cluster::{PODS, config_map_creates, pod_creates};
 use benches::load::{self, Outcome};
 use benches::{Runtime, cluster, data, process, raw, scale};
 use tests::Server;
 
-/// Size of a small response with its head, for the bare exchange.
+/// Size of a small response with its head. The bare exchange uses this size.
 const ANSWER_BYTES: u64 = 600;
 
-/// The measured requests, with the approximate size of each in bytes.
+/// The measured requests. The number is the approximate size of a request in bytes.
 const WRITES: [(&str, usize); 6] = [
     ("create configmaps", 120),
     ("create pods", data::POD_BYTES),
@@ -24,8 +28,8 @@ const WRITES: [(&str, usize); 6] = [
 
 const READ_MODIFY_WRITE: &str = "read-modify-write pods";
 
-/// The label `slot` of unchanged pods. Later values have as many digits, so that nothing else in a pod
-/// changes, its padding included.
+/// Value of the label `slot` of unchanged pods. Later values have the same number of digits, so that the rest
+/// of a pod, including its padding, stays unchanged.
 const SLOT_OF_NONE: usize = 999;
 
 fn pod_name(stem: &str, at: usize) -> String {
@@ -37,7 +41,7 @@ fn main() {
     let server = cluster::start(&runtime);
     let loopback = raw::Loopback::start();
     let rounds: usize = scale(5, 1);
-    // As in criterion, only names that contain the argument are measured.
+    // As in criterion, an argument selects the measurements whose names contain the argument.
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     line("write", "per second", "server CPU", "p50", "p99");
     for (what, bytes) in WRITES {
@@ -53,7 +57,7 @@ fn main() {
                 let creates = names.map(|name| load::request("POST", PODS, &data::pod(&name, SLOT_OF_NONE)));
                 runtime.run(cluster::create(&server, &creates.collect::<Vec<_>>()));
             }
-            // The best of several rounds counts, because other load on the machine only makes them slower.
+            // The best of several rounds counts, because other load on the machine only makes rounds slower.
             let mut best: Option<(Outcome, f64)> = None;
             for round in 0..rounds {
                 let (requests, status) = match what {
@@ -91,7 +95,7 @@ fn slot_of(round: usize) -> usize {
     SLOT_OF_NONE - 1 - round
 }
 
-/// Returns updates of all pods of a round, based on their current state in the server.
+/// Reads all pods of a round from the server. Returns updates that change only the label `slot`.
 async fn read_and_modified(server: &Server, stem: &str, round: usize, count: usize) -> Vec<Vec<u8>> {
     let slot = |slot: usize| format!("\"slot\":\"{slot}\"");
     let (before, after) = (slot(slot_of(round) + 1), slot(slot_of(round)));
@@ -106,7 +110,7 @@ async fn read_and_modified(server: &Server, stem: &str, round: usize, count: usi
     requests
 }
 
-/// Returns the requests of a round, and their expected code. Every round changes every object.
+/// Returns the requests of a round and the expected status code. Every round changes every object.
 fn requests(what: &str, stem: &str, round: usize, count: usize) -> (Vec<Vec<u8>>, u16) {
     let slot = slot_of(round);
     let each = |request: &dyn Fn(&str, &str) -> Vec<u8>| {
@@ -124,7 +128,7 @@ fn requests(what: &str, stem: &str, round: usize, count: usize) -> (Vec<Vec<u8>>
         "apply pods" => {
             let apply = |name: &str, path: &str| {
                 let path = format!("{path}?fieldManager=bench&force=true");
-                // Every JSON document is also YAML.
+                // The body can be JSON, because every JSON document is also YAML.
                 load::request_of("application/apply-patch+yaml", "PATCH", &path, &data::pod(name, slot))
             };
             (each(&apply), 200)
@@ -133,7 +137,7 @@ fn requests(what: &str, stem: &str, round: usize, count: usize) -> (Vec<Vec<u8>>
     }
 }
 
-/// Returns the results of a round: times, and the server's CPU time per request in microseconds.
+/// Returns the times of the requests of a round, and the server's CPU time per request in microseconds.
 fn measure(
     runtime: &Runtime,
     server: &Server,
@@ -148,7 +152,7 @@ fn measure(
     (outcome, spent.as_secs_f64() * 1e6 / requests.len() as f64)
 }
 
-/// Measures as many bare exchanges over as many connections.
+/// Measures `count` bare exchanges over `connections` connections.
 async fn exchange(loopback: &raw::Loopback, connections: usize, count: usize, bytes: usize) -> Outcome {
     let mut peers = Vec::new();
     for _ in 0..connections {

@@ -1,7 +1,8 @@
 //! Generates JSON documents from choices: objects that mostly fit a schema, with occasional deviations.
 //!
-//! Depth and the number of members per object are limited. The input limits the size, because every member
-//! uses at least one byte of it and values after its end are empty.
+//! Depth and the number of members per object are limited. The length of the input limits the size of a
+//! document, because every member uses at least one byte of the input, and values after the end of the input
+//! are empty.
 
 use types::schema::table::{Kind, Message};
 use values::json::write_string;
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn most_documents_are_json_and_many_decode() {
+    fn most_generated_documents_are_valid_json_and_many_decode() {
         let (mut json, mut decoded, mut members) = (0, 0, 0);
         let messages = builtin::messages(&CLUSTER);
         let mut state = 1u32;

@@ -16,26 +16,26 @@ impl<'d> Input<'d> {
         self.0.is_empty()
     }
 
-    /// Returns the next byte; 0 at the end.
+    /// Returns the next byte, or 0 at the end of the input.
     pub fn byte(&mut self) -> u8 {
         let Some((&first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
         first
     }
 
-    /// Returns a number below `n`, which must be at least 1; 0 at the end. Reads one byte for small `n`, two
-    /// otherwise.
+    /// Returns a number below `n`, or 0 at the end of the input; `n` must be at least 1. Reads one byte for
+    /// small `n`, two otherwise.
     pub fn below(&mut self, n: usize) -> usize {
         let byte = usize::from(self.byte());
         if n <= 256 { byte % n } else { (byte << 8 | usize::from(self.byte())) % n }
     }
 
-    /// Returns true once in `n` times on average; never at the end.
+    /// Returns true once in `n` times on average, but never at the end of the input.
     pub fn one_in(&mut self, n: usize) -> bool {
         !self.is_empty() && self.below(n) == n - 1
     }
 
-    /// Returns one of `choices`; the first at the end.
+    /// Returns one of `choices`, or the first one at the end of the input.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }

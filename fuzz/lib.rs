@@ -8,12 +8,12 @@
 //! fuzz_targets/*.rs (cargo-fuzz, with coverage) ┴─► the functions of this crate
 //! ```
 //!
-//! A target accepts any bytes. It panics if and only if the code under test panics or violates an invariant, never
-//! because of the form of its input. Where raw bytes would rarely pass the first check (objects by schema, records
-//! with checksums), the target reads them as choices and builds the input from those.
+//! A target accepts any bytes. The target panics if and only if the code under test panics or violates an invariant; an
+//! input of unexpected form never causes a panic. Where raw bytes would rarely pass the first check (objects by schema,
+//! records with checksums), the target reads the bytes as choices and builds the input from these choices.
 //!
-//! A new target needs a function in `targets/`, a line in [`TARGETS`], a directory in `corpus/`, and an entry point
-//! for cargo-fuzz; a test checks that all of them exist. How to run: `README.md`.
+//! A new target needs a function in `targets/`, a line in [`TARGETS`], a directory in `corpus/`, and an entry point for
+//! cargo-fuzz; a test checks that all of them exist. `README.md` describes how to run the targets.
 
 mod document;
 mod input;

@@ -29,7 +29,7 @@ use wire::server::{ConnectionInfo, Handler, Incoming};
 /// Name of the existing namespace.
 pub(crate) const NAMESPACE: &str = "fuzz";
 
-/// A key for these tests only; their requests never request a token.
+/// A key for these tests only. The requests of the tests never ask for a token.
 const KEY: &[u8] = include_bytes!("tokens.key");
 
 /// Number of engine turns after which a pending request counts as stuck.
@@ -44,7 +44,7 @@ pub(crate) struct Server {
     connection: Arc<ConnectionInfo>,
 }
 
-/// Returns the settings of the default plugins, without the one that refuses pods until controllers have
+/// Returns the settings of the default plugins, without the plugin that refuses pods until controllers have
 /// created a service account.
 fn admission() -> admission::Settings {
     struct NoFiles;
@@ -82,7 +82,8 @@ impl Server {
         let connection = Arc::new(ConnectionInfo::detached(address, Vec::new()));
         let mut server = Server { api, stepper, runtime, connection };
         let namespace = format!(r#"{{"metadata":{{"name":"{NAMESPACE}"}}}}"#);
-        let made = server.ask("POST", "/api/v1/namespaces", "application/json", namespace.as_bytes());
+        let made =
+            server.send_request("POST", "/api/v1/namespaces", "application/json", namespace.as_bytes());
         assert_eq!(made.code, 201, "{}", String::from_utf8_lossy(&made.body));
         server
     }
@@ -105,6 +106,7 @@ impl Server {
                 backends: Backends::new(Backend::new(engine, None), Vec::new()),
                 secrecy: None,
                 ranges: Ranges::default(),
+                last_backup: None,
             },
             types: server::types::Settings::new(&KUBERNETES),
             access: server::access::Settings {
@@ -128,7 +130,7 @@ impl Server {
     }
 
     /// Sends a request and runs the engine until there is a response.
-    pub fn ask(&mut self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Answer {
+    pub fn send_request(&mut self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Answer {
         let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
         let body = Incoming::detached(Bytes::copy_from_slice(body));
         let request = request.body(body).expect("a request of our own");

@@ -1,6 +1,7 @@
-//! JSON values for models: members have no order, and values are copied freely.
+//! JSON values without an order of members, which can be copied freely.
 //!
-//! Reference models use them, and documents are compared in this form if the order does not matter.
+//! Reference models use these values, and tests compare documents in this form if the order of members does
+//! not matter.
 
 use std::collections::BTreeMap;
 

@@ -219,7 +219,7 @@ impl Client {
         Reply { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    /// Sends a request that may get no reply or a partial one; then its outcome is unknown.
+    /// Sends a request that may get no reply or a partial reply. In these cases the outcome of the request is unknown.
     pub async fn try_send(
         &self,
         method: &str,
@@ -263,13 +263,13 @@ impl Client {
         self.send("PATCH", path, &[("content-type", &media_type)], patch.to_string().as_bytes()).await
     }
 
-    /// Polls until `wanted` holds for the object at `path`, and returns the object; `None` stands for 404.
-    pub async fn until(&self, path: &str, wanted: impl Fn(Option<&Value>) -> bool) -> Option<Value> {
+    /// Polls until `condition` holds for the object at `path`, and returns the object; `None` means 404.
+    pub async fn until(&self, path: &str, condition: impl Fn(Option<&Value>) -> bool) -> Option<Value> {
         let begun = Instant::now();
         loop {
             let reply = self.get(path).await;
             let object = (reply.status != 404).then(|| reply.json());
-            if matches!(reply.status, 200 | 404) && wanted(object.as_ref()) {
+            if matches!(reply.status, 200 | 404) && condition(object.as_ref()) {
                 return object;
             }
             assert!(begun.elapsed() < PATIENCE, "{path}: {}", reply.text());
@@ -317,7 +317,7 @@ impl Watch {
 
     /// Returns type, name and resourceVersion of the next event; fails at the end of the stream.
     pub async fn expect(&mut self) -> (String, String, String) {
-        let event = self.next().await.expect("another event");
+        let event = self.next().await.expect("the watch sends another event");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &event["object"]["metadata"];
         (text(&event["type"]), text(&metadata["name"]), text(&metadata["resourceVersion"]))
@@ -327,7 +327,7 @@ impl Watch {
 fn tls_config(identity: &Identity, with_certificate: bool) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(&identity.authority) {
-        roots.add(authority.expect("the authority is PEM")).expect("the authority is a certificate");
+        roots.add(authority.expect("the CA certificate is PEM")).expect("the CA certificate is valid");
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider)

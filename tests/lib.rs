@@ -1,4 +1,4 @@
-//! A running server for tests and benches: the real binary in a directory of its own, and a minimal client.
+//! A running server for tests and benches: the real binary with its own directory, and a minimal client.
 //!
 //! The end-to-end tests and the benches share this crate. Servers listen on a free port, keep their data
 //! below the system's temporary directory and are killed when dropped.

@@ -15,11 +15,11 @@ pub use testkit::TempDir;
 pub struct Options {
     /// Value of the flag `--naming`.
     pub naming: &'static str,
-    /// Additional flags, in which `$dir` stands for the data directory.
+    /// Additional flags. The text `$dir` in a flag means the data directory.
     pub flags: Vec<String>,
     /// Files that are created in the data directory before the first start: name and content.
     pub files: Vec<(&'static str, String)>,
-    /// Environment variables of the process, in whose values `$dir` stands for the data directory.
+    /// Environment variables of the process. The text `$dir` in a value means the data directory.
     pub environment: Vec<(&'static str, String)>,
 }
 
@@ -77,7 +77,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Kills the process at once, like a power cut.
+    /// Kills the process immediately, without a shutdown.
     pub fn kill(&mut self) {
         self.child.kill().expect("the process can be killed");
         self.child.wait().expect("the process can be waited for");
@@ -120,7 +120,7 @@ impl Server {
         self.client = client;
     }
 
-    /// Kills the process and restarts it with these flags instead of its own.
+    /// Kills the process and restarts it with these flags instead of the previous flags.
     pub async fn restart_with(&mut self, flags: &[&str]) {
         self.kill();
         self.options.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
@@ -144,13 +144,13 @@ const READY: &str = "/readyz?exclude=kms-providers";
 
 /// Returns the path of the server binary, which is built first if necessary.
 pub fn binary() -> &'static Path {
-    // A failed build is remembered, so that not every test repeats it.
+    // The result of a failed build is kept, so that other tests do not repeat the build.
     static BINARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let path = BINARY.get_or_init(|| {
         if let Some(path) = std::env::var_os("CLUSTER_APISERVER") {
             return Some(path.into());
         }
-        let test = std::env::current_exe().expect("a test knows its own path");
+        let test = std::env::current_exe().expect("the test's own path is known");
         let profile_dir = test.ancestors().nth(2).expect("tests live in target/<profile>/deps").to_owned();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
@@ -173,15 +173,15 @@ pub fn binary() -> &'static Path {
 pub fn spawn(options: &Options, directory: &Path) -> Child {
     let log = std::fs::File::options().create(true).append(true).open(directory.join("server.log"));
     let log = log.expect("the data directory is writable");
-    let told = |text: &str| text.replace("$dir", &directory.display().to_string());
+    let expanded = |text: &str| text.replace("$dir", &directory.display().to_string());
     Command::new(binary())
-        .envs(options.environment.iter().map(|(name, value)| (name, told(value))))
+        .envs(options.environment.iter().map(|(name, value)| (name, expanded(value))))
         .arg(format!("--data-dir={}", directory.display()))
         .arg(format!("--naming={}", options.naming))
         .arg("--secure-port=free")
-        // Tests create pods in namespaces whose service account the controller may not have created yet.
+        // Tests create pods in namespaces before the controller has created the service account.
         .arg("--disable-admission-plugins=ServiceAccount")
-        .args(options.flags.iter().map(|flag| told(flag)))
+        .args(options.flags.iter().map(|flag| expanded(flag)))
         .stdin(Stdio::null())
         .stdout(log.try_clone().expect("a file handle can be cloned"))
         .stderr(log)
@@ -209,7 +209,7 @@ async fn ready(child: &mut Child, directory: &Path) -> Client {
         {
             return client;
         }
-        if let Some(status) = child.try_wait().expect("the process can be asked") {
+        if let Some(status) = child.try_wait().expect("the process can be queried") {
             panic!("the server ended with {status}: {}", log_of(directory));
         }
         assert!(Instant::now() < deadline, "the server was not ready in time: {}", log_of(directory));
@@ -218,7 +218,7 @@ async fn ready(child: &mut Child, directory: &Path) -> Client {
 }
 
 impl Server {
-    /// Returns the log of the server so far, over all its starts.
+    /// Returns the log of all starts of the server so far.
     pub fn log(&self) -> String {
         log_of(self.directory.path())
     }

@@ -1,4 +1,4 @@
-//! Tells the compiler where the build script of `types` wrote the lists of code that the schema files name.
+//! Passes the directory of the generated tables of code from the build script of `types` to the compiler.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

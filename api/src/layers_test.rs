@@ -1,19 +1,19 @@
-//! Checks the direction of dependencies in this crate: a room imports only from rooms below it, and no two
-//! modules of a room depend on each other.
+//! Checks the direction of dependencies in this crate: a layer imports only from the layers below it, and no
+//! two modules of a layer depend on each other.
 //!
 //! The check reads the `crate::` paths in the sources and skips tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The rooms, lowest first, as listed in `lib.rs`.
+/// The layers of this crate, lowest first, as listed in `lib.rs`.
 const ROOMS: [&str; 4] = ["state", "writes", "requests", "system"];
 
-/// The imports of each module. Modules are written `room::module`.
+/// The imports of each module. The name of a module has the form `layer::module`.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
-fn rooms_import_those_below_and_modules_no_module_that_imports_them() {
+fn modules_import_only_from_lower_layers_and_without_circles() {
     let imports = imports(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
     let rank = |module: &str| {
         let room = module.split("::").next().unwrap_or_default();
@@ -34,10 +34,11 @@ fn rooms_import_those_below_and_modules_no_module_that_imports_them() {
     assert_eq!(circles, BTreeSet::new());
 }
 
-/// Checks that a request reaches the engine only through its permission (`objects/store/access.rs`). Handlers
-/// open the store; only parts of the server that follow the log use the engine of the context directly.
+/// Checks that the code that handles requests does not use the engine directly: this code opens the store with
+/// the proof of its permission (`objects/store/access.rs`). Only code that follows the log uses the engine in
+/// the context of the server.
 #[test]
-fn no_handler_has_the_engine_itself() {
+fn no_request_handler_uses_the_engine_directly() {
     let src = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
     let rooms = ["requests", "writes/write"].map(|room| sources(&src.join(room)));
     let files: Vec<PathBuf> = rooms.concat().into_iter().filter(|file| !is_test(file)).collect();
@@ -51,11 +52,11 @@ fn no_handler_has_the_engine_itself() {
 }
 
 #[test]
-fn paths_are_found_in_every_form_of_import() {
+fn modules_in_finds_every_form_of_import() {
     let text = "use crate::r::a::B;\nuse crate::r::{c, d::{E, F}, g::H};\nuse crate::{s::i::J, r::{k}};\n\
                 let f = crate::r::l::g();\n// crate::r::not\n#[cfg(test)]\nmod tests { use crate::r::m; }";
-    let wanted = ["r::a", "r::c", "r::d", "r::g", "r::k", "r::l", "s::i"];
-    assert_eq!(modules_in(text), wanted.map(str::to_owned).into());
+    let want = ["r::a", "r::c", "r::d", "r::g", "r::k", "r::l", "s::i"];
+    assert_eq!(modules_in(text), want.map(str::to_owned).into());
 }
 
 /// Returns all modules that can be reached from `from` by following imports.
@@ -108,8 +109,7 @@ fn is_test(file: &Path) -> bool {
     name.ends_with("_test") || ["testing", "fixture", "server_fixture"].contains(&&*name)
 }
 
-/// Returns the modules that a source file names, without those in comments and in the tests at the end of the
-/// file.
+/// Returns the modules that a source file names. Comments, and the tests at the end of the file, are skipped.
 fn modules_in(text: &str) -> BTreeSet<String> {
     let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let code: String =

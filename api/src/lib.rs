@@ -1,9 +1,9 @@
-//! The resource API: gives HTTP requests their meaning, on top of engine snapshots.
+//! The resource API: serves HTTP requests for resources from snapshots of the engine.
 //!
-//! The crate has four rooms. Each room imports only from rooms below it; `layers_test.rs` checks this:
+//! The crate has four layers. Each layer imports only from the layers below it; `layers_test.rs` checks this:
 //!
 //! ```text
-//! system    work that runs beside requests: startup, controllers
+//! system    work that is independent of requests: startup, controllers
 //! requests  the stages of a request, routes, the semantics of each verb
 //! writes    admission, the write path, writes by the server itself
 //! state     permissions, allocation, flow control, audit, nodes and other servers, health
@@ -14,8 +14,8 @@
 //! tables, selectors) and `values` (JSON and YAML trees, fields, names, times, statuses).
 //!
 //! Start reading at [`requests::pipeline`]. [`requests::verbs`] describes each verb, [`mod@writes::write`]
-//! describes how an object gets into the store, and [`types::schema::table`] holds the facts about each type.
-//! This crate knows HTTP, encodings and schemas. It reads no files and parses no flags.
+//! describes how an object gets into the store, and [`types::schema::table`] contains the properties of each
+//! type. This crate depends on HTTP, encodings and schemas. The crate reads no files and parses no flags.
 
 pub mod state;
 

@@ -1,6 +1,6 @@
-//! Generates `tables.rs` from `../schema/*.proto`: the static tables that `src/schema/builtin.rs`
-//! includes. Also generates lists of the code that the files name; each list is included by the module to
-//! which the code belongs.
+//! Generates `tables.rs` from `../schema/*.proto`: the static tables that `src/schema/builtin.rs` includes.
+//! Also generates lists of the functions and constants that the schema files name. The module that owns the
+//! code includes the list.
 //!
 //! ```text
 //! schema/*.proto ──load──► model ──emit, once per profile──► OUT_DIR/tables.rs
@@ -8,7 +8,8 @@
 //! schema/*.proto, src/schema/defaults*.rs ──hash─────► OUT_DIR/defaults_mark.rs
 //! ```
 //!
-//! A mistake in a schema file ends the build with its position and the reason; nothing is repaired silently.
+//! A mistake in a schema file ends the build with the position and the reason of the mistake. The build never
+//! repairs a mistake silently.
 
 #[path = "build/code.rs"]
 mod code;
@@ -18,7 +19,7 @@ mod emit;
 mod load;
 #[path = "build/model.rs"]
 mod model;
-#[expect(dead_code, reason = "the server uses the rest of it")]
+#[expect(dead_code, reason = "the server uses the rest of the module")]
 #[path = "../values/src/naming.rs"]
 mod naming;
 #[path = "build/options.rs"]
@@ -28,7 +29,7 @@ use std::path::Path;
 
 use code::Use;
 
-/// Files with defaults that a line in a schema cannot express.
+/// Source files of the defaults that a schema file cannot express.
 const DEFAULTS_CODE: [&str; 3] =
     ["src/schema/defaults.rs", "src/schema/defaults_aliases.rs", "src/schema/defaults_rules.rs"];
 
@@ -52,13 +53,13 @@ fn main() {
     ] {
         std::fs::write(Path::new(&out).join(name), text).expect("OUT_DIR can be written");
     }
-    // The build script of `objects` reads this as DEP_TYPES_TABLES.
+    // The build script of `objects` reads this value as DEP_TYPES_TABLES.
     println!("cargo::metadata=tables={}", Path::new(&out).display());
 }
 
 /// Returns a fingerprint of everything that determines the defaults of objects: the schemas without their
-/// comments, and the code of the rules. The fingerprint may change although the defaults did not; that only
-/// costs a scan of the stored objects.
+/// comments, and the code of the rules. The fingerprint may change although the defaults are unchanged. An unnecessary
+/// change only costs a scan of the stored objects.
 fn defaults_mark() -> u64 {
     let mut files: Vec<_> = std::fs::read_dir("../schema")
         .expect("schema directory")

@@ -1,4 +1,4 @@
-//! Request attributes: everything that an authorizer may read, borrowed from the request
+//! Request attributes: the data that authorizers read, borrowed from the request
 //! (docs/api/authorization.md#request-attributes).
 
 use std::fmt;
@@ -7,15 +7,16 @@ use go::Quoted;
 
 use crate::identity::User;
 
-/// The attributes of one request. Absent values are empty strings.
+/// The attributes of one request. An absent value is an empty string.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'r> {
     /// The authenticated user who sends the request.
     pub user: &'r User,
-    /// Verb of the request: `get`, `list`, `create`, …; for a path outside the resource API, the HTTP method
-    /// in lower case.
+    /// Verb of the request: `get`, `list`, `create`, … For a path outside the resource API, the verb is the
+    /// HTTP method in lower case.
     pub verb: &'r str,
-    /// Whether this is a request for a resource. If so, `group` to `name` are set; otherwise only `path` is.
+    /// Whether the request is for a resource. If true, the fields from `group` to `name` are set. If false,
+    /// only `path` is set.
     pub resource_request: bool,
     /// Full API group; empty for the core group.
     pub group: &'r str,
@@ -25,10 +26,10 @@ pub struct Attributes<'r> {
     pub resource: &'r str,
     /// Subresource, for example `status`; empty for the object itself.
     pub subresource: &'r str,
-    /// Namespace; empty for cluster-wide requests. A request for a namespace object is in that namespace
-    /// (docs/api/authorization.md#rbac).
+    /// Namespace; empty for cluster-wide requests. For a request for a namespace object, the field has the
+    /// name of that namespace (docs/api/authorization.md#rbac).
     pub namespace: &'r str,
-    /// Name of the object; also set when a field selector requires one name
+    /// Name of the object. The name is also set if a field selector requires one name
     /// (docs/api/paths-and-verbs.md#request-info).
     pub name: &'r str,
     /// Path of the request URL.
@@ -37,9 +38,9 @@ pub struct Attributes<'r> {
     pub selectors: Selectors<'r>,
 }
 
-/// The requirements of a request's selectors. An object is read only if it meets all of them. A requirement
-/// that cannot be parsed is left out: authorization is then requested for more objects than needed, never for
-/// fewer.
+/// The requirements of a request's selectors. The request reads only objects that meet all requirements. A
+/// requirement that cannot be parsed is left out. The authorization request then covers more objects than the
+/// request reads, but never fewer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selectors<'r> {
     /// Requirements of the field selector.
@@ -48,14 +49,14 @@ pub struct Selectors<'r> {
     pub labels: &'r [LabelRequirement],
 }
 
-/// A requirement that a field has a value, or does not have it.
+/// A requirement that a field has a certain value, or that it does not have this value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FieldRequirement {
     /// Path of the field.
     pub field: String,
-    /// Whether the field must have `value`; otherwise the field must not have it.
+    /// Whether the field must have `value`. If false, the field must not have `value`.
     pub is_equal: bool,
-    /// Value that the field is compared with.
+    /// Value with which the field is compared.
     pub value: String,
 }
 
@@ -89,8 +90,8 @@ impl Attributes<'_> {
     }
 }
 
-/// Formats `User "u" cannot get resource "pods" in API group "" in the namespace "ns"`
-/// (docs/api/authorization.md#authorizers), not HTML-escaped.
+/// Formats the attributes as `User "u" cannot get resource "pods" in API group "" in the namespace "ns"`
+/// (docs/api/authorization.md#authorizers), without HTML escapes.
 impl fmt::Display for Attributes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "User {} cannot {} ", Quoted(&self.user.name), self.verb)?;

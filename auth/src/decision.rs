@@ -1,4 +1,4 @@
-//! The decision of authorization: allow, deny or no opinion, and the proof of an allow.
+//! The decision of authorization (allow, deny or no opinion), and the proof that a request is allowed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use crate::authz::policy::Grant;
 /// The decision of one authorizer, or of the whole chain.
 #[derive(Clone, Debug)]
 pub enum Decision {
-    /// The request may proceed. Later authorizers are not consulted.
+    /// The request may proceed. Later authorizers do not run.
     Allow {
-        /// The reason, for the audit record.
+        /// The reason, for the audit event.
         reason: Reason,
     },
-    /// The request is denied. Later authorizers are not consulted.
+    /// The request is denied. Later authorizers do not run.
     Deny {
-        /// The reason, for the audit record and the client.
+        /// The reason, for the audit event and the client.
         reason: Reason,
     },
     /// The next authorizer decides. If no authorizer is left, the request is denied.
     NoOpinion {
-        /// The reason for having no opinion; often empty.
+        /// The reason why the authorizer has no opinion; often empty.
         reason: Reason,
     },
 }
@@ -33,12 +33,12 @@ impl Default for Decision {
 }
 
 impl Decision {
-    /// Returns whether this is an allow.
+    /// Returns whether the decision is [`Decision::Allow`].
     pub fn is_allowed(&self) -> bool {
         matches!(self, Decision::Allow { .. })
     }
 
-    /// Returns whether this is an explicit deny (`status.denied` of an access review).
+    /// Returns whether the decision is [`Decision::Deny`] (`status.denied` of an access review).
     pub fn is_denied(&self) -> bool {
         matches!(self, Decision::Deny { .. })
     }
@@ -51,16 +51,16 @@ impl Decision {
     }
 }
 
-/// The reason for a decision. The text is composed only when it is read, so an allow on the hot path does not
-/// pay for it.
+/// The reason for a decision. The text is built only when it is read, so an allowed request does not spend
+/// time on it.
 #[derive(Clone, Debug, Default)]
 pub enum Reason {
     /// No reason is given.
     #[default]
     None,
-    /// Fixed or composed text.
+    /// The reason is this text.
     Text(Arc<str>),
-    /// The binding that grants the request.
+    /// A binding grants the permission.
     Granted(Grant),
 }
 
@@ -93,9 +93,9 @@ impl fmt::Display for Reason {
 
 /// Proof that the authorizers allowed exactly these attributes.
 ///
-/// Only [`Authorizer::authorize`](crate::Authorizer::authorize) creates one. In the `api` crate, every
-/// request path to the store requires this proof and compares it with the access that the request needs, so a
-/// handler that skips the check does not compile.
+/// Only [`Authorizer::authorize`](crate::Authorizer::authorize) creates this proof. In the `api` crate, a
+/// request can access the store only with this proof, and the store compares the proof with the requested
+/// access. Therefore a handler without an authorization check does not compile.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Authorized<'r> {
@@ -108,17 +108,17 @@ impl<'r> Authorized<'r> {
         Authorized { attributes, reason }
     }
 
-    /// Returns the attributes that were allowed.
+    /// Returns the attributes that the authorizers allowed.
     pub fn attributes(&self) -> &'r Attributes<'r> {
         self.attributes
     }
 
-    /// Returns the user that was allowed.
+    /// Returns the user of the allowed request.
     pub fn user(&self) -> &'r crate::User {
         self.attributes.user
     }
 
-    /// Returns the reason, for the audit record.
+    /// Returns the reason, for the audit event.
     pub fn reason(&self) -> &Reason {
         &self.reason
     }
@@ -128,22 +128,23 @@ impl<'r> Authorized<'r> {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Denied {
-    /// Inner text of the 403 response, for example `User "u" cannot get resource "pods" in API group "" in
-    /// the namespace "ns"`, HTML-escaped, followed by `: <reason>` if there is a reason
-    /// (docs/api/authorization.md#authorizers).
+    /// Inner text of the 403 response (docs/api/authorization.md#authorizers), for example `User "u" cannot
+    /// get resource "pods" in API group "" in the namespace "ns"`. The text is HTML-escaped. If there is a
+    /// reason, `: <reason>` follows.
     pub message: String,
-    /// The reason alone, for the audit record.
+    /// The reason without other text, for the audit event.
     pub reason: Reason,
-    /// Error of an authorizer that failed. If set, it is unknown whether the request would have been allowed.
+    /// Error of an authorizer that failed. Without this error, the request might have been allowed.
     pub error: Option<String>,
-    /// Whether an authorizer denied the request explicitly. If false, no authorizer allowed it.
+    /// Whether an authorizer denied the request explicitly. If false, no authorizer had an opinion.
     pub is_final: bool,
 }
 
 impl Denied {
     pub(crate) fn new(attributes: &Attributes<'_>, reason: Reason) -> Denied {
         let mut message = escape_html(&attributes.to_string());
-        // The server composes the reason, so it needs no escaping. An empty reason leaves no trailing colon.
+        // The reason is not escaped, because the server builds the text. If the reason is empty, the message
+        // has no colon at the end.
         if !reason.is_empty() {
             message.push_str(": ");
             message.push_str(&reason.to_string());
@@ -171,8 +172,8 @@ mod tests {
     use crate::User;
 
     #[test]
-    fn a_refusal_reads_as_the_reference_server_writes_it() {
-        // Expected texts: docs/api/authorization.md#authorizers.
+    fn a_denial_has_the_text_of_the_reference_server() {
+        // The expected texts are in docs/api/authorization.md#authorizers.
         let user = User::new("jane", ["dev"]);
         let odd = User::new("<j&\"d>", ["dev"]);
         let pods = Attributes {
@@ -184,7 +185,7 @@ mod tests {
             ..Attributes::path(&user, "get", "/api/v1/namespaces/ns/pods/p")
         };
         let scale = Attributes { group: "apps", resource: "deployments", subresource: "scale", ..pods };
-        for (asked, reason, message) in [
+        for (request, reason, message) in [
             (pods, "", r#"User "jane" cannot get resource "pods" in API group "" in the namespace "ns""#),
             (
                 Attributes { namespace: "", verb: "list", ..scale },
@@ -197,7 +198,7 @@ mod tests {
                 r#"User "&lt;j&amp;\"d&gt;" cannot get path "/metrics": RBAC: <x>"#,
             ),
         ] {
-            assert_eq!(Denied::new(&asked, Reason::from(reason.to_owned())).message, message);
+            assert_eq!(Denied::new(&request, Reason::from(reason.to_owned())).message, message);
         }
     }
 }

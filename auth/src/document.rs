@@ -1,6 +1,6 @@
-//! A configuration file as a tree. The tree keeps the order of members and members that occur twice, so that
-//! strict decoding can report them in the order of the file. The input is JSON; the caller converts YAML
-//! files first.
+//! A configuration file as a tree. The tree keeps the order of members, and members that occur twice, so that
+//! strict decoding can report errors in the order of the file. The input is JSON. The caller converts YAML
+//! files to JSON.
 
 use std::fmt;
 
@@ -10,28 +10,28 @@ use serde_json::{Map, Value};
 
 use crate::json_error;
 
-/// A configuration file that is parsed but not yet checked.
+/// A parsed configuration file that is not checked yet.
 #[derive(Debug)]
 pub struct Document {
     /// Original text of the file, for messages.
     pub(crate) text: String,
     pub(crate) tree: Tree,
-    /// Error about keys that occur twice in YAML, found before the conversion to JSON.
+    /// Error about keys that occur twice in YAML. The caller finds these keys before the conversion to JSON.
     pub(crate) duplicates: Option<String>,
 }
 
 impl Document {
-    /// Creates a document from the original `text` and the same content as `json`. `duplicates` is the error
-    /// text about keys that occur twice in YAML; duplicate keys in JSON are found here.
+    /// Creates a document from the original text and its content in JSON. `duplicates` is the error text
+    /// about keys that occur twice in YAML. Keys that occur twice in JSON are detected later, in the tree.
     ///
     /// # Errors
-    /// `json` is not valid JSON.
+    /// Fails if `json` is not valid JSON.
     pub fn new(text: &[u8], json: &[u8], duplicates: Option<String>) -> Result<Document, serde_json::Error> {
         let text = String::from_utf8_lossy(text).into_owned();
         Ok(Document { text, tree: serde_json::from_slice(json)?, duplicates })
     }
 
-    /// Creates a document from `value`; messages quote `text` as its content.
+    /// Creates a document from `value`. Messages contain `text` as the text of the file.
     #[cfg(test)]
     pub(crate) fn from_value(text: &str, value: &Value) -> Document {
         Document::new(text.as_bytes(), value.to_string().as_bytes(), None).unwrap()
@@ -51,21 +51,21 @@ pub(crate) enum Tree {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Typed<'t> {
     pub(crate) members: &'t [(String, Tree)],
-    /// Declared `apiVersion` as written; empty if it is absent.
+    /// Value of `apiVersion`; empty if it is absent.
     pub(crate) api_version: &'t str,
-    /// Declared kind; empty if it is absent.
+    /// Value of `kind`; empty if it is absent.
     pub(crate) kind: &'t str,
 }
 
 impl Tree {
-    /// Returns the members of a document with its version and kind; null counts as an object without members.
-    /// Unlike other members, `apiVersion` and `kind` are matched without regard to case, and the last string
-    /// counts. Otherwise a letter in the wrong case could cause a policy line to be read by the rules of
-    /// another version.
+    /// Returns the members of a document with its version and kind. A null document counts as an object
+    /// without members. Unlike the names of other members, `apiVersion` and `kind` are not case-sensitive,
+    /// and the last string is used. Otherwise a letter in the wrong case could cause the server to read a
+    /// policy line with the rules of another version.
     ///
     /// # Errors
-    /// The text of kube-apiserver's error: the document is not an object, or its version or kind is not a
-    /// string.
+    /// Fails with kube-apiserver's error text if the document is not an object, or if its version or kind is
+    /// not a string.
     pub(crate) fn typed(&self) -> Result<Typed<'_>, String> {
         let members = match self {
             Tree::Members(members) => members.as_slice(),
@@ -88,7 +88,7 @@ impl Tree {
         Ok(typed)
     }
 
-    /// Converts the tree to a JSON value. If several members have the same name, the last one counts.
+    /// Converts the tree to a JSON value. If several members have the same name, the last member is used.
     pub(crate) fn value(&self) -> Value {
         match self {
             Tree::Scalar(value) => value.clone(),
@@ -98,7 +98,7 @@ impl Tree {
     }
 }
 
-/// Converts members to an object. If several members have the same name, the last one counts.
+/// Converts members to an object. If several members have the same name, the last member is used.
 pub(crate) fn object(members: &[(String, Tree)]) -> Map<String, Value> {
     members.iter().map(|(name, tree)| (name.clone(), tree.value())).collect()
 }

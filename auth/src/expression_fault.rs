@@ -8,7 +8,7 @@ pub enum ExpressionFault {
     /// The expression does not compile, or its result has the wrong type.
     #[error("{0}")]
     Text(String),
-    /// The expression compiles, but evaluating a constant subexpression fails.
+    /// The expression compiles, but the evaluation of a constant subexpression fails.
     #[error("program instantiation failed: {0}")]
     Program(String),
 }

@@ -1,9 +1,8 @@
-//! The user of a request: name, uid, groups and extra values. Authentication does not interpret them
-//! (docs/api/authentication.md).
+//! The user of a request: name, uid, groups and extra values (docs/api/authentication.md).
 
 use std::collections::BTreeMap;
 
-/// Group whose members may do everything. Membership is checked before any authorizer
+/// Group whose members have all permissions. The membership is checked before any authorizer runs
 /// (docs/api/authorization.md#authorizers).
 pub const MASTERS: &str = "system:masters";
 /// Group of all authenticated users.
@@ -12,26 +11,26 @@ pub const AUTHENTICATED: &str = "system:authenticated";
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// Name of the user of a request without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
-/// Group of all service accounts. With `:<namespace>` appended, the group of the service accounts in that
-/// namespace.
+/// Group of all service accounts. The name with the suffix `:<namespace>` is the group of the service
+/// accounts in that namespace.
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
-/// Prefix of a service account's user name, before `<namespace>:<name>`.
+/// Prefix of a service account's user name. `<namespace>:<name>` follows the prefix.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// Group of the node agents.
 pub const NODES: &str = "system:nodes";
-/// Prefix of a node agent's user name, before the name of the node.
+/// Prefix of a node agent's user name. The name of the node follows the prefix.
 pub const NODE_PREFIX: &str = "system:node:";
 
-/// A user. Any value is legal; the authorizers give the names their meaning.
+/// A user. All values are allowed. Authentication does not interpret the values; authorizers do.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct User {
-    /// User name, which bindings refer to.
+    /// User name. Bindings refer to this name.
     pub name: String,
-    /// Identifier that distinguishes users who had the same name at different times; often empty.
+    /// Identifier that distinguishes users with the same name at different times; often empty.
     pub uid: String,
     /// Groups, in the order in which the authenticator listed them.
     pub groups: Vec<String>,
-    /// Extra values; the keys are in lower case.
+    /// Extra values. The keys are in lower case.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -52,8 +51,8 @@ impl User {
         self.groups.iter().any(|member_of| member_of == group)
     }
 
-    /// Returns the name of the node if the user is a node agent. The name is empty if the agent does not
-    /// state it; other users give `None`.
+    /// Returns the name of the node if the user is a node agent, and `None` otherwise. The name is empty if
+    /// the agent's user name contains no node.
     pub fn node(&self) -> Option<&str> {
         self.name.strip_prefix(NODE_PREFIX).filter(|_| self.in_group(NODES))
     }
@@ -82,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agents_of_nodes_are_known_by_group_and_name() {
+    fn node_agents_are_recognized_by_group_and_name() {
         for (name, group, want) in [
             ("system:node:a", NODES, Some("a")),
             ("system:node:", NODES, Some("")),
@@ -95,7 +94,8 @@ mod tests {
 
     #[test]
     fn only_authenticated_users_join_system_authenticated() {
-        // Rows of docs/api/authentication.md#authenticators: name, groups before, groups after.
+        // The rows of docs/api/authentication.md#authenticators: the name, the groups before, and the groups
+        // after.
         for (name, before, after) in [
             ("jane", vec!["dev"], vec!["dev", "system:authenticated"]),
             ("jane", vec!["system:authenticated"], vec!["system:authenticated"]),

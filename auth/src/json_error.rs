@@ -17,27 +17,27 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Formats the error about a value that does not have the type `wanted`.
-pub(crate) fn unfit(value: &Value, wanted: &str) -> String {
-    json::unfit(kind(value), wanted)
+/// Formats the error about a value that does not have the type `expected`.
+pub(crate) fn unfit(value: &Value, expected: &str) -> String {
+    json::unfit(kind(value), expected)
 }
 
-/// Formats the error about a value of the member `place` that does not have the type `wanted`.
-pub(crate) fn unfit_member(value: &Value, place: &str, wanted: &str) -> String {
-    json::unfit_member(kind(value), place, wanted)
+/// Formats the error about a value in the member `place` that does not have the type `expected`.
+pub(crate) fn unfit_member(value: &Value, place: &str, expected: &str) -> String {
+    json::unfit_member(kind(value), place, expected)
 }
 
-/// Formats the error about a number of the member `place` that does not fit the integer type `wanted`.
-pub(crate) fn unfit_number(number: &Number, place: &str, wanted: &str) -> String {
-    json::unfit_member(&format!("number {number}"), place, wanted)
+/// Formats the error about a number in the member `place` that is not a value of the integer type `expected`.
+pub(crate) fn unfit_number(number: &Number, place: &str, expected: &str) -> String {
+    json::unfit_member(&format!("number {number}"), place, expected)
 }
 
-/// Formats the error about reading version and kind from a document that is not an object.
+/// Formats the error about a document that has no version and kind, because it is not an object.
 pub(crate) fn no_version_kind(value: &Value) -> String {
     json::no_version_kind(kind(value))
 }
 
-/// Formats the error about `name` (`apiVersion` or `kind`) whose value is not a string.
+/// Formats the error about the member `name` (`apiVersion` or `kind`) if its value is not a string.
 pub(crate) fn odd_version_kind(name: &str, value: &Value) -> String {
     json::odd_version_kind(kind(value), name)
 }

@@ -1,4 +1,4 @@
-//! Authentication and authorization: establishes the user of a request and decides whether the request may
+//! Authentication and authorization: finds the user of a request, and decides whether the request may
 //! proceed.
 //!
 //! ```text
@@ -8,9 +8,9 @@
 //!                                                                   └─ PolicySource (implemented over the store)
 //! ```
 //!
-//! This crate reads roles, bindings and service accounts through narrow traits. Nothing here blocks or does
-//! I/O: the caller reads key and token files and passes their text. This crate does not depend on HTTP or on
-//! the store.
+//! This crate reads roles, bindings and service accounts through small traits. The crate does not block and
+//! does no I/O: the caller reads key and token files, and passes their text. This crate does not depend on
+//! HTTP or on the store.
 
 mod answer;
 pub mod attributes;
@@ -18,8 +18,8 @@ pub mod authn;
 pub mod authz;
 pub mod decision;
 pub mod document;
+mod domain_keys;
 pub mod expression_fault;
-mod forms;
 pub mod identity;
 mod json_error;
 pub mod strict;

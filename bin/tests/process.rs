@@ -46,7 +46,7 @@ struct Running {
     log: BufReader<std::process::ChildStderr>,
     /// The log line with the address and the kubeconfig.
     start: serde_json::Value,
-    /// The log up to that line.
+    /// The log up to the line in `start`.
     seen: String,
 }
 
@@ -55,7 +55,7 @@ impl Running {
         let mut command = command(data, &["--secure-port=free", "--log-format=json"]);
         let mut child = command.args(arguments).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        // From here on, dropping the value kills the process, so that a failed test leaves no process behind.
+        // Dropping this value kills the process, so that a failed test leaves no process behind.
         let mut running = Running { child, log, start: serde_json::Value::Null, seen: String::new() };
         running.start = running.until_it_logs("serving");
         running
@@ -95,7 +95,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn whatever_is_wrong_is_one_record_exit_code_1_and_nothing_touched() {
+fn every_startup_error_is_one_record_with_exit_code_1_and_changes_nothing() {
     let dir = Dir::new("wrong");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
@@ -124,7 +124,7 @@ fn whatever_is_wrong_is_one_record_exit_code_1_and_nothing_touched() {
     ] {
         let output = run(&dir.data(), &[argument]);
         let record = String::from_utf8(output.stderr).unwrap();
-        // Severity, time and process come first. The error is quoted as in JSON.
+        // The record begins with severity, time and process. The error is a JSON string.
         let error = record.split_once("main.rs:1] \"command failed\" err=").map(|(_, error)| error);
         let error = error.and_then(|error| serde_json::from_str::<String>(error.strip_suffix('\n')?).ok());
         assert_eq!(error.as_deref(), Some(want.as_str()), "{argument}: {record}");
@@ -138,12 +138,12 @@ fn whatever_is_wrong_is_one_record_exit_code_1_and_nothing_touched() {
 }
 
 #[test]
-fn the_first_start_needs_no_flags_and_the_second_finds_everything() {
+fn the_first_start_needs_no_flags_and_later_starts_find_its_state() {
     let dir = Dir::new("start");
     let data = dir.data();
     let mut seen = Vec::new();
-    // The third start has an advertised address of the other family, and the fourth has no key to
-    // sign with.
+    // The third start has an advertised address of the other address family. Before the fourth start, the key
+    // of the CA is removed.
     let [v4, v6] = ["--advertise-address=192.0.2.9", "--advertise-address=2001:db8::9"];
     for advertised in [v4, v4, v6, v6] {
         if seen.len() == 3 {
@@ -173,7 +173,7 @@ fn the_first_start_needs_no_flags_and_the_second_finds_everything() {
     let other = run(&data, &["--naming=kubernetes"]);
     let why = format!("{} was made with --naming=cluster, not kubernetes", data.display());
     let line = String::from_utf8(other.stderr).unwrap();
-    // With this profile the line has the format that supervisors of kube-apiserver look for.
+    // In this naming profile, the line has the format that supervisors of kube-apiserver expect.
     assert!(
         line.starts_with('E') && line.ends_with(&format!("\"command failed\" err=\"{why}\"\n")),
         "{line}"
@@ -182,7 +182,7 @@ fn the_first_start_needs_no_flags_and_the_second_finds_everything() {
 }
 
 #[test]
-fn the_first_signal_waits_for_the_delay_and_the_second_one_does_not() {
+fn the_first_signal_waits_for_the_shutdown_delay_and_the_second_ends_immediately() {
     let dir = Dir::new("signals");
     let running = Running::start(&dir.data(), &["--shutdown-delay-duration=400ms"]);
     let begun = Instant::now();
@@ -192,7 +192,7 @@ fn the_first_signal_waits_for_the_delay_and_the_second_one_does_not() {
 
     let mut running = Running::start(&dir.data(), &["--shutdown-delay-duration=1h"]);
     running.signal(Signal::TERM);
-    running.until_it_logs("shutdown begins, no longer ready"); // two signals at once may arrive as one
+    running.until_it_logs("shutdown begins, no longer ready"); // so that the two signals are not merged
     running.signal(Signal::TERM);
     assert_eq!(running.end().0, Some(1));
 }

@@ -1,5 +1,5 @@
-//! Tests of the connection layer over real sockets and TLS, with hyper's client and with requests written by
-//! hand.
+//! Tests of the connection layer over real sockets and TLS, with hyper's client and with hand-written
+//! requests.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -30,7 +31,17 @@ struct Paths {
 }
 
 impl Handler for Paths {
-    async fn handle(&self, request: Request, connection: &Arc<ConnectionInfo>) -> Response {
+    fn handle<'h>(
+        &'h self,
+        request: Request,
+        connection: &'h Arc<ConnectionInfo>,
+    ) -> BoxFuture<'h, Response> {
+        Box::pin(self.answer(request, connection))
+    }
+}
+
+impl Paths {
+    async fn answer(&self, request: Request, connection: &Arc<ConnectionInfo>) -> Response {
         let path = request.uri().path().to_owned();
         match path.as_str() {
             "/hello" => Response::new(Body::from("hello")),
@@ -61,15 +72,15 @@ impl Handler for Paths {
                     response
                 }
             },
-            // Sends an event, then stays open until the drain begins, like a watch.
+            // Send an event, and keep the response open until the drain begins, like a watch.
             "/watch" => {
                 let (mut sender, body) = Body::channel(1);
                 let shutdown = self.shutdown.clone();
                 tokio::spawn(async move {
                     let _ = sender.send(Bytes::from("event\n")).await;
                     tokio::select! {
-                        () = shutdown.begun() => { let _ = sender.finish().await; }
-                        () = sender.gone() => {}
+                        () = shutdown.wait_for_drain() => { let _ = sender.finish().await; }
+                        () = sender.wait_for_disconnect() => {}
                     }
                 });
                 Response::new(body)
@@ -96,7 +107,7 @@ struct Server {
     root: CertificateDer<'static>,
 }
 
-/// Returns timeouts that even a busy machine does not reach; a test shortens the one it checks.
+/// Returns limits that even a busy machine does not reach. A test shortens the timeout that it checks.
 fn patient() -> Limits {
     let long = Duration::from_secs(120);
     Limits {
@@ -112,7 +123,8 @@ fn patient() -> Limits {
 /// Timeout of request bodies that are echoed.
 const BODY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Connection timeout in tests of such timeouts: long enough for what a busy machine does in time.
+/// Value of the timeout under test. All other actions of the test finish within this time, even on a busy
+/// machine.
 const SHORT: Duration = Duration::from_secs(2);
 
 fn self_signed(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>, String, String) {
@@ -196,7 +208,7 @@ impl Client {
             .unwrap();
         match &mut self.sender {
             Sender::One(sender) => {
-                let _ = sender.ready().await; // the previous response has ended; a failure appears when sending
+                let _ = sender.ready().await; // after an error, sending fails as well
                 Box::pin(sender.send_request(request))
             }
             Sender::Two(sender) => Box::pin(sender.send_request(request)),
@@ -220,7 +232,7 @@ fn text(status: u16, body: &str) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_protocols_answer_and_a_panic_stays_with_its_request() {
+async fn http1_and_http2_answer_and_a_panic_affects_only_its_request() {
     let server = start(patient()).await;
     for http2 in [false, true] {
         let mut client = server.client(http2, None).await;
@@ -231,7 +243,7 @@ async fn both_protocols_answer_and_a_panic_stays_with_its_request() {
         assert_eq!(client.get("/hello").await, text(200, "hello"), "the connection survives");
         assert_eq!(client.post("/echo", Bytes::from("abc")).await, text(200, "abc"));
 
-        // On HTTP/1.1 the connection may break before the head of the response is sent.
+        // On HTTP/1.1, the connection may break before the server sends the head of the response.
         if let Ok(broken) = client.send("/broken", Bytes::new()).await.await {
             broken.into_body().collect().await.expect_err("half a body must not look whole");
         }
@@ -239,7 +251,7 @@ async fn both_protocols_answer_and_a_panic_stays_with_its_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_certificates_are_asked_for_but_neither_demanded_nor_judged() {
+async fn client_certificates_are_requested_but_neither_required_nor_verified() {
     let server = start(patient()).await;
     for http2 in [false, true] {
         assert_eq!(server.client(http2, None).await.get("/certificates").await, text(200, "0"));
@@ -271,16 +283,16 @@ async fn client_certificates_are_asked_for_but_neither_demanded_nor_judged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_clients_are_cut_and_patient_ones_are_not() {
-    // The client sends nothing: the handshake timeout ends the connection.
+async fn slow_clients_are_disconnected_and_patient_ones_are_not() {
+    // If the client sends nothing, the handshake timeout ends the connection.
     let server = start(Limits { handshake_timeout: SHORT, ..patient() }).await;
     let begun = Instant::now();
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     assert_eq!(silent.read(&mut [0; 64]).await.unwrap_or(0), 0);
     assert!(begun.elapsed() >= SHORT - Duration::from_millis(10), "{:?}", begun.elapsed());
 
-    // The client sends its first head byte by byte, or a later one, or sends nothing over HTTP/2 after the
-    // handshake.
+    // The client sends its first or its second request head byte by byte, or sends nothing over HTTP/2 after
+    // the handshake.
     let server = start(Limits { head_timeout: SHORT, idle_timeout: SHORT, ..patient() }).await;
     for (alpn, first) in
         [(&b"http/1.1"[..], ""), (b"http/1.1", "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")]
@@ -307,7 +319,7 @@ async fn slow_clients_are_cut_and_patient_ones_are_not() {
     while !matches!(two.read(&mut [0; 1024]).await, Ok(0) | Err(_)) {}
     assert!(begun.elapsed() < patient().idle_timeout);
 
-    // A client that waits for its response stays connected past all these timeouts.
+    // A client that waits for a response stays connected longer than all these timeouts.
     for http2 in [false, true] {
         let mut client = server.client(http2, None).await;
         let mut watch = client.send("/watch", Bytes::new()).await.await.unwrap().into_body();
@@ -339,8 +351,8 @@ async fn bodies_are_bounded_in_size_and_time() {
         }
     }
 
-    // The request is written by hand on HTTP/1.1, as simple clients do: write everything, then read. The
-    // response must arrive although the server did not read the body.
+    // A simple HTTP/1.1 client writes the whole request before it reads. The response must arrive although
+    // the server did not read the body.
     let mut stream = server.tls(b"http/1.1", None).await.unwrap();
     let head = format!("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", over.len());
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -349,7 +361,7 @@ async fn bodies_are_bounded_in_size_and_time() {
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(answer, b"HTTP/1.1 413");
 
-    // The body is announced but never sent.
+    // The client announces a body, but does not send all of it.
     let mut stream = server.tls(b"http/1.1", None).await.unwrap();
     stream
         .write_all(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc")
@@ -367,12 +379,12 @@ async fn bodies_are_bounded_in_size_and_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_closes_over_an_unread_body_announces_it() {
+async fn a_connection_that_closes_with_an_unread_body_announces_it() {
     let server = start(patient()).await;
     for (path, length, sent, close) in [
         ("/hello", 0, &b""[..], false),
         ("/echo", 3, b"abc", false),
-        // No handler reads this body, whether it was sent or not.
+        // The handler does not read this body. The client sends it or not.
         ("/hello", 3, b"abc", true),
         ("/hello", 3, b"", true),
         ("/echo", BODY_BYTES_MAX + 1, b"", true),
@@ -390,7 +402,7 @@ async fn a_connection_that_closes_over_an_unread_body_announces_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plain_http_gets_an_explanation() {
+async fn plain_http_on_the_tls_port_gets_an_explanation() {
     let server = start(patient()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -401,7 +413,7 @@ async fn plain_http_gets_an_explanation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_refuses_the_new_ends_watches_and_waits_for_requests() {
+async fn a_drain_refuses_new_requests_ends_watches_and_waits_for_requests() {
     for http2 in [false, true] {
         let server = start(patient()).await;
         let mut busy = server.client(http2, None).await;
@@ -414,8 +426,8 @@ async fn a_drain_refuses_the_new_ends_watches_and_waits_for_requests() {
 
         server.shutdown.begin();
         if !http2 {
-            // The request is sent while the server closes the connection; over HTTP/2 it would be refused, to
-            // be sent on another connection.
+            // Over HTTP/1.1, the request is answered although the server is closing the connection. Over
+            // HTTP/2, the server would refuse it, so that the client sends it on another connection.
             assert_eq!(idle.get("/hello").await, text(200, "hello"));
         }
         let events = watch.into_body().collect().await.expect("a watch ends properly").to_bytes();
@@ -450,7 +462,7 @@ async fn a_drain_cuts_requests_that_do_not_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_beyond_the_bound_wait_their_turn() {
+async fn connections_beyond_the_limit_wait_for_a_free_connection() {
     let server = start(Limits { connections_max: 1, ..patient() }).await;
     let first = server.client(false, None).await;
     let second = server.tls(b"http/1.1", None);

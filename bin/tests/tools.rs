@@ -1,5 +1,5 @@
-//! Tests of the offline commands as an operator runs them: output, JSON and exit codes, on intact, damaged
-//! and open stores and on directories without a store.
+//! Tests of the commands that read a store, started as an operator starts them. The tests check output, JSON
+//! and exit codes, for intact, damaged and open stores and for directories without a store.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -94,7 +94,7 @@ fn flip(path: &Path, at: u64) {
 }
 
 #[tokio::test]
-async fn a_sound_store_is_sound_for_every_command() {
+async fn verify_inspect_and_stats_accept_an_undamaged_store() {
     let dir = Dir::new();
     let last = fill(&dir).await;
     let output = run(&["verify"], &dir.data());
@@ -120,7 +120,7 @@ async fn a_sound_store_is_sound_for_every_command() {
 }
 
 #[tokio::test]
-async fn the_log_is_printed_as_filtered() {
+async fn inspect_prints_the_records_that_match_its_filters() {
     let dir = Dir::new();
     fill(&dir).await;
     let revisions = |flags: &[&str]| {
@@ -145,11 +145,11 @@ async fn the_log_is_printed_as_filtered() {
 }
 
 #[tokio::test]
-async fn every_damage_is_listed_with_its_position_and_sets_the_exit_code() {
+async fn verify_lists_every_damage_with_its_position_and_sets_the_exit_code() {
     let dir = Dir::new();
     fill(&dir).await;
     let segments = dir.segments();
-    // Damage the value of revision 1; the header of revision 3, so that its key is unknown; and a copy of a
+    // Damage the value of revision 1, the header of revision 3 (so that its key is unknown), and a copy of a
     // file header.
     let line = text(&run(&["inspect", "--from=3", "--to=3", "-o=json"], &dir.data()));
     let third = serde_json::from_str::<Value>(&line).unwrap()["offset"].as_u64().unwrap();
@@ -192,7 +192,7 @@ async fn every_damage_is_listed_with_its_position_and_sets_the_exit_code() {
     let stats = run(&["stats", "-o=json"], &dir.data());
     assert_eq!((stats.status.code(), json(&stats)["damages"].as_u64()), (Some(0), Some(3)));
 
-    // Now a file is missing, and another has a damaged header.
+    // Remove a file, and damage the header of another file.
     fs::rename(&segments[1], dir.0.join("away")).unwrap();
     let output = run(&["verify"], &dir.data());
     assert_eq!(output.status.code(), Some(2));
@@ -203,12 +203,54 @@ async fn every_damage_is_listed_with_its_position_and_sets_the_exit_code() {
     assert!(text(&output).contains("0000000003.segment: the header is damaged"), "{output:?}");
 }
 
+/// Returns the documents of YAML output as JSON.
+fn documents(output: &Output) -> Vec<Value> {
+    let yaml = text(output);
+    let parts = yaml.split("---\n").filter(|part| !part.is_empty());
+    let json = |part: &str| {
+        let tree =
+            values::yaml::parse(part.as_bytes()).unwrap_or_else(|error| panic!("{error}: {part}")).value;
+        let mut text = Vec::new();
+        values::json::write(&tree, &mut text);
+        serde_json::from_slice(&text).unwrap()
+    };
+    parts.map(json).collect()
+}
+
+#[tokio::test]
+async fn every_command_prints_in_yaml_what_it_prints_in_json() {
+    let dir = Dir::new();
+    fill(&dir).await;
+    let same = |arguments: &[&str]| {
+        let with = |format| [arguments, &["-o", format]].concat();
+        let as_json = text(&run(&with("json"), &dir.data()));
+        let lines: Vec<Value> = as_json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(documents(&run(&with("yaml"), &dir.data())), lines, "{arguments:?}");
+    };
+    same(&["verify"]);
+    same(&["stats"]);
+    same(&["inspect", "--values"]);
+    same(&["accept-loss"]);
+    flip(&dir.segments()[0], 4096 + 5_000);
+    flip(&dir.segments()[1], 24);
+    same(&["verify"]);
+    same(&["inspect"]);
+    let target = dir.0.join("backup").display().to_string();
+    let backup = documents(&run(&["backup", "-o=yaml", "--to", &target], &dir.data()));
+    assert!(backup.len() == 1 && backup[0]["damages"].as_u64() > Some(0), "{backup:?}");
+    let restored = dir.0.join("restored");
+    let restore = documents(&run(&["restore", "-o=yaml", "--skip-damaged", "--from", &target], &restored));
+    assert_eq!(restore[0]["keys"], 15, "{restore:?}");
+    let compact = documents(&run(&["compact", "-o=yaml"], &restored));
+    assert!(compact[0]["after_bytes"].is_u64(), "{compact:?}");
+}
+
 #[tokio::test]
 async fn a_torn_tail_is_not_damage() {
     let dir = Dir::new();
     fill(&dir).await;
     let last = dir.segments().pop().unwrap();
-    // The damage comes after the last record: it is a batch that was never synced.
+    // The damage is after the last record, like a batch that was never synced.
     let line = text(&run(&["inspect", "--from=17", "-o=json"], &dir.data()));
     let record: Value = serde_json::from_str(&line).unwrap();
     let end = record["offset"].as_u64().unwrap() + record["stored_bytes"].as_u64().unwrap();
@@ -216,7 +258,7 @@ async fn a_torn_tail_is_not_damage() {
     let output = run(&["verify", "-o=json"], &dir.data());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(json(&output)["torn"]["offset"].as_u64(), Some(end));
-    // The last record itself is known durable: losing it is damage.
+    // The last record itself is known durable, so its loss is damage.
     flip(&last, end - 100);
     let output = run(&["verify", "-o=json"], &dir.data());
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -224,7 +266,7 @@ async fn a_torn_tail_is_not_damage() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_open_is_read_without_disturbing_it() {
+async fn an_open_store_is_inspected_without_disturbing_it() {
     let dir = Dir::new();
     let engine = open(&dir).await;
     for n in 0..40 {
@@ -236,7 +278,7 @@ async fn a_store_that_is_open_is_read_without_disturbing_it() {
                 (Some(0), &Value::Bool(true)),
                 "{report}"
             );
-            // Every batch except the last has a later one that makes it known durable.
+            // Every batch except the last is known durable, because a later batch follows it.
             assert!(report["revision"].as_u64().unwrap() >= n, "{report}");
         }
     }
@@ -244,7 +286,7 @@ async fn a_store_that_is_open_is_read_without_disturbing_it() {
 }
 
 #[test]
-fn a_directory_without_a_store_gives_one_line() {
+fn a_directory_without_a_store_is_reported_in_one_line() {
     let dir = Dir::new();
     let log = dir.data().join("log");
     let check = |want: &str| {
@@ -266,7 +308,7 @@ fn a_directory_without_a_store_gives_one_line() {
     fs::write(log.join("lock"), "").unwrap();
     fs::write(log.join("next.segment"), "unfinished").unwrap();
     check(&no_store);
-    // The file has a later format.
+    // The header has the format version of a later release.
     let mut header = [0u8; 4096];
     header[..8].copy_from_slice(b"REVLOG\r\n");
     header[8] = 200;
@@ -310,14 +352,14 @@ fn hostile_directories_are_reported_and_end() {
     }
 }
 
-/// Returns the checksum of the store's format, for a header of a later format.
+/// Computes the checksum of the store, so that a test can write a valid header with a later format version.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
     })
 }
 
-/// Returns the fields of records that a copy must have: revision, kind, key, value.
+/// Returns the fields of all records that a copy must have: revision, kind, key and value.
 fn records(data: &Path) -> Vec<Value> {
     let output = run(&["inspect", "--values", "-o=json"], data);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -334,7 +376,7 @@ fn backup(dir: &Dir, to: &Path) -> Output {
 }
 
 #[tokio::test]
-async fn a_backup_is_the_same_log_and_the_next_one_copies_new_segments() {
+async fn a_backup_equals_the_log_and_the_next_one_copies_only_new_segments() {
     let dir = Dir::new();
     fill(&dir).await;
     let to = dir.0.join("backup");
@@ -364,14 +406,14 @@ async fn a_backup_is_the_same_log_and_the_next_one_copies_new_segments() {
     engine.close().await;
     assert_eq!(records(&to), records(&dir.data()));
 
-    // A file of the backup that is damaged later is detected and copied again.
+    // If a file of the backup is damaged later, the next backup detects the damage and copies the file again.
     flip(&kept, 4096 + 5_000);
     assert_eq!(run(&["verify"], &to).status.code(), Some(2));
     let third = json(&backup(&dir, &to));
     assert_eq!((&third["copied_segments"], &third["kept_segments"]), (&Value::from(2), &Value::from(2)));
     assert_eq!(run(&["verify"], &to).status.code(), Some(0));
 
-    // The remains of an interrupted backup have no effect.
+    // The files of an interrupted backup have no effect.
     fs::create_dir(to.join("log.next")).unwrap();
     fs::write(to.join("log.next/0000000001.segment"), "half").unwrap();
     assert_eq!(json(&backup(&dir, &to))["kept_segments"], 3);
@@ -401,7 +443,7 @@ async fn a_backup_reports_damage_and_refuses_an_incomplete_store() {
         (&Value::from(1), &Value::from(1))
     );
     assert_eq!(records(&to), records(&dir.data()));
-    // The earlier backup is kept if the next one fails.
+    // If a backup fails, the earlier backup is kept.
     let before = records(&to);
     let (last, high_water) = (dir.segments()[2].clone(), dir.data().join("log/high-water"));
     let (first, middle) = (dir.segments()[0].clone(), dir.segments()[1].clone());
@@ -438,7 +480,7 @@ async fn a_backup_reports_damage_and_refuses_an_incomplete_store() {
 }
 
 #[tokio::test]
-async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
+async fn a_restore_contains_the_state_at_the_requested_revision_or_time() {
     let dir = Dir::new();
     let last = fill(&dir).await;
     let all = records(&dir.data());
@@ -447,7 +489,7 @@ async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
         let arguments: Vec<&str> = ["restore", "-o=json", &from].iter().chain(flags).copied().collect();
         run(&arguments, &dir.0.join(name))
     };
-    // Returns the state at a revision: all revisions except the deletion of key 0.
+    // Returns the state at a revision: the puts up to this revision, without key 0 if it is already deleted.
     let state_at = |revision: usize| -> Vec<Value> {
         let states = all[..revision.min(16)].iter().filter(|record| revision < 17 || record[2] != all[0][2]);
         states.cloned().collect()
@@ -472,8 +514,8 @@ async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
     assert_eq!(json(&restore("future", &["--time=2100-01-01T00:00:00Z"]))["from_revision"], last);
     let early = restore("early", &["--time=1990-01-01T00:00:00Z"]);
     assert_eq!(early.status.code(), Some(1), "{early:?}");
-    let told = String::from_utf8_lossy(&early.stderr).into_owned();
-    assert!(told.contains("the backup begins at 20") && told.contains("with revision 1"), "{told}");
+    let message = String::from_utf8_lossy(&early.stderr).into_owned();
+    assert!(message.contains("the backup begins at 20") && message.contains("with revision 1"), "{message}");
     assert!(!dir.0.join("early").exists(), "a failed restore leaves nothing");
 
     for (name, flags, want) in [
@@ -494,7 +536,7 @@ async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), format!("error: {want}\n"));
     }
-    // A restored store can be backed up and restored in turn, but not to compacted revisions.
+    // A restored store can itself be restored, but not at compacted revisions.
     let from = format!("--from={}", dir.0.join("at-9").display());
     let again = run(&["restore", "-o=json", &from], &dir.0.join("again"));
     assert_eq!(records(&dir.0.join("again")), state_at(9), "{again:?}");
@@ -507,11 +549,11 @@ async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
 }
 
 #[tokio::test]
-async fn a_damaged_backup_is_restored_only_when_that_is_asked_for() {
+async fn a_damaged_backup_is_restored_only_on_request() {
     let dir = Dir::new();
     fill(&dir).await;
     let from = format!("--from={}", dir.data().display());
-    // Damage the version of key 0 at revision 1, which is deleted at 17, and that of key 4.
+    // Damage the version of key 0 at revision 1 (revision 17 deletes this key).
     flip(&dir.segments()[0], 4096 + 5_000);
     let restored = run(&["restore", "-o=json", &from], &dir.0.join("unharmed"));
     assert_eq!((restored.status.code(), &json(&restored)["keys"]), (Some(0), &Value::from(15)));
@@ -523,7 +565,7 @@ async fn a_damaged_backup_is_restored_only_when_that_is_asked_for() {
     let restored = run(&["restore", &from, "--revision=16", "--skip-damaged"], &dir.0.join("harmed"));
     assert_eq!(restored.status.code(), Some(2), "{restored:?}");
     assert!(text(&restored).starts_with("left out: 0000000001.segment at byte 4096: "), "{restored:?}");
-    // The copy has the readable versions, and the ledger that says which one is missing.
+    // The copy has the 15 readable versions, and a record of the loss.
     assert_eq!(records(&dir.0.join("harmed")).len(), 16);
 }
 
@@ -551,7 +593,7 @@ async fn compacting_a_stopped_store_reclaims_space_and_keeps_the_requested_histo
         String::from_utf8_lossy(&future.stderr),
         "error: revision 61: revision lies in the future, the newest is 60\n"
     );
-    // The history has nothing older than an hour.
+    // There is no history older than an hour, so nothing is dropped.
     let kept = json(&run(&["compact", "-o=json", "--keep=1h"], &dir.data()));
     assert_eq!(kept["before_bytes"], kept["after_bytes"]);
     let report = json(&run(&["compact", "-o=json", "--revision=55"], &dir.data()));
@@ -561,7 +603,7 @@ async fn compacting_a_stopped_store_reclaims_space_and_keeps_the_requested_histo
     let kept: Vec<_> = records(&dir.data()).iter().map(|record| record[0].as_u64().unwrap()).collect();
     assert!([53, 54, 55, 56, 57, 58, 59, 60].iter().all(|revision| kept.contains(revision)), "{kept:?}");
 
-    // The compacted store is consistent, its checkpoint included, and can be copied and restored.
+    // The compacted store and its checkpoint are consistent, and the store can be copied and restored.
     let verified = run(&["verify", "-o=json"], &dir.data());
     assert_eq!(verified.status.code(), Some(0), "{verified:?}");
     let stats = json(&run(&["stats", "-o=json"], &dir.data()));

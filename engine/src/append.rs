@@ -1,20 +1,20 @@
-//! The encoded records of the current batch, on their way into the log.
+//! The encoded records of the current batch, and the writes that bring these records into the log.
 //!
 //! `encode ─► buffer ─ a piece at a time, while more is encoded ─► file ─► write-out begins ─► … the rest ─► sync`
 //!
-//! A large batch is written to the file while it grows, so that the disk works at the same time as the
-//! processor: when the last record is encoded, the disk has most of the batch. Writing early does not affect
-//! correctness. Bytes of a batch that are in the file before the sync count no more than bytes in the buffer,
-//! and a crash in the meantime leaves some of the batch's bytes, as a crash during the sync does. A batch
-//! that is refused erases them first.
+//! A large batch is written to the file while further records are encoded, so that the disk and the processor
+//! work at the same time. When the last record is encoded, the disk already has most of the batch. Writing
+//! early does not affect correctness. Bytes of a batch that are in the file before the sync are not part of
+//! the log yet. A crash before the sync may leave some of these bytes in the file, as a crash during the sync
+//! does. If the batch is refused, these bytes are erased first.
 
 use std::io;
 
 use crate::log::Log;
 use crate::record::{self, Head, NewRecord};
 
-/// Number of bytes written at a time. With half as much, additional requests to the disk would cost more than
-/// is gained.
+/// Number of bytes written at a time. With half of this size, the additional requests to the disk would cost
+/// more than the overlap saves.
 const PIECE_BYTES: usize = 256 * 1024;
 /// Page size of the file. Pieces end at page boundaries, so that no page is written to while the disk writes
 /// it out.
@@ -25,7 +25,7 @@ const PIECES_MAX: usize = 16;
 /// its time.
 pub(crate) const BATCH_BYTES_MAX: usize = PIECES_MAX * PIECE_BYTES;
 
-/// The encoded batch (see the module). Its bytes go to the log's position.
+/// The encoded records of the current batch. The appender writes these bytes at the current position of the log.
 pub(crate) struct Appender {
     bytes: Vec<u8>,
     /// Number of bytes that are in the file.
@@ -57,7 +57,8 @@ impl Appender {
         self.bytes.is_empty()
     }
 
-    /// Encodes a record, for which the log's segment must have room. Returns its offset in the segment.
+    /// Encodes a record and returns its offset in the current segment of the log. The segment must have room
+    /// for the record.
     pub fn push(&mut self, record: &NewRecord<'_>, log: &Log) -> u64 {
         let offset = log.position() + self.bytes.len() as u64;
         record::append(&mut self.bytes, record, log.current().header.salt, offset);
@@ -65,7 +66,7 @@ impl Appender {
         offset
     }
 
-    /// Returns the record of `len` bytes at `offset` of the log's segment, which was pushed before.
+    /// Returns a record of `len` bytes that [`Appender::push`] encoded at `offset`.
     pub fn record(&self, offset: u64, len: usize, log: &Log) -> (Head, &[u8]) {
         let start = (offset - log.position()) as usize;
         let bytes = &self.bytes[start..start + len];
@@ -73,8 +74,8 @@ impl Appender {
         (head.expect("a record just encoded reads back"), bytes)
     }
 
-    /// Writes the collected bytes if they make a piece. An error is not reported here: the write of the rest
-    /// of the batch will meet it.
+    /// Writes the collected bytes if they fill a piece. An error is not reported here, because the write of
+    /// the rest of the batch fails in the same way and reports it.
     fn write_piece(&mut self, log: &Log) {
         if self.bytes.len() - self.written < self.piece_bytes || self.stuck {
             return;
@@ -92,7 +93,7 @@ impl Appender {
         }
     }
 
-    /// Writes the bytes that are not in the file yet. After an error some of them may be in the file.
+    /// Writes the bytes that are not in the file yet. After an error some of these bytes may be in the file.
     pub fn write(&mut self, log: &Log) -> io::Result<()> {
         let start = self.written;
         self.write_until(self.bytes.len(), log)?;
@@ -111,12 +112,12 @@ impl Appender {
         Ok(())
     }
 
-    /// Erases, durably, the bytes that may be in the file.
+    /// Erases the bytes that may be in the file. The erasure is durable.
     pub fn erase_written(&self, log: &Log) -> io::Result<()> {
         if self.touched > 0 { log.erase(self.touched) } else { Ok(()) }
     }
 
-    /// Prepares to write the erased bytes once more.
+    /// Prepares the appender to write the erased bytes again.
     pub fn rewind(&mut self) {
         (self.written, self.touched, self.stuck) = (0, 0, false);
     }

@@ -1,8 +1,9 @@
-//! Checks of the records that a follower receives, whose revisions another store assigned. Pure functions.
+//! Checks of the records that a follower receives. Another store assigned the revisions of these records.
+//! All functions are pure.
 //!
-//! Revisions never fall within a batch and begin above the newest revision of the store; there may be gaps,
-//! and several records may share one revision. Records of one revision form one transaction: they become
-//! durable and visible together, and each has a different key.
+//! The first revision of a batch is greater than the newest revision of the store, and within a batch the
+//! revisions never decrease. There may be gaps, and several records may share one revision. Records of one
+//! revision form one transaction: they become durable and visible together, and each has a different key.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +16,7 @@ use crate::types::{
     Revision, VALUE_BYTES_MAX,
 };
 
-/// Checks all rules that do not depend on the store.
+/// Checks the rules that do not depend on the contents of the store.
 pub(crate) fn check_form(batch: &[Applied]) -> Result<(), ApplyError> {
     let bytes = batch.iter().map(Applied::payload_bytes).sum();
     if batch.is_empty() || batch.len() > APPLIED_RECORDS_MAX || bytes > APPLIED_BYTES_MAX {
@@ -60,8 +61,8 @@ fn payload_is_within_limits(payload: &Payload) -> bool {
         && payload.stamp_at.is_none_or(|at| at as usize <= payload.value.len())
 }
 
-/// Checks whether a batch whose form was checked continues a store with the newest revision `newest`;
-/// `version` returns the newest version of a key.
+/// Checks whether a store with the newest revision `newest` can continue with `batch`, which [`check_form`]
+/// must have accepted. `version` returns the newest version of a key.
 pub(crate) fn check_continuation<'v>(
     batch: &[Applied],
     newest: Revision,
@@ -70,7 +71,7 @@ pub(crate) fn check_continuation<'v>(
     if batch.first().is_some_and(|first| first.revision <= newest) {
         return Err(ApplyError::NotNewer { newest });
     }
-    // Keys that the batch itself has changed so far: the created revision of each, or `None` if the batch
+    // The keys that the batch has changed so far, each with its created revision, or with `None` if the batch
     // deleted it.
     let mut changed: HashMap<&Bytes, Option<Revision>> = HashMap::new();
     for (at, applied) in batch.iter().enumerate() {
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
     use crate::history::RecordLocation;
 
-    /// `key@revision` or `key@revision<created`, with `-` in front for a delete.
+    /// Parses records of the form `key@revision` or `key@revision<created`, with `-` in front for a delete.
     fn batch(text: &str) -> Vec<Applied> {
         text.split_whitespace()
             .map(|word| {
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_continues_the_store_with_revisions_that_never_fall_and_keys_that_are_known() {
+    fn applied_batches_need_nondecreasing_revisions_and_known_keys() {
         let live = Version {
             revision: Revision::new(7),
             created: Revision::new(3),
@@ -153,8 +154,8 @@ mod tests {
             };
             let outcome_is =
                 check_form(&batch).and_then(|()| check_continuation(&batch, Revision::new(9), version));
-            let told = outcome_is.map_or_else(|error| format!("{error:?}"), |()| "ok".to_owned());
-            assert_eq!(told, outcome, "{text}");
+            let got = outcome_is.map_or_else(|error| format!("{error:?}"), |()| "ok".to_owned());
+            assert_eq!(got, outcome, "{text}");
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::error::OpenError;
 use crate::expiry::Expiry;
 use crate::header::Numbering;
 use crate::high_water::HighWater;
-use crate::io::{Clock, Storage};
+use crate::io::{Clock, FunctionClock, Storage};
 use crate::ledger;
 use crate::log::{Keeper, Log, Numbers};
 use crate::losses::{LossRegistry, LostBefore};
@@ -31,7 +31,10 @@ use crate::{Engine, Inner};
 /// The components that the workers of a store share.
 struct Components {
     storage: Arc<dyn Storage>,
+    /// The clock for the pace of the background work.
     clock: Arc<dyn Clock>,
+    /// The clock for commit times, expiry and retention.
+    time_of_day: Arc<dyn Clock>,
     queue: Arc<Queue>,
     turns: Arc<Turns>,
     hub: Arc<Hub>,
@@ -46,8 +49,8 @@ struct Components {
 }
 
 impl Engine {
-    /// Recovers the store and assembles its components without starting them. Segments have exactly the size
-    /// in `options`, even if it is outside of the limits.
+    /// Recovers the store and assembles its components without starting them. New segments have exactly the
+    /// size in `options`, even if that size is outside of the limits.
     pub(crate) fn assemble(
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
@@ -86,6 +89,7 @@ impl Engine {
             losses,
             high_water: Arc::new(found.high_water),
             storage,
+            time_of_day: options.clock.map_or_else(|| clock.clone(), |now| Arc::new(FunctionClock(now))),
             clock,
         };
         let log = Log::new(
@@ -97,7 +101,7 @@ impl Engine {
             parts.numbers.clone(),
             numbering,
         );
-        let times = Times::new(parts.clock.clone(), time, parts.expiry.clone());
+        let times = Times::new(parts.time_of_day.clone(), time, parts.expiry.clone());
         let sequencer = parts.sequencer(log, times, options);
         let maintenance = Maintenance::new(parts.tools(options, lost_revisions), checkpoint);
         let (closing, closed) = watch::channel(false);
@@ -127,6 +131,7 @@ impl Components {
             status: self.status.clone(),
             storage: self.storage.clone(),
             clock: self.clock.clone(),
+            time_of_day: self.time_of_day.clone(),
             numbers: self.numbers.clone(),
             expiry: self.expiry.clone(),
             requests: self.requests.clone(),
@@ -184,7 +189,7 @@ impl Components {
     }
 }
 
-/// Connects the recovered segments with the registry of losses, which is returned, and with the seal of the store.
+/// Connects the recovered segments with the seal of the store and with a new registry of losses. Returns the registry.
 fn connect_segments(found: &Recovered, options: &Options) -> Arc<LossRegistry> {
     let segments = found.root.segments.all();
     let before =
@@ -193,7 +198,7 @@ fn connect_segments(found: &Recovered, options: &Options) -> Arc<LossRegistry> {
     let registry = LossRegistry::new(found.losses.clone(), ledger, before.unwrap_or_default());
     let registry = Arc::new(registry);
     for segment in segments {
-        // Recovery may have mapped every byte of the log. Reads that follow get their bytes from the page cache.
+        // Recovery may have mapped every byte of the log. Later reads get the bytes from the page cache.
         segment.file.release_pages();
         segment.report_losses_to(&registry);
         if let Some(seal) = &options.seal {

@@ -1,10 +1,11 @@
-//! The sending side of a backup of a running store: its segments at one revision, frame by frame.
+//! The sending side of a backup of a running store: it sends the segments as of one revision, frame by frame.
 //!
 //! A published root lists the segments of the log and the end of the last one. Complete segments never
-//! change, and the last one only grows. So the root describes the whole backup, and nothing waits for the
-//! receiver of the frames. Reclamation may remove the files in the meantime: they stay open until their last
-//! byte is sent. Only one frame is in memory at a time. Its bytes are read from the file instead of the mapping,
-//! because a backup reads everything once and must not displace what readers use.
+//! change, and the last one only grows. So the root describes the whole backup, and no write waits for the
+//! receiver of the frames. If reclamation removes a file in the meantime, the backup can still send it,
+//! because the file stays open until its last byte is sent. Only one frame is in memory at a time. The bytes
+//! of a frame are read from the file instead of the mapping, because a backup reads everything once and must
+//! not displace the pages that readers use.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::snapshot::Root;
 use crate::transfer::{self, Frame, HeldSegment, SegmentAnnouncement, TransferStart};
 use crate::types::{Revision, SegmentNumber};
 
-/// A backup that is being sent: the frames that are still missing.
+/// A backup that is being sent, frame by frame.
 pub struct Outgoing {
     revision: Revision,
     start: Option<TransferStart>,
@@ -36,7 +37,8 @@ struct SegmentRange {
 }
 
 impl Outgoing {
-    /// Begins a backup of the log of `root`, all of which is on disk, for a receiver that has `held` already.
+    /// Begins a backup of the log of `root`. The whole log must be on disk. `held` describes the segments
+    /// that the receiver already has.
     pub(crate) fn new(root: &Root, held: Vec<HeldSegment>) -> Outgoing {
         let in_order = root.segments.in_order();
         let held: HashMap<SegmentNumber, HeldSegment> =
@@ -69,7 +71,8 @@ impl Outgoing {
         }
     }
 
-    /// Returns the revision at which the backup is consistent: the newest one when the backup was begun.
+    /// Returns the revision at which the backup is consistent: the newest revision at the beginning of the
+    /// backup.
     pub fn revision(&self) -> Revision {
         self.revision
     }

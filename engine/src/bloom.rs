@@ -4,13 +4,14 @@
 //! attributes ─► BloomScheme::filter ─► Bloom filter, in the key's slot ─► BloomQuery ─► read only what passes
 //! ```
 //!
-//! The caller that opens the store defines the meaning of the bits. A query may pass states that do not
-//! match, but it never drops a matching state, as long as each Bloom filter has every bit that queries for
-//! its state require. Only the newest state of a key has a Bloom filter; older states are always read.
+//! The caller that opens the store defines the meaning of the bits. A query may accept a state that does not
+//! match. A query never rejects a matching state, provided that the Bloom filter of the state has every bit
+//! that a query for this state requires. Only the newest state of a key has a Bloom filter; older states are
+//! always read.
 //!
 //! Bloom filters are computed from the stored attributes and can be recomputed at any time. A checkpoint
-//! stores them, so that opening need not compute them. If a checkpoint has no Bloom filters, or those of
-//! another kind, opening reads the attributes of every key once, in the order of their positions on disk.
+//! stores the filters, so that opening need not compute them. If a checkpoint has no Bloom filters, or filters
+//! of another kind, opening reads the attributes of every key once, in the order of their positions on disk.
 
 /// Size of a Bloom filter, in bytes.
 pub(crate) const BLOOM_BYTES: usize = 16;
@@ -62,9 +63,9 @@ impl BloomFilter {
 /// The function that computes Bloom filters, and its kind.
 #[derive(Clone, Copy, Debug)]
 pub struct BloomScheme {
-    /// Identifies the function: the Bloom filters of a checkpoint are used only if they are of the same kind.
-    /// A function that computes any filter differently is of another kind. 0 means that no filters are
-    /// computed.
+    /// Identifies the function: the Bloom filters of a checkpoint are used only if they are of the same
+    /// kind. A function that computes any filter differently must have another kind number. 0 means that no
+    /// filters are computed.
     pub kind: u32,
     /// Computes the Bloom filter of a state with these attributes. Called at each commit on the caller's
     /// thread, and for records of the log when the store is opened. The bytes may be arbitrary; equal bytes
@@ -92,25 +93,25 @@ pub struct BloomQuery {
 struct Clause {
     /// A mask and a value: the clause applies only to filters whose bits under the mask equal the value.
     concerned: (BloomFilter, BloomFilter),
-    /// These filters must have all the bits of at least one of these.
+    /// A filter to which the clause applies must have all the bits of at least one of these filters.
     any: Vec<BloomFilter>,
 }
 
 impl Default for BloomQuery {
-    /// Returns a query that every filter passes.
+    /// Returns a query without conditions, which matches every filter.
     fn default() -> BloomQuery {
         BloomQuery { required: BloomFilter::NONE, clauses: Vec::new() }
     }
 }
 
 impl BloomQuery {
-    /// Adds the condition that a filter has all the bits of at least one of `any`.
+    /// Adds the condition that a filter has all the bits of at least one filter in `any`.
     pub fn require(&mut self, any: Vec<BloomFilter>) {
         self.require_where(BloomFilter::NONE, BloomFilter::NONE, any);
     }
 
     /// Adds the condition of [`BloomQuery::require`] only for filters whose bits under `mask` equal `value`;
-    /// others pass.
+    /// all other filters pass.
     pub fn require_where(&mut self, mask: BloomFilter, value: BloomFilter, any: Vec<BloomFilter>) {
         match any[..] {
             [bits] if mask == BloomFilter::NONE => self.required = self.required.or(bits),
@@ -123,7 +124,7 @@ impl BloomQuery {
         self.required == BloomFilter::NONE && self.clauses.is_empty()
     }
 
-    /// Returns whether a state with this Bloom filter is to be read.
+    /// Returns whether a state with this Bloom filter must be read.
     #[inline]
     pub fn matches(&self, bloom: BloomFilter) -> bool {
         bloom.has(self.required)
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_lets_through_what_has_the_bits_of_one_of_each() {
+    fn a_bloom_query_accepts_a_filter_with_the_bits_of_one_alternative_of_each_condition() {
         let bits = |bits: &[u128]| bits.iter().map(|&bits| BloomFilter::from_bits(bits)).collect::<Vec<_>>();
         let high = 1 << 100;
         let mut query = BloomQuery::default();
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_has_room_for_a_bloom_and_no_more() {
+    fn a_bloom_filter_fits_exactly_into_an_index_slot() {
         assert_eq!((size_of::<BloomFilter>(), align_of::<BloomFilter>()), (BLOOM_BYTES, 8));
     }
 }

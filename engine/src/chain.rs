@@ -1,5 +1,5 @@
-//! Order of the segments in a directory: which of them make up the log. Pure functions; `docs/format.md` has
-//! the rules and the reasons.
+//! The order of the segments of a log, and the selection of these segments from all segments in a directory.
+//! All functions are pure. `docs/format.md` has the rules and the reasons.
 
 use crate::checkpoint::SegmentImage;
 use crate::header::Header;
@@ -33,8 +33,8 @@ pub(crate) struct LogOrder {
 pub(crate) fn order(headers: &[Header]) -> LogOrder {
     let superseded = superseded(headers);
     let mut log: Vec<usize> = (0..headers.len()).filter(|&at| !superseded[at]).collect();
-    // A segment without records, left because the next record did not fit, has the same first revision as the
-    // segment after it.
+    // If the first record did not fit into a segment, the segment has no records, and it has the same first
+    // revision as the segment after it.
     log.sort_unstable_by_key(|&at| (headers[at].first_revision, headers[at].number));
     let mut gaps: Vec<usize> = log
         .first()
@@ -55,11 +55,11 @@ pub(crate) fn order(headers: &[Header]) -> LogOrder {
     LogOrder { log, gaps }
 }
 
-/// Returns which of the segments are superseded by a rewritten one. A superseded segment supersedes nothing
-/// itself. This rule is necessary because a crash can undo a reclamation after the rewritten file was renamed
-/// to its final name. A later reclamation may then rewrite the same segments, or only some of them. A
-/// reclamation that rewrote only a part of the revisions in another rewritten segment ran without that
-/// segment.
+/// Returns which of the segments are superseded by a rewritten segment. A superseded segment supersedes
+/// nothing itself. This rule is necessary because a crash can undo a reclamation after the rewritten file was
+/// renamed to its final name. A later reclamation may then rewrite the same segments, or only some of them.
+/// If a rewritten segment covers only a part of the range of another rewritten segment, the segment with the
+/// larger range did not exist when the one with the smaller range was written.
 fn superseded(headers: &[Header]) -> Vec<bool> {
     let mut newest_first: Vec<usize> = (0..headers.len()).collect();
     newest_first.sort_unstable_by_key(|&at| std::cmp::Reverse(headers[at].number));
@@ -79,8 +79,8 @@ fn superseded(headers: &[Header]) -> Vec<bool> {
 }
 
 /// Determines the log from a checkpoint and the segments written after it: returns indexes into `headers` in
-/// the order of the log. All other segments were superseded before, or reclamation wrote them since. Returns
-/// `None` if the checkpoint does not fit.
+/// the order of the log. All other segments were superseded before the checkpoint, or reclamation wrote them
+/// after it. Returns `None` if the checkpoint does not match the segments.
 pub(crate) fn from_checkpoint(
     headers: &[Header],
     store: u64,
@@ -113,8 +113,8 @@ pub(crate) fn from_checkpoint(
             None => break,
         }
     }
-    // A segment that reclamation did not make and that is newer than the checkpoint was written to since, so
-    // it must be in the log.
+    // A segment that is newer than the checkpoint and that reclamation did not write is part of the end of
+    // the log.
     let is_explained = |at: usize| {
         headers[at].rewritten.is_some() || headers[at].number <= numbers_given || log.contains(&at)
     };
@@ -164,32 +164,32 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_word_on_each_stretch_of_the_log_counts() {
+    fn the_newest_segment_that_covers_a_range_of_the_log_is_used() {
         for (files, log) in [
             ("", Ok("")),
             ("1<0@1", Ok("1")),
             ("1<0@1 2<1@10 3<2@20", Ok("1 2 3")),
             ("3<2@20 2<1@10 1<0@1", Ok("1 2 3")),
             ("2<1@1 1<0@1", Ok("1 2")),
-            // A segment rewritten alone, with a neighbour, and once more, with all or some of the old
-            // segments still present.
+            // A segment was rewritten alone, then together with its neighbour, then again. All or some of the
+            // old segments are still present.
             ("1<0@1 2<1@10 3<2@20 4<0@1-9", Ok("4 2 3")),
             ("2<1@10 3<2@20 4<0@1-9", Ok("4 2 3")),
             ("1<0@1 3<2@20 4<0@1-19", Ok("4 3")),
             ("1<0@1 2<1@10 3<2@20 4<0@1-9 5<0@1-19", Ok("5 3")),
             ("1<0@1 2<1@10 3<2@20 4<1@10-19", Ok("1 4 3")),
             ("5<2@30 3<2@20-29 2<1@10 1<0@1 6<1@10-29", Ok("1 6 5")),
-            // The engine that wrote 4 lost it in a crash; 6 was made from 1 alone, so 2 is still valid.
+            // A crash undid the reclamation that wrote 4. Later 6 was made from 1 alone, so 2 is still valid.
             ("1<0@1 2<1@10 3<2@20 4<0@1-19 6<0@1-9", Ok("6 2 3")),
             ("2<1@10 3<2@20 4<0@1-19 6<0@1-9", Ok("6 2 3")),
-            // The same, but 6 was made from 2, and then 7 from both.
+            // As above, but 6 was made from 2. In the third case, 7 was then made from 1 and 6.
             ("1<0@1 2<1@10 3<2@20 4<0@1-19 6<1@10-19", Ok("1 6 3")),
             ("1<0@1 3<2@20 4<0@1-19 6<1@10-19", Ok("1 6 3")),
             ("1<0@1 2<1@10 3<2@20 4<0@1-19 6<1@10-19 7<0@1-19", Ok("7 3")),
             // A store that begins with a segment made by a restore.
             ("1<0@1-500", Ok("1")),
             ("1<0@1-500 2<1@501", Ok("1 2")),
-            // Missing: the first segment, one in the middle, one behind a rewritten segment.
+            // A segment is missing: the first one, one in the middle, or one after a rewritten segment.
             ("2<1@10", Err(1)),
             ("1<0@1 3<2@20", Err(2)),
             ("4<0@1-9 3<2@20", Err(2)),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_and_what_was_written_since_make_the_log() {
+    fn a_checkpoint_and_the_segments_after_it_make_up_the_log() {
         for (files, images, given, log) in [
             ("1<0@1", "1", 1, Some("1")),
             ("1<0@1 2<1@10 3<2@20", "1", 1, Some("1 2 3")),
@@ -212,13 +212,14 @@ mod tests {
             // Segment 2 was left without records.
             ("1<0@1 2<1@10 3<2@10", "1 2 3", 3, Some("1 2 3")),
             ("1<0@1 2<1@10 3<2@10", "1 3 2", 3, None),
-            // Reclamation was at work since the checkpoint: only its work is lost.
+            // Reclamation ran after the checkpoint. The chain ignores the rewritten segment and keeps the
+            // superseded ones.
             ("1<0@1 2<1@10 3<2@20 4<0@1-9", "1 2 3", 3, Some("1 2 3")),
             ("1<0@1 2<1@10 3<2@20 4<0@1-19", "1 2", 2, Some("1 2 3")),
-            // Reclamation was at work before the checkpoint: the superseded segments are ignored.
+            // Reclamation ran before the checkpoint: the superseded segments are ignored.
             ("1<0@1 2<1@10 3<0@1-9", "3 2", 3, Some("3 2")),
             ("2<1@10 3<0@1-9 4<2@20", "3 2", 3, Some("3 2 4")),
-            // A segment of the checkpoint is missing, or one written since.
+            // A segment of the checkpoint is missing, or a segment written after it.
             ("2<1@10 3<2@20", "1 2", 2, None),
             ("1<0@1 3<2@20", "1", 1, None),
             ("1<0@1 2<1@10 4<3@30", "1 2", 2, None),

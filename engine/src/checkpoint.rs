@@ -46,7 +46,7 @@ const ENTRY_HEAD_BYTES: usize = 8;
 const SEGMENT_HEAD_BYTES: usize = 24;
 const MARK_BYTES: usize = 16;
 
-/// Minimum size of the log for which a checkpoint pays: reading less takes almost no time.
+/// Minimum size of the log for which a checkpoint is useful: reading a smaller log takes almost no time.
 pub(crate) const WORTH_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Returns the file name of the checkpoint of `revision`.
@@ -80,7 +80,7 @@ pub(crate) struct CheckpointContents {
 pub(crate) struct SegmentImage {
     pub number: SegmentNumber,
     pub salt: u64,
-    /// Offset at which its records ended.
+    /// Offset at which the records of the segment ended.
     pub end: u64,
     pub marks: Vec<PositionMark>,
 }
@@ -104,8 +104,8 @@ pub(crate) struct CheckpointWriter {
     offset: u64,
     throttle: WriteThrottle,
     written: TreeSize,
-    /// Offset at which the blocks of keys end, once all of them are written. The Bloom filters follow, in a
-    /// second walk.
+    /// Offset at which the blocks of keys end; `None` until all of them are written. A second walk over the
+    /// index then writes the Bloom filters.
     keys_end: Option<u64>,
 }
 
@@ -123,7 +123,8 @@ impl CheckpointWriter {
         let keys = image_bytes(&root) - unsigned;
         let blocks = keys / BLOCK_BYTES as u64 + 2;
         let before: usize = segments.iter().map(|block| block.len() + BLOCK_HEAD_BYTES).sum();
-        // The length is an upper bound, because keys share prefixes. Bytes that are not written take no room.
+        // The length is an upper bound, because keys share prefixes. Bytes that are not written take no disk
+        // space.
         let len = BLOCKS_START + before as u64 + keys + blocks * BLOCK_HEAD_BYTES as u64;
         let file = storage.create(NEXT_NAME, len)?;
         let cursor = root.tree.cursor(b"");
@@ -177,8 +178,8 @@ impl CheckpointWriter {
         Ok(true)
     }
 
-    /// Completes the checkpoint, once every block is written and the log is synced up to its revision.
-    /// Returns its name.
+    /// Completes the checkpoint and returns its file name. All blocks must be written, and the log must be
+    /// synced up to the revision of the checkpoint.
     pub fn finish(self, storage: &dyn Storage) -> io::Result<String> {
         debug_assert_eq!(self.written, self.root.tree.size(), "a tree knows its size");
         self.file.write_at(0, &self.header())?;
@@ -193,12 +194,12 @@ impl CheckpointWriter {
         Ok(name)
     }
 
-    /// Returns the root of which this is the image.
+    /// Returns the root that the checkpoint stores.
     pub fn root(&self) -> &Arc<Root> {
         &self.root
     }
 
-    /// Returns the offset at which the image ends.
+    /// Returns the offset at which the checkpoint ends.
     pub fn end(&self) -> u64 {
         self.offset
     }
@@ -243,8 +244,8 @@ impl CheckpointWriter {
     }
 }
 
-/// Returns the maximum size of the keys of a root in an image, with their Bloom filters. Shared prefixes make
-/// it smaller.
+/// Returns the maximum number of bytes that the keys and the Bloom filters of `root` take in a checkpoint.
+/// Shared prefixes make the actual size smaller.
 pub(crate) fn image_bytes(root: &Root) -> u64 {
     let size = root.tree.size();
     size.keys * (ENTRY_HEAD_BYTES + BLOOM_BYTES) as u64

@@ -1,16 +1,16 @@
 //! Group commit: many writers, one sync.
 //! `callers → queue → batch → decide (decide.rs) → append_record: stamp, encode → write → sync → publish root → answer`
 //!
-//! Only this module assigns revisions, in queue order. A caller gets a success only after its batch is
-//! published, and a batch is published only after it is synced (or, with relaxed durability, handed to the
-//! operating system). Even a conflict is answered only then, because it may result from a write of the same
+//! Only this module assigns revisions, in queue order. A caller gets a success only after its batch is published, and a
+//! batch is published only after it is synced (or, with relaxed durability, handed to the operating system). Even a
+//! conflict is answered only after its batch is published, because the conflict may result from a write of the same
 //! batch. Proposals that arrive during a sync form the next batch.
 //!
-//! After a failed sync the log refuses every later write: the kernel may have dropped the dirty pages, so a
-//! retry proves nothing. A full disk refuses the batch that meets it, which leaves nothing in the log, and
-//! the sequencer tries again from time to time. Until then it accepts only essential writes, with room of the
-//! reserve, and stores deletes without a final state: a write that is meant to free space must need only
-//! constant room.
+//! After a failed sync the log refuses every later write: the kernel may have dropped the dirty pages, so the success
+//! of a retry would prove nothing. If the disk is full, the batch is refused, no byte of it stays in the log, and the
+//! sequencer tries again from time to time. Until there is room, the sequencer accepts only essential writes, which may
+//! use the reserve. The sequencer stores deletes without a final state, because a write that is meant to free space
+//! must itself need only a small, constant space.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -44,16 +44,16 @@ use crate::time::{Times, expiry_s};
 use crate::types::{Applied, CommitTime, Durability, Revision, Write};
 use crate::watch::Hub;
 
-/// Maximum time for which a follower's records may not be durable. The follower can read them again from the
-/// store that it follows.
+/// Maximum time until the records of a follower are durable. The follower can read lost records again from the store
+/// that it follows.
 const REPLICATED_SYNC: Duration = Duration::from_secs(1);
 
-/// Interval in which the sequencer looks for room on a full disk.
+/// Interval at which the sequencer checks a full disk for free room.
 pub(crate) const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
 /// Room in bytes that a full disk must have again before ordinary writes are accepted.
 const ROOM_TRIED: usize = 32 * 1024;
 
-/// The components that a sequencer is made of.
+/// The components that a sequencer works with.
 pub(crate) struct SequencerParts {
     pub queue: Arc<Queue>,
     pub hub: Arc<Hub>,
@@ -67,14 +67,7 @@ pub(crate) struct SequencerParts {
 
 /// The single writer of the log, which works in turns (turns.rs).
 pub(crate) struct Sequencer {
-    pub queue: Arc<Queue>,
-    pub hub: Arc<Hub>,
-    pub status: Arc<StoreStatus>,
-    pub keeper: Arc<Keeper>,
-    pub reserve: Arc<Reserve>,
-    pub log: Log,
-    pub durability: Durability,
-    times: Times,
+    parts: SequencerParts,
     /// The index, including the writes of the current batch.
     tree: Tree,
     /// The newest assigned revision.
@@ -88,7 +81,7 @@ pub(crate) struct Sequencer {
     written: Vec<Written>,
     /// Whether the current batch has a write that is not essential.
     has_ordinary: bool,
-    /// Time of the last look for room.
+    /// Time of the last check for free room.
     looked: Instant,
 }
 
@@ -96,7 +89,7 @@ pub(crate) struct Sequencer {
 struct Written {
     key: Bytes,
     version: Version,
-    /// The live version that it replaces, if the key exists.
+    /// The live version that the write replaces, if the key exists.
     previous: Option<Version>,
 }
 
@@ -107,8 +100,8 @@ enum Pending {
 }
 
 impl Pending {
-    /// Answers that the batch was refused, or that its outcome is unknown if the log failed while it carried
-    /// this write.
+    /// Answers that the write was refused. If the log failed while it carried the write, the answer is that
+    /// the outcome is unknown.
     fn refuse(self, refusal: Refusal) {
         match self {
             Pending::Commit { answer, outcome: Outcome::Written(_) }
@@ -136,23 +129,13 @@ enum Outcome {
 impl Sequencer {
     /// Creates the sequencer, which continues after the newest published root.
     pub fn new(parts: SequencerParts) -> Sequencer {
-        let SequencerParts { queue, hub, status, keeper, reserve, log, durability, times } = parts;
-        let root = hub.root();
-        let (tree, revision) = (root.tree.clone(), root.revision);
-        let (batch, records) = (VecDeque::new(), Appender::new());
+        let root = parts.hub.root();
         Sequencer {
-            queue,
-            hub,
-            status,
-            keeper,
-            reserve,
-            log,
-            durability,
-            times,
-            tree,
-            revision,
-            batch,
-            records,
+            parts,
+            tree: root.tree.clone(),
+            revision: root.revision,
+            batch: VecDeque::new(),
+            records: Appender::new(),
             pending: Vec::new(),
             written: Vec::new(),
             has_ordinary: false,
@@ -170,9 +153,9 @@ impl Sequencer {
     /// queue is closed and empty.
     pub fn turn(&mut self) -> bool {
         let Some(proposals) = self.commit_waiting() else { return false };
-        if let Some(step) = self.queue.take_step() {
+        if let Some(step) = self.parts.queue.take_step() {
             let left = self.carry_out(step, steps::part_keys(proposals));
-            self.queue.step_done(left);
+            self.parts.queue.step_done(left);
             self.look_ahead();
         }
         true
@@ -181,16 +164,17 @@ impl Sequencer {
     /// Commits the waiting proposals and returns their number; `None` once the queue is closed and empty.
     pub fn commit_waiting(&mut self) -> Option<usize> {
         let mut batch = std::mem::take(&mut self.batch);
-        if !self.queue.take(&mut batch) {
+        if !self.parts.queue.take(&mut batch) {
             return None;
         }
         let proposals = batch.len();
-        let is_time = batch.is_empty() || self.reserve.is_used() && self.looked.elapsed() >= DISK_FULL_RETRY;
-        if is_time && self.status.disk_is_full() {
+        let is_time =
+            batch.is_empty() || self.parts.reserve.is_used() && self.looked.elapsed() >= DISK_FULL_RETRY;
+        if is_time && self.parts.status.disk_is_full() {
             self.check_for_room();
         }
         if !batch.is_empty() {
-            let time = self.times.next();
+            let time = self.parts.times.next();
             for proposal in batch.drain(..) {
                 match proposal {
                     Proposal::Commit { write, bloom, answer } => {
@@ -204,52 +188,52 @@ impl Sequencer {
             }
         }
         self.batch = batch;
-        // A refusal has been answered and noted already.
+        // A failed flush has already answered the callers and recorded the refusal.
         let _ = self.flush();
         self.look_ahead();
         Some(proposals)
     }
 
-    /// Lets the keeper prepare what will be needed soon. Not on a full disk, where the remaining room is
-    /// reserved.
+    /// Lets the keeper prepare the blocks and the segment that will be needed soon. This does nothing on a
+    /// full disk, where the remaining room is reserved.
     fn look_ahead(&self) {
         if !self.is_short_of_room() {
-            self.keeper.look_ahead(&self.log);
+            self.parts.keeper.look_ahead(&self.parts.log);
         }
     }
 
     /// Returns whether the rest of the disk is reserved for essential writes and reclamation.
     fn is_short_of_room(&self) -> bool {
-        self.reserve.is_used() && (self.status.disk_is_full() || self.reserve.is_lent())
+        self.parts.reserve.is_used() && (self.parts.status.disk_is_full() || self.parts.reserve.is_lent())
     }
 
     /// Returns whether `bytes` of records can probably be written without waiting for the disk.
     pub fn needs_no_disk(&self, bytes: usize) -> bool {
-        matches!(self.durability, Durability::Replicated)
-            && self.log.has_room(bytes)
-            && !self.status.disk_is_full()
+        matches!(self.parts.durability, Durability::Replicated)
+            && self.parts.log.has_room(bytes)
+            && !self.parts.status.disk_is_full()
     }
 
     /// Carries out a part of a maintenance step between two batches and publishes the result. Returns the
     /// rest of the step.
     fn carry_out(&mut self, step: MaintenanceStep, keys: usize) -> Option<MaintenanceStep> {
-        let before = self.hub.root();
-        let (left, oldest) = steps::carry_out(step, keys, &mut self.tree, &mut self.log, before.oldest);
+        let before = self.parts.hub.root();
+        let (left, oldest) = steps::carry_out(step, keys, &mut self.tree, &mut self.parts.log, before.oldest);
         self.publish_root(oldest, &[]);
         left
     }
 
-    /// Syncs everything after the last turn, and notes in the log that it is complete.
+    /// Syncs the log after the last turn, and notes in the log that all of it is durable.
     pub fn finish(&mut self) {
-        if self.status.failed().is_some() {
+        if self.parts.status.failed().is_some() {
             return;
         }
         let revision = self.revision;
-        if self.status.sync(self.log.current(), revision).is_ok() {
-            let segment = self.log.current();
-            let written = segment.write_note(revision, self.hub.root().oldest);
+        if self.parts.status.sync(self.parts.log.current(), revision).is_ok() {
+            let segment = self.parts.log.current();
+            let written = segment.write_note(revision, self.parts.hub.root().oldest);
             let noted = written.and_then(|()| segment.file.sync_data());
-            if let Err(error) = noted.and_then(|()| self.log.note_durable(revision)) {
+            if let Err(error) = noted.and_then(|()| self.parts.log.note_durable(revision)) {
                 tracing::warn!("cannot record in the log that it is complete: {error}");
             }
         }
@@ -257,7 +241,7 @@ impl Sequencer {
 
     /// Decides on one proposal and applies its draft with the next revision and the commit time `time`.
     fn propose(&mut self, write: Write, bloom: BloomFilter, answer: CommitAnswer, time: CommitTime) {
-        if let Some(refusal) = self.status.failed() {
+        if let Some(refusal) = self.parts.status.failed() {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
         }
@@ -265,7 +249,7 @@ impl Sequencer {
         let is_essential = change.is_essential();
         let is_short_of_room = self.is_short_of_room();
         if !is_essential && is_short_of_room {
-            self.status.refuse(Refusal::DiskFull);
+            self.parts.status.refuse(Refusal::DiskFull);
             let _ = answer.send(Err(CommitError::Refused(Refusal::DiskFull)));
             return;
         }
@@ -297,14 +281,14 @@ impl Sequencer {
         let len = state.record(&key, &draft, revision, false).record_len();
         if let Err(refusal) = self.make_room(len, is_essential) {
             if is_short_of_room && refusal == Refusal::DiskFull {
-                self.status.note_essential_refused();
+                self.parts.status.note_essential_refused();
             }
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
         }
         self.has_ordinary |= !is_essential;
         if is_short_of_room && draft.kind == EventKind::Delete {
-            self.status.note_deleted_on_full(revision);
+            self.parts.status.note_deleted_on_full(revision);
         }
         let record = state.record(&key, &draft, revision, false);
         let version = self.append_record(NewRecord { time, ..record }, draft.ttl, bloom);
@@ -320,7 +304,7 @@ impl Sequencer {
         blooms: &[BloomFilter],
         time: CommitTime,
     ) -> Result<Revision, ApplyError> {
-        if let Some(refusal) = self.status.failed() {
+        if let Some(refusal) = self.parts.status.failed() {
             return Err(ApplyError::Refused(refusal));
         }
         applied::check_continuation(batch, self.revision, |key| self.tree.newest(key))?;
@@ -361,17 +345,17 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Encodes `record` into the batch, which must have room for it, and enters it into the index. The
-    /// revision of the record is not lower than the newest one.
+    /// Encodes `record` into the batch, which must have room for it, and adds it to the index. The revision
+    /// of the record is not lower than the newest one.
     fn append_record(&mut self, record: NewRecord<'_>, ttl: Option<Duration>, bloom: BloomFilter) -> Version {
         let record = NewRecord {
             expires_s: ttl.map_or(0, |ttl| expiry_s(record.time, ttl)),
-            synced: self.status.synced().min(record.revision.before()),
+            synced: self.parts.status.synced().min(record.revision.before()),
             ..record
         };
         let (NewRecord { revision, created, expires_s, .. }, len) = (record, record.record_len());
-        let offset = self.records.push(&record, &self.log);
-        let segment = self.log.current().header.number;
+        let offset = self.records.push(&record, &self.parts.log);
+        let segment = self.parts.log.current().header.number;
         let location = RecordLocation::new(offset, len, record.kind == EventKind::Delete);
         let version = Version { revision, created, segment, expires_s, location };
         self.revision = revision;
@@ -399,7 +383,7 @@ impl Sequencer {
         }
     }
 
-    /// Returns the state as it is stored: sealed, if the seal wants that.
+    /// Returns the state as it is stored: sealed, if the seal applies to it.
     fn sealed(
         &self,
         key: &Bytes,
@@ -407,7 +391,7 @@ impl Sequencer {
         state: Stored,
         revision: Revision,
     ) -> Result<Stored, ReadError> {
-        let Some(seal) = self.log.current().seal().filter(|_| !draft.is_without_state()) else {
+        let Some(seal) = self.parts.log.current().seal().filter(|_| !draft.is_without_state()) else {
             return Ok(state);
         };
         let sealed = seal::seal_value(seal, key, &state.value, state.stamp.as_ref(), revision)
@@ -420,11 +404,11 @@ impl Sequencer {
 
     /// Returns the state of `current`, which may belong to the current batch.
     fn stored_state(&self, key: &Bytes, current: Version) -> Result<Stored, ReadError> {
-        let root = self.hub.root();
+        let root = self.parts.hub.root();
         let (head, record) = if current.revision > root.revision {
-            let (head, bytes) = self.records.record(current.offset(), current.len(), &self.log);
+            let (head, bytes) = self.records.record(current.offset(), current.len(), &self.parts.log);
             let record = head.record(Bytes::copy_from_slice(bytes));
-            match self.log.current().seal() {
+            match self.parts.log.current().seal() {
                 None => (head, record),
                 Some(seal) => seal::open_sealed(seal, head, record)
                     .map_err(|why| ReadError::Sealed { key: key.clone(), why })?,
@@ -438,19 +422,19 @@ impl Sequencer {
     }
 
     /// Makes sure that a record of `len` bytes may follow in the batch, and begins a new batch or segment if
-    /// necessary. An essential record may use the reserve for that.
+    /// necessary. If an essential record needs a new segment, the new segment may use the reserve.
     fn make_room(&mut self, len: usize, is_essential: bool) -> Result<(), Refusal> {
         let end = self.records.len() + len;
-        if !self.records.is_empty() && (end > BATCH_BYTES_MAX || !self.log.has_room(end)) {
+        if !self.records.is_empty() && (end > BATCH_BYTES_MAX || !self.parts.log.has_room(end)) {
             self.flush()?;
         }
-        if self.log.has_room(self.records.len() + len) {
+        if self.parts.log.has_room(self.records.len() + len) {
             return Ok(());
         }
-        let reserve = self.reserve.clone();
+        let reserve = self.parts.reserve.clone();
         let _taking = self.is_short_of_room().then(|| reserve.lock_freed_room());
         match self.roll(len) {
-            Err(Refusal::DiskFull) if is_essential && self.reserve.release(1) => self.roll(len),
+            Err(Refusal::DiskFull) if is_essential && self.parts.reserve.release(1) => self.roll(len),
             rolled => rolled,
         }
     }
@@ -461,30 +445,30 @@ impl Sequencer {
         let synced = if sabotage::roll_without_sync() {
             Ok(())
         } else {
-            self.status.sync(self.log.current(), self.hub.revision())
+            self.parts.status.sync(self.parts.log.current(), self.parts.hub.revision())
         };
         let rolled = synced.and_then(|()| {
-            let rolled = self.log.roll(len, self.revision.next(), &self.keeper);
+            let rolled = self.parts.log.roll(len, self.revision.next(), &self.parts.keeper);
             rolled.map_err(|error| Refusal::from_error("starting a segment", &error))
         });
-        rolled.inspect_err(|refusal| self.status.refuse(refusal.clone()))
+        rolled.inspect_err(|refusal| self.parts.status.refuse(refusal.clone()))
     }
 
-    /// Returns a root that shows everything committed.
+    /// Returns a root that contains all committed writes.
     fn root(&self, oldest: Revision) -> Root {
         Root {
             revision: self.revision,
             oldest,
             tree: self.tree.clone(),
-            segments: self.log.segments().clone(),
-            end: self.log.position(),
+            segments: self.parts.log.segments().clone(),
+            end: self.parts.log.position(),
         }
     }
 
     /// Writes the batch, publishes it and answers all its proposals.
     fn flush(&mut self) -> Result<(), Refusal> {
         let written = if self.records.is_empty() { Ok(Vec::new()) } else { self.write() };
-        let before = self.hub.root();
+        let before = self.parts.hub.root();
         let outcome = match written {
             Ok(events) => {
                 if !events.is_empty() {
@@ -494,7 +478,7 @@ impl Sequencer {
                 Ok(())
             }
             Err(refusal) => {
-                self.status.refuse(refusal.clone());
+                self.parts.status.refuse(refusal.clone());
                 self.tree = before.tree.clone();
                 self.revision = before.revision;
                 self.pending.drain(..).for_each(|pending| pending.refuse(refusal.clone()));
@@ -510,10 +494,10 @@ impl Sequencer {
     /// Writes the batch and syncs it, or with relaxed durability hands it to the operating system. Returns
     /// the events of the batch, which are made while the disk works.
     fn write(&mut self) -> Result<Vec<Arc<Event>>, Refusal> {
-        // A batch that is the first to meet a full disk is refused as a whole, because its deletes carry
-        // final states. The callers propose its essential writes again.
+        // The first batch for which the disk has no room is refused as a whole, because its deletes contain
+        // final states. The callers propose the essential writes of this batch again.
         let may_use_reserve = self.is_short_of_room() && !self.has_ordinary;
-        let reserve = self.reserve.clone();
+        let reserve = self.parts.reserve.clone();
         let taking = may_use_reserve.then(|| reserve.lock_freed_room());
         self.write_records().or_else(|refusal| {
             let needed = (self.records.len() as u64).saturating_add(FILL_STEP);
@@ -521,37 +505,38 @@ impl Sequencer {
                 return Err(refusal);
             }
             if !reserve.release(needed) {
-                self.status.note_essential_refused();
+                self.parts.status.note_essential_refused();
                 return Err(refusal);
             }
             self.records.rewind();
-            self.write_records().inspect_err(|_| self.status.note_essential_refused())
+            self.write_records().inspect_err(|_| self.parts.status.note_essential_refused())
         })?;
         drop(taking);
-        self.status.advance(|stages| stages.appended = self.revision);
+        self.parts.status.advance(|stages| stages.appended = self.revision);
         let events = self.events();
-        match self.durability {
+        match self.parts.durability {
             Durability::Sync if sabotage::ack_before_sync() => {}
             Durability::Sync => {
-                self.status.sync(self.log.current(), self.revision)?;
+                self.parts.status.sync(self.parts.log.current(), self.revision)?;
             }
             Durability::Relaxed => {
-                self.keeper.sync_within(Duration::ZERO, self.log.current(), self.revision);
+                self.parts.keeper.sync_within(Duration::ZERO, self.parts.log.current(), self.revision);
             }
             Durability::Replicated => {
-                self.keeper.sync_within(REPLICATED_SYNC, self.log.current(), self.revision)
+                self.parts.keeper.sync_within(REPLICATED_SYNC, self.parts.log.current(), self.revision)
             }
         }
-        self.log.advance(self.records.len());
+        self.parts.log.advance(self.records.len());
         Ok(events)
     }
 
-    /// Writes the batch to the file. A full disk leaves nothing of it there.
+    /// Writes the batch to the file. If the disk is full, nothing of the batch stays in the file.
     fn write_records(&mut self) -> Result<(), Refusal> {
-        let Err(error) = self.records.write(&self.log) else { return Ok(()) };
-        // No reader may ever see a refused write, so the written part of it must be erased before the refusal
-        // is answered.
-        let is_gone = || sabotage::refused_write_left() || self.records.erase_written(&self.log).is_ok();
+        let Err(error) = self.records.write(&self.parts.log) else { return Ok(()) };
+        // No reader may ever get a refused write, so its written part must be erased before the refusal is
+        // answered.
+        let is_gone =
+            || sabotage::refused_write_left() || self.records.erase_written(&self.parts.log).is_ok();
         if is_disk_full(&error) && is_gone() {
             Err(Refusal::DiskFull)
         } else {
@@ -561,14 +546,14 @@ impl Sequencer {
 
     /// Returns the events of the batch, which may still be refused.
     fn events(&self) -> Vec<Arc<Event>> {
-        let segments = self.log.segments();
+        let segments = self.parts.log.segments();
         let event = |Written { key, version, previous }: &Written| {
             let previous = previous.and_then(|previous| segments.entry(key.clone(), previous));
             Arc::new(Event {
                 revision: version.revision,
                 kind: if version.is_delete() { EventKind::Delete } else { EventKind::Put },
                 key: key.clone(),
-                entry: Entry::new(key.clone(), *version, self.log.current().clone())
+                entry: Entry::new(key.clone(), *version, self.parts.log.current().clone())
                     .ending(previous.as_ref()),
                 previous,
                 memo: Memo::default(),
@@ -580,12 +565,12 @@ impl Sequencer {
 
     /// Publishes the batch with the given events to all readers.
     fn publish(&mut self, oldest: Revision, events: &[Arc<Event>]) {
-        let segment = self.log.current();
+        let segment = self.parts.log.current();
         let mut marks = segment.marks();
         for event in events {
             let version = event.entry.version();
             marks.pass(version.revision, version.offset());
-            self.times.committed(version);
+            self.parts.times.committed(version);
         }
         drop(marks);
         segment.add_live(self.records.len());
@@ -594,30 +579,30 @@ impl Sequencer {
                 segment.add_newest(version.len());
             }
             if let Some(previous) = previous
-                && let Some(segment) = self.log.segments().get(previous.segment)
+                && let Some(segment) = self.parts.log.segments().get(previous.segment)
             {
                 segment.take_newest(previous.len());
             }
         }
         self.publish_root(oldest, events);
-        self.status.time_ms.store(self.times.last().ms(), Ordering::Release);
-        self.status.batches.fetch_add(1, Ordering::Relaxed);
-        self.status.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
-        self.status.committed_bytes.fetch_add(self.records.len() as u64, Ordering::Relaxed);
-        if !self.reserve.is_used() {
-            self.status.resume_writes();
+        self.parts.status.time_ms.store(self.parts.times.last().ms(), Ordering::Release);
+        self.parts.status.batches.fetch_add(1, Ordering::Relaxed);
+        self.parts.status.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
+        self.parts.status.committed_bytes.fetch_add(self.records.len() as u64, Ordering::Relaxed);
+        if !self.parts.reserve.is_used() {
+            self.parts.status.resume_writes();
         }
     }
 
-    /// Publishes everything committed, with `oldest` as the oldest readable revision.
+    /// Publishes all committed writes, with `oldest` as the oldest readable revision.
     fn publish_root(&self, oldest: Revision, events: &[Arc<Event>]) {
-        self.status.advance(|stages| (stages.published, stages.compacted) = (self.revision, oldest));
-        self.hub.publish(self.root(oldest), events);
+        self.parts.status.advance(|stages| (stages.published, stages.compacted) = (self.revision, oldest));
+        self.parts.hub.publish(self.root(oldest), events);
     }
 
-    /// Answers all proposals in the batch; `events` are its writes.
+    /// Answers all proposals in the batch. `events` are the events of the batch.
     fn answer(&mut self, before: &Root, events: &[Arc<Event>]) {
-        let segment = self.log.current();
+        let segment = self.parts.log.current();
         for pending in self.pending.drain(..) {
             let (answer, outcome) = match pending {
                 Pending::Commit { answer, outcome } => (answer, outcome),
@@ -649,19 +634,19 @@ impl Sequencer {
         }
     }
 
-    /// Checks on a full disk whether a write would succeed now.
+    /// Checks whether a write would succeed now, while the disk counts as full.
     fn check_for_room(&mut self) {
         self.looked = Instant::now();
-        let is_room = self.reserve.fill() && self.reserve.has_spare_room();
-        self.status.note_room_look();
+        let is_room = self.parts.reserve.fill() && self.parts.reserve.has_spare_room();
+        self.parts.status.note_room_look();
         if !is_room {
             return;
         }
-        if !self.log.has_room(ROOM_TRIED) && self.roll(ROOM_TRIED).is_err() {
+        if !self.parts.log.has_room(ROOM_TRIED) && self.roll(ROOM_TRIED).is_err() {
             return;
         }
-        if self.log.allocate(ROOM_TRIED as u64).is_ok() {
-            self.status.resume_writes();
+        if self.parts.log.allocate(ROOM_TRIED as u64).is_ok() {
+            self.parts.status.resume_writes();
         }
     }
 }
@@ -675,7 +660,8 @@ struct Stored {
 }
 
 impl Stored {
-    /// Returns the record that stores this state for `draft` at `revision`, still without its times.
+    /// Returns the record that stores this state for `draft` at `revision`. The caller sets the times of the
+    /// record.
     fn record<'a>(&'a self, key: &'a [u8], draft: &Draft, revision: Revision, more: bool) -> NewRecord<'a> {
         let (start, end) = match &self.stamp {
             Some(stamp) => (stamp.start, Some(stamp.end)),

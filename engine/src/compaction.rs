@@ -14,12 +14,12 @@ use crate::segment::Segment;
 use crate::snapshot::Root;
 use crate::types::{CommitTime, Revision};
 
-/// Interval between compactions when the retention is long; a precision of seconds suffices then.
+/// Maximum interval between compactions. With a long retention, a precision of seconds suffices.
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
 /// Minimum interval between compactions, for a short retention.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
 
-/// Returns how often to look for history to compact; `None` means never.
+/// Returns the interval between compactions; `None` means that history is never compacted.
 pub(crate) fn interval(retention: Duration) -> Option<Duration> {
     (retention < Duration::MAX).then(|| (retention / 16).clamp(INTERVAL_MIN, INTERVAL_MAX))
 }
@@ -44,10 +44,11 @@ pub(crate) fn target(root: &Root, retention: Duration, now_ms: u64, synced: Revi
 
 /// Returns the oldest revision that must stay readable if history may take at most `bytes_max` bytes. The result is at
 /// most `synced`, but never lower than the present oldest readable revision. Because the effect of a compaction is
-/// known only afterwards, the caller compacts and asks again.
+/// known only afterwards, the caller compacts and then calls this function again.
 pub(crate) fn target_within(root: &Root, bytes_max: u64, synced: Revision) -> Revision {
-    // Each overwrite that becomes unreadable as an event makes one earlier state unreadable, which is about as large.
-    // So a compaction that moves over some bytes of the log frees at most about as many bytes of history.
+    // When an overwrite can no longer be read as an event, the state that it replaced can no longer be read either,
+    // and that state is about as large as the overwrite. So a compaction that advances over some bytes of the log
+    // frees at most about the same number of bytes of history.
     let mut excess = root.segments.retained_bytes().saturating_sub(bytes_max);
     let mut target = root.oldest;
     for segment in root.segments.starting_at(root.oldest.next()) {
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_retentions_are_looked_at_often_and_no_retention_never() {
+    fn the_compaction_interval_follows_the_retention() {
         for (retention_s, interval_ms) in [(0, 500), (8, 500), (16, 1_000), (300, 10_000), (1 << 30, 10_000)]
         {
             let interval = interval(Duration::from_secs(retention_s));

@@ -1,9 +1,9 @@
-//! Decision on a proposed write: its condition against the newest version of its key → a draft record, or a
-//! conflict.
+//! The decision on a proposed write: the condition of the write is compared with the newest version of its
+//! key. The result is a draft record or a conflict.
 //!
-//! Pure functions: no I/O, no clock, and no revision, which the draft gets when it is applied (`commit.rs`).
-//! This module does not know the stored bytes: the draft of a delete only notes that it keeps the stored
-//! state as its final one, and the sequencer reads that state.
+//! All functions are pure: they use neither I/O nor a clock, and they assign no revision (`commit.rs` does,
+//! when it applies the draft). The functions read no stored bytes. The draft of a delete may only note that
+//! the stored state is the final state; the sequencer then reads that state.
 
 use std::time::Duration;
 
@@ -34,18 +34,18 @@ pub(crate) enum DraftState {
     Given { attributes: Bytes, value: Bytes, stamp_at: Option<u32> },
     /// The state of `previous`, with its stamp replaced, and with these attributes if there are any.
     Stored { attributes: Option<Bytes> },
-    /// No state: readers find the state of `previous` in its own record. Takes constant room.
+    /// No state: readers find the state of `previous` in its own record. The variant needs constant memory.
     Absent,
 }
 
 impl DraftState {
-    fn given(payload: Payload) -> DraftState {
+    fn from_payload(payload: Payload) -> DraftState {
         DraftState::Given { attributes: payload.attributes, value: payload.value, stamp_at: payload.stamp_at }
     }
 }
 
 impl Draft {
-    /// Returns this draft, without a final state if it is a delete.
+    /// Returns this draft. If the draft is a delete, the result has no final state.
     pub fn without_final_state(self) -> Draft {
         match self.kind {
             EventKind::Delete => Draft { state: DraftState::Absent, ..self },
@@ -63,7 +63,8 @@ impl Draft {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Conflict;
 
-/// Returns the draft of `change` to a key whose newest version is `newest`, if that version is as `expected`.
+/// Returns the draft of `change` to a key whose newest version is `newest`, if that version meets the
+/// condition `expected`.
 pub(crate) fn decide(
     expected: Expected,
     change: Change,
@@ -89,9 +90,9 @@ pub(crate) fn draft(
     created: Option<Revision>,
 ) -> Result<Draft, Conflict> {
     let (kind, ttl, state) = match change {
-        Change::Put(payload) => (EventKind::Put, payload.ttl, DraftState::given(payload)),
+        Change::Put(payload) => (EventKind::Put, payload.ttl, DraftState::from_payload(payload)),
         Change::Delete(_) | Change::DeleteStored(_) if current.is_none() => return Err(Conflict),
-        Change::Delete(Some(payload)) => (EventKind::Delete, None, DraftState::given(payload)),
+        Change::Delete(Some(payload)) => (EventKind::Delete, None, DraftState::from_payload(payload)),
         Change::Delete(None) => (EventKind::Delete, None, DraftState::Stored { attributes: None }),
         Change::DeleteStored(attributes) => {
             (EventKind::Delete, None, DraftState::Stored { attributes: Some(attributes) })
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_drafted_when_its_condition_holds_against_the_newest_version() {
+    fn a_write_is_drafted_if_its_condition_holds_for_the_newest_version() {
         use Expected::{Absent, Any};
         let at = |revision| Expected::Revision(Revision::new(revision));
         let put = || Change::Put(Payload { ttl: Some(Duration::from_secs(5)), ..Payload::default() });

@@ -10,7 +10,7 @@ use crate::history::Version;
 use crate::record::{self, Head, Record, STAMP_BYTES_MAX, Stamp};
 use crate::seal::{self, SealError};
 use crate::segment::Segment;
-use crate::types::Revision;
+use crate::types::{Payload, Revision};
 
 /// Reason why a stored state could not be read. Other keys are unaffected.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -33,8 +33,8 @@ pub enum ReadError {
     },
 }
 
-/// A stored state of a key. Cheap to clone and to keep: the bytes are read on demand. An entry keeps its
-/// segment.
+/// A stored state of a key. Cheap to clone and to keep: the bytes are read on demand. An entry keeps the file
+/// of its segment open.
 #[derive(Clone)]
 pub struct Entry {
     key: Bytes,
@@ -49,8 +49,9 @@ impl Entry {
         Entry { key, version, segment, ended: None }
     }
 
-    /// Returns this entry with `previous` as the state before it. A delete that was stored without a final
-    /// state shows the previous state, with the delete's own revision as the stamp.
+    /// Returns this entry with `previous` as the state before it. If this entry is a delete that was stored
+    /// without a final state, its readers get the previous state, with the revision of the delete as the
+    /// stamp.
     pub(crate) fn ending(self, previous: Option<&Entry>) -> Entry {
         let may_lack_state =
             self.version.is_delete() && self.version.len() == record::tombstone_len(self.key.len());
@@ -78,8 +79,8 @@ impl Entry {
         self.version.created
     }
 
-    /// Returns the time at which the store deletes the key if it is not written again, in seconds since 1970;
-    /// `None` if it does not expire.
+    /// Returns the time at which the store deletes the key unless the key is written again, in seconds since
+    /// 1970; `None` if the key does not expire.
     pub fn expires_s(&self) -> Option<u32> {
         (self.version.expires_s > 0).then_some(self.version.expires_s)
     }
@@ -89,7 +90,7 @@ impl Entry {
         self.version.is_delete()
     }
 
-    /// Reads when this state was committed.
+    /// Reads the time at which this state was committed.
     ///
     /// # Errors
     /// The head of the record cannot be read.
@@ -133,8 +134,9 @@ impl Entry {
         Ok(Record { value: value.freeze(), ..record })
     }
 
-    /// Calls `look` with the value, verified as by [`Entry::read`]. For callers that read many values and
-    /// keep none of them: they do not touch reference counts that other readers share.
+    /// Calls `look` with the value, which is verified as in [`Entry::read`]. Callers that read many values
+    /// and do not keep them use this function, because it changes no reference counts that other readers
+    /// share.
     pub fn with_value<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, ReadError> {
         if self.segment.seal().is_none()
             && self.ended.is_none()
@@ -144,6 +146,21 @@ impl Entry {
             return head.map(|head| look(head.value_in(bytes))).ok_or_else(|| self.damaged());
         }
         self.read().map(|record| look(&record.value))
+    }
+
+    /// Reads the state as the payload of a write that stores the same state again. The payload has no stamp,
+    /// because the store inserts the revision of the new record. The payload has no time to live.
+    ///
+    /// # Errors
+    /// As for [`Entry::read`].
+    pub fn payload(&self) -> Result<Payload, ReadError> {
+        let (head, record) = self.read_with_head()?;
+        let payload = Payload { attributes: record.attributes, value: record.value, ..Payload::default() };
+        let Some(Stamp { offset, len }) = head.stamp else { return Ok(payload) };
+        let mut value = BytesMut::with_capacity(payload.value.len() - len);
+        value.put_slice(&payload.value[..offset]);
+        value.put_slice(&payload.value[offset + len..]);
+        Ok(Payload { value: value.freeze(), stamp_at: u32::try_from(offset).ok(), ..payload })
     }
 
     /// Reads the attributes only and verifies their own checksum; the value is not read.
@@ -179,7 +196,7 @@ impl Entry {
         self.head_in(&bytes).map(|head| (head, bytes)).ok_or_else(|| self.damaged())
     }
 
-    /// Returns the head of the record in `bytes`; `None` if it is damaged or belongs to another record.
+    /// Returns the head of the record in `bytes`; `None` if the head is damaged or belongs to another record.
     fn head_in(&self, bytes: &[u8]) -> Option<Head> {
         Head::read(bytes, self.segment.header.salt, self.version.offset())
             .filter(|head| head.revision == self.version.revision && head.key(bytes) == &self.key[..])
@@ -210,7 +227,7 @@ mod tests {
     use crate::types::{Change, Expected, Payload, Write};
 
     #[tokio::test]
-    async fn a_value_that_is_looked_at_is_checked_as_one_that_is_read() {
+    async fn a_borrowed_value_is_verified_like_a_read_value() {
         let dir = TempDir::new();
         let engine = Engine::open(Options::new(dir.path())).unwrap();
         for key in ["/sound", "/damaged"] {

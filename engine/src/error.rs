@@ -24,7 +24,7 @@ pub enum OpenError {
     },
     /// The machine stopped while a backup in this directory was being replaced by another one. The old backup
     /// is complete, under another name.
-    #[error("{}: no store is here, as replacing it was interrupted: give {} this name", dir.display(), replaced.display())]
+    #[error("{}: there is no store at this path, because the replacement of the store was interrupted: rename {} to this path", dir.display(), replaced.display())]
     Interrupted {
         /// The directory where the store should be.
         dir: PathBuf,
@@ -53,8 +53,8 @@ pub enum OpenError {
         /// The path where the segment should be.
         path: PathBuf,
     },
-    /// The last segment is missing, as the high-water mark shows. Its revisions were acknowledged and would
-    /// be assigned again.
+    /// The last segment is missing, as the high-water mark shows. The revisions of the missing segment were
+    /// acknowledged and would be assigned again.
     #[error("{}: segment is missing, and with it all revisions from {first_revision} on: {}", path.display(), FILE_BACK)]
     MissingEnd {
         /// The path where the segment should be.
@@ -69,11 +69,11 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The end of the log cannot be read, so it is unknown whether an acknowledged write is there.
-    #[error("{}: the end of the log, at byte {offset}, cannot be read: {source}: make a store of what can be read, on a sound disk, with restore --skip-damaged, or restore one from a backup", path.display())]
+    #[error("{}: the end of the log, at byte {offset}, cannot be read: {source}: on a sound disk, create a store of the readable records with restore --skip-damaged, or restore a backup", path.display())]
     UnreadableEnd {
         /// The path of the last segment.
         path: PathBuf,
-        /// The offset at which its sound records end.
+        /// The offset at which the sound records of the segment end.
         offset: u64,
         /// The error of the operating system.
         source: io::Error,
@@ -94,8 +94,8 @@ pub enum OpenError {
 /// is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// The condition did not hold: the caller reads again and decides. Also returned for the deletion of a
-    /// key that does not exist.
+    /// The condition did not hold, so the caller reads the key again and decides whether to retry. Also
+    /// returned for the deletion of a key that does not exist.
     #[error("{}", match current { Some(entry) => format!("key is at revision {}", entry.revision()), None => "key does not exist".into() })]
     Conflict {
         /// The newest state of the key; `None` if the key does not exist.
@@ -140,8 +140,8 @@ pub enum CommitError {
     #[error("write refused: {0}")]
     Refused(Refusal),
     /// Writing the log failed while it carried this write: **it is unknown whether the write is committed**.
-    /// No reader has seen the write. The next opening of the store decides whether it is there for good or
-    /// never will be.
+    /// No reader has seen the write. The next opening of the store decides whether the write is committed or
+    /// lost.
     #[error("it is unknown whether the write was committed: {0}")]
     OutcomeUnknown(Refusal),
     /// The engine was closed. Writes that were queued at that moment were still committed and answered.
@@ -160,7 +160,7 @@ pub enum ApplyError {
         /// The newest revision of the store.
         newest: Revision,
     },
-    /// The revision of record `at` is lower than that of the record before it.
+    /// The revision of record `at` is lower than the revision of the record before it.
     #[error("the revision of record {at} is lower than the one before it")]
     Order {
         /// Position of the record in the batch.
@@ -172,12 +172,12 @@ pub enum ApplyError {
         /// Position of the record in the batch.
         at: usize,
     },
-    /// Record `at` gives its key another created revision than the store knows.
+    /// Record `at` gives its key another created revision than the store has.
     #[error("the key of record {at} was created at revision {created}")]
     Created {
         /// Position of the record in the batch.
         at: usize,
-        /// The created revision that the store knows.
+        /// The created revision in the store.
         created: Revision,
     },
     /// Record `at` deletes a key that does not exist.
@@ -201,8 +201,8 @@ pub enum ApplyError {
         /// Bytes of attributes and values in the batch.
         bytes: usize,
     },
-    /// `Delete(None)` needs the stored state, but that state is damaged. The revisions before it were
-    /// applied.
+    /// `Delete(None)` needs the stored state, but that state is damaged. The revisions before this write
+    /// were applied.
     #[error(transparent)]
     Damaged(ReadError),
     /// The store takes no writes at present. The first revisions of the batch may have been applied, each one
@@ -309,7 +309,7 @@ pub enum TailError {
         /// The oldest revision that can be read.
         oldest: Revision,
     },
-    /// A record is damaged so far that its key is unknown. The record may belong to this tail, so continuing
+    /// A record is so damaged that its key is unknown. The record may belong to this tail, so continuing
     /// could hide an event.
     #[error("the record of revision {revision} is damaged")]
     Damaged {

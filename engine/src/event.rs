@@ -1,7 +1,7 @@
-//! Committed writes as tails return them, and the representations that their consumers cache in them.
+//! Committed writes as tails return them, each with a cache for the representations that its consumers make.
 //!
 //! All tails share an event. An event never changes, except for its cache ([`Memo`]), each slot of which is
-//! filled at most once. The event does not know what a slot holds; the consumers agree on that.
+//! filled at most once. The consumers agree on the content of each slot; the event does not interpret it.
 
 use std::any::Any;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::types::Revision;
 /// Maximum number of representations that an event can cache.
 pub const MEMO_SLOTS: usize = 16;
 
-/// A committed write as tails return it. All tails share it.
+/// A committed write as tails return it. All tails share the event.
 pub struct Event {
     /// Revision of the committed write.
     pub revision: Revision,
@@ -35,7 +35,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns how many tails this event concerned when it was published; 0 if it was read back from the log.
+    /// Returns the number of tails that this event concerned when it was published; 0 if the event was read
+    /// back from the log.
     pub fn audience(&self) -> u32 {
         self.audience.load(Ordering::Relaxed)
     }
@@ -54,15 +55,15 @@ impl fmt::Debug for Event {
 
 type Cached = OnceLock<Arc<dyn Any + Send + Sync>>;
 
-/// Cached representations of an event, so that each one is made only once however many consumers need it. The
-/// consumers agree on what each slot holds. The cache lives as long as the event, which the ring keeps for a
-/// while.
+/// Cached representations of an event, so that each one is made only once, however many consumers need it.
+/// The consumers agree on the content of each slot. The cache lives as long as the event, which the ring
+/// keeps for a while.
 #[derive(Default)]
 pub struct Memo(OnceLock<Box<[Cached; MEMO_SLOTS]>>);
 
 impl Memo {
-    /// Returns the content of `slot`, and calls `make` for it if the slot is empty. If two callers find it
-    /// empty at the same time, one of them calls `make` and the other waits. A slot at or above
+    /// Returns the content of `slot`, and calls `make` for it if the slot is empty. If two callers find the
+    /// slot empty at the same time, one caller calls `make` and the other one waits. A slot at or above
     /// [`MEMO_SLOTS`], or one that holds another type, caches nothing: `make` runs each time.
     pub fn get_or_make<T: Any + Send + Sync>(&self, slot: u8, make: impl FnOnce() -> T) -> Arc<T> {
         let slots = self.0.get_or_init(Default::default);
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_memo_keeps_one_representation_in_each_slot() {
+    fn a_memo_keeps_one_representation_per_slot() {
         let memo = Memo::default();
         assert!(memo.get::<u32>(0).is_none());
         assert_eq!(*memo.get_or_make(0, || 1u32), 1);

@@ -1,8 +1,8 @@
 //! Expiry queue: the versions that expire, ordered by time, 16 bytes each.
 //!
-//! A write that replaces such a version leaves its entry in the queue: when the entry comes due, its version
-//! is no longer the newest, and nothing happens. The delete itself is a write like any other, made by
-//! `maintenance/expiring.rs`.
+//! If a write replaces such a version, the entry of the version stays in the queue. When the entry becomes
+//! due, its version is no longer the newest one, so nothing is deleted. The delete itself is a write like any
+//! other, made by `maintenance/expiring.rs`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,7 +21,7 @@ pub(crate) struct DueVersion {
 }
 
 impl DueVersion {
-    /// Returns the expiry of a key if `newest` stays its newest version; `None` if it does not expire.
+    /// Returns the expiry of a key whose newest version is `newest`; `None` if the key does not expire.
     pub fn from_newest(newest: &Version) -> Option<DueVersion> {
         let expires = newest.expires_s > 0 && !newest.is_delete();
         expires.then_some(DueVersion { at_s: newest.expires_s, revision: newest.revision })
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_due_comes_in_order_and_once() {
+    fn due_versions_are_returned_once_in_order() {
         let due = |at_s, revision| DueVersion { at_s, revision };
         let expiry = Expiry::new(vec![due(30, Revision::new(1)), due(10, Revision::new(2))]);
         expiry.add(due(20, Revision::new(3)));

@@ -10,8 +10,8 @@
 //! The disk keeps only the promises that a real disk keeps. After a power loss, unsynced bytes may be there
 //! or not, in any order, sector by sector and byte by byte. Names are durable only once the directory was
 //! synced. Bytes that a failed sync did not write to the platter stay readable until the power is lost, and
-//! are never written again, whatever later syncs report. All choices follow from a seed, and operations are
-//! numbered, so that a failure can be reproduced.
+//! are never written again, regardless of the results of later syncs. All choices follow from a seed, and
+//! operations are numbered, so that a failure can be reproduced.
 //!
 //! A power loss has two parts: from the verdict on, every operation fails; then [`Disk::restore_power`]
 //! decides what remains. A killed process is a power loss that keeps everything ([`Disk::restart`]).
@@ -84,10 +84,10 @@ pub enum Kind {
     SyncDir,
 }
 
-/// An operation as a plan sees it.
+/// The description of a disk operation that is passed to a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation<'a> {
-    /// Number of operations before it since the disk was made; reads are not counted.
+    /// Number of operations on the disk before this one; reads are not counted.
     pub number: u64,
     /// Kind of the operation.
     pub kind: Kind,
@@ -101,8 +101,8 @@ pub enum Verdict {
     /// The operation succeeds as usual.
     Proceed,
     /// The operation fails with an input/output error. A part of a write may have been done. After a failed
-    /// sync, some of the bytes are on the platter, and the others are never written unless they are written
-    /// again.
+    /// sync, some of the bytes are on the platter. The other bytes reach the platter only if the engine
+    /// writes them again.
     Fail,
     /// The operation fails because no space is left; a part of a write may have been done.
     Full,
@@ -144,7 +144,7 @@ struct DiskState {
     free_pages: Option<u64>,
     files: BTreeMap<u64, Content>,
     files_made: u64,
-    /// The directory as reads see it, and as it is on the platter.
+    /// The directory for reads, and the directory on the platter.
     names: BTreeMap<String, u64>,
     stable_names: BTreeMap<String, u64>,
     unsynced_names: Vec<NameChange>,
@@ -193,7 +193,7 @@ impl Disk {
         self.0.state.lock().plan = Some(Box::new(plan));
     }
 
-    /// Removes the plan: operations fail only for lack of space from now on.
+    /// Removes the plan. From now on, operations fail only for lack of space.
     pub fn behave(&self) {
         self.0.state.lock().plan = None;
     }
@@ -236,7 +236,7 @@ impl Disk {
         let named: Vec<u64> = state.names.values().copied().collect();
         state.files.retain(|file, _| named.contains(file));
         state.files.values_mut().for_each(|content| content.lose_power(&mut random));
-        // Files that are gone free their pages, and files that have reappeared take theirs.
+        // Files that are gone free their pages. Files that have reappeared take their pages again.
         state.free_pages = pages.map(|pages| pages.saturating_sub(state.used_pages()));
         state.start_again();
     }
@@ -258,7 +258,7 @@ impl Disk {
         self.0.resumed.notify_all();
     }
 
-    /// Advances the clock, which otherwise stands still, also over power losses.
+    /// Advances the clock, which otherwise stands still, even across power losses.
     pub fn pass(&self, time: Duration) {
         self.0.state.lock().now_ms += time.as_millis() as u64;
     }
@@ -429,7 +429,7 @@ impl NameChange {
     }
 }
 
-/// Returns the error of a verdict that lets the operation fail.
+/// Returns an error if the verdict means that the caller of the operation gets an error.
 fn refused(verdict: Verdict) -> io::Result<()> {
     match verdict {
         Verdict::Proceed | Verdict::Lie => Ok(()),
@@ -439,7 +439,7 @@ fn refused(verdict: Verdict) -> io::Result<()> {
     }
 }
 
-/// Returns whether an operation with this verdict takes effect, as far as an operation does before a sync.
+/// Returns whether an operation with this verdict takes effect. The effect is not durable before a sync.
 fn takes_effect(verdict: Verdict) -> bool {
     !matches!(verdict, Verdict::Fail | Verdict::Full)
 }

@@ -17,7 +17,7 @@ fn after_power_loss(disk: &Disk, seed: u64) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_was_synced_is_there_after_a_power_loss_and_of_the_rest_anything() {
+fn after_a_power_loss_synced_bytes_remain_and_others_may_be_lost_or_torn() {
     let mut seen = BTreeSet::new();
     for seed in 0..300 {
         let disk = Disk::new(seed);
@@ -53,7 +53,7 @@ fn what_was_synced_is_there_after_a_power_loss_and_of_the_rest_anything() {
 }
 
 #[test]
-fn names_hold_once_the_directory_was_synced_and_perhaps_before() {
+fn a_renamed_file_may_have_either_name_until_its_directory_is_synced() {
     let mut seen = BTreeSet::new();
     for seed in 0..100 {
         let disk = Disk::new(seed);
@@ -73,7 +73,7 @@ fn names_hold_once_the_directory_was_synced_and_perhaps_before() {
 }
 
 #[test]
-fn after_a_failed_sync_no_later_one_brings_back_what_it_dropped() {
+fn a_later_sync_does_not_restore_pages_that_a_failed_sync_dropped() {
     let mut lost = 0;
     for seed in 0..100 {
         let disk = Disk::new(seed);
@@ -101,7 +101,7 @@ fn after_a_failed_sync_no_later_one_brings_back_what_it_dropped() {
 }
 
 #[test]
-fn a_full_disk_takes_what_has_a_place_and_more_once_something_is_gone() {
+fn a_full_simulated_disk_accepts_only_writes_to_allocated_space() {
     let disk = Disk::new(1);
     let file = disk.create("a", 8 * PAGE_BYTES).unwrap();
     file.write_at(0, &[1; 5000]).unwrap();
@@ -122,7 +122,7 @@ fn a_full_disk_takes_what_has_a_place_and_more_once_something_is_gone() {
 }
 
 #[test]
-fn the_same_seed_leaves_the_same_bytes() {
+fn the_simulated_disk_leaves_the_same_bytes_for_the_same_seed() {
     let run = |seed| {
         let disk = Disk::new(3);
         let file = disk.create("a", 1 << 16).unwrap();
@@ -135,7 +135,7 @@ fn the_same_seed_leaves_the_same_bytes() {
 }
 
 #[test]
-fn a_plan_sees_every_operation_by_number_and_name() {
+fn a_fault_plan_receives_every_operation_with_number_and_name() {
     let disk = Disk::new(1);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = seen.clone();

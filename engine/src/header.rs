@@ -20,9 +20,9 @@
 //! ```
 //!
 //! Later formats must keep magic, version and crc at these offsets, so that a newer format can be
-//! distinguished from damage. The block contains no record, so no record write touches it. Each of its parts
-//! is in a disk sector of its own, so a torn write of one part leaves the others intact. The two notes are
-//! written alternately.
+//! distinguished from damage. The block contains no record, so no record write touches it. Each part of the
+//! block is in a disk sector of its own, so a torn write of one part leaves the other parts intact. The two
+//! notes are written alternately.
 
 use std::io;
 
@@ -48,24 +48,25 @@ const NOTES: [u64; 2] = [1024, 3072];
 /// The description of a segment in its own file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Header {
-    /// Number of the segment, from which its file is named. Segments made later have higher numbers.
+    /// Number of the segment, which determines the name of its file. Segments made later have higher numbers.
     pub number: SegmentNumber,
-    /// Number of the segment before it in the log when it was made; 0 for the first segment.
+    /// Number of the segment that was the previous one in the log when this segment was made; 0 for the first
+    /// segment.
     pub after: SegmentNumber,
     /// Lowest revision that may be in the segment.
     pub first_revision: Revision,
-    /// Random number that is part of the checksums of its records.
+    /// Random number that is part of the checksums of the records.
     pub salt: u64,
     /// Store fingerprint, the same in all segments of a store.
     pub store: u64,
-    /// Order of the revisions of its records.
+    /// Order of the revisions of the records.
     pub numbering: Numbering,
     /// Additional fields of a segment that reclamation wrote.
     pub rewritten: Option<Rewritten>,
 }
 
-/// Order of the revisions of a segment's records. The segment's format version encodes this order: a release
-/// that knows only version 1 would take a gap for damage.
+/// Order of the revisions of a segment's records. Segments with sparse revisions have format version 2,
+/// because a release that supports only version 1 would report a gap between revisions as damage.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Numbering {
     /// Each revision is one higher than the revision before it (version 1).
@@ -101,16 +102,16 @@ impl Numbering {
 /// Properties of a segment that was complete when it got its name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Rewritten {
-    /// Last revision of the stretch of the log that the segment stands for. The stretch begins with its first
-    /// revision.
+    /// Last revision of the range of the log that the segment replaces. The range begins with the first
+    /// revision of the segment.
     pub last_revision: Revision,
-    /// Oldest revision at which its records can be read: older history was dropped.
+    /// Oldest revision at which the records can be read; older history was dropped.
     pub oldest: Revision,
     /// Number of records in the segment.
     pub records: u32,
-    /// Offset at which its last record ends.
+    /// Offset at which the last record ends.
     pub end: u64,
-    /// Bytes of its records that are tombstones.
+    /// Bytes of the records that are tombstones.
     pub tombstone_bytes: u64,
     /// Lowest creation revision of any key with a tombstone; 0 if it is unknown or the segment has no
     /// tombstone.
@@ -194,7 +195,7 @@ impl Header {
         }
     }
 
-    /// Decodes the fields and checks whether they make sense in a file of `size` bytes.
+    /// Decodes the fields. Returns `None` if the fields are not plausible for a file of `size` bytes.
     fn parse(bytes: &[u8], size: u64) -> Option<Header> {
         let rewritten = Rewritten {
             last_revision: Revision::new(u64_at(bytes, 40)),
@@ -231,7 +232,7 @@ impl Header {
 }
 
 /// A note about the log in the segment that is being written. The store writes notes from time to time and
-/// when it closes. A note may be missing, and it states what was true when it was written.
+/// when it closes. A note may be missing, and later writes may have made it out of date.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Note {
     /// Ascending number of the note; of the two notes in a segment, the one with the higher number is valid.
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn either_copy_of_the_header_will_do() {
+    fn a_header_is_read_from_either_of_its_two_copies() {
         let temp = TempDir::new();
         let file = file(&temp);
         let sparse = Header { numbering: Numbering::Sparse, ..HEADER };
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_make_no_sense_are_damage_whatever_the_checksum_says() {
+    fn header_fields_without_a_meaning_are_damage_despite_a_valid_checksum() {
         let temp = TempDir::new();
         let file = file(&temp);
         let rewritten = REWRITTEN.rewritten.unwrap();
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_sound_note_counts() {
+    fn the_newest_undamaged_note_of_a_header_is_used() {
         let temp = TempDir::new();
         let file = file(&temp);
         file.write_at(0, &HEADER.block()).unwrap();

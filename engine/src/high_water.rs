@@ -8,9 +8,9 @@
 //!
 //! Each segment names the segment before it, so a missing segment in the middle is always noticed. Only the
 //! mark reveals that the last segment is missing or was cut. Invariants: the mark never names a segment or a
-//! revision that was not durable before, and it only rises. The mark may lag: a crash, or a disk that takes
-//! no writes, leaves it where it was. The mark has its own sync, so no commit waits for it; beginning a
-//! segment may wait for one such sync. Layout: `docs/format.md`.
+//! revision that was not durable before, and the mark only rises. The mark may lag: a crash, or a disk that
+//! takes no writes, leaves the mark unchanged. The file of the mark is synced separately, so no commit waits
+//! for it; the beginning of a segment may wait for one such sync. `docs/format.md` describes the layout.
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::types::{REVISION_END, Revision, SegmentNumber};
 pub(crate) const NAME: &str = "high-water";
 
 const FILE_BYTES: u64 = 4096;
-/// Offsets of the two copies, which are written alternately, so that a torn write leaves the copy before it
+/// Offsets of the two copies, which are written alternately, so that a torn write leaves the previous copy
 /// intact.
 const PLACES: [u64; 2] = [0, 2048];
 const MARK_BYTES: usize = 48;
@@ -34,7 +34,7 @@ const MAGIC: [u8; 8] = *b"REVHIGH\n";
 /// Version of the layout that this release writes, and the newest that it reads.
 const VERSION: u32 = 1;
 
-/// How far the log reached.
+/// The contents of the high-water mark: the last segment and the durable revision.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct HighWaterMark {
     /// Fingerprint of the store that the log belongs to.
@@ -53,13 +53,13 @@ impl HighWaterMark {
             store: header.store,
             number: header.number,
             first_revision: header.first_revision,
-            // The segment before is synced before this segment is made.
+            // The previous segment is synced before this segment is made.
             durable: header.first_revision.before(),
         }
     }
 
-    /// Returns whether segments with these headers reach the mark: the marked segment is present, or a
-    /// segment that replaces it or comes after it. A mark of another store never contradicts them.
+    /// Returns whether segments with these headers reach the mark: the marked segment, its replacement, or a
+    /// later segment is present. A mark of another store counts as reached.
     pub fn is_reached_by(&self, headers: &[Header]) -> bool {
         let is_stranger = headers.first().is_some_and(|header| header.store != self.store);
         let reaches = |header: &Header| match header.rewritten {
@@ -83,7 +83,8 @@ impl HighWaterMark {
         bytes
     }
 
-    /// Decodes a mark and its sequence. Returns `None` if the bytes are damaged, empty or of a later layout.
+    /// Decodes a mark and its sequence number. Returns `None` if the bytes are damaged, empty or of a later
+    /// layout.
     fn from_bytes(bytes: &[u8]) -> Option<(u32, HighWaterMark)> {
         let is_sound = bytes[..8] == MAGIC
             && u32_at(bytes, 8) == VERSION
@@ -98,8 +99,8 @@ impl HighWaterMark {
         is_sound.then(|| (u32_at(bytes, 12), mark))
     }
 
-    /// Returns the newest sound mark in a file, with its sequence. An unreadable mark counts as absent: the
-    /// file protects other files and must not keep a sound store from opening.
+    /// Returns the newest sound mark in a file, with its sequence number. An unreadable mark counts as
+    /// absent: the file protects other files and must not keep a sound store from opening.
     fn newest(file: &dyn File) -> Option<(u32, HighWaterMark)> {
         let mark_at = |at| {
             let mut bytes = [0; MARK_BYTES];
@@ -115,7 +116,7 @@ impl HighWaterMark {
     }
 }
 
-/// The mark's file of an open store.
+/// The file with the high-water mark of an open store.
 pub(crate) struct HighWater(Mutex<State>);
 
 /// Locked while the mark is written and synced.
@@ -176,7 +177,8 @@ impl HighWater {
 }
 
 impl State {
-    /// Creates the file if it does not exist. Its name is durable before a mark is written to it.
+    /// Creates the file if it does not exist. The name of the file is durable before a mark is written to
+    /// it.
     fn create(&mut self, storage: &dyn Storage) -> io::Result<()> {
         if self.file.is_none() {
             let file = storage.create(NAME, FILE_BYTES)?;
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_reaches_its_mark_by_the_segment_itself_its_stand_in_or_a_later_one() {
+    fn a_high_water_mark_is_reached_by_its_segment_a_rewritten_one_or_a_later_one() {
         let mark = HighWaterMark::from_header(&header(7, 100));
         let stand_in = |last| {
             let rewritten = Rewritten { last_revision: Revision::new(last), ..REWRITTEN.rewritten.unwrap() };
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_as_durable_only_rises_and_stays_when_a_segment_begins() {
+    fn the_durable_revision_of_the_mark_only_rises_within_a_store() {
         let temp = TempDir::new();
         let storage = Dir::open(temp.path()).unwrap().unwrap();
         let high_water = HighWater::open(&storage);
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_sound_mark_counts_and_a_damaged_one_leaves_the_one_before() {
+    fn the_newest_undamaged_high_water_mark_is_used() {
         let temp = TempDir::new();
         let storage = Dir::open(temp.path()).unwrap().unwrap();
         let high_water = HighWater::open(&storage);

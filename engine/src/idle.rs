@@ -1,38 +1,40 @@
-//! Idle detection: after a second without a commit, the log gets a note that all of it is durable.
+//! Idle detection: after a second without a commit, the store notes in the log that the whole log is durable.
 //!
-//! Each record makes the records before it known durable, but no record follows the last batch. While the
-//! engine runs, that batch cannot be distinguished from a batch that is being written, and after a crash
-//! damage in it cannot be distinguished from a torn tail. Under load this lasts milliseconds. On an idle
-//! store it would last as long as the store is idle, so a note takes the place of the next record.
+//! Each record proves that the records before it are durable, but no record follows the last batch. While the
+//! engine runs, the last batch cannot be distinguished from a batch that is being written, and after a crash
+//! damage in the last batch cannot be distinguished from a torn tail. Under load, the next record follows
+//! after some milliseconds. On an idle store no record follows, so the store writes a note that proves the
+//! same.
 
 use std::time::Duration;
 
 use crate::types::Revision;
 
 /// Time without a commit after which a store is idle. An additional sync each second is negligible compared
-/// to those of commits.
+/// to the syncs of commits.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Tracker of how long a store has had no commit.
+/// Tracker of the time since the last commit of a store.
 #[derive(Debug)]
 pub(crate) struct Idle {
     /// The newest revision at the last check.
     revision: Revision,
-    /// Time at which this revision was first seen, in milliseconds since 1970; `None` if it is noted already.
+    /// Time of the first check that found this revision, in milliseconds since 1970; `None` if a note already
+    /// covers the revision.
     since_ms: Option<u64>,
 }
 
 /// Result of a check.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NoteDue {
-    /// Nothing to do before this time has passed.
+    /// No note is due before this time has passed.
     In(Duration),
-    /// The note is to be written now.
+    /// The note must be written now.
     Now,
 }
 
 impl Idle {
-    /// Creates the tracker of a store whose log is noted to be durable up to `noted`.
+    /// Creates the tracker of a store with a note that the log is durable up to `noted`.
     pub fn new(noted: Revision) -> Idle {
         Idle { revision: noted, since_ms: None }
     }
@@ -55,7 +57,7 @@ impl Idle {
         self.since_ms = None;
     }
 
-    /// Records that the note could not be written, so that it is tried again.
+    /// Records that the note could not be written, so that a later check returns [`NoteDue::Now`] again.
     pub fn mark_failed(&mut self, now_ms: u64) {
         self.since_ms = Some(now_ms);
     }

@@ -1,11 +1,11 @@
-//! Interfaces to the disk and the clock: named files in one directory, written by offset and read through a
-//! mapping; and the time of day.
+//! Interfaces to the disk and to the clock. The disk has named files in one directory, which are written at
+//! offsets and read through a mapping.
 //!
-//! `engine → Storage, File → (Dir | a simulated disk)`. Nothing else in the crate accesses the file system.
+//! `engine → Storage, File → (Dir | a simulated disk)`. No other module accesses the files of an open store.
 //!
-//! Bytes are durable only after [`File::sync_data`] has returned `Ok`, names only after [`Storage::sync_dir`]
-//! has. Reads are coherent with writes: the next [`File::read`] returns what [`File::write_at`] wrote. The
-//! real disk relies on Linux for this, where `pwrite` and shared mappings use the same page cache.
+//! Bytes are durable only after [`File::sync_data`] has returned `Ok`. Names are durable only after
+//! [`Storage::sync_dir`] has returned `Ok`. Reads are coherent with writes: the next [`File::read`] returns
+//! the bytes that [`File::write_at`] wrote. The real disk relies on the contract of `platform` for this.
 
 use std::fs;
 use std::io;
@@ -16,10 +16,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
-use rustix::mm::madvise;
 
-use crate::mapping::Mapping;
+use crate::platform::{self, Mapping, cannot_lock_directories, written_stretch};
 
 /// A directory of files, real or simulated.
 pub trait Storage: Send + Sync {
@@ -30,7 +28,7 @@ pub trait Storage: Send + Sync {
     fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
-    /// Gives a file another name, atomically. Open handles stay valid.
+    /// Changes the name of a file atomically. Open handles stay valid.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file. Open handles, and bytes read from the file, stay valid.
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -56,10 +54,12 @@ pub trait Storage: Send + Sync {
 pub trait File: Send + Sync {
     /// Returns the size in bytes, which is fixed when the file is created or opened.
     fn size(&self) -> u64;
-    /// Writes all of `bytes` at `offset`, within the size. After an error any part of them may be written.
+    /// Writes all of `bytes` at `offset`; the range must lie within the size. After an error any part of
+    /// `bytes` may be written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Allocates blocks for the `len` bytes at `offset`, within the size. The bytes were never written and
-    /// stay zeros. Fails without harm if the disk is full. The default implementation writes the zeros.
+    /// Allocates blocks for the `len` bytes at `offset`; the range must lie within the size. The bytes were
+    /// never written and stay zeros. If the disk is full, the call fails and changes nothing. The default
+    /// implementation writes the zeros.
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         self.write_at(offset, &vec![0; usize::try_from(len).map_err(io::Error::other)?])
     }
@@ -72,34 +72,45 @@ pub trait File: Send + Sync {
     fn write_out(&self, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }
-    /// Starts to write these bytes to the disk without waiting, so that the next [`File::sync_data`] has less
-    /// to do. That sync also reports an error of this write.
+    /// Starts to write these bytes to the disk without waiting, so that the next [`File::sync_data`] has less to do.
+    /// The sync also reports an error of this write.
     fn begin_write_out(&self, _offset: u64, _len: u64) {}
     /// Returns the bytes at `offset..offset + len`, without a copy on a real disk. The returned bytes keep
     /// the file's contents alive. Fails if the range does not lie within the size. A real disk is read only
-    /// when a caller accesses the bytes, and bytes that cannot be read then are zeros (`mapping.rs`), so
+    /// when a caller accesses the bytes, and bytes that cannot be read then are zeros (`platform/mapping.rs`), so
     /// callers verify checksums.
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes>;
     /// Returns the bytes that [`File::read`] would return, if they stay in memory as long as the file is
-    /// open. No reference count is involved; processors that read the same file at the same time would
-    /// otherwise contend for one. The default implementation returns `None`.
+    /// open. The call changes no reference count, because processors that read the same file at the same time
+    /// would contend for it. The default implementation returns `None`.
     fn in_memory(&self, _offset: u64, _len: usize) -> Option<&[u8]> {
         None
     }
-    /// Reads like [`File::read`] into the caller's memory and nowhere else: for bytes that no reader will
-    /// need again soon, and for a disk that may fail under a mapping.
+    /// Begins to load the bytes that [`File::in_memory`] would return into the processor's cache, if they are mapped.
+    fn prefetch(&self, offset: u64, len: usize) {
+        if let Some(bytes) = self.in_memory(offset, len) {
+            prefetch(bytes);
+        }
+    }
+    /// Copies the bytes at `offset` to `out`. A real file is not mapped for this call. The call is for bytes
+    /// that no reader will need again soon, and for a disk that may fail while the file is mapped.
     fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         out.copy_from_slice(&self.read(offset, out.len())?);
         Ok(())
     }
-    /// Returns the number of pages that [`File::read`] returned but that the disk could not read when a
-    /// caller accessed them. Their bytes are zeros.
+    /// Returns the number of pages that the disk could not read when a caller accessed bytes of
+    /// [`File::read`]. The bytes of such pages are zeros.
     fn unreadable_pages(&self) -> u64 {
         0
     }
-    /// Notes that the bytes read so far will hardly be read again soon, so they need not stay in the
+    /// Hints that the bytes read so far will probably not be read again soon, so they need not stay in the
     /// process's memory. Bytes that a caller still holds stay valid.
     fn release_pages(&self) {}
+    /// Maps these bytes into the process's memory for later reads, if they are in the page cache. Returns false if
+    /// files of this kind cannot be mapped ahead.
+    fn map_ahead(&self, _offset: u64, _len: u64) -> bool {
+        false
+    }
     /// Returns the first range at or after `offset` that may hold bytes other than zeros, clipped to begin at
     /// `offset`. The default implementation returns the whole rest of the file.
     fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
@@ -107,7 +118,7 @@ pub trait File: Send + Sync {
     }
 }
 
-/// A source of the time of day. The time may stand still and jump; the engine makes sure that commit times
+/// A source of the time of day. The time may stand still or jump; the engine makes sure that commit times
 /// never go back.
 pub trait Clock: Send + Sync {
     /// Returns the time in milliseconds since 1970.
@@ -119,17 +130,29 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now_ms(&self) -> u64 {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        // A clock set to before 1970 counts as 1970.
-        since.map_or(0, |since| since.as_millis() as u64)
+        millis(SystemTime::now())
     }
+}
+
+/// A clock that the opener of the store provides.
+pub struct FunctionClock(pub fn() -> SystemTime);
+
+impl Clock for FunctionClock {
+    fn now_ms(&self) -> u64 {
+        millis(self.0())
+    }
+}
+
+/// Returns the milliseconds since 1970. A clock set to before 1970 counts as 1970.
+fn millis(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Size of the pieces in which unreadable bytes are replaced by zeros.
 const PIECE_BYTES: usize = 4096;
 
 /// Reads like [`File::read_into`], with zeros in place of unreadable pieces. Returns the offset of the first
-/// unreadable piece and its error.
+/// unreadable piece and its error; `None` if all bytes could be read.
 pub(crate) fn read_around(file: &dyn File, offset: u64, out: &mut [u8]) -> Option<(u64, io::Error)> {
     if file.read_into(offset, out).is_ok() {
         return None;
@@ -144,6 +167,24 @@ pub(crate) fn read_around(file: &dyn File, offset: u64, out: &mut [u8]) -> Optio
         at += piece.len() as u64;
     }
     first
+}
+
+/// Bytes of a line of the processor's cache.
+const CACHE_LINE_BYTES: usize = 64;
+
+/// Begins to load bytes into the processor's cache. This has no effect for pages that are not mapped.
+#[inline]
+fn prefetch(bytes: &[u8]) {
+    for line in bytes.chunks(CACHE_LINE_BYTES) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the instruction is only a hint to the cache; the program cannot observe a read of memory.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
 }
 
 /// Returns whether the error means that the disk or the quota is full. Unlike a failure of the disk, this
@@ -180,8 +221,8 @@ impl Dir {
             .mode(0o600)
             .open(path.join(LOCK_NAME))
             .map_err(|e| ("open the lock file", e))?;
-        // The directory is locked first: unlike a file in it, it cannot be removed while there are segments
-        // in it.
+        // The directory is locked first, because the lock file can be removed, but a directory that contains
+        // segments cannot.
         let is_ours = match lock_exclusively(&handle) {
             Err(error) if cannot_lock_directories(&error) => lock_exclusively(&lock),
             Ok(true) => lock_exclusively(&lock),
@@ -192,35 +233,26 @@ impl Dir {
     }
 }
 
-/// Locks `file` for as long as it is open. Returns false if another open file has the lock.
+/// Locks `file` until it is closed. Returns false if another open file has the lock.
 ///
-/// Uses `flock`, not `fcntl`: the lock belongs to the open file, so that a second opening in this process
-/// fails as well.
+/// The lock belongs to the open file, not to the process, so that a second opening in this process fails as
+/// well.
 fn lock_exclusively(file: &fs::File) -> io::Result<bool> {
     let mut looks = 0;
     loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        match file.try_lock() {
             Ok(()) => return Ok(true),
             // A tool that checks whether the store is in use takes the lock for a moment.
-            Err(rustix::io::Errno::WOULDBLOCK) if looks < LOCK_LOOKS_MAX => looks += 1,
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
-            Err(error) => return Err(error.into()),
+            Err(fs::TryLockError::WouldBlock) if looks < LOCK_LOOKS_MAX => looks += 1,
+            Err(fs::TryLockError::WouldBlock) => return Ok(false),
+            Err(fs::TryLockError::Error(error)) => return Err(error),
         }
         std::thread::sleep(LOCK_LOOK_INTERVAL);
     }
 }
 
-/// Returns whether the file system does not support locks on directories. NFS implements them with locks that
-/// need a file open for writing.
-pub(crate) fn cannot_lock_directories(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EBADF | libc::EISDIR | libc::EINVAL | libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP)
-    )
-}
-
-/// Creates `path` and its missing parents, each with a durable name: a store whose directory a crash can undo
-/// is not durable, even if its files are synced.
+/// Creates `path` and its missing parents, and makes the name of each one durable. If a crash could remove
+/// the directory of a store, the store would not be durable, even if its files are synced.
 fn make_durable_dir(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -281,16 +313,14 @@ impl Storage for Dir {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        let system = rustix::fs::fstatvfs(&self.handle)?;
-        Ok(system.f_bavail.saturating_mul(system.f_frsize))
+        platform::free_bytes(&self.handle)
     }
 
     fn capacity(&self) -> io::Result<u64> {
-        use std::os::unix::fs::MetadataExt;
         let mut taken = 0u64;
         for entry in fs::read_dir(&self.path)? {
             // A file that another process removes in the meantime takes no room.
-            taken += entry?.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+            taken += entry?.metadata().map_or(0, |metadata| platform::allocated_bytes(&metadata));
         }
         Ok(self.free_bytes()?.saturating_add(taken))
     }
@@ -320,17 +350,6 @@ struct Mapped {
 }
 
 impl RealFile {
-    fn sync_range(&self, offset: u64, len: u64, flags: libc::c_uint) -> io::Result<()> {
-        use std::os::fd::AsRawFd;
-        let (offset, len) = (offset.cast_signed(), len.cast_signed());
-        // SAFETY: the descriptor is open as long as `self` lives, and the call accesses no memory of this
-        // process.
-        match unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, len, flags) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
     fn map(&self) -> io::Result<&Mapped> {
         if let Some(map) = self.map.get() {
             return Ok(map);
@@ -345,7 +364,8 @@ impl RealFile {
         Ok(self.map.get_or_init(|| map))
     }
 
-    /// Checks that a write stays within the size: it would otherwise make the file longer than its mapping.
+    /// Checks that a write stays within the size. Any other write would make the file longer than its
+    /// mapping.
     fn check_end(&self, offset: u64, len: u64) -> io::Result<()> {
         match offset.checked_add(len) {
             Some(end) if end <= self.size => Ok(()),
@@ -366,13 +386,11 @@ impl File for RealFile {
 
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         self.check_end(offset, len)?;
-        match fallocate(&self.file, FallocateFlags::empty(), offset, len) {
-            // On a file system that cannot allocate, written zeros have blocks as well.
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-                self.file.write_all_at(&vec![0; len as usize], offset)
-            }
-            reserved => Ok(reserved?),
+        if !platform::allocate(&self.file, offset, len)? {
+            // If the file system cannot allocate blocks, a write of zeros allocates them.
+            self.file.write_all_at(&vec![0; len as usize], offset)?;
         }
+        Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -380,18 +398,11 @@ impl File for RealFile {
     }
 
     fn write_out(&self, offset: u64, len: u64) -> io::Result<()> {
-        let flags = libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-        let Err(error) = self.sync_range(offset, len, flags) else { return Ok(()) };
-        match error.raw_os_error() {
-            // On a system without this call, the next sync has more to do.
-            Some(libc::ENOSYS | libc::EINVAL | libc::EOPNOTSUPP) => Ok(()),
-            _ => Err(error),
-        }
+        platform::write_out(&self.file, offset, len)
     }
 
     fn begin_write_out(&self, offset: u64, len: u64) {
-        // If this fails, the next sync writes the bytes, or reports the error.
-        let _ = self.sync_range(offset, len, libc::SYNC_FILE_RANGE_WRITE);
+        platform::begin_write_out(&self.file, offset, len);
     }
 
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
@@ -418,14 +429,20 @@ impl File for RealFile {
 
     fn release_pages(&self) {
         if let Some(Mapped { bytes, .. }) = self.map.get() {
-            let start = bytes.as_ptr().cast_mut().cast();
             // SAFETY: the range is the whole of a mapping that `bytes` keeps alive. The mapping is shared
-            // with its file and read-only, so a dropped page comes back with the same bytes at the next
-            // access.
-            let gone = unsafe { madvise(start, bytes.len(), rustix::mm::Advice::LinuxDontNeed) };
-            // The call is advice: a system that ignores it only keeps the pages longer.
-            let _ = gone;
+            // with its file and read-only.
+            unsafe { platform::release(bytes) };
         }
+    }
+
+    fn map_ahead(&self, offset: u64, len: u64) -> bool {
+        let Ok(map) = self.map() else { return false };
+        let page_bytes = platform::page_bytes() as u64;
+        let start = offset / page_bytes * page_bytes;
+        let end = offset.saturating_add(len).min(self.size);
+        let Some(bytes) = map.bytes.get(start as usize..end as usize) else { return false };
+        platform::map_ahead(bytes);
+        true
     }
 
     fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
@@ -442,28 +459,13 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
-/// Implements [`File::written`] for a file of the operating system by asking for its holes.
-pub(crate) fn written_stretch(file: &fs::File, size: u64, offset: u64) -> io::Result<Option<Range<u64>>> {
-    if offset >= size {
-        return Ok(None);
-    }
-    let start = match seek(file, SeekFrom::Data(offset)) {
-        Ok(start) => start,
-        Err(rustix::io::Errno::NXIO) => return Ok(None),
-        // The file system cannot distinguish holes from data, so everything may be data.
-        Err(_) => return Ok(Some(offset..size)),
-    };
-    let end = seek(file, SeekFrom::Hole(start)).unwrap_or(size);
-    Ok(Some(start.max(offset)..end.min(size)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::TempDir;
 
     #[test]
-    fn a_mapped_read_sees_what_was_written_after_the_mapping_was_made() {
+    fn a_mapped_read_returns_bytes_written_after_the_mapping() {
         let temp = TempDir::new();
         let dir = Dir::open(temp.path()).unwrap().unwrap();
         let file = dir.create("f", 1 << 16).unwrap();
@@ -472,6 +474,24 @@ mod tests {
         assert_eq!(&file.read(100, 3).unwrap()[..], b"abc");
         assert!(file.read((1 << 16) - 1, 2).is_err());
         assert!(file.write_at((1 << 16) - 1, b"ab").is_err());
+    }
+
+    #[test]
+    fn bytes_that_are_mapped_ahead_equal_the_file() {
+        let temp = TempDir::new();
+        let dir = Dir::open(temp.path()).unwrap().unwrap();
+        let file = dir.create("f", 1 << 16).unwrap();
+        file.write_at(5_000, b"abc").unwrap();
+        for (offset, len) in [(0, 1 << 16), (5_001, 1), (1 << 15, 1 << 20), (1 << 16, 1)] {
+            assert!(file.map_ahead(offset, len), "{offset} {len}");
+        }
+        assert!(!file.map_ahead(1 << 17, 1), "nothing is there");
+        file.prefetch(5_000, 3);
+        file.prefetch((1 << 16) - 1, 2);
+        assert_eq!(&file.read(5_000, 3).unwrap()[..], b"abc");
+        file.release_pages();
+        assert!(file.map_ahead(0, 1 << 16));
+        assert_eq!(file.in_memory(5_000, 3), Some(&b"abc"[..]));
     }
 
     #[test]
@@ -492,7 +512,7 @@ mod tests {
         assert!(file.reserve(1 << 19, 1 << 20).is_err(), "beyond the end");
     }
 
-    /// A file of bytes with the value 1 of which some ranges cannot be read.
+    /// A file of bytes with the value 1; some of its ranges cannot be read.
     struct Failing(&'static [(u64, u64)]);
 
     impl File for Failing {
@@ -515,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_zeros_and_the_first_place_is_told() {
+    fn unreadable_pages_are_read_as_zeros_and_the_first_offset_is_reported() {
         const PAGE: u64 = PIECE_BYTES as u64;
         // Columns: unreadable ranges when four pages are read from offset 100 on; which pages are zeros; the
         // first unreadable offset.
@@ -530,9 +550,9 @@ mod tests {
         ];
         for (bad, zeros, first) in cases {
             let mut out = vec![9; 4 * PIECE_BYTES];
-            let told = read_around(&Failing(bad), 100, &mut out);
+            let got = read_around(&Failing(bad), 100, &mut out);
             assert_eq!(
-                told.map(|(at, error)| (at, error.to_string())),
+                got.map(|(at, error)| (at, error.to_string())),
                 first.map(|at| (at, "bad sector".into()))
             );
             for (piece, is_zero) in out.chunks(PIECE_BYTES).zip(zeros) {
@@ -542,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn letting_go_changes_no_bytes() {
+    fn releasing_pages_changes_no_bytes() {
         let temp = TempDir::new();
         let dir = Dir::open(temp.path()).unwrap().unwrap();
         let file = dir.create("f", 1 << 16).unwrap();
@@ -556,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_read_outlive_the_file() {
+    fn read_bytes_stay_valid_after_the_file_is_removed() {
         let temp = TempDir::new();
         let dir = Dir::open(temp.path()).unwrap().unwrap();
         let file = dir.create("f", 4096).unwrap();
@@ -568,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn written_stretches_are_found_and_the_rest_is_skipped() {
+    fn written_ranges_of_a_file_are_found_and_holes_skipped() {
         let temp = TempDir::new();
         let dir = Dir::open(temp.path()).unwrap().unwrap();
         let file = dir.create("f", 1 << 20).unwrap();

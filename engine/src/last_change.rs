@@ -1,10 +1,10 @@
-//! Revision of the last change under a prefix: one number per prefix, for callers that cache results computed
-//! from its keys.
+//! The revision of the last change under a prefix of keys, for callers that cache results computed from these
+//! keys.
 //!
 //! A result computed from a snapshot of revision *r* is still valid if [`LastChange::revision`] is at most
-//! *r*. The number rises before the root of the change is published, so a caller may check once too often,
-//! but never once too rarely. Changes before the tracker was created do not count, because every snapshot
-//! taken afterwards shows them. This module does not know what the keys are used for.
+//! *r*. The revision rises before the root with the change is published, so a caller may recompute a result
+//! without need, but never misses a change. Changes before the tracker was created do not count, because
+//! every snapshot taken afterwards contains these changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,8 @@ use bytes::Bytes;
 
 use crate::types::Revision;
 
-/// The revision of the last change under a prefix. The engine updates it as long as this value lives.
+/// The revision of the last change under a prefix. The engine updates the revision for as long as this value
+/// exists.
 #[derive(Clone, Debug)]
 pub struct LastChange(Arc<AtomicU64>);
 
@@ -26,18 +27,18 @@ impl LastChange {
     }
 }
 
-/// All trackers with their prefixes. There are only few: one for each kind of object that every write depends
-/// on.
+/// All trackers with their prefixes. There are only a few trackers: one for each kind of object that every
+/// write depends on.
 #[derive(Default)]
 pub(crate) struct LastChanges(Vec<(Bytes, LastChange)>);
 
 impl LastChanges {
-    /// Adds a tracker. Drops those that no caller holds any more.
+    /// Adds a tracker, and removes the trackers that no caller holds any more.
     pub fn add(&mut self, prefix: Bytes) -> LastChange {
         self.0.retain(|(_, held)| Arc::strong_count(&held.0) > 1);
-        let made = LastChange(Arc::default());
-        self.0.push((prefix, made.clone()));
-        made
+        let change = LastChange(Arc::default());
+        self.0.push((prefix, change.clone()));
+        change
     }
 
     /// Notes that `key` changes in `revision`, which is about to be published.
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_count_under_each_prefix_of_the_key() {
+    fn a_change_counts_for_each_prefix_of_its_key() {
         let mut all = LastChanges::default();
         let mut tracker = |prefix: &'static str| all.add(Bytes::from(prefix));
         let (whole, a, ab, b) = (tracker(""), tracker("a/"), tracker("a/b/"), tracker("b/"));

@@ -1,4 +1,4 @@
-//! The ledger of losses in the store: the record that lists them (`losses.rs`).
+//! Reads the ledger: the record of the store that lists its losses (`losses.rs`).
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::types::Revision;
 
 /// Reads the ledger in `tree`, the index of a store with these segments.
 pub(crate) fn read(tree: &Tree, segments: &[Arc<Segment>]) -> StoredLedger {
-    let newest = tree.at(LEDGER_KEY, Revision::MAX).filter(|version| !version.is_delete()).copied();
+    let newest = tree.at(LEDGER_KEY, Revision::MAX).filter(|version| !version.is_delete());
     let Some(version) = newest else { return StoredLedger::default() };
     let segment = segments.iter().find(|segment| segment.header.number == version.segment);
     let entry = segment.map(|segment| Entry::new(LEDGER_KEY.into(), version, segment.clone()));

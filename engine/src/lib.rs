@@ -8,8 +8,7 @@
 //!
 //! A single writer assigns revisions. Readers hold an immutable root of a copy-on-write B-tree and read
 //! values as slices of mapped files. A tail replays the log and then follows it. `docs/format.md` describes
-//! the layout of the files. This crate handles bytes, revisions and files; it does not know what the bytes
-//! mean.
+//! the layout of the files. This crate handles bytes, revisions and files; it does not interpret the bytes.
 
 mod abort;
 mod append;
@@ -39,9 +38,9 @@ mod ledger;
 mod log;
 mod losses;
 mod maintenance;
-mod mapping;
 pub mod offline;
 mod options;
+mod platform;
 mod points;
 mod queue;
 mod reclaim;
@@ -96,7 +95,7 @@ pub use crate::queue::Committed;
 use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
 pub use crate::seal::{OpenedValue, Seal, SealError};
-pub use crate::snapshot::{FilteredScan, RangeScan, Snapshot};
+pub use crate::snapshot::{ChangedKey, FilteredScan, RangeScan, Snapshot};
 pub use crate::stats::Stats;
 use crate::status::StoreStatus;
 use crate::transfer::HeldSegment;
@@ -109,13 +108,13 @@ pub use crate::types::{
 use crate::watch::Hub;
 pub use crate::watch::Tail;
 
-/// How long an essential write waits for room on a full disk, and after how many attempts it gives up. The
-/// store attempts the write again once a second and whenever reclamation has freed space.
+/// Maximum time that an essential write waits for room on a full disk, and the maximum number of attempts.
+/// The store attempts the write again once a second and whenever reclamation has freed space.
 const ESSENTIAL_ROOM_WAIT: Duration = Duration::from_secs(10);
 const ESSENTIAL_ROOM_LOOKS_MAX: u32 = 40;
 
 /// An open store. Clones are handles to the same store. Dropping the last handle closes the store as
-/// [`Engine::close`] does, and waits for the writes in progress at most.
+/// [`Engine::close`] does; the drop waits only for the writes in progress.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
@@ -143,7 +142,7 @@ struct Inner {
 impl Engine {
     /// Opens the store in `options.dir`, creates it if it does not exist, and recovers from a crash.
     ///
-    /// Opening reads the newest sound checkpoint and the log behind it. Without a checkpoint it reads the
+    /// Opening reads the newest sound checkpoint and the log after it. Without a checkpoint it reads the
     /// whole log: about one second for each gigabyte that is in the page cache, otherwise as fast as the disk
     /// allows.
     pub fn open(options: Options) -> Result<Engine, OpenError> {
@@ -218,8 +217,8 @@ impl Engine {
 
     /// Applies records whose revisions were assigned by another store, and returns the newest revision of
     /// this store afterwards. The store must be open as a [`Role::Follower`]. Durability and visibility are
-    /// those of [`Engine::commit`], and the batch is carried out even if the future is dropped. Records of
-    /// one revision become visible and durable together.
+    /// as with [`Engine::commit`]. The batch is carried out even if the future is dropped. Records of one
+    /// revision become visible and durable together.
     ///
     /// # Errors
     /// See [`ApplyError`]. After [`Refusal::LogFailed`] it is unknown how much of the batch is on disk.
@@ -265,14 +264,14 @@ impl Engine {
         self.0.hub.revision()
     }
 
-    /// Resolves once a revision of at least `revision` is published, or once the engine is closed, so that no
-    /// caller waits forever. Callers that need to tell the two apart compare [`Engine::revision`] afterwards.
+    /// Resolves once a revision of at least `revision` is published, or once the engine is closed, so that no caller
+    /// waits forever. To distinguish the two cases, callers compare [`Engine::revision`] afterwards.
     pub async fn reached(&self, revision: Revision) {
         self.0.hub.reached(revision).await;
     }
 
     /// Follows the events with a revision greater than `after` whose key begins with `prefix`. `after` may be
-    /// in the future: the tail skips all events up to it. A tail costs nothing while no event matches.
+    /// in the future: the tail skips all events up to `after`. A tail costs nothing while no event matches.
     pub fn tail(&self, after: Revision, prefix: Bytes) -> Result<Tail, TailError> {
         Tail::begin(&self.0.hub, after, prefix)
     }
@@ -285,8 +284,9 @@ impl Engine {
         self.0.hub.pass_over(until);
     }
 
-    /// Returns a tracker of the newest change of any key that begins with `prefix`, starting now. Results
-    /// computed from a snapshot stay valid while nothing has changed since its revision.
+    /// Returns a tracker of the newest change of any key that begins with `prefix`, starting now. A result
+    /// computed from a snapshot stays valid as long as the tracker has no change after the revision of the
+    /// snapshot.
     pub fn last_change(&self, prefix: Bytes) -> LastChange {
         self.0.hub.last_change(prefix)
     }
@@ -309,15 +309,15 @@ impl Engine {
         self.0.losses.report()
     }
 
-    /// Returns a receiver of the number of losses that are not accepted. The number changes while the store
-    /// is open because readers find damage that opening did not look at.
+    /// Returns a receiver of the number of losses that are not accepted. The number changes while the store is open,
+    /// because readers find damage that opening did not detect.
     pub fn watch_losses(&self) -> tokio::sync::watch::Receiver<LossCounts> {
         self.0.losses.watch()
     }
 
     /// Writes a record that lists the known losses, unless the newest such record in the log already lists
-    /// them. Returns whether it wrote a record. Without this record, an opening that begins with a checkpoint
-    /// knows at most how many revisions were lost before the checkpoint.
+    /// them. Returns whether it wrote a record. Without this record, an opening that begins with a
+    /// checkpoint finds at most the number of revisions that were lost before the checkpoint.
     ///
     /// # Errors
     /// See [`Engine::commit`].
@@ -332,9 +332,9 @@ impl Engine {
         }
     }
 
-    /// Accepts all known losses and those in `found`, the result of a scan of the whole store. The acceptance
-    /// is durable once the future resolves; losses found later are not accepted. Returns whether there was
-    /// any loss to accept.
+    /// Accepts all known losses, and the losses in `found`, which is the result of a scan of the whole store.
+    /// The acceptance is durable once the future resolves; losses found later are not accepted. Returns
+    /// whether there was any loss to accept.
     ///
     /// # Errors
     /// See [`Engine::commit`].
@@ -355,9 +355,9 @@ impl Engine {
         self.commit(Write { key, expected: Expected::Any, change: Change::Put(payload) }).await.map(drop)
     }
 
-    /// Syncs everything that is committed by now, and notes on disk that it is durable. If the log lacks some
-    /// of these revisions later, opening reports damage instead of treating the log as one that ends earlier.
-    /// The store does this by itself once a second while there are writes. Blocks for two syncs.
+    /// Syncs all writes that are committed by now, and notes on disk that they are durable. If the log lacks
+    /// some of these revisions later, opening reports damage instead of treating the log as one that ends
+    /// earlier. The store does this by itself once a second while there are writes. Blocks for two syncs.
     ///
     /// # Errors
     /// The log cannot be synced. A failure to write the high-water mark is only logged.
@@ -381,7 +381,7 @@ impl Engine {
         self.0.hub.root().segments.in_order().first().map_or(0, |segment| segment.header.store)
     }
 
-    /// Returns when this store acknowledges writes.
+    /// Returns the moment at which this store acknowledges a write.
     pub fn durability(&self) -> Durability {
         self.0.durability
     }
@@ -393,8 +393,8 @@ impl Engine {
     }
 
     /// Compacts history before `revision` regardless of the retention, so that `revision` becomes the oldest
-    /// readable one. Resolves once the index has dropped the history and this is noted on disk; reclamation
-    /// frees the disk space later.
+    /// readable one. Resolves once the index has dropped the history and the compaction is noted on disk.
+    /// Reclamation frees the disk space later.
     pub async fn compact(&self, revision: Revision) -> Result<(), CompactError> {
         let root = self.0.hub.root();
         if revision > root.revision {
@@ -407,16 +407,23 @@ impl Engine {
         self.progress(|progress| progress.compacted >= revision).await.ok_or(CompactError::Closed)
     }
 
-    /// Resolves once a checkpoint of everything that is committed by now is on disk, or the store is closed.
+    /// Reports that the clock of the store ([`Options::clock`]) was moved. The store then deletes keys that are
+    /// expired by now and compacts history that is too old by now, without waiting for its next regular check.
+    pub fn clock_moved(&self) {
+        self.0.requests.clock_moved();
+    }
+
+    /// Resolves once a checkpoint with all writes that are committed by now is on disk, or the store is
+    /// closed.
     pub async fn checkpoint(&self) {
         let revision = self.revision();
         self.0.requests.checkpoint(revision);
         self.progress(|progress| progress.checkpoint >= revision).await;
     }
 
-    /// Prepares the store for closing: writes a checkpoint if the next opening would otherwise read more
-    /// bytes of the log than a checkpoint has. Resolves once the checkpoint is written, if one is needed, or
-    /// the store is closed.
+    /// Prepares the store for closing: writes a checkpoint if the next opening would otherwise read more bytes
+    /// of the log than a checkpoint has. The future resolves when the checkpoint is written, when no checkpoint
+    /// is needed, or when the store is closed.
     pub async fn prepare_to_close(&self) {
         let root = self.0.hub.root();
         let checkpointed = self.0.status.stages().checkpointed;
@@ -427,14 +434,15 @@ impl Engine {
         }
     }
 
-    /// Resolves once compaction, deletion, reclamation and checkpoints have nothing to do for the time being,
-    /// or the store is closed. Under steady writes this may take long.
+    /// Resolves once compaction, expiry, reclamation and checkpoints have no work for the time being, or the
+    /// store is closed. Under steady writes this may take long.
     pub async fn settled(&self) {
         let rest = self.0.requests.rest();
         self.progress(|progress| progress.rests >= rest).await;
     }
 
-    /// Waits until background maintenance satisfies `so_far`. Returns `None` if that cannot happen any more.
+    /// Waits until `so_far` returns true for the progress of background maintenance. Returns `None` if the
+    /// store was closed before.
     async fn progress(&self, so_far: impl Fn(&Progress) -> bool) -> Option<()> {
         let mut progress = self.0.requests.progress.subscribe();
         let mut closed = self.0.closed.clone();
@@ -454,7 +462,7 @@ impl Engine {
         if let Some(last) = root.segments.in_order().last()
             && status.synced() < root.revision
         {
-            // A crash must not take back revisions that a backup contains.
+            // A crash must not undo revisions that a backup contains.
             status.sync(last, root.revision).map_err(BackupError::Refused)?;
         }
         Ok(Outgoing::new(&root, held))
@@ -486,9 +494,15 @@ impl Engine {
         points::oldest(&self.0.hub.root(), self.0.hub.gap_until())
     }
 
-    /// Returns when `revision` was committed; `None` if its record is no longer in the log.
+    /// Returns the time at which `revision` was committed; `None` if its record is no longer in the log.
     pub fn time_of(&self, revision: Revision) -> Option<SystemTime> {
         points::time_of(&self.0.hub.root(), revision)
+    }
+
+    /// Returns the time at which the first write after `revision` was committed. If the record of that write is no
+    /// longer in the log, returns the time of a later write. Returns `None` if there is no such write.
+    pub fn superseded_at(&self, revision: Revision) -> Option<SystemTime> {
+        points::superseded_at(&self.0.hub.root(), revision)
     }
 
     /// Returns counters and sizes of the store.
@@ -529,7 +543,7 @@ impl Engine {
     pub async fn close(&self) {
         self.0.queue.close();
         let mut closed = self.0.closed.clone();
-        // An error means that the thread is gone, which is just as good.
+        // An error means that the thread has ended, and then the store is closed too.
         let _ = closed.wait_for(|closed| *closed).await;
     }
 }

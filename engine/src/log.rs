@@ -1,9 +1,9 @@
 //! The ordered segments of the log and the position of the next record.
 //!
-//! A new segment is made in steps that leave a complete log after a crash at any point: sync the segment
-//! before it; write the header into the new file under a temporary name and sync it; rename it; sync the
-//! directory; raise the high-water mark. Only then may a record be written to it. So only the last segment
-//! can have a torn tail, and a segment with its final name always has a header.
+//! A new segment is made in steps that leave a complete log after a crash at any point. The steps are: sync the
+//! previous segment; write the header into the new file under a temporary name and sync it; rename the file; sync the
+//! directory; raise the high-water mark. A record may be written to the new segment only after these steps. So only the
+//! last segment can have a torn tail, and a segment with its final name always has a header.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::types::{Revision, SegmentNumber};
 /// Name of a segment file that is being made. Opening ignores its content.
 pub(crate) const NEXT_NAME: &str = "next.segment";
 
-/// Number of zero bytes that the log keeps ready behind the last record. This number is large enough for some
+/// Number of zero bytes that the log keeps ready after the last record. This number is large enough for some
 /// hundred typical writes, and small enough that recovery searches these bytes for torn records in a short
 /// time.
 pub(crate) const FILL_AHEAD: u64 = 1024 * 1024;
@@ -32,7 +32,7 @@ pub(crate) const FILL_AHEAD: u64 = 1024 * 1024;
 /// bytes, not on the file system's block allocation, so zeros would not make it faster.
 const BULK_BYTES: u64 = 128 * 1024;
 
-/// The log as its single writer sees it.
+/// The state of the log that its single writer uses.
 pub(crate) struct Log {
     storage: Arc<dyn Storage>,
     segment_bytes: u64,
@@ -58,7 +58,7 @@ impl Numbers {
     }
 
     /// Returns the highest number given so far.
-    pub fn given(&self) -> SegmentNumber {
+    pub fn highest(&self) -> SegmentNumber {
         SegmentNumber::new(self.0.load(Ordering::Acquire))
     }
 
@@ -74,7 +74,8 @@ impl Numbers {
 }
 
 impl Log {
-    /// Creates the log of `segments`, at least one, to be continued at `position` of the last segment.
+    /// Creates the log of `segments`, of which there must be at least one. The log continues at `position` of
+    /// the last segment.
     pub fn new(
         storage: Arc<dyn Storage>,
         segment_bytes: u64,
@@ -89,7 +90,7 @@ impl Log {
         Log { storage, segment_bytes, segments, current, position, is_bulk, numbers, numbering, high_water }
     }
 
-    /// Replaces the segments of the log by `segments`, which end with the current segment as before.
+    /// Replaces the segments of the log by `segments`, which must end with the current segment.
     pub fn set_segments(&mut self, segments: Segments) {
         self.segments = segments;
     }
@@ -106,8 +107,9 @@ impl Log {
         self.position
     }
 
-    /// Returns whether `bytes` more fit the current segment. A segment with records that is larger than the
-    /// size of new segments ends early: on a disk that has become small, reclamation needs small segments.
+    /// Returns whether `bytes` more bytes fit into the current segment. If the file of the segment is larger
+    /// than the size of new segments, only a first record may exceed that size: on a disk that has become
+    /// small, reclamation needs small segments.
     pub fn has_room(&self, bytes: usize) -> bool {
         let end = self.position + bytes as u64;
         let is_within = end <= self.segment_bytes || self.position == RECORDS_START;
@@ -132,25 +134,25 @@ impl Log {
         }
     }
 
-    /// Writes `bytes` at `ahead` bytes behind the end of the log. Readers do not see them before
+    /// Writes `bytes` at `ahead` bytes behind the end of the log. Readers cannot access the bytes before
     /// [`Log::advance`].
     pub fn write(&self, ahead: usize, bytes: &[u8]) -> io::Result<()> {
         self.current.file.write_at(self.position + ahead as u64, bytes)
     }
 
-    /// Starts to write `len` bytes, which are `ahead` bytes behind the end of the log, to the disk without
-    /// waiting for it.
+    /// Starts to write `len` bytes to the disk, beginning `ahead` bytes behind the end of the log, without
+    /// waiting for the disk.
     pub fn begin_write_out(&self, ahead: usize, len: usize) {
         self.current.file.begin_write_out(self.position + ahead as u64, len as u64);
     }
 
-    /// Overwrites the next `bytes` with zeros and syncs, to undo a write.
+    /// Undoes a write: overwrites the next `bytes` bytes with zeros and syncs.
     pub fn erase(&self, bytes: usize) -> io::Result<()> {
         self.write(0, &vec![0; bytes])?;
         self.current.file.sync_data()
     }
 
-    /// Makes the last `bytes` written part of the log.
+    /// Makes the next `bytes` bytes, which are already written, a part of the log.
     pub fn advance(&mut self, bytes: usize) {
         self.is_bulk = bytes as u64 >= BULK_BYTES;
         self.position += bytes as u64;
@@ -186,8 +188,8 @@ impl Log {
     }
 }
 
-/// Turns a new file, named [`NEXT_NAME`], into a segment of the log, durably. A disk-full error leaves no
-/// segment behind; after any other error the log must be opened again.
+/// Makes the new file [`NEXT_NAME`] a durable segment of the log. A disk-full error leaves no segment behind;
+/// after any other error the log must be opened again.
 pub(crate) fn install(
     storage: &dyn Storage,
     header: Header,
@@ -198,7 +200,7 @@ pub(crate) fn install(
         segment.file.sync_data()?;
     }
     // From here on it is unknown whether the new name is durable, and a log with an additional segment must
-    // not be continued in the segment before it. So any error from here on, also a full disk, counts as a
+    // not be continued in the previous segment. So any error from here on, even a full disk, counts as a
     // failure of the log.
     storage.rename(NEXT_NAME, &Segment::name(header.number)).map_err(io::Error::other)?;
     if !sabotage::no_dir_sync() {
@@ -207,11 +209,11 @@ pub(crate) fn install(
     Ok(Arc::new(segment))
 }
 
-/// Work for the log in addition to its writer: zeros ahead of the records, the next segment before it is
-/// needed, and with relaxed durability the syncs.
+/// The helper of the log's writer. The keeper writes zeros ahead of the records, creates the next segment
+/// before the writer needs it, and with relaxed durability syncs the log.
 ///
-/// `writer → wishes → keeper thread`. Nothing waits for the keeper: if it is late, the writer does the work
-/// itself.
+/// `writer → wishes → keeper thread`. The writer does not wait for the keeper: if the keeper is late, the
+/// writer does the work itself.
 pub(crate) struct Keeper {
     wishes: Mutex<Wishes>,
     changed: Condvar,
@@ -236,12 +238,13 @@ impl Keeper {
     pub fn look_ahead(&self, log: &Log) {
         let (size, filled) = (log.current.file.size(), log.current.filled());
         let target = (log.position + FILL_AHEAD).min(size);
-        // Requested as soon as one step is missing, so that each of the next commits syncs one additional
-        // step instead of one commit syncing them all.
+        // The zeros are requested as soon as one step is missing. So each of the next commits syncs one more
+        // step, and no commit has to sync all steps.
         let fill = !log.is_bulk && filled < target && (filled + FILL_STEP <= target || target == size);
         let prepare = log.position > size / 2;
         if fill || prepare {
-            // A keeper that is creating a file holds the lock; the next batch requests again.
+            // If the keeper holds the lock because it is creating a file, the next batch requests the work
+            // again.
             let Some(mut wishes) = self.wishes.try_lock() else { return };
             if fill {
                 wishes.fill = Some((log.current.clone(), target));
@@ -259,7 +262,7 @@ impl Keeper {
     /// Requests a sync of `segment` within `wait`, after which everything up to `revision` is durable.
     pub fn sync_within(&self, wait: Duration, segment: &Arc<Segment>, revision: Revision) {
         let mut wishes = self.wishes.lock();
-        // If a sync is already requested, its due time stays, so it is not delayed by later writes.
+        // If a sync is already requested, its due time stays, so later writes do not delay it.
         let wished = wishes.sync.take().map(|(.., due)| due);
         wishes.sync = Some((segment.clone(), revision, wished.unwrap_or_else(|| Instant::now() + wait)));
         drop(wishes);
@@ -268,7 +271,7 @@ impl Keeper {
         }
     }
 
-    /// Takes the prepared file, named [`NEXT_NAME`], and cancels the request for one.
+    /// Takes the prepared file [`NEXT_NAME`], and cancels the request to prepare a file.
     fn take_prepared(&self) -> Option<Arc<dyn File>> {
         let mut wishes = self.wishes.lock();
         wishes.prepare = false;
@@ -281,8 +284,9 @@ impl Keeper {
         self.changed.notify_one();
     }
 
-    /// Does the requested work until stopped. `sync` syncs a segment up to a revision. Other failures are
-    /// ignored because the writer will meet them.
+    /// Does the requested work until [`Keeper::stop`] is called. `sync` syncs a segment up to a revision and
+    /// handles its own failures. All other failures are ignored, because the writer gets the same failure and
+    /// reports it.
     pub fn run(&self, storage: &dyn Storage, segment_bytes: u64, sync: impl Fn(&Segment, Revision)) {
         let mut wishes = self.wishes.lock();
         while !wishes.stop {
@@ -303,7 +307,7 @@ impl Keeper {
     /// Removes a prepared file that was not used, after the last turn.
     pub fn clean_up(&self, storage: &dyn Storage) {
         if self.wishes.lock().prepared.take().is_some() {
-            // On failure the next opening removes the file.
+            // If the removal fails, the next opening removes the file.
             let _ = storage.remove(NEXT_NAME);
         }
     }
@@ -340,10 +344,10 @@ impl Keeper {
             }
         } else if std::mem::take(&mut wishes.prepare) {
             // The lock is held so that the writer does not create a file of the same name at the same time.
-            // Only a writer at the very end of its segment waits for it, and it would otherwise have to do
-            // the same work.
+            // Only a writer that needs the next segment waits for the lock, and this writer would otherwise
+            // have to create the file itself.
             if wishes.prepared.is_none() {
-                // On a full disk the unfinished file must not take any room either.
+                // On a full disk the unfinished file must not take any room.
                 let prepared = prepare(storage, segment_bytes).inspect_err(|_| {
                     let _ = storage.remove(NEXT_NAME);
                 });
@@ -397,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_looked_for_in_the_segment_that_may_have_it() {
+    fn a_revision_is_searched_in_the_segment_that_may_contain_it() {
         let temp = TempDir::new();
         let mut log = log(&temp);
         let keeper = Keeper::new();
@@ -431,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn syncs_that_are_wished_for_within_a_time_become_one() {
+    fn requested_syncs_within_an_interval_become_one() {
         let temp = TempDir::new();
         let log = log(&temp);
         let keeper = Arc::new(Keeper::new());
@@ -462,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keeper_fills_ahead_makes_the_next_segment_and_leaves_no_rest() {
+    fn the_log_keeper_prepares_the_next_segment_and_removes_it_when_it_stops() {
         let temp = TempDir::new();
         let mut log = log(&temp);
         let keeper = Arc::new(Keeper::new());

@@ -1,5 +1,4 @@
-//! Losses: revisions and records of the store that cannot be read, and which of them an operator has
-//! accepted.
+//! Losses: revisions and records of the store that cannot be read. An operator can accept losses.
 //!
 //! ```text
 //! recovery, readers ─► LossRegistry ─► Engine::losses, Engine::watch_losses
@@ -8,17 +7,18 @@
 //! ```
 //!
 //! A store with losses that are not accepted cannot prove that a key is absent: the record that created the
-//! key may be one of the lost ones. Callers that delete something because a key is absent must ask the
-//! registry first. The registry only grows; an accepted loss stays in it, and damage that occurs later is
-//! again not accepted.
+//! key may be lost. Callers that delete something because a key is absent must ask the registry first. The
+//! registry only grows: an accepted loss stays in the registry, and later damage is a new loss that is not
+//! accepted.
 //!
-//! There are two kinds of losses. The record of a *lost* revision does not show its key any more: the key
-//! shows its previous state, or none. A *damaged* revision has a known key whose state cannot be read.
-//! Accepting a lost revision also accepts the same revision as damaged, but not the other way round.
+//! There are two kinds of losses. The record of a *lost* revision is so damaged that its key is unknown: the key has
+//! its previous state, or seems absent. A *damaged* revision has a known key whose state cannot be read. Accepting a
+//! lost revision also accepts the same revision as damaged. Accepting a damaged revision does not accept it as lost.
 //!
-//! The ledger is an ordinary record of the log, so backups, restores and reclamation carry it, and releases
-//! that do not know it ignore its key. The ledger is needed when the damage itself is no longer in the log (a
-//! restored store) or is not read again (before a checkpoint). Layout: `docs/format.md`.
+//! The ledger is an ordinary record of the log, so backups, restores and reclamation copy the ledger, and
+//! releases that do not support ledgers ignore its key. The ledger is needed when the damage itself is no
+//! longer in the log (a restored store) or is not read again (before a checkpoint). `docs/format.md`
+//! describes the layout.
 
 use std::fmt::Write as _;
 
@@ -30,15 +30,15 @@ use crate::types::{REVISION_END, Revision};
 /// Key of the record that lists the known and the accepted losses. Callers must not use this key.
 pub const LEDGER_KEY: &[u8] = b"store/losses";
 
-/// Maximum number of ranges of one kind in a ledger, which must fit a value. Above it, neighbouring ranges
-/// are joined.
+/// Maximum number of ranges of one kind in a ledger, so that the ledger fits into a value. If there are more
+/// ranges, neighbouring ranges are joined.
 const RANGES_MAX: usize = 50_000;
 
 /// First line of a ledger: its name and the version of its layout.
 const TITLE: &str = "losses 1";
 
-/// A set of revisions as inclusive ranges, in ascending order, with at least one other revision between two
-/// ranges.
+/// A set of revisions as inclusive ranges, in ascending order. Between two ranges there is at least one revision
+/// that does not belong to the set.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RevisionSet(Vec<(Revision, Revision)>);
 
@@ -121,8 +121,9 @@ impl RevisionSet {
 /// Revisions that cannot be read, by kind.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Losses {
-    /// Revisions whose records do not show their keys. In a segment that reclamation or a restore wrote,
-    /// revisions are missing on purpose; there, a range contains at least one lost record.
+    /// Revisions whose records are so damaged that their keys are unknown. In a segment that reclamation or a
+    /// restore wrote, revisions are missing on purpose; a range in such a segment contains at least one lost
+    /// record.
     pub lost: RevisionSet,
     /// Revisions of known keys whose states cannot be read.
     pub damaged: RevisionSet,
@@ -182,7 +183,7 @@ pub struct LossReport {
     pub known: Losses,
     /// Losses that an operator accepted.
     pub accepted: Losses,
-    /// Number of lost revisions of which only the count is known. The count is from the checkpoint of a release
+    /// Number of lost revisions whose numbers are unknown. The count is from the checkpoint of a release
     /// without a ledger.
     pub unnamed: u64,
 }
@@ -199,7 +200,7 @@ impl LossReport {
         LossCounts { lost: counts.lost.saturating_add(self.unnamed), ..counts }
     }
 
-    /// Returns the report with so few ranges that it fits a ledger.
+    /// Returns the report with joined ranges, so that it fits into a ledger.
     fn joined(self) -> LossReport {
         LossReport { known: self.known.joined(), accepted: self.accepted.joined(), unnamed: 0 }
     }
@@ -221,7 +222,7 @@ impl LossReport {
         text.into_bytes()
     }
 
-    /// Decodes the value of a ledger; `None` if it is something else or has a later layout.
+    /// Decodes the value of a ledger; `None` if `value` is not a ledger or has a later layout.
     pub(crate) fn decode(value: &[u8]) -> Option<LossReport> {
         let mut lines = std::str::from_utf8(value).ok()?.lines();
         lines.next().filter(|title| *title == TITLE)?;
@@ -249,7 +250,7 @@ impl LossReport {
 /// The ledger as found in a store.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct StoredLedger {
-    /// Content of the ledger; empty without a ledger.
+    /// Content of the ledger; empty if the store has no ledger.
     pub report: LossReport,
     /// Revision of the ledger, if it cannot be read.
     pub unreadable: Option<Revision>,
@@ -276,7 +277,7 @@ struct State {
 pub(crate) struct LostBefore {
     /// Number of lost revisions.
     pub count: u64,
-    /// The revision up to which they are counted.
+    /// Revision up to which lost revisions are counted.
     pub until: Revision,
 }
 
@@ -303,7 +304,8 @@ impl LossRegistry {
         self.unaccepted.subscribe()
     }
 
-    /// Adds the damaged state that `revision` wrote to a known key. Called when a reader finds it.
+    /// Adds the damaged state that `revision` wrote to a known key. Readers call this function when they
+    /// find the damage.
     pub fn note_damaged(&self, revision: Revision) {
         let mut state = self.state.lock();
         let known = &state.report.known;
@@ -314,8 +316,8 @@ impl LossRegistry {
         self.publish(&state.report);
     }
 
-    /// Returns the revision from which on expiry is certain: a state that an earlier revision wrote may have
-    /// been replaced by a lost record, so its time to live may not have passed.
+    /// Returns the revision from which on expiry is certain. A lost record may have replaced a state that an
+    /// earlier revision wrote, so it is uncertain whether the time to live of that state has passed.
     pub fn expiry_is_certain_from(&self) -> Revision {
         if self.unaccepted.borrow().lost == 0 {
             return Revision::ZERO;
@@ -325,22 +327,23 @@ impl LossRegistry {
         state.report.unaccepted().lost.last().unwrap_or(Revision::ZERO).max(unnamed)
     }
 
-    /// Returns the ledger to write so that the log lists all losses; `None` if it does already.
+    /// Returns the ledger that must be written so that the log lists all losses; `None` if the log already
+    /// lists them.
     pub fn to_note(&self) -> Option<LossReport> {
         let state = self.state.lock();
         let ledger = LossReport { unnamed: 0, ..state.report.clone() };
         (ledger != state.noted).then(|| ledger.joined())
     }
 
-    /// Returns the ledger to write so that `found` and all known losses are accepted; `None` if they are
-    /// already.
+    /// Returns the ledger that must be written so that `found` and all known losses are accepted; `None` if
+    /// they are accepted already.
     pub fn to_accept(&self, found: &Losses) -> Option<LossReport> {
         let mut report = self.report();
         report.known.extend(found);
         let LostBefore { count, until } = self.state.lock().before;
         if report.known.lost.count() < count {
-            // Neither the ledger nor the log shows which revisions are lost, so all revisions up to `until`
-            // count as lost.
+            // It is unknown which revisions are lost, because neither the ledger nor the log lists them, so
+            // all revisions up to `until` count as lost.
             report.known.lost.insert(Revision::FIRST, until);
         }
         report.unnamed = 0;
@@ -365,8 +368,8 @@ impl LossRegistry {
         state.noted = ledger;
     }
 
-    /// Publishes the counts. Called under the state's lock, so that they are published in the order of the
-    /// changes.
+    /// Publishes the counts. The caller holds the lock of the state, so that the counts are published in the
+    /// order of the changes.
     fn publish(&self, report: &LossReport) {
         let counts = report.unaccepted_counts();
         self.unaccepted.send_if_modified(|before| std::mem::replace(before, counts) != counts);
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_merged_and_taken_apart() {
+    fn revision_ranges_are_merged_and_subtracted() {
         for (inserted, want) in [
             ("", ""),
             ("5 7 6", "5-7"),
@@ -418,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn many_ranges_are_joined_and_none_is_left_out() {
+    fn joining_many_ranges_omits_no_revision() {
         let many = set("1 3 5-6 9 12");
         assert_eq!(many.clone().joined(5), many);
         assert_eq!(many.clone().joined(4), set("1-3 5-9 12"));
@@ -427,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_damaged_state_is_not_accepted_as_lost() {
+    fn a_version_accepted_as_damaged_is_not_accepted_as_lost() {
         let accepted = losses("10-12", "5");
         for (known, unaccepted) in [
             (losses("", "5"), losses("", "")),
@@ -441,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ledger_is_read_as_it_was_written_or_not_at_all() {
+    fn a_loss_ledger_is_decoded_completely_or_not_at_all() {
         let report = LossReport { known: losses("5 9-12", "3"), accepted: losses("9-12", ""), unnamed: 0 };
         let text = String::from_utf8(report.encode()).unwrap();
         assert_eq!(
@@ -463,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_accepted_stays_so_and_what_comes_later_is_not() {
+    fn accepted_losses_remain_accepted_and_later_losses_are_not() {
         let ledger = StoredLedger { report: LossReport::default(), unreadable: None };
         let none = LostBefore::default();
         let registry = LossRegistry::new(losses("5", "7"), ledger, none);
@@ -481,7 +484,7 @@ mod tests {
         assert!(counts.borrow().is_empty(), "it is accepted");
         registry.note_damaged(Revision::new(9));
         assert_eq!(*counts.borrow(), LossCounts { lost: 0, damaged: 1 });
-        // The same store, opened again.
+        // The same store is opened again.
         let noted = registry.to_note().unwrap();
         let again =
             LossRegistry::new(losses("5", ""), StoredLedger { report: noted, unreadable: None }, none);
@@ -492,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_checkpoint_only_counts_is_not_accepted_before_it_is_looked_for() {
+    fn losses_that_a_checkpoint_only_counts_are_accepted_only_after_a_search() {
         let before = LostBefore { count: 3, until: Revision::new(50) };
         for (found, accepted) in [("5 7-9", "5 7-9"), ("5", "1-50"), ("", "1-50")] {
             let registry = LossRegistry::new(losses("", ""), StoredLedger::default(), before);

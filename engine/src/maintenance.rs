@@ -1,27 +1,28 @@
 //! Background maintenance of an open store: compaction, expiry, segment reclamation, checkpoints, idle notes
-//! (`idle.rs`) and reports of unreadable disk pages.
+//! (`idle.rs`), reports of unreadable disk pages, and mapping of complete segments into memory.
 //!
 //! ```text
 //!             ┌─ expiring       due keys ──────────────► deletes ─► queue
-//! Maintenance ┼─ forgetting     oldest, keys ──┐
+//! Maintenance ┼─ compacting     oldest, keys ──┐
 //!             ├─ reclaiming     moves, segments ┴──────► steps ───► queue ─► sequencer
 //!             └─ checkpointing  root ─► file, then superseded segments are removed
 //! ```
 //!
-//! Maintenance works in turns, each a bounded piece of work: a step requested, a piece copied, a block
-//! written. No caller waits for it. There is one maintenance step at a time; under many concurrent writes the
-//! parts continue with their own disk work while the sequencer carries the step out. A part that fails,
-//! usually for lack of space, tries again later.
+//! Maintenance works in turns. Each turn is a bounded piece of work: it requests a step, copies a piece, or
+//! writes a block. No caller waits for maintenance. There is one maintenance step at a time; under many
+//! concurrent writes the parts continue with their own disk work while the sequencer carries out the step. A
+//! part that fails, usually for lack of space, tries again later.
 //!
-//! On a full disk the parts free space as soon as possible: history is compacted early once keys are deleted,
+//! On a full disk the parts free space as soon as possible. History is compacted early once keys are deleted,
 //! reclamation copies into room that is kept back for it, and a checkpoint that prevents the removal of a
 //! superseded segment is removed.
 
 mod checkpointing;
+mod compacting;
 mod expiring;
-mod failing;
-mod forgetting;
-mod noting;
+mod high_water_update;
+mod mapping_ahead;
+mod page_failures;
 mod rate;
 mod reclaiming;
 mod requests;
@@ -31,10 +32,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use self::checkpointing::Checkpointing;
+use self::compacting::Compacting;
 use self::expiring::Expiring;
-use self::failing::FailureReports;
-use self::forgetting::Forgetting;
-use self::noting::Noting;
+use self::high_water_update::HighWaterUpdate;
+use self::mapping_ahead::MappingAhead;
+use self::page_failures::FailureReports;
 use self::rate::{CommitTally, Rate};
 use self::reclaiming::Reclaiming;
 pub(crate) use self::requests::{Progress, Requests};
@@ -49,7 +51,7 @@ use crate::queue::Queue;
 use crate::recovery::UsedCheckpoint;
 use crate::reserve::Reserve;
 use crate::status::StoreStatus;
-use crate::types::Revision;
+use crate::types::{Revision, SegmentNumber};
 use crate::watch::Hub;
 
 /// Maximum sleep: expiry has a resolution of seconds.
@@ -59,8 +61,8 @@ const STEP_PATIENCE: Duration = Duration::from_millis(1);
 /// Time before failed work is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// The parts of the work. Each takes the time in milliseconds since 1970.
-const PARTS: [fn(&mut Maintenance, u64) -> Turn; 7] = [
+/// The parts of maintenance. The argument of each function is the time in milliseconds since 1970.
+const PARTS: [fn(&mut Maintenance, u64) -> Turn; 8] = [
     Maintenance::expire,
     Maintenance::compact,
     Maintenance::reclaim,
@@ -68,6 +70,7 @@ const PARTS: [fn(&mut Maintenance, u64) -> Turn; 7] = [
     Maintenance::note_idle,
     Maintenance::note_durable,
     Maintenance::report_failures,
+    Maintenance::map_ahead,
 ];
 
 /// Result of a turn.
@@ -75,10 +78,10 @@ const PARTS: [fn(&mut Maintenance, u64) -> Turn; 7] = [
 pub(crate) enum Turn {
     /// Some work was done, and there may be more.
     Worked,
-    /// There is more work, but a maintenance step must be done first: one that was just requested, or the
+    /// There is more work, but a maintenance step must finish first: a step that was just requested, or the
     /// step of another part.
     Waiting,
-    /// There is no work for this time.
+    /// There is no work until this time has passed.
     Idle(Duration),
 }
 
@@ -89,6 +92,9 @@ pub(crate) struct Tools {
     pub status: Arc<StoreStatus>,
     pub storage: Arc<dyn Storage>,
     pub clock: Arc<dyn Clock>,
+    /// The clock for commit times, expiry and retention. The field `clock` is the clock for the pace of the
+    /// work.
+    pub time_of_day: Arc<dyn Clock>,
     pub numbers: Arc<Numbers>,
     pub expiry: Arc<Expiry>,
     pub requests: Arc<Requests>,
@@ -120,12 +126,13 @@ pub(crate) struct Maintenance {
     requested_by: Option<usize>,
     rate: Rate,
     expiring: Expiring,
-    forgetting: Forgetting,
+    compacting: Compacting,
     reclaiming: Reclaiming,
     checkpointing: Checkpointing,
     idle: Idle,
-    noting: Noting,
-    failing: FailureReports,
+    high_water_update: HighWaterUpdate,
+    page_failures: FailureReports,
+    mapping_ahead: MappingAhead,
 }
 
 impl Maintenance {
@@ -143,14 +150,17 @@ impl Maintenance {
             requested_by: None,
             rate: Rate::default(),
             expiring: Expiring::default(),
-            forgetting: Forgetting::new(root.oldest),
+            compacting: Compacting::new(root.oldest),
             reclaiming: Reclaiming::default(),
             checkpointing: Checkpointing::new(&root, checkpoint),
             idle: Idle::new(
                 root.segments.in_order().last().map_or(Revision::ZERO, |last| last.note().synced),
             ),
-            noting: Noting::default(),
-            failing: FailureReports::default(),
+            high_water_update: HighWaterUpdate::default(),
+            page_failures: FailureReports::default(),
+            mapping_ahead: MappingAhead::new(
+                root.segments.all().last().map_or(SegmentNumber::NONE, |last| last.header.number),
+            ),
             tools,
         }
     }
@@ -182,7 +192,7 @@ impl Maintenance {
     /// Does one piece of work.
     pub fn turn(&mut self) -> Turn {
         if self.tools.queue.is_closed() {
-            // The step that was requested last may not have been carried out.
+            // The last requested step may never be carried out, so waiting for it could take forever.
             return Turn::Idle(NAP_MAX);
         }
         let failed = matches!(*self.tools.status.refusal.lock(), Some(Refusal::LogFailed { .. }));
@@ -198,14 +208,15 @@ impl Maintenance {
         if self.tools.queue.is_free()
             && let Some(requested_by) = self.requested_by.take()
         {
-            // The other parts come first with the next request.
+            // The other parts get their turns before this part can request another step.
             self.next_part = (requested_by + 1) % PARTS.len();
         }
         let mut waiting = false;
-        // Requests made from here on may be for work that this turn has already passed.
+        // Requests made from here on may concern a part that has already had its turn.
         let rests = self.tools.requests.rests();
         for _ in PARTS {
-            // Each turn begins with the part after the last one, so no part keeps the others from their work.
+            // Each turn begins with the part after the last one, so no part can prevent the work of the
+            // others.
             let part = self.next_part;
             self.next_part = (part + 1) % PARTS.len();
             let was_free = self.tools.queue.is_free();
@@ -236,12 +247,12 @@ impl Maintenance {
             && self.checkpointing.is_at_rest(now_ms)
     }
 
-    fn expire(&mut self, now_ms: u64) -> Turn {
-        self.expiring.turn(&self.tools, now_ms)
+    fn expire(&mut self, _: u64) -> Turn {
+        self.expiring.turn(&self.tools, self.tools.time_of_day.now_ms())
     }
 
     fn compact(&mut self, now_ms: u64) -> Turn {
-        self.forgetting.turn(&self.tools, &self.rate, now_ms)
+        self.compacting.turn(&self.tools, &self.rate, now_ms)
     }
 
     fn reclaim(&mut self, now_ms: u64) -> Turn {
@@ -265,14 +276,18 @@ impl Maintenance {
     }
 
     fn report_failures(&mut self, now_ms: u64) -> Turn {
-        self.failing.turn(&self.tools, now_ms)
+        self.page_failures.turn(&self.tools, now_ms)
+    }
+
+    fn map_ahead(&mut self, _now_ms: u64) -> Turn {
+        self.mapping_ahead.turn(&self.tools)
     }
 
     fn note_durable(&mut self, now_ms: u64) -> Turn {
-        self.noting.turn(&self.tools, now_ms)
+        self.high_water_update.turn(&self.tools, now_ms)
     }
 
-    /// Writes a note into the log of an idle store that all of it is durable.
+    /// Writes a note into the log of an idle store, which says that the whole log is durable.
     fn note_idle(&mut self, now_ms: u64) -> Turn {
         let root = self.tools.hub.root();
         if let NoteDue::In(wait) = self.idle.check(root.revision, now_ms) {
@@ -287,8 +302,8 @@ impl Maintenance {
                     tracing::warn!("cannot record in the log that it is complete: {error}")
                 })
             };
-            // The revision must be durable before the note says so; with relaxed durability it may not be
-            // yet.
+            // The revision must be durable before the note is written. With relaxed durability, this may need
+            // a sync.
             (is_synced || status.sync(segment, root.revision).is_ok())
                 && note().is_ok()
                 && status.sync(segment, root.revision).is_ok()

@@ -1,9 +1,9 @@
 //! Points of the retained history: the oldest one, and the conversion between times and revisions.
 //!
 //! Commit times never decrease ([`time`](crate::time)), so the state at a time is the state at the newest
-//! revision committed until then. The record of the oldest readable revision may have been reclaimed, because
-//! a newer record of its key exists. Its commit time is unknown then, and the times that can be read begin
-//! with the first record after it.
+//! revision committed at or before that time. The record of the oldest readable revision may have been
+//! reclaimed, because a newer record of its key exists. Then the commit time of that revision is unknown, and
+//! the times that can be read begin with the first record after it.
 
 use std::time::{Duration, SystemTime};
 
@@ -25,10 +25,16 @@ pub(crate) fn oldest(root: &Root, gap_until: Revision) -> OldestPoint {
     OldestPoint { revision, time: first_from(root, revision).map(|(_, time)| system_time(time)) }
 }
 
-/// Returns when `revision` was committed; `None` if its record is no longer in the log.
+/// Returns the time at which `revision` was committed; `None` if its record is no longer in the log.
 pub(crate) fn time_of(root: &Root, revision: Revision) -> Option<SystemTime> {
     let (found, time) = first_from(root, revision)?;
     (found == revision).then(|| system_time(time))
+}
+
+/// Returns the time at which the first write after `revision` was committed. If the record of that write was reclaimed,
+/// the function returns the time of a later write.
+pub(crate) fn superseded_at(root: &Root, revision: Revision) -> Option<SystemTime> {
+    first_from(root, revision.next()).map(|(_, time)| system_time(time))
 }
 
 /// Returns revision and time of the first record at or after `from`.
@@ -70,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn times_of_retained_history_have_revisions_and_earlier_ones_have_none() {
+    async fn times_of_retained_history_have_revisions_and_earlier_times_are_compacted() {
         let dir = TempDir::new();
         let engine = Engine::open(Options::new(dir.path())).unwrap();
         assert_eq!(engine.oldest(), OldestPoint { revision: Revision::FIRST, time: None });
@@ -91,6 +97,8 @@ mod tests {
         let before = times[0].1 - Duration::from_millis(1);
         assert!(engine.readable_revision_at(before).is_err());
         assert_eq!(engine.time_of(times[4].0.next()), None);
+        assert_eq!(engine.superseded_at(times[1].0), Some(times[2].1));
+        assert_eq!(engine.superseded_at(times[4].0), None);
 
         engine.compact(times[2].0).await.unwrap();
         let oldest = engine.oldest();

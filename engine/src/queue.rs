@@ -3,9 +3,8 @@
 //! `callers → room → proposals ─┬─► batch → sequencer`
 //! `maintenance → one step ─────┘`
 //!
-//! Callers wait outside of the queue when too much is in it, so memory is bounded by bytes and not by the
-//! number of callers. There is at most one maintenance step, and maintenance is notified when the step is
-//! done.
+//! Callers wait outside of the queue when it is full, so the queued bytes are limited, however many callers
+//! there are. There is at most one maintenance step, and maintenance is notified when the step is done.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,8 +21,8 @@ use crate::types::{
     VALUE_BYTES_MAX, Write,
 };
 
-/// Bytes of proposals that may wait in the queue; other callers wait outside. As much again may be in the
-/// batch that is being written.
+/// Bytes of proposals that may wait in the queue; other callers wait outside. The batch that is being written
+/// may have the same number of bytes.
 const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Cost of a proposal in the queue in addition to its payload, in bytes.
 const PROPOSAL_BYTES: usize = 4096;
@@ -51,15 +50,15 @@ pub(crate) type ApplyAnswer = oneshot::Sender<Result<Revision, ApplyError>>;
 /// A proposal that waits for the sequencer, with the Bloom filters of the states it writes and the channel
 /// for its answer.
 pub(crate) enum Proposal {
-    /// A write that is to be decided on and gets a revision.
+    /// A proposed write: the sequencer checks its condition and assigns a revision.
     Commit { write: Write, bloom: BloomFilter, answer: CommitAnswer },
     /// Records that already have revisions.
     Apply { batch: Vec<Applied>, blooms: Vec<BloomFilter>, answer: ApplyAnswer },
 }
 
 impl Proposal {
-    /// Returns the room that the proposal takes in the queue. Its limits were checked: it fits an empty
-    /// queue.
+    /// Returns the room that the proposal takes in the queue. The limits of the proposal were checked, so it
+    /// fits into an empty queue.
     fn weight(&self) -> u32 {
         match self {
             Proposal::Commit { write, .. } => weight(1, write.change.payload_bytes()),
@@ -102,8 +101,8 @@ impl Queue {
         }
     }
 
-    /// Queues `write` with its Bloom filter and returns its outcome. Once it is in the queue, it is carried
-    /// out even if the future is dropped.
+    /// Queues `write` with its Bloom filter and returns its outcome. A queued write is carried out even if
+    /// the future is dropped.
     pub async fn submit(&self, write: Write, bloom: BloomFilter) -> Result<Committed, CommitError> {
         check_limits(&write)?;
         let (answer, outcome) = oneshot::channel();
@@ -113,8 +112,8 @@ impl Queue {
     }
 
     /// Queues `batch`, whose form was checked, with the Bloom filters of its states, and returns its outcome.
-    /// Once it is in the queue, it is carried out even if the future is dropped. `take_turn` may carry it out
-    /// at once and returns whether it did; otherwise the sequencer's thread does.
+    /// A queued batch is carried out even if the future is dropped. `take_turn` may carry out the batch at
+    /// once, and returns whether it did. Otherwise the sequencer's thread carries out the batch.
     pub async fn submit_applied(
         &self,
         batch: Vec<Applied>,
@@ -170,7 +169,7 @@ impl Queue {
         }
     }
 
-    /// Requests `step`; the step before it must be done.
+    /// Requests `step`. The previous step must be done.
     pub fn request_step(&self, step: MaintenanceStep) {
         let mut state = self.state.lock();
         debug_assert!(state.step.is_none() && !state.at_step, "one step at a time");
@@ -180,14 +179,15 @@ impl Queue {
         }
     }
 
-    /// Returns whether a maintenance step can be requested, because the step before is done.
+    /// Returns whether a maintenance step can be requested. A step can be requested once the previous step
+    /// is done.
     pub fn is_free(&self) -> bool {
         let state = self.state.lock();
         state.step.is_none() && !state.at_step
     }
 
-    /// Returns whether the queue is closed. No maintenance step is carried out any more, not even one already
-    /// requested.
+    /// Returns whether the queue is closed. A closed queue carries out no maintenance step, not even a step
+    /// that was requested before.
     pub fn is_closed(&self) -> bool {
         self.state.lock().closed
     }
@@ -208,7 +208,8 @@ impl Queue {
         step
     }
 
-    /// Notes that the taken maintenance step is done except for `left`, which is to be taken next.
+    /// Notes that the taken maintenance step is done except for `left`, which the next [`Queue::take_step`]
+    /// returns.
     pub fn step_done(&self, left: Option<MaintenanceStep>) {
         let mut state = self.state.lock();
         state.at_step = false;
@@ -218,7 +219,7 @@ impl Queue {
         }
     }
 
-    /// Closes the queue: it takes no more proposals, but the waiting ones are still carried out.
+    /// Closes the queue: it accepts no more proposals, but the waiting proposals are still carried out.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.room.close();
@@ -276,7 +277,7 @@ fn weight(records: usize, payload_bytes: usize) -> u32 {
     (records + payload_bytes / PROPOSAL_BYTES) as u32
 }
 
-// The largest batch of a follower fits an empty queue.
+// The largest batch of a follower fits into an empty queue.
 const _: () = assert!(
     1 + APPLIED_RECORDS_MAX / APPLIED_PER_UNIT + APPLIED_BYTES_MAX / PROPOSAL_BYTES
         <= QUEUE_BYTES_MAX / PROPOSAL_BYTES

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Only segments whose whole history is compacted are chosen, so no tail ever reads a rewritten segment. The
-//! same root decides from beginning to end which records are needed; a change in the meantime keeps a record
-//! too long at worst. No caller waits: each step copies a bounded number of bytes, and old roots keep the old
-//! segments.
+//! same root decides from beginning to end which records are needed; if the index changes in the meantime, a
+//! record may be kept longer than needed. No caller waits for a rewrite: each step copies a bounded number of
+//! bytes, and readers with old roots keep the old segments.
 
 use std::io;
 use std::ops::Range;
@@ -33,8 +33,8 @@ use crate::types::{Revision, SegmentNumber};
 /// Name of a segment file that is being rewritten.
 pub(crate) const NEXT_NAME: &str = "rewrite.segment";
 
-/// Bytes of records that one step reads, which takes some hundred microseconds: dead records cost no more
-/// than that, and a thread that wants the processor does not wait long for it.
+/// Bytes of records that one step reads, whether they are needed or dead. A step takes some hundred
+/// microseconds, so other threads do not wait long for the processor.
 const STEP_BYTES: usize = 1024 * 1024;
 /// Maximum number of segments that are rewritten together, so that their space is freed soon.
 const SOURCES_MAX: usize = 8;
@@ -42,30 +42,31 @@ const SOURCES_MAX: usize = 8;
 /// most one and a half copied bytes, and the remaining segments take at most 1.67 bytes for each live byte.
 const LIVE_PERCENT_MIN: u64 = 60;
 /// On a full disk a segment is worth rewriting as soon as this fraction of it (one part in `GAIN_ON_FULL`) is
-/// dead, because deletes need the freed space. The tombstones of the deletes that make so little dead take
-/// less than the writers' part of the reserve.
+/// dead, because deletes need the freed space. The deletes that make such a small fraction dead leave
+/// tombstones that fit into the writers' part of the reserve.
 const GAIN_ON_FULL: u64 = 32;
-/// Minimum number of bytes to free on a full disk: the header of a segment takes a page.
+/// Minimum number of bytes that a rewrite on a full disk must free. The header of the new segment alone takes
+/// a page.
 const GAIN_ON_FULL_MIN: u64 = 16 * 1024;
 /// Number of consecutive segments, each smaller than a fourth of the usual size, that are merged.
 const SMALL_RUN: usize = 4;
 
-/// Properties of a segment by which segments are chosen.
+/// Properties of a segment that decide whether reclamation rewrites it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct RewriteCandidate {
-    /// Bytes of all its records.
+    /// Bytes of all records in the segment.
     pub bytes: u64,
-    /// Bytes of its records that the index refers to.
+    /// Bytes of the records that the index refers to.
     pub live: u64,
-    /// Bytes of its tombstones that may still be needed.
+    /// Bytes of the tombstones that may still be needed.
     pub tombstones: u64,
-    /// Whether all its history is compacted.
+    /// Whether all history in the segment is compacted.
     pub forgotten: bool,
 }
 
 impl RewriteCandidate {
-    /// Returns the properties of the segment at `at` of the log, which is not the last one, if the oldest
-    /// readable revision is `oldest`.
+    /// Returns the properties of segment number `at` in the order of the log, which must not be the last one.
+    /// `oldest` is the oldest readable revision.
     pub fn from_log(in_order: &[Arc<Segment>], at: usize, oldest: Revision) -> RewriteCandidate {
         let (segment, next_first) = (&in_order[at], in_order[at + 1].header.first_revision);
         let rewritten = segment.header.rewritten.filter(|_| has_states_for_tombstones(in_order, at));
@@ -80,27 +81,27 @@ impl RewriteCandidate {
     }
 
     /// Returns the number of bytes that a rewrite would keep.
-    fn kept_bytes(&self) -> u64 {
+    fn retained_bytes(&self) -> u64 {
         (self.live + self.tombstones).min(self.bytes)
     }
 
     fn is_mostly_dead(&self) -> bool {
-        self.forgotten && self.kept_bytes() * 100 < self.bytes * LIVE_PERCENT_MIN
+        self.forgotten && self.retained_bytes() * 100 < self.bytes * LIVE_PERCENT_MIN
     }
 
     fn frees_enough_on_full(&self) -> bool {
-        let gain = self.bytes - self.kept_bytes();
+        let gain = self.bytes - self.retained_bytes();
         self.forgotten && gain >= GAIN_ON_FULL_MIN && gain * GAIN_ON_FULL >= self.bytes
     }
 }
 
 /// Chooses the segments of the log to rewrite next on a full disk, where `room` bytes are available for the
-/// copy: the deadest segment that fits, with its neighbours as far as they fit too. Completely dead segments
-/// come first; their copies take almost no room.
+/// copy: the segment with the largest dead share that fits, together with its neighbours as far as they fit.
+/// Completely dead segments come first, because their copies take almost no room.
 pub(crate) fn choose_on_full(candidates: &[RewriteCandidate], room: u64) -> Option<Range<usize>> {
-    let share = |candidate: &RewriteCandidate| candidate.kept_bytes() * 1_000 / candidate.bytes.max(1);
+    let share = |candidate: &RewriteCandidate| candidate.retained_bytes() * 1_000 / candidate.bytes.max(1);
     let fitting = (0..candidates.len())
-        .filter(|&at| candidates[at].frees_enough_on_full() && candidates[at].kept_bytes() <= room);
+        .filter(|&at| candidates[at].frees_enough_on_full() && candidates[at].retained_bytes() <= room);
     let deadest = fitting.min_by_key(|&at| share(&candidates[at]))?;
     // A rewritten segment without live records is empty, and is merged with a neighbour.
     let is_chosen = |candidate: &RewriteCandidate| {
@@ -109,11 +110,11 @@ pub(crate) fn choose_on_full(candidates: &[RewriteCandidate], room: u64) -> Opti
     Some(with_neighbours(candidates, deadest, room, is_chosen))
 }
 
-/// Chooses the segments of the log to rewrite next, if any: the deadest one, with its neighbours as far as
-/// they are mostly dead too and the result is no larger than `segment_bytes`; otherwise a row of small
-/// segments.
+/// Chooses the segments of the log to rewrite next, if any: the segment with the largest dead share, together
+/// with neighbours that are mostly dead too, as long as the result is no larger than `segment_bytes`. If no
+/// segment is mostly dead, chooses several consecutive small segments.
 pub(crate) fn choose(candidates: &[RewriteCandidate], segment_bytes: u64) -> Option<Range<usize>> {
-    let share = |candidate: &RewriteCandidate| candidate.kept_bytes() * 1_000 / candidate.bytes.max(1);
+    let share = |candidate: &RewriteCandidate| candidate.retained_bytes() * 1_000 / candidate.bytes.max(1);
     let dead = (0..candidates.len()).filter(|&at| candidates[at].is_mostly_dead());
     if let Some(deadest) = dead.min_by_key(|&at| share(&candidates[at])) {
         return Some(with_neighbours(candidates, deadest, segment_bytes, RewriteCandidate::is_mostly_dead));
@@ -123,7 +124,7 @@ pub(crate) fn choose(candidates: &[RewriteCandidate], segment_bytes: u64) -> Opt
     while start < candidates.len() {
         let row = candidates[start..].iter().take_while(|candidate| is_small(candidate)).count();
         if row >= SMALL_RUN {
-            // Four segments of a fourth each fit; more may not.
+            // Four segments of at most a fourth each always fit; more segments may not fit.
             let mut bytes = 0;
             let fitting = candidates[start..start + row].iter().take_while(|candidate| {
                 bytes += candidate.bytes;
@@ -145,34 +146,23 @@ fn with_neighbours(
     is_chosen: impl Fn(&RewriteCandidate) -> bool,
 ) -> Range<usize> {
     let mut range = first..first + 1;
-    let mut kept_bytes = candidates[first].kept_bytes();
-    let fits = |at: usize, kept_bytes: u64| {
-        is_chosen(&candidates[at]) && kept_bytes + candidates[at].kept_bytes() <= left_max
+    let mut retained_bytes = candidates[first].retained_bytes();
+    let fits = |at: usize, retained_bytes: u64| {
+        is_chosen(&candidates[at]) && retained_bytes + candidates[at].retained_bytes() <= left_max
     };
-    while range.len() < SOURCES_MAX && range.end < candidates.len() && fits(range.end, kept_bytes) {
-        kept_bytes += candidates[range.end].kept_bytes();
+    while range.len() < SOURCES_MAX && range.end < candidates.len() && fits(range.end, retained_bytes) {
+        retained_bytes += candidates[range.end].retained_bytes();
         range.end += 1;
     }
-    while range.len() < SOURCES_MAX && range.start > 0 && fits(range.start - 1, kept_bytes) {
+    while range.len() < SOURCES_MAX && range.start > 0 && fits(range.start - 1, retained_bytes) {
         range.start -= 1;
-        kept_bytes += candidates[range.start].kept_bytes();
+        retained_bytes += candidates[range.start].retained_bytes();
     }
     range
 }
 
-/// Returns the version that `revision` wrote if it is needed to read at `oldest` and later; `versions` are
-/// the versions of its key, newest first.
-fn is_needed<'h>(
-    versions: impl Iterator<Item = &'h Version> + Clone,
-    revision: Revision,
-    oldest: Revision,
-) -> Option<Version> {
-    let kept = history::needed_count(versions.clone(), oldest);
-    versions.take(kept).find(|version| version.revision == revision).copied()
-}
-
-/// Returns whether a delete must stay as a tombstone: a state that it ended may still be in the log, outside
-/// of `sources`.
+/// Returns whether a delete must stay as a tombstone, because a state that it ended may still be in the log,
+/// outside of `sources`.
 fn needs_tombstone(root: &Root, sources: &[Arc<Segment>], delete: &Head) -> bool {
     let in_order = root.segments.in_order();
     let first = in_order.partition_point(|segment| segment.header.first_revision <= delete.created);
@@ -185,13 +175,13 @@ fn needs_tombstone(root: &Root, sources: &[Arc<Segment>], delete: &Head) -> bool
     })
 }
 
-/// Returns whether the segment contains no state that `delete`, or a delete before it, ended.
+/// Returns whether the segment contains no state that was replaced at or before `delete`.
 fn was_cleaned_of(segment: &Segment, delete: Revision) -> bool {
     segment.header.rewritten.is_some_and(|rewritten| rewritten.oldest >= delete)
 }
 
-/// Returns whether states may remain in the log that tombstones in the segment at `at` refer to. If not, the
-/// segment is worth rewriting to drop these tombstones too.
+/// Returns whether the log may contain states that tombstones of segment number `at` refer to. If it contains
+/// no such states, a rewrite of the segment can drop these tombstones.
 fn has_states_for_tombstones(in_order: &[Arc<Segment>], at: usize) -> bool {
     let Some(rewritten) = in_order[at].header.rewritten.filter(|rewritten| rewritten.tombstone_bytes > 0)
     else {
@@ -214,8 +204,8 @@ pub(crate) enum RewriteStep {
     More,
     /// Every record was copied.
     Complete,
-    /// A source has a gap without a sound record. Records that the index refers to in the gap
-    /// cannot be moved, so the sources stay as they are.
+    /// A source has a gap without a sound record. Records that the index refers to in the gap cannot be
+    /// moved, so the sources stay in the log.
     Damaged,
 }
 
@@ -240,10 +230,10 @@ pub(crate) struct Rewrite {
     last_revision: Revision,
     file: Arc<dyn File>,
     salt: u64,
-    /// Index of the next source, and the walk over the source before it.
+    /// Index of the next source, and the walk over the current source.
     next_source: usize,
     walk: Option<Walk>,
-    /// Expected offset of the next record in that source.
+    /// Expected offset of the next record in the current source.
     expected: u64,
     /// Records to be written at `position`.
     buffer: Vec<u8>,
@@ -253,13 +243,14 @@ pub(crate) struct Rewrite {
     tombstone_bytes: u64,
     tombstones_since: Option<Revision>,
     marks: PositionMarks,
-    /// Keys of which the root's index knows states that are not needed and are in the sources.
+    /// Keys with unneeded states that are in the sources and to which the root's index refers.
     unneeded: Vec<Bytes>,
 }
 
 impl Rewrite {
     /// Begins to rewrite the segments in `range` of the root's log. Segments without records that have the
-    /// same first revision as the first of them are included, because they are superseded with it.
+    /// same first revision as the first of these segments are included, because they are superseded together
+    /// with it.
     pub fn begin(
         storage: &dyn Storage,
         throttle: WriteThrottle,
@@ -272,7 +263,7 @@ impl Rewrite {
         let sources = in_order[range.clone()].to_vec();
         let last_revision = in_order[range.end].header.first_revision.before();
         let bytes: u64 = sources.iter().map(|source| source.record_bytes()).sum();
-        // Mostly a hole: bytes that are not written take no room.
+        // Most of the file is a hole: bytes that are not written take no room.
         let file = storage.create(NEXT_NAME, RECORDS_START + bytes)?;
         Ok(Rewrite {
             sources,
@@ -294,7 +285,7 @@ impl Rewrite {
         })
     }
 
-    /// Copies the needed ones of the next records. On a full disk the copy uses room of the reserve.
+    /// Reads the next records and copies the needed ones. On a full disk the copy uses room of the reserve.
     pub fn step(&mut self, reserve: &Reserve) -> io::Result<RewriteStep> {
         let mut looked = 0;
         while looked < STEP_BYTES && self.buffer.len() < self.throttle.piece() {
@@ -314,7 +305,7 @@ impl Rewrite {
         Ok(RewriteStep::More)
     }
 
-    /// Syncs the segment and gives it its name, once every record is copied.
+    /// Syncs the segment and renames its file to the final name. Every record must be copied already.
     pub fn finish(
         self,
         storage: &dyn Storage,
@@ -396,14 +387,13 @@ impl Rewrite {
         let offset = self.position + self.buffer.len() as u64;
         let oldest = self.root.oldest;
         let slot = self.root.tree.slot(key);
-        let versions = slot.map(|slot| history::iter(&slot.newest, &slot.older));
-        let needed = versions.clone().and_then(|versions| is_needed(versions, head.revision, oldest));
-        // A tombstone says less than the delete that the index may know, so only the delete itself is copied.
-        // The index has dropped the delete by now.
-        if needed.is_some() && !head.tombstone {
+        let known = slot.and_then(|slot| history::exact(&slot.newest, &slot.older, head.revision, oldest));
+        // A needed record is copied. A tombstone in the source is not copied as a needed record, because it
+        // lacks the state of its delete. When a tombstone exists, the index has already dropped that delete.
+        if known.is_some_and(|(_, is_needed)| is_needed) && !head.tombstone {
             record::append_copy(&mut self.buffer, &found.bytes, head, self.salt, offset);
         } else {
-            if versions.is_some_and(|mut versions| versions.any(|v| v.revision == head.revision)) {
+            if known.is_some() {
                 self.unneeded.push(Bytes::copy_from_slice(key));
             }
             if head.kind != EventKind::Delete || !needs_tombstone(&self.root, &self.sources, head) {
@@ -433,15 +423,15 @@ impl Rewrite {
 /// A rewritten segment that is on disk but not yet in the index.
 pub(crate) struct FinishedRewrite {
     pub segment: Arc<Segment>,
-    /// The root and the segments from which it was made.
+    /// The root and the segments from which the segment was made.
     pub root: Arc<Root>,
     pub sources: Vec<Arc<Segment>>,
-    /// Keys to be pruned before the records move.
+    /// Keys that must be pruned before the records are moved.
     pub unneeded: Vec<Bytes>,
 }
 
 impl FinishedRewrite {
-    /// Walks over the new segment.
+    /// Returns a walk over the new segment.
     pub fn walk(&self) -> io::Result<Walk> {
         let before = self.segment.header.first_revision.before();
         self.segment.walk(RECORDS_START, self.segment.end(), before)
@@ -454,7 +444,7 @@ impl FinishedRewrite {
             let Some(found) = walk.next() else { break };
             let key = found.head.key(&found.bytes);
             // No index refers to a tombstone.
-            if let Some(&from) =
+            if let Some(from) =
                 self.root.tree.exact(key, found.head.revision).filter(|_| !found.head.tombstone)
             {
                 let location = found.version(self.segment.header.number).location;
@@ -486,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deadest_segments_that_fit_into_one_are_chosen() {
+    fn reclamation_chooses_the_deadest_segments_whose_live_bytes_fit_into_one() {
         for (log, chosen) in [
             ("", None),
             ("100:100 100:60 100:99", None),
@@ -500,7 +490,7 @@ mod tests {
             ("100:5 100:0 100:0 100:0 100:0 100:0 100:0 100:0 100:0 100:0", Some(1..9)),
             // Rewriting cannot remove needed tombstones.
             ("100:0+60 100:30+40", None),
-            // Small segments are merged if there are enough of them in a row.
+            // Small segments are merged if there are enough consecutive ones.
             ("20:20 20:20 20:20", None),
             ("100:90 20:20 20:20 20:20 20:20 100:90", Some(1..5)),
             ("20:20 20:20 !20:20 20:20 20:20", None),
@@ -513,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_full_disk_the_deadest_segments_that_fit_the_room_are_chosen() {
+    fn on_a_full_disk_reclamation_chooses_the_deadest_segments_that_fit_the_reserve() {
         // In KiB; the copy has room for 100 KiB.
         for (log, chosen) in [
             ("", None),

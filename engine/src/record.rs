@@ -20,17 +20,17 @@
 //!     72       key, attributes, value, zeros up to a multiple of 8
 //! ```
 //!
-//! The head has its own checksum for two reasons: a record with a damaged body still shows its key, revision
-//! and length, and a scan finds the next record after damage without computing checksums over megabytes at
-//! each step. The attributes have their own checksum so that a list that filters by them need not read
-//! values. The checksum of the head covers salt and offset, so that bytes which merely look like a record (a
-//! value that contains a record, or stale bytes of an earlier use of the block) are not taken for one.
-//! Recovery uses `synced` to distinguish a torn tail from damage.
+//! The head has its own checksum for two reasons: the key, the revision and the length of a record with a damaged body
+//! are still known, and a scan finds the next record after damage without computing checksums over megabytes at each
+//! step. The attributes have their own checksum, so that a list that filters by attributes need not read values. The
+//! checksum of the head covers salt and offset, so that bytes which merely look like a record (a value that contains a
+//! record, or stale bytes of an earlier use of the block) are not recognized as a record. Recovery uses `synced` to
+//! distinguish a torn tail from damage.
 //!
 //! A tombstone is a delete without a final state. Reclamation replaces a delete by a tombstone when no reader
 //! can reach its final state but an older state of the key may still exist in an earlier segment. The
-//! sequencer writes a tombstone when the disk is full: readers that can reach it can also reach the state
-//! before it.
+//! sequencer writes a tombstone when the disk is full: readers that can reach the tombstone can also reach
+//! the state before it.
 
 use bytes::{Buf, Bytes};
 
@@ -41,7 +41,7 @@ use crate::types::{
 
 /// Bytes of a record before its key.
 pub(crate) const HEAD_BYTES: usize = 72;
-/// Alignment of records, so that offsets fit 32 bits and the search for a record takes few steps.
+/// Alignment of records, so that offsets fit into 32 bits and the search for a record takes few steps.
 pub(crate) const ALIGN: usize = 8;
 /// Number of digits of the largest revision.
 pub(crate) const STAMP_BYTES_MAX: usize = 20;
@@ -62,7 +62,7 @@ pub enum EventKind {
     Delete,
 }
 
-/// A stored state. Its fields are slices of the mapped segment and keep it alive.
+/// A stored state. The fields of the record are slices of the mapped segment and keep it alive.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Record {
     /// Key of the stored state.
@@ -109,8 +109,8 @@ pub(crate) struct Stamp {
 
 impl Head {
     /// Reads the head at the start of `bytes` without verifying checksums. Returns `None` if a field is out
-    /// of its limits or the record does not fit `bytes`. Cheap, because a search calls this function at every
-    /// step.
+    /// of its limits or the record is longer than `bytes`. This function must be cheap, because a search
+    /// calls it at every step.
     fn parse(bytes: &[u8]) -> Option<Head> {
         let fixed: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
         let (kind, tombstone) = match fixed[71] & !MORE {
@@ -183,24 +183,25 @@ impl Head {
             && (crc32fast::hash(self.value_in(bytes)) == self.value_crc || sabotage::crc_ignored())
     }
 
-    /// Returns the value in the record's bytes. Verify it first.
+    /// Returns the value in the record's bytes. The caller verifies the value first.
     pub fn value_in<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let start = HEAD_BYTES + self.key_len + self.attributes_len;
         &bytes[start..start + self.value_len]
     }
 
-    /// Returns the attributes as a shared slice of the record's bytes. Verify them first.
+    /// Returns the attributes as a shared slice of the record's bytes. The caller verifies the attributes
+    /// first.
     pub fn attributes(&self, bytes: &Bytes) -> Bytes {
         bytes.slice_ref(self.attributes_in(bytes))
     }
 
-    /// Returns the attributes in the record's bytes. Verify them first.
+    /// Returns the attributes in the record's bytes. The caller verifies the attributes first.
     pub fn attributes_in<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let start = HEAD_BYTES + self.key_len;
         &bytes[start..start + self.attributes_len]
     }
 
-    /// Splits the record's bytes into a [`Record`] that shares them. Verify them first.
+    /// Splits the record's bytes into a [`Record`] that shares them. The caller verifies the bytes first.
     pub fn record(&self, mut bytes: Bytes) -> Record {
         bytes.advance(HEAD_BYTES);
         let key = bytes.split_to(self.key_len);
@@ -210,7 +211,7 @@ impl Head {
     }
 }
 
-/// Input of [`append`]. The value has two parts if the revision's digits go between them.
+/// Input of [`append`]. The value has two parts if the digits of the revision are inserted between them.
 #[derive(Clone, Copy)]
 pub(crate) struct NewRecord<'a> {
     pub revision: Revision,
@@ -294,7 +295,8 @@ pub(crate) fn append_copy(out: &mut Vec<u8>, record: &[u8], head: &Head, salt: u
     seal(&mut out[start..start + HEAD_BYTES + head.key_len], salt, offset);
 }
 
-/// Appends a tombstone for `record`, a delete: it only says that the key is deleted from that revision on.
+/// Appends a tombstone for `record`, which is a delete. The tombstone only says that the key is deleted from
+/// the revision of the record on.
 pub(crate) fn append_tombstone(out: &mut Vec<u8>, record: &[u8], head: &Head, salt: u64, offset: u64) {
     let start = out.len();
     let end = start + HEAD_BYTES + head.key_len;
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_the_documented_one() {
+    fn a_record_has_the_documented_layout() {
         let bytes = encoded(&draft(Revision::new(1234)));
         assert_eq!(bytes.len(), 96);
         assert_eq!(bytes[8..16], 1234u64.to_le_bytes());
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_counts_in_its_new_place_and_says_the_same() {
+    fn a_copied_record_is_valid_only_at_its_new_position() {
         let bytes = encoded(&draft(Revision::new(1234)));
         let head = Head::read(&bytes, 7, 64).unwrap();
         for flipped in [None, Some(HEAD_BYTES + 5), Some(HEAD_BYTES + 10)] {
@@ -412,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tombstone_keeps_the_key_and_its_revisions_only() {
+    fn a_tombstone_keeps_only_the_key_and_its_revisions() {
         let bytes = encoded(&NewRecord { kind: EventKind::Delete, ..draft(Revision::new(1234)) });
         let head = Head::read(&bytes, 7, 64).unwrap();
         assert!(!head.tombstone);
@@ -444,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stamp_is_the_revision_in_decimal() {
+    fn the_stamp_of_a_record_is_its_revision_in_decimal() {
         for revision in [4, 9, 10, 99, 100, 12_345_678_901, REVISION_END.before().get()] {
             let bytes = encoded(&draft(Revision::new(revision)));
             let head = Head::read(&bytes, 7, 64).unwrap();
@@ -480,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_counts_only_in_its_own_place() {
+    fn a_record_is_valid_only_in_its_own_segment_and_position() {
         let bytes = encoded(&draft(Revision::new(1234)));
         assert!(Head::read(&bytes, 7, 72).is_none());
         assert!(Head::read(&bytes, 8, 64).is_none());
@@ -488,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
+    fn decoding_arbitrary_bytes_as_a_record_does_not_panic() {
         let mut random = crate::testing::Random(5);
         for _ in 0..20_000 {
             let len = random.below(160) as usize;

@@ -1,27 +1,26 @@
-//! Recovery: opens a store from the newest sound checkpoint and the log behind it, and determines the index,
+//! Recovery: opens a store from the newest sound checkpoint and the log after it, and determines the index,
 //! the newest revision and the position of the next record.
 //!
 //! `files → which of them make the log (chain.rs) → index of the newest sound checkpoint, or an empty one
 //!  → walk the log behind it → cut the torn tail → remove superseded files`
 //!
-//! Several places say which revisions are durable: every record contains the highest revision known durable
-//! when it was written (`synced`); a note in the first block of an idle segment says so too; a checkpoint,
-//! even one that opening cannot use, never refers to anything that was not durable; and the high-water mark
-//! notes a durable revision. Let S be the highest of these revisions. Then
+//! Several parts of the files show which revisions are durable. Every record contains the highest revision known
+//! durable when it was written (`synced`), and a note in the first block of an idle segment contains such a
+//! revision too. A checkpoint, even one that opening cannot use, never refers to anything that was not durable.
+//! The high-water mark contains a durable revision. Let S be the highest of these revisions. Then
 //!
 //! - an invalid record with a revision of at most S was acknowledged once: **damage**. The damage is
-//!   reported, the key of the record reads as damaged if the head still shows the key, and everything else is
-//!   served;
-//! - an invalid record above S belongs to the last batch, whose sync never returned: a **torn tail**. The
-//!   record and all that follows is cut: overwritten with zeros, so that no stale bytes are ever taken for a
-//!   record.
+//!   reported, the key of the record reads as damaged if the head still contains the key, and everything else
+//!   is served;
+//! - an invalid record above S belongs to the last batch, whose sync never returned: a **torn tail**. The record and
+//!   all bytes after it are overwritten with zeros, so that stale bytes are never recognized as a record.
 //!
-//! Each segment except the last was synced before the next one was made, so all invalid bytes in it are
-//! damage. Records that are kept are made durable before readers see them: after a crash of the process alone
-//! they may exist only in memory. A sync does not suffice for this. If an earlier sync failed, the kernel
-//! treats the pages as clean: it shows them to readers and has nothing to write. So records that are not
-//! known durable are written again, as are the zeros behind them, and the names of the files are synced like
-//! their bytes.
+//! Each segment except the last was synced before the next one was made, so all invalid bytes in such a
+//! segment are damage. Records that are kept are made durable before readers see them: after a crash of the
+//! process alone they may exist only in memory. A sync does not suffice for this. If an earlier sync failed,
+//! the kernel treats the pages as clean: readers get these pages, but a sync does not write them. So records
+//! that are not known durable are written again, as are the zeros behind them, and the directory is synced as
+//! well.
 //!
 //! Bytes that the disk cannot read are treated like any damage, unless the log would end there: then the
 //! store is not opened, because the bytes may have been acknowledged.
@@ -64,7 +63,7 @@ pub(crate) struct Recovered {
     pub position: u64,
     /// The high-water mark, which names the last segment.
     pub high_water: HighWater,
-    /// Revisions whose records are damaged so far that their keys are unknown.
+    /// Revisions whose records are so damaged that their keys are unknown.
     pub lost_revisions: u64,
     /// Unreadable records among those that were scanned.
     pub losses: Losses,
@@ -81,9 +80,9 @@ pub(crate) struct Recovered {
 /// A checkpoint that opening began with.
 pub(crate) struct UsedCheckpoint {
     pub revision: Revision,
-    /// Size of its image, in bytes.
+    /// Size of the checkpoint, in bytes.
     pub bytes: u64,
-    /// Number of revisions that were lost to damage when it was made.
+    /// Number of revisions that were lost to damage when the checkpoint was made.
     pub lost_revisions: u64,
 }
 
@@ -135,7 +134,7 @@ pub(crate) fn recover(
         tracing::info!(
             revision = state.revision.get(),
             noted = noted.get(),
-            "the store was not closed: the log was read from its recorded end to its actual end"
+            "the store was not closed properly: opening read the log beyond the last recorded position"
         );
     }
     let segments = Segments::new(segments);
@@ -166,7 +165,7 @@ fn scan_segments(
     let mut is_end_lost = false;
     for (at, segment) in segments.iter().enumerate().skip(first_to_scan) {
         let read_failed = failed(storage, &Segment::name(segment.header.number), "read");
-        // Each segment states its first revision, so records missing at the end of the segment before it are
+        // Each segment states its first revision, so records missing at the end of the previous segment are
         // noticed.
         state.missing_until(storage, segment, segment.header.first_revision);
         if segment.header.rewritten.is_some() {
@@ -194,8 +193,8 @@ fn scan_segments(
     Ok(is_end_lost)
 }
 
-/// Begins the segment to be written to: the first one of the store, or the one behind `last`, which is
-/// durable.
+/// Creates the segment for the next records: the first segment of the store, or the segment after `last`,
+/// which must be durable.
 fn begin(
     storage: &dyn Storage,
     segment_bytes: u64,
@@ -229,7 +228,7 @@ fn remove_superseded(
     let in_log = |number: SegmentNumber| log.iter().any(|segment| segment.header.number == number);
     let superseded = found.iter().filter(|segment| !in_log(segment.header.number));
     // A rewritten segment may depend on an earlier rewrite, and may lack tombstones because of it, so the
-    // newest one is removed first.
+    // newest rewritten segment is removed first.
     let (rewritten, plain): (Vec<_>, Vec<_>) =
         superseded.partition(|segment| segment.header.rewritten.is_some());
     let mut numbers: Vec<SegmentNumber> = rewritten.iter().map(|segment| segment.header.number).collect();
@@ -254,11 +253,18 @@ fn remove_superseded(
 /// Counts the live bytes of each segment and the newest states among them, and returns the expiries of the live keys.
 fn count_live_bytes(tree: &Tree, segments: &Segments) -> Vec<DueVersion> {
     let mut expiring = Vec::new();
+    // Versions that follow each other are mostly in the same segment, so their bytes are added together.
+    let mut live = (SegmentNumber::NONE, 0);
+    let mut add_live = |number: SegmentNumber, len: usize| {
+        if number != live.0 {
+            segments.get(live.0).inspect(|segment| segment.add_live(live.1));
+            live = (number, 0);
+        }
+        live.1 += len;
+    };
     tree.visit_slots(&mut |slot| {
         for version in history::iter(&slot.newest, &slot.older) {
-            if let Some(segment) = segments.get(version.segment) {
-                segment.add_live(version.len());
-            }
+            add_live(version.segment, version.len());
         }
         if !slot.newest.is_delete()
             && let Some(segment) = segments.get(slot.newest.segment)
@@ -267,5 +273,6 @@ fn count_live_bytes(tree: &Tree, segments: &Segments) -> Vec<DueVersion> {
         }
         expiring.extend(DueVersion::from_newest(&slot.newest));
     });
+    add_live(SegmentNumber::NONE, 0);
     expiring
 }

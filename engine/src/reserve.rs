@@ -7,11 +7,11 @@
 //!                      the sequencer refuses ordinary writes meanwhile ──────────────────────────┘ accepted again
 //! ```
 //!
-//! On a full disk a delete is stored without a state, so it needs one or two hundred bytes. Deletes and other
-//! essential writes take space from the writers' part. This space returns only after reclamation has copied
-//! the live rest of a segment, so reclamation has a part that no writer can use up: enough for a copy of one
-//! segment. Segments are small on a small disk ([`segment_bytes`]), so both parts together take at most a
-//! tenth of the disk.
+//! On a full disk a delete is stored without a state, so it needs one or two hundred bytes. Deletes and other essential
+//! writes take space from the writers' part. This space becomes free again only after reclamation has copied the live
+//! records of a segment, so the reserve has a second part, which only reclamation may use: enough space for a copy of
+//! one segment. Segments are small on a small disk ([`segment_bytes`]), so both parts together take at most a tenth of
+//! the disk.
 //!
 //! Recovery ignores these files. At opening, files whose size differs from the present piece size are
 //! replaced.
@@ -27,10 +27,10 @@ use crate::io::{Clock, Storage, is_disk_full};
 
 /// Prefix of the names of all files of the reserve.
 const NAME: &str = "reserve-";
-/// Prefix of the names of the files in reclamation's part.
+/// Prefix of the names of the reserve files that only reclamation may use.
 const COPIES_NAME: &str = "reserve-copies-";
 
-/// Maximum size of a piece: enough for the largest record and for what the log writes ahead of its records.
+/// Maximum size of a piece, in bytes. A large record takes several pieces.
 const PIECE_BYTES_MAX: u64 = 4 << 20;
 /// Minimum size of a piece, in bytes.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
@@ -40,8 +40,8 @@ const PIECE_BYTES_MIN: u64 = 64 << 10;
 const SEGMENT_DISK_DIVISOR: u64 = 32;
 /// Minimum size of the segments on a small disk.
 const SEGMENT_BYTES_MIN: u64 = 256 << 10;
-/// Divisor of the disk's capacity that limits reclamation's part. The part grows with the largest existing
-/// segment, because segments of an earlier release may be larger than those of this one.
+/// Divisor of the disk's capacity that limits the part of the reserve for reclamation. The part grows with the largest
+/// existing segment, because segments of an earlier release may be larger than the segments of this release.
 const COPIES_DISK_DIVISOR: u64 = 8;
 /// Divisor of the disk's free space that limits the first reserve.
 const FREE_DIVISOR: u64 = 2;
@@ -64,22 +64,22 @@ pub(crate) struct Reserve {
     piece_bytes: u64,
     writers: ReservePart,
     copies: ReservePart,
-    /// Whether reclamation took pieces that are not back yet.
+    /// Whether reclamation has removed pieces that were not created again yet.
     is_lent: AtomicBool,
     /// Locked while a piece is turned into free room and that room is used, so that no other writer uses it.
     taking: Mutex<()>,
 }
 
-/// The pieces with names of one kind.
+/// A part of the reserve: the pieces whose names have the same prefix.
 struct ReservePart {
     name: &'static str,
     /// Number of pieces that should exist.
-    wanted: usize,
+    target: usize,
     held: Mutex<HeldPieces>,
 }
 
 struct HeldPieces {
-    /// Number of pieces that exist: the first ones.
+    /// Number of existing pieces, which have the lowest numbers.
     count: usize,
     /// Time of the last release, in milliseconds since 1970.
     released_ms: Option<u64>,
@@ -90,12 +90,12 @@ impl ReservePart {
         format!("{}{at:02}", self.name)
     }
 
-    /// Creates missing pieces as far as there is room. Returns whether all of them exist.
+    /// Creates missing pieces until all of them exist or the disk has no more room. Returns whether all of them exist.
     fn fill(&self, held: &mut HeldPieces, storage: &dyn Storage, piece_bytes: u64) -> bool {
-        while held.count < self.wanted {
+        while held.count < self.target {
             let name = self.name(held.count);
-            let made = storage.create(&name, piece_bytes).and_then(|file| file.reserve(0, piece_bytes));
-            if made.is_err() {
+            let created = storage.create(&name, piece_bytes).and_then(|file| file.reserve(0, piece_bytes));
+            if created.is_err() {
                 let _ = storage.remove(&name);
                 return false;
             }
@@ -124,9 +124,9 @@ impl ReservePart {
 }
 
 impl Reserve {
-    /// Opens a reserve of at most `bytes` for writers, on a store whose new segments have `segment_bytes` and
-    /// whose largest segment holds `largest` bytes. Creates missing pieces as far as there is room. If
-    /// `bytes` is 0 there is no reserve.
+    /// Opens a reserve of at most `bytes` for writers, on a store whose new segments have `segment_bytes` and whose
+    /// largest segment has `largest` bytes of records. Creates missing pieces until all of them exist or the disk has
+    /// no more room. If `bytes` is 0 there is no reserve.
     pub fn open(
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
@@ -158,12 +158,12 @@ impl Reserve {
                 writers = writers.min(most - copies);
             }
         }
-        let part = |name, wanted: u64, count: usize| {
-            let wanted = wanted as usize;
+        let part = |name, target: u64, count: usize| {
+            let target = target as usize;
             ReservePart {
                 name,
-                wanted,
-                held: Mutex::new(HeldPieces { count: count.min(wanted), released_ms: None }),
+                target,
+                held: Mutex::new(HeldPieces { count: count.min(target), released_ms: None }),
             }
         };
         let reserve = Reserve {
@@ -175,12 +175,12 @@ impl Reserve {
             storage,
             clock,
         };
-        let kept = |name: &str| {
+        let is_piece = |name: &str| {
             [&reserve.writers, &reserve.copies]
                 .iter()
                 .any(|part| (0..part.held.lock().count).any(|at| part.name(at) == name))
         };
-        for superfluous in names.iter().filter(|name| name.starts_with(NAME) && !kept(name)) {
+        for superfluous in names.iter().filter(|name| name.starts_with(NAME) && !is_piece(name)) {
             let _ = reserve.storage.remove(superfluous);
         }
         reserve.fill();
@@ -189,7 +189,7 @@ impl Reserve {
 
     /// Returns whether the store has a reserve.
     pub fn is_used(&self) -> bool {
-        self.copies.wanted > 0
+        self.copies.target > 0
     }
 
     /// Returns whether the disk has some room in addition to the reserve. Without a reserve this is unknown
@@ -198,7 +198,7 @@ impl Reserve {
         !self.is_used() || self.storage.free_bytes().is_ok_and(|free| free >= self.piece_bytes)
     }
 
-    /// Returns whether reclamation took room that is not back yet.
+    /// Returns whether reclamation has used room of the reserve that was not taken back yet.
     pub fn is_lent(&self) -> bool {
         self.is_lent.load(Ordering::Acquire)
     }
@@ -208,19 +208,20 @@ impl Reserve {
         self.copies.held.lock().count as u64 * self.piece_bytes
     }
 
-    /// Takes back released room: reclamation's part at once, the writers' part unless some of it was released
-    /// just now. Returns whether all pieces exist.
+    /// Creates the missing pieces of reclamation's part, and the missing pieces of the writers' part unless
+    /// some of them were released within [`RELEASED_MIN`]. Returns whether all pieces exist.
     pub fn fill(&self) -> bool {
         let copies_whole = self.fill_copies();
         let mut held = self.writers.held.lock();
         let is_lent = |at: u64| self.clock.now_ms().abs_diff(at) < RELEASED_MIN.as_millis() as u64;
         if held.released_ms.is_some_and(is_lent) {
-            return copies_whole && held.count == self.writers.wanted;
+            return copies_whole && held.count == self.writers.target;
         }
         copies_whole && self.writers.fill(&mut held, &*self.storage, self.piece_bytes)
     }
 
-    /// Takes back the room that reclamation took. Returns whether all of it is back.
+    /// Reserves disk space for copies again, after reclamation has used the reserve. Returns whether the
+    /// reserve for copies is complete.
     pub fn fill_copies(&self) -> bool {
         let mut held = self.copies.held.lock();
         let is_whole = self.copies.fill(&mut held, &*self.storage, self.piece_bytes);
@@ -230,7 +231,7 @@ impl Reserve {
         is_whole
     }
 
-    /// Frees room for `bytes` of an essential write. Returns whether it did.
+    /// Frees room for `bytes` of an essential write. Returns whether room was freed.
     pub fn release(&self, bytes: u64) -> bool {
         let pieces = bytes.div_ceil(self.piece_bytes).max(1);
         self.writers.release(
@@ -240,14 +241,14 @@ impl Reserve {
         )
     }
 
-    /// Locks the use of freed room: as long as the guard lives, reclamation cannot use the room that the
-    /// holder frees, and the holder cannot use the room that reclamation frees. For writes on a full disk.
+    /// Locks the use of freed room: as long as the guard lives, reclamation cannot use the room that the holder frees,
+    /// and the holder cannot use the room that reclamation frees. Writes on a full disk take this lock.
     pub fn lock_freed_room(&self) -> MutexGuard<'_, ()> {
         self.taking.lock()
     }
 
-    /// Calls `write`, a repeatable write of reclamation. If the disk is full, it frees pieces of
-    /// reclamation's part one by one until the write succeeds.
+    /// Calls `write`, a repeatable write of reclamation. If the disk is full, this function frees pieces of
+    /// reclamation's part one by one and calls `write` again, until it succeeds.
     pub fn write_copy<T>(&self, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match write() {
             Err(error) if is_disk_full(&error) => {}
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_small_on_a_small_disk() {
+    fn segments_are_smaller_on_a_small_disk() {
         for (capacity_mb, kib) in [
             (1, 256),
             (7, 256),
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn released_pieces_come_back_and_superfluous_ones_go() {
+    fn released_reserve_pieces_are_filled_again_and_surplus_ones_are_removed() {
         let temp = TempDir::new();
         let storage = storage(&temp);
         let open = |bytes| Reserve::open(storage.clone(), Arc::new(SystemClock), bytes, 256 << 10, 0);
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_takes_pieces_one_at_a_time_and_gives_them_back() {
+    fn a_reclamation_copy_borrows_reserve_pieces_one_at_a_time_and_returns_them() {
         let temp = TempDir::new();
         let storage = storage(&temp);
         let reserve = Reserve::open(storage.clone(), Arc::new(SystemClock), PIECE_BYTES_MIN, 256 << 10, 0);
@@ -344,7 +345,8 @@ mod tests {
             attempts += 1;
             if attempts < 4 { Err(full()) } else { Ok(attempts) }
         });
-        // The second attempt is made under the lock; the third is the first after a piece was freed.
+        // The second attempt is made under the lock. The third attempt is the first one after a piece was
+        // freed.
         assert_eq!((written.unwrap(), reserve.copy_bytes()), (4, 3 * PIECE_BYTES_MIN));
         assert!(reserve.is_lent());
         assert!(reserve.fill() && !reserve.is_lent());

@@ -1,6 +1,7 @@
-//! Protections that tests can disable, to prove that a checker notices (feature `fault`).
+//! Protections that tests can disable, to prove that a checker notices the missing protection (feature
+//! `fault`).
 //!
-//! Each protection has a function that is called where it protects. Without the feature every function is a
+//! Each protection has a function, which the protected code calls. Without the feature every function is a
 //! constant `false`, and the compiler removes it from a server.
 
 macro_rules! sabotages {
@@ -47,7 +48,7 @@ sabotages! {
     CrcIgnored crc_ignored;
     /// Checksums do not depend on the segment's salt.
     SaltIgnored salt_ignored;
-    /// The segment before is not synced when a new segment is begun.
+    /// The previous segment is not synced when a new segment is begun.
     RollWithoutSync roll_without_sync;
     /// A segment gets its name before its header is durable.
     RenameBeforeSync rename_before_sync;
@@ -99,11 +100,12 @@ sabotages! {
 
 #[cfg(feature = "fault")]
 thread_local! {
-    /// Per thread, because a stepped engine works on its test's thread and tests run in parallel.
+    /// The choice is per thread, because a stepped engine works on its test's thread and tests run in
+    /// parallel.
     static CHOSEN: std::cell::Cell<Option<Sabotage>> = const { std::cell::Cell::new(None) };
 }
 
-/// Disables a protection for engines that are stepped on this thread, until it is dropped.
+/// Disables a protection for engines that are stepped on this thread, until this value is dropped.
 #[cfg(feature = "fault")]
 #[derive(Debug)]
 #[must_use]
@@ -111,7 +113,7 @@ pub struct Sabotaged(());
 
 #[cfg(feature = "fault")]
 impl Sabotaged {
-    /// Disables `sabotage`, instead of any other protection.
+    /// Disables the protection `sabotage`, and enables all other protections.
     pub fn with(sabotage: Sabotage) -> Sabotaged {
         CHOSEN.set(Some(sabotage));
         Sabotaged(())

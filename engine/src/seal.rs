@@ -7,8 +7,8 @@
 //!
 //! Before a value is sealed, the position of its stamp is appended, so that a delete, which stores the last
 //! state with its own revision, can stamp the value again. Keys and attributes are not sealed, because the
-//! index and its filters are made from them. Reclamation, backups and restores copy sealed records unchanged
-//! and need no encryption keys. This module does not know any format of sealed values.
+//! index and its filters are made from keys and attributes. Reclamation, backups and restores copy sealed
+//! records unchanged and need no encryption keys. This module does not depend on the format of sealed values.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,7 +19,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::record::{Head, Record, STAMP_BYTES_MAX, Stamp, decimal};
 use crate::types::{Revision, VALUE_BYTES_MAX};
 
-/// Length of the stamp's position behind a value: its offset (4 bytes) and its length (1 byte).
+/// Length of the encoded stamp position after a value: the offset (4 bytes) and the length (1 byte) of the
+/// stamp.
 const TRAILER_BYTES: usize = 5;
 
 /// Reason why a value could not be sealed or opened.
@@ -27,8 +28,8 @@ const TRAILER_BYTES: usize = 5;
 #[error("{0}")]
 pub struct SealError(pub String);
 
-/// A conversion of values on their way to the log and back. The sequencer calls it, so it must not wait for
-/// long.
+/// A conversion of values on their way to the log and back. The sequencer calls its methods, so they must not
+/// block for long.
 pub trait Seal: Send + Sync + fmt::Debug {
     /// Returns whether values of `key` are sealed when they are written.
     fn seals(&self, key: &[u8]) -> bool;
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sealed_values_are_read_as_they_were_given_and_stamped_anew() {
+    async fn sealed_values_are_read_unsealed_and_stamped_with_their_revision() {
         let dir = TempDir::new();
         let options = Options { seal: Some(Arc::new(Inverted)), ..Options::new(dir.path()) };
         let engine = Engine::open(options.clone()).unwrap();

@@ -1,5 +1,5 @@
-//! A file of records: a header block (`header.rs`), then records without gaps, each at a multiple of 8, then
-//! zeros.
+//! A file of records: a header block (`header.rs`), then records without gaps, each at an offset that is a
+//! multiple of 8, then zeros.
 //!
 //! A file gets its final name only after its header is durable. The store writes zeros a little ahead of the
 //! records: a sync that need not allocate blocks is about a third faster, and a full disk is noticed before
@@ -20,13 +20,13 @@ use crate::record::{ALIGN, EventKind, HEAD_BYTES, Head};
 use crate::seal::Seal;
 use crate::types::{Revision, SegmentNumber};
 
-/// Number of zero bytes written at a time. The next commit syncs them with its own bytes. A commit that comes
-/// while zeros are written waits for them, about as long as a commit takes anyway.
+/// Number of zero bytes written at a time. The next commit syncs the zeros together with its own bytes. A
+/// commit that arrives while zeros are written waits for this write, about as long as a commit takes anyway.
 pub(crate) const FILL_STEP: u64 = 32 * 1024;
 /// Distance between two marks: the maximum number of bytes that a reader walks over to find its position.
 const MARK_BYTES: u64 = 64 * 1024;
 
-/// A segment file and what the running engine knows about it.
+/// A segment file, with the state that the running engine keeps for it.
 pub(crate) struct Segment {
     pub header: Header,
     pub file: Arc<dyn File>,
@@ -38,14 +38,14 @@ pub(crate) struct Segment {
     filled: AtomicU64,
     /// Locked while zeros are written.
     filling: Mutex<()>,
-    /// Bytes of its records that the newest index refers to.
+    /// Bytes of the records that the newest index refers to.
     live: AtomicU64,
-    /// Bytes of its records that are the newest state of a key that exists; a part of `live`. The rest of `live` is
+    /// Bytes of the records that are the newest state of a key that exists; a part of `live`. The rest of `live` is
     /// retained history.
     newest: AtomicU64,
     /// The newest note. Locked while a note is written.
     note: Mutex<Note>,
-    /// The seal that opens its values; all segments of a store have the same seal.
+    /// The seal that opens the values of this segment; all segments of a store have the same seal.
     seal: OnceLock<Arc<dyn Seal>>,
     /// The registry to which unreadable records are reported; all segments of a store have the same registry.
     losses: OnceLock<Arc<LossRegistry>>,
@@ -62,7 +62,7 @@ pub(crate) struct PositionMark {
 #[derive(Default)]
 pub(crate) struct PositionMarks {
     marks: Vec<PositionMark>,
-    /// Revision of the record that was passed last.
+    /// Revision of the last record for which [`PositionMarks::pass`] was called.
     passed: Revision,
 }
 
@@ -95,7 +95,7 @@ impl Segment {
         format!("{:010}.segment", number.get())
     }
 
-    /// Returns the number of the segment with the given file name; `None` if the name is not that of a
+    /// Returns the number of the segment with the given file name; `None` if the name is not the name of a
     /// segment.
     pub fn number(name: &str) -> Option<SegmentNumber> {
         let digits = name.strip_suffix(".segment").filter(|d| d.len() == 10)?;
@@ -143,7 +143,7 @@ impl Segment {
         let _ = self.losses.set(losses.clone());
     }
 
-    /// Takes over the seal and the registry of `other`, a segment of the same store.
+    /// Uses the seal and the registry of `other`, a segment of the same store, from now on.
     pub fn share_with(&self, other: &Segment) {
         if let Some(seal) = other.seal() {
             self.seal_with(seal);
@@ -160,7 +160,7 @@ impl Segment {
         }
     }
 
-    /// Returns the seal that opens its values, if they may be sealed.
+    /// Returns the seal that opens the values of this segment, if they may be sealed.
     pub fn seal(&self) -> Option<&Arc<dyn Seal>> {
         self.seal.get()
     }
@@ -210,38 +210,38 @@ impl Segment {
         *self.marks.lock() = marks;
     }
 
-    /// Returns the bytes of all its records, live or not.
+    /// Returns the bytes of all records, live or not.
     pub fn record_bytes(&self) -> u64 {
         self.end() - RECORDS_START
     }
 
-    /// Returns the bytes of its records that the newest index refers to.
+    /// Returns the bytes of the records that the newest index refers to.
     pub fn live(&self) -> u64 {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Adds `len` bytes to those that the index refers to.
+    /// Adds `len` bytes to the bytes that the index refers to.
     pub fn add_live(&self, len: usize) {
         self.live.fetch_add(len as u64, Ordering::AcqRel);
     }
 
-    /// Subtracts `len` bytes from those that the index refers to.
+    /// Subtracts `len` bytes from the bytes that the index refers to.
     pub fn take_live(&self, len: usize) {
         let before = self.live.fetch_sub(len as u64, Ordering::AcqRel);
         debug_assert!(before >= len as u64, "more was let go than was there");
     }
 
-    /// Returns the bytes of its records that are the newest state of a key that exists.
+    /// Returns the bytes of the records that are the newest state of a key that exists.
     pub fn newest(&self) -> u64 {
         self.newest.load(Ordering::Acquire)
     }
 
-    /// Adds `len` bytes of a state that is the newest one of its key from now on.
+    /// Adds the `len` bytes of a state that becomes the newest one of its key.
     pub fn add_newest(&self, len: usize) {
         self.newest.fetch_add(len as u64, Ordering::AcqRel);
     }
 
-    /// Subtracts `len` bytes of a state that is no longer the newest one of its key, or no longer in this segment.
+    /// Subtracts the `len` bytes of a state that is no longer the newest one of its key, or no longer in this segment.
     pub fn take_newest(&self, len: usize) {
         let before = self.newest.fetch_sub(len as u64, Ordering::AcqRel);
         debug_assert!(before >= len as u64, "a state stopped being the newest one twice");
@@ -257,7 +257,7 @@ impl Segment {
         self.filled.fetch_max(end, Ordering::AcqRel);
     }
 
-    /// Writes zeros until the file is filled up to `target`; with `once`, writes at most one step of them.
+    /// Writes zeros until the file is filled up to `target`; with `once`, writes at most [`FILL_STEP`] zeros.
     /// Returns at once if the file is filled. Never writes below the filled offset, so it never touches a
     /// record.
     pub fn fill(&self, target: u64, once: bool) -> io::Result<()> {
@@ -290,15 +290,15 @@ impl Segment {
         Ok(())
     }
 
-    /// Walks over the records from `offset` to `end`. Records of revision `after` or lower are taken for
-    /// stale bytes.
+    /// Walks over the records from `offset` to `end`. Records of revision `after` or lower are regarded as stale
+    /// bytes.
     pub fn walk(&self, offset: u64, end: u64, after: Revision) -> io::Result<Walk> {
         let data = self.file.read(offset, end.saturating_sub(offset) as usize)?;
         Ok(Walk::over(data, offset, self.header.salt, after.next(), self.header.numbering))
     }
 
-    /// Walks over the published records that may have revision `from` or higher. The walk begins at the mark
-    /// before them.
+    /// Walks over the published records that may have revision `from` or higher. The walk begins at the last
+    /// mark at or before `from`.
     pub fn walk_from(&self, from: Revision) -> io::Result<Walk> {
         let marks = self.marks.lock();
         let (before, offset) = match marks.until(from).checked_sub(1).map(|at| marks.marks[at]) {
@@ -310,11 +310,11 @@ impl Segment {
     }
 }
 
-/// A record found by a walk. Its head is verified, its body is not.
+/// A record found by a walk. The head of the record is verified, but not the body.
 pub(crate) struct FoundRecord {
     /// Offset of the record in the segment.
     pub offset: u64,
-    /// Bytes before it in which there should be a record but none was found.
+    /// Bytes before the record that should contain a record, but in which no record was found.
     pub skipped: u64,
     pub head: Head,
     /// The bytes of the whole record.
@@ -334,8 +334,8 @@ impl FoundRecord {
     }
 }
 
-/// A walk over the records of a segment, in order. Where a record should be but is damaged, the walk searches
-/// for the next one. The walk ends when no record follows.
+/// A walk over the records of a segment, in order. If a record is damaged, the walk searches for the next record.
+/// The walk ends when no record follows.
 pub(crate) struct Walk {
     data: Bytes,
     base: u64,
@@ -348,7 +348,7 @@ pub(crate) struct Walk {
 
 impl Walk {
     /// Walks over the records in `data`, which is at `base` in the segment with the given salt and numbering.
-    /// Records below revision `lowest` are taken for stale bytes.
+    /// Records below revision `lowest` are regarded as stale bytes.
     pub fn over(data: Bytes, base: u64, salt: u64, lowest: Revision, numbering: Numbering) -> Walk {
         Walk { data, base, salt, at: 0, lowest, numbering }
     }
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_numbers_belong_together() {
+    fn segment_names_and_numbers_correspond() {
         assert_eq!(Segment::name(SegmentNumber::new(7)), "0000000007.segment");
         assert_eq!(
             Segment::number(&Segment::name(SegmentNumber::new(u32::MAX))),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn filling_leaves_what_is_written_alone() {
+    fn filling_a_segment_does_not_overwrite_records() {
         let temp = TempDir::new();
         let dir = Dir::open(temp.path()).unwrap().unwrap();
         let segment = segment(&dir);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_goes_on_behind_damage_and_is_not_fooled_by_values_that_look_like_records() {
+    fn a_segment_walk_continues_after_damage_and_ignores_values_that_look_like_records() {
         let temp = TempDir::new();
         let dir = Dir::open(temp.path()).unwrap().unwrap();
         let segment = segment(&dir);

@@ -1,4 +1,5 @@
-//! The list of segments: those that make up the log, in its order, and those that the index may refer to.
+//! The list of segments: the segments that make up the log, in order, and the segments that the index may
+//! refer to.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ pub(crate) struct Segments(Arc<Lists>);
 struct Lists {
     /// The segments that make up the log, in its order.
     in_order: Vec<Arc<Segment>>,
-    /// The segments in the log and those that the index refers to while records move, by number.
+    /// The segments of the log, and the segments that the index refers to while records are moved, sorted by
+    /// number.
     by_number: Vec<Arc<Segment>>,
 }
 
@@ -57,11 +59,11 @@ impl Segments {
     /// Returns the bytes of all records that are retained history: readers can reach them, but they are not the newest
     /// state of a key that exists.
     pub fn retained_bytes(&self) -> u64 {
-        // The two counters of a segment are read one after the other, so the difference may be off for a moment.
+        // The two counters of a segment are read one after the other, so the difference may be inexact for a moment.
         self.all().iter().map(|segment| segment.live().saturating_sub(segment.newest())).sum()
     }
 
-    /// Returns the segments from the one that may contain `revision` to the last.
+    /// Returns the segments from the segment that may contain `revision` to the last one.
     pub fn starting_at(&self, revision: Revision) -> &[Arc<Segment>] {
         let in_order = &self.0.in_order;
         let after = in_order.partition_point(|segment| segment.header.first_revision <= revision);
@@ -74,15 +76,15 @@ impl Segments {
         Segments::from_lists(add(&self.0.in_order), add(&self.0.by_number))
     }
 
-    /// Returns these segments with `segment` added as one that the index may refer to but that is not part of
-    /// the log yet.
+    /// Returns these segments with `segment` added as a segment that the index may refer to but that is not
+    /// part of the log yet.
     pub fn with_rewritten(&self, segment: Arc<Segment>) -> Segments {
         let by_number = self.0.by_number.iter().cloned().chain([segment]).collect();
         Segments::from_lists(self.0.in_order.clone(), by_number)
     }
 
-    /// Returns these segments with `segment` in the log in place of all segments between its first and last
-    /// revision.
+    /// Returns these segments with `segment` in the log, where it replaces all segments between its first and
+    /// its last revision.
     pub fn replacing(&self, segment: &Arc<Segment>) -> Segments {
         let header = &segment.header;
         let last = header.rewritten.map_or(header.first_revision, |rewritten| rewritten.last_revision);

@@ -1,7 +1,7 @@
 //! Read views pinned at one revision.
 //!
 //! A snapshot is a root and a revision. A snapshot never changes, holds no lock and never blocks a writer,
-//! however long it lives, but it keeps the nodes of its root and the segments they point into.
+//! however long it lives, but it keeps the nodes and the segments of its root.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::bloom::BloomQuery;
 use crate::entry::Entry;
 use crate::header::RECORDS_START;
 use crate::history::{self, Version};
-use crate::index::{self, Cursor, Tree};
+use crate::index::{self, Cursor, KeySlot, Tree};
 use crate::segment::Segment;
 use crate::segments::Segments;
 use crate::types::{KeyRange, Revision};
@@ -55,7 +55,7 @@ impl Root {
 
     /// Returns the entry for a version of a key.
     pub fn entry(&self, key: Bytes, version: Version) -> Option<Entry> {
-        // A root never points into a segment that it does not list.
+        // The index of a root never refers to a segment that the root does not list.
         self.segments.entry(key, version)
     }
 }
@@ -79,20 +79,20 @@ impl Snapshot {
 
     /// Returns the state of `key`; `None` if the key does not exist at this revision.
     pub fn get(&self, key: &[u8]) -> Option<Entry> {
-        let version = *self.root.tree.at(key, self.revision).filter(|version| !version.is_delete())?;
+        let version = self.root.tree.at(key, self.revision).filter(|version| !version.is_delete())?;
         self.root.entry(Bytes::copy_from_slice(key), version)
     }
 
     /// Returns the retained versions of `key` at or before `until`, newest first: at most `most`, deletes
-    /// included. The last retained version is the state at the oldest readable revision,
-    /// which may be older than that revision. A delete has the final state of the key.
+    /// included. The last retained version is the state at the oldest readable revision; the version itself
+    /// may have a lower revision. A delete has the final state of the key. Newer versions are skipped in a
+    /// logarithmic number of steps.
     pub fn versions(&self, key: &[u8], until: Revision, most: usize) -> Vec<Entry> {
         let until = until.min(self.revision);
         let Some(slot) = self.root.tree.slot(key) else { return Vec::new() };
         let key = Bytes::copy_from_slice(key);
-        let versions = history::iter(&slot.newest, &slot.older);
-        let versions = versions.skip_while(|version| version.revision > until);
-        let entries = versions.filter_map(|version| self.root.entry(key.clone(), *version));
+        let versions = history::from(&slot.newest, &slot.older, until);
+        let entries = versions.filter_map(|version| self.root.entry(key.clone(), version));
         // A delete at the end may need the state of the version before it.
         let entries: Vec<Entry> = entries.take(most.saturating_add(1)).collect();
         let older = entries.iter().skip(1).map(Some).chain([None]);
@@ -104,7 +104,7 @@ impl Snapshot {
     /// the range with [`KeyRange::after`].
     pub fn range(&self, range: KeyRange) -> RangeScan {
         let cursor = self.root.tree.range(&range.start, range.end);
-        RangeScan { root: self.root.clone(), revision: self.revision, cursor }
+        RangeScan { root: self.root.clone(), revision: self.revision, cursor, is_reading: false }
     }
 
     /// Returns [`Snapshot::range`] over the keys that begin with `prefix`.
@@ -135,17 +135,46 @@ impl Snapshot {
     }
 }
 
+/// A key whose state differs in two snapshots.
+#[derive(Clone, Debug)]
+pub struct ChangedKey {
+    /// The key whose states differ.
+    pub key: Bytes,
+    /// The live state in the earlier snapshot, if the key existed.
+    pub before: Option<Entry>,
+    /// The live state in the later snapshot, if the key exists.
+    pub after: Option<Entry>,
+}
+
+impl Snapshot {
+    /// Returns the keys whose states have other revisions in `later`, in key order. Both snapshots must have been taken
+    /// at the then newest revision. The call visits all nodes of both indexes, but reads only the keys of nodes that
+    /// the snapshots do not share.
+    pub fn changed_keys(&self, later: &Snapshot) -> Vec<ChangedKey> {
+        let differences = self.root.tree.differences(&later.root.tree).into_iter();
+        let changed = differences.map(|found| ChangedKey {
+            before: found.before.and_then(|version| self.root.entry(found.key.clone(), version)),
+            after: found.after.and_then(|version| later.root.entry(found.key.clone(), version)),
+            key: found.key,
+        });
+        changed.collect()
+    }
+}
+
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot").field("revision", &self.revision).finish_non_exhaustive()
     }
 }
 
-/// Iterator over the entries of a range, in key order. Its memory does not grow with the range.
+/// Iterator over the entries of a range, in key order. The memory of the iterator does not grow with the
+/// range.
 pub struct RangeScan {
     root: Arc<Root>,
     revision: Revision,
     cursor: Cursor,
+    /// Whether the caller will read the entries, so that the scan prefetches their records.
+    is_reading: bool,
 }
 
 impl Iterator for RangeScan {
@@ -155,13 +184,39 @@ impl Iterator for RangeScan {
         loop {
             let (key, version) = self.cursor.next(self.revision)?;
             if !version.is_delete() {
+                self.prefetch(|_| true);
                 return self.root.entry(key, version);
             }
         }
     }
 }
 
+/// Number of entries between the entry that a scan returns and the entry whose record it prefetches. The memory needs
+/// this much time, and the cache has room for this many records.
+const PREFETCH_AHEAD: usize = 3;
+/// Maximum bytes of a record that are prefetched. The processor recognizes a sequential read and loads the rest of a
+/// longer record by itself.
+const PREFETCH_BYTES_MAX: usize = 4096;
+
 impl RangeScan {
+    /// Returns the same scan for a caller that will read the entries: the scan then loads records into the processor's
+    /// cache a few entries ahead. Records that were written at different times are far apart, so the processor cannot
+    /// predict the position of the next record.
+    #[must_use]
+    pub fn reading_values(self) -> RangeScan {
+        RangeScan { is_reading: true, ..self }
+    }
+
+    fn prefetch(&self, is_wanted: impl FnOnce(&KeySlot) -> bool) {
+        if self.is_reading
+            && let Some(slot) = self.cursor.peek(PREFETCH_AHEAD)
+            && is_wanted(slot)
+            && let Some(segment) = self.root.segments.get(slot.newest.segment)
+        {
+            segment.file.prefetch(slot.newest.offset(), slot.newest.len().min(PREFETCH_BYTES_MAX));
+        }
+    }
+
     /// Returns the entries whose Bloom filter passes `query`. False positives are possible.
     pub fn filtered(self, query: BloomQuery) -> FilteredScan {
         FilteredScan { scan: self, query }
@@ -172,7 +227,7 @@ impl RangeScan {
 const SKIPPED_MAX: usize = 4096;
 
 /// Iterator over the entries of a range that pass a query, in key order. The iterator returns `Some` for each
-/// entry, and `None` after a long stretch without one, so that a caller that finds few entries among many can
+/// entry, and `None` after many keys without a match, so that a caller that finds few entries among many can
 /// yield to other tasks.
 pub struct FilteredScan {
     scan: RangeScan,
@@ -183,12 +238,11 @@ impl Iterator for FilteredScan {
     type Item = Option<Entry>;
 
     fn next(&mut self) -> Option<Option<Entry>> {
-        let RangeScan { root, revision, cursor } = &mut self.scan;
-        loop {
-            match cursor.next_match(*revision, &self.query, SKIPPED_MAX)? {
-                index::FilterStep::Skipped => return Some(None),
-                index::FilterStep::Match(_, version) if version.is_delete() => {}
-                index::FilterStep::Match(key, version) => return root.entry(key, version).map(Some),
+        match self.scan.cursor.next_match(self.scan.revision, &self.query, SKIPPED_MAX)? {
+            index::FilterStep::Skipped => Some(None),
+            index::FilterStep::Match(key, version) => {
+                self.scan.prefetch(|slot| self.query.matches(slot.bloom));
+                self.scan.root.entry(key, version).map(Some)
             }
         }
     }

@@ -5,7 +5,7 @@
 //! reclaimed ≤ checkpointed ≤ published
 //! ```
 //!
-//! The order is asserted at opening and after every transition, also in the running server. No input can
+//! The order is asserted at opening and after every transition, even in a production server. No input can
 //! break it, so a broken order is a bug of the program and ends the process
 //! (`docs/decisions/0012-a-broken-invariant-ends-the-process.md`). Two of the relations have exceptions: with
 //! relaxed durability readers may see revisions that are not synced, and without a checkpoint recovery reads
@@ -15,7 +15,7 @@ use crate::sabotage;
 use crate::snapshot::Root;
 use crate::types::{Durability, Revision};
 
-/// The stages, each as the revision that it has reached.
+/// The stages of the log. The value of a stage is the revision that the stage has reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Stages {
     durability: Durability,
@@ -25,7 +25,7 @@ pub(crate) struct Stages {
     pub compacted: Revision,
     /// Revision of the newest checkpoint; 0 if there is no checkpoint.
     pub checkpointed: Revision,
-    /// Newest revision that readers see.
+    /// Newest revision that readers can read.
     pub published: Revision,
     /// Newest revision that is known durable.
     pub synced: Revision,
@@ -34,8 +34,8 @@ pub(crate) struct Stages {
 }
 
 impl Stages {
-    /// Returns the stages of a store that was opened with `root`, all of which is on disk, and a checkpoint
-    /// of revision `checkpointed`.
+    /// Returns the initial stages of a store: everything in `root` is durable, and the newest checkpoint has
+    /// revision `checkpointed`.
     pub fn at_opening(root: &Root, checkpointed: Revision, durability: Durability) -> Stages {
         let rewritten = root.segments.in_order().iter().filter(|segment| segment.header.rewritten.is_some());
         let stages = Stages {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stage_stays_behind_those_that_it_rests_on() {
+    fn each_commit_stage_never_passes_the_stages_it_depends_on() {
         let relaxed = Stages { durability: Durability::Relaxed, ..ORDERED };
         for (stages, is_ordered) in [
             (ORDERED, true),

@@ -18,7 +18,7 @@ pub struct Stats {
     pub keys: u64,
     /// Versions of keys in the index, tombstones included.
     pub versions: u64,
-    /// Writes whose time to live has not passed yet, including writes that were replaced since.
+    /// Writes whose time to live has not passed yet, including writes that later writes have replaced.
     pub expiring: u64,
     /// Keys deleted because of their expiry since the store was opened.
     pub expired: u64,
@@ -42,7 +42,7 @@ pub struct Stats {
     pub batches: u64,
     /// Writes committed since the store was opened.
     pub commits: u64,
-    /// Revisions whose records were found damaged, keys included, when the store was opened.
+    /// Revisions whose records, including their keys, were found damaged when the store was opened.
     pub lost_revisions: u64,
     /// Revisions and records that cannot be read and are not accepted as lost.
     pub unaccepted: LossCounts,

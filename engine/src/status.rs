@@ -32,12 +32,12 @@ pub(crate) struct StoreStatus {
     has_failed: AtomicBool,
     /// Notified when `has_failed` becomes true.
     failure: Notify,
-    /// Why writes are refused at present.
+    /// Reason why writes are refused at present.
     pub refusal: Mutex<Option<Refusal>>,
     /// Locked during a sync of the log, before the lock of `refusal`.
     syncing: Mutex<()>,
-    /// Revision of the newest delete on a full disk. Space of the deleted states is needed as soon as
-    /// possible.
+    /// Revision of the newest delete on a full disk. Reclamation must free the space of the deleted states
+    /// as soon as possible.
     deleted_on_full: AtomicU64,
     /// Whether an essential write was refused on a full disk since this flag was last read.
     essential_refused: AtomicBool,
@@ -45,7 +45,7 @@ pub(crate) struct StoreStatus {
     room_looks: watch::Sender<u64>,
 }
 
-/// How urgently space is needed.
+/// The urgency with which space is needed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Shortage {
     /// No shortage: history is kept as long as configured.
@@ -115,9 +115,9 @@ impl StoreStatus {
         }
     }
 
-    /// Syncs `segment`, after which everything up to `revision` is durable. Syncs run one at a time, and none
-    /// runs after a failed one. A failure is reported by exactly one sync; the syncs that follow return the
-    /// same refusal.
+    /// Syncs `segment`, after which everything up to `revision` is durable. Syncs run one at a time, and no
+    /// sync runs after a failed one. A failure is reported by exactly one sync; the syncs that follow return
+    /// the same refusal.
     pub fn sync(&self, segment: &Segment, revision: Revision) -> Result<(), Refusal> {
         let _alone = self.syncing.lock();
         if let Some(refusal) = self.failed() {
@@ -131,7 +131,7 @@ impl StoreStatus {
         synced
     }
 
-    /// Returns why every write is refused until the store is opened again, if that is so.
+    /// Returns the reason if every write is refused until the store is opened again.
     pub fn failed(&self) -> Option<Refusal> {
         if !self.has_failed.load(Ordering::Acquire) {
             return None;
@@ -145,7 +145,8 @@ impl StoreStatus {
     /// Resolves with the reason once every write is refused until the store is opened again.
     pub async fn log_failed(&self) -> Refusal {
         loop {
-            // Registered before the check, so that a failure after the check is not missed.
+            // The notification is registered before the check, so that a failure after the check is not
+            // missed.
             let failure = self.failure.notified();
             if let Some(refusal) = self.failed() {
                 return refusal;
@@ -176,8 +177,8 @@ impl StoreStatus {
         self.essential_refused.store(true, Ordering::Release);
     }
 
-    /// Returns how urgently history before `oldest` or later must be compacted. A refused essential write is
-    /// reported once.
+    /// Returns how urgently space is needed, if history before `oldest` is compacted already. Each refused
+    /// essential write leads to at most one [`Shortage::Exhausted`].
     pub fn take_shortage(&self, oldest: Revision) -> Shortage {
         if self.essential_refused.swap(false, Ordering::AcqRel) {
             return Shortage::Exhausted;
@@ -189,7 +190,7 @@ impl StoreStatus {
         }
     }
 
-    /// Lets the writes that wait for room try again.
+    /// Wakes the writes that wait for room, so that they try again.
     pub fn note_room_look(&self) {
         self.room_looks.send_modify(|looks| *looks += 1);
     }

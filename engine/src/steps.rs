@@ -1,7 +1,7 @@
 //! Maintenance steps: small, bounded changes of the index and the segment list that the sequencer makes
 //! between batches.
 //!
-//! Only the sequencer publishes roots, so it makes every change of a root. The sequencer carries a step out
+//! Only the sequencer publishes roots, so it makes every change of a root. The sequencer carries out a step
 //! in parts of some ten microseconds, and commits a batch between two parts. A step does no I/O.
 
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use crate::types::Revision;
 
 /// Maximum number of keys or records in one maintenance step.
 pub(crate) const STEP_KEYS: usize = 256;
-/// The same limit while batches are large: enough for several batches, so that maintenance need not run after
-/// each one.
+/// Maximum number of keys or records in one maintenance step while batches are large: enough for several
+/// batches, so that maintenance need not run after each one.
 pub(crate) const STEP_KEYS_MAX: usize = 1024;
-/// Keys or records that are processed between two batches of a single write. A leaf of the index is copied
-/// for each of them, which takes a microsecond or two, so a lone writer waits for less time than a sync
-/// takes.
+/// Number of keys or records that are processed after a batch of a single write. For each of them a leaf of
+/// the index may be copied, which takes a microsecond or two, so a single writer waits for less time than a
+/// sync takes.
 const PART_KEYS_MIN: usize = 8;
 /// Maximum number of keys or records that are processed after a large batch.
 const PART_KEYS_MAX: usize = 256;
-/// Keys or records that are processed for each write in the batch before: maintenance must not fall behind
-/// the writers.
+/// Number of keys or records that are processed for each write in the previous batch: maintenance must not
+/// fall behind the writers.
 const PART_KEYS_PER_WRITE: usize = 4;
 
-/// Returns how many keys or records to process after a batch of `batch_writes` writes.
+/// Returns the number of keys or records that are processed after a batch of `batch_writes` writes.
 pub(crate) fn part_keys(batch_writes: usize) -> usize {
     (batch_writes * PART_KEYS_PER_WRITE).clamp(PART_KEYS_MIN, PART_KEYS_MAX)
 }
@@ -44,12 +44,12 @@ pub(crate) enum MaintenanceStep {
     Prune(Vec<Bytes>),
     /// Removes compacted versions of these keys completely, as [`Tree::prune_fully`] does.
     PruneFully(Vec<Bytes>),
-    /// Adds this segment to those that the index may refer to.
+    /// Adds this segment to the segments that the index may refer to.
     Adopt(Arc<Segment>),
     /// Makes the index refer to the new positions of these records.
     Move(Vec<RecordMove>),
-    /// Puts this segment into the log in place of those that it was made from. Nothing is done as long as the
-    /// index refers to one of them.
+    /// Puts this segment into the log in place of the segments that it was made from. The step does nothing
+    /// as long as the index refers to one of the replaced segments.
     Replace(Arc<Segment>),
 }
 

@@ -1,7 +1,7 @@
 //! Write throttle: background files are written in small pieces, so that they delay syncs of the log as
 //! little as possible.
 //!
-//! `write a piece → wait until the disk has taken it → write a piece → … → one sync at the end`
+//! `write a piece → wait until the disk has taken the piece → write a piece → … → one sync at the end`
 //!
 //! A sync of the log also flushes the disk's cache, whichever file filled it. With small pieces the next
 //! commit waits for one piece at most. A sync after each piece would also involve the file system's journal,
@@ -55,14 +55,14 @@ impl WriteThrottle {
             let begun_ms = self.clock.now_ms();
             file.write_at(offset, piece)?;
             file.write_out(offset, len as u64)?;
-            self.took(len as u64, self.clock.now_ms().saturating_sub(begun_ms));
+            self.record_write(len as u64, self.clock.now_ms().saturating_sub(begun_ms));
             offset += len as u64;
             bytes = rest;
         }
         Ok(())
     }
 
-    fn took(&mut self, bytes: u64, ms: u64) {
+    fn record_write(&mut self, bytes: u64, ms: u64) {
         self.bytes += bytes;
         self.ms += ms;
         if self.bytes < LOOK_BYTES {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_piece_is_taken_by_the_disk_and_none_is_small() {
+    fn throttled_writes_are_flushed_in_pieces_of_a_minimum_size() {
         let disk = Arc::new(Disk::default());
         let mut throttle = WriteThrottle::new(disk.clone());
         throttle.write(&*disk, 100, &[0; 3 * PIECE_MIN + 5]).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_as_large_as_the_disk_is_slow() {
+    fn a_slower_disk_gets_larger_pieces() {
         let disk = Arc::new(Disk::default());
         let mut throttle = WriteThrottle::new(disk.clone());
         // When the disk becomes faster, pieces stay larger for longer, so that their size does not change all

@@ -1,8 +1,8 @@
 //! Commit times, and the expiries that follow from them.
 //!
-//! The time of a record is never lower than that of the record before, whatever the clock does, so a time
-//! identifies a position in the log. If the clock is set back, commit times stand still until the clock has
-//! caught up.
+//! The time of a record is never lower than the time of the previous record, even if the clock is set back,
+//! so a time identifies a position in the log. If the clock is set back, commit times stand still until the
+//! clock has caught up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Times {
         Times { clock, expiry, last }
     }
 
-    /// Registers `version`, which is committed, for expiry if it has one.
+    /// Registers the committed `version` for expiry, if it expires.
     pub fn committed(&self, version: &Version) {
         if let Some(due) = DueVersion::from_newest(version) {
             self.expiry.add(due);
@@ -38,7 +38,7 @@ impl Times {
         self.last
     }
 
-    /// Returns the time of a commit that takes place now.
+    /// Assigns a time to a commit that takes place now, and returns the time.
     pub fn next(&mut self) -> CommitTime {
         let now_ms = self.clock.now_ms().min(CommitTime::END.ms() - 1);
         self.last = CommitTime::from_ms(now_ms).max(self.last);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn times_never_go_back() {
+    fn commit_times_never_decrease() {
         let clock = Arc::new(Hand(AtomicU64::new(0)));
         let mut times = Times::new(clock.clone(), CommitTime::from_ms(50), Arc::new(Expiry::new(Vec::new())));
         for (shown, given) in [(60, 60), (55, 60), (0, 60), (61, 61), (u64::MAX, CommitTime::END.ms() - 1)] {

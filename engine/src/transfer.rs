@@ -6,9 +6,9 @@
 //!                      └────────── segments already received ──────────┘
 //! ```
 //!
-//! Each frame carries its number and a checksum, and a transfer is complete only with the frame `end`. So a
-//! transfer that was cut off, or that lost a part on its way, is detected whatever carried it.
-//! `docs/format.md` describes the layout.
+//! Each frame carries its number and a checksum, and a transfer is complete only with the frame `end`. So the
+//! receiver detects a transfer that was cut off, and a transfer in which a part was lost. `docs/format.md`
+//! describes the layout.
 
 use bytes::Bytes;
 
@@ -21,7 +21,7 @@ use crate::types::Revision;
 /// Version of the transfer that this release makes, and the newest that it reads.
 pub(crate) const TRANSFER_VERSION: u32 = 1;
 
-/// Maximum bytes of records in one frame. A sender holds only this much of a store, and a slow client
+/// Maximum bytes of records in one frame. A sender has only this many bytes in memory, and a slow client
 /// receives a frame in reasonable time.
 pub(crate) const DATA_BYTES: usize = 256 * 1024;
 
@@ -73,9 +73,9 @@ pub(crate) struct SegmentAnnouncement {
     pub header: Header,
     /// Size of the segment's file.
     pub size: u64,
-    /// Offset at which its records end.
+    /// Offset at which the records of the segment end.
     pub end: u64,
-    /// Whether its records are not sent because the receiver has them already.
+    /// Whether the records are not sent, because the receiver has them already.
     pub held: bool,
 }
 
@@ -183,8 +183,8 @@ fn seal(frame: &mut [u8], kind: u32, number: u32) {
 }
 
 /// Returns the bytes of `segment` at `offset` as the frame with the given number: at most as many as a frame
-/// holds, and none behind `end`. The bytes are read once, directly into the frame. Unreadable bytes are sent
-/// as zeros; the receiver checks every record.
+/// holds, and only bytes before `end`. The bytes are read once, directly into the frame. Unreadable bytes
+/// are sent as zeros; the receiver checks every record.
 pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> Bytes {
     let len = (end - offset).min(DATA_BYTES as u64) as usize;
     let mut frame = vec![0; FRAME_HEAD + len];
@@ -206,16 +206,16 @@ pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> Byt
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct HeldSegment {
     pub header: Header,
-    /// Offset at which its records end.
+    /// Offset at which the records of the segment end.
     pub end: u64,
-    /// Offset of its last record, and the checksums at the beginning of that record.
+    /// Offset of the last record, and the checksums at the beginning of that record.
     pub last: Option<(u64, [u8; 8])>,
 }
 
 const HELD_SEGMENT_BYTES: usize = HEADER_BYTES + 24;
 
 impl HeldSegment {
-    /// Encodes as many of `all` as fit `bytes_max`, from the first on.
+    /// Encodes the first descriptions in `all`, as many as fit into `bytes_max` bytes.
     pub fn encode(all: &[HeldSegment], bytes_max: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         for held in all.iter().take(bytes_max / HELD_SEGMENT_BYTES) {
@@ -228,7 +228,7 @@ impl HeldSegment {
         bytes
     }
 
-    /// Decodes descriptions of segments; `None` if the bytes are something else.
+    /// Decodes descriptions of segments; `None` if the bytes are not such descriptions.
     pub fn decode(bytes: &[u8]) -> Option<Vec<HeldSegment>> {
         let entries = bytes.chunks(HELD_SEGMENT_BYTES);
         let held = entries.map(|entry| {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_out_as_they_went_in_and_only_whole() {
+    fn transfer_frames_survive_a_round_trip_and_incomplete_frames_are_not_decoded() {
         for (number, frame) in frames().iter().enumerate() {
             let bytes = frame.encode(number as u32);
             assert_eq!(Frame::decode(&bytes, number as u32), Ok(Some((frame.clone(), bytes.len()))));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn no_changed_byte_goes_unnoticed() {
+    fn a_changed_byte_in_a_transfer_frame_is_detected() {
         for frame in frames() {
             let bytes = frame.encode(4);
             for at in 0..bytes.len() {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_that_make_no_sense_are_refused_whatever_the_checksum_says() {
+    fn malformed_frame_contents_are_refused_despite_a_valid_checksum() {
         let seal = |kind, contents: &[u8]| {
             let mut frame = [&[0; FRAME_HEAD], contents].concat();
             seal(&mut frame, kind, 0);
@@ -327,8 +327,8 @@ mod tests {
             (START, newer, FrameError::Newer(2)),
             (START, vec![0; START_BYTES], FrameError::Malformed),
             (SEGMENT, vec![0; ANNOUNCEMENT_BYTES], FrameError::Malformed),
-            // Records that end before they begin, or behind the end of the file; a file too short for its
-            // header.
+            // The records end before they begin, or behind the end of the file, or the file is too short for
+            // its header.
             (SEGMENT, announcement(8_192, 4_095), FrameError::Malformed),
             (SEGMENT, announcement(8_192, 8_193), FrameError::Malformed),
             (SEGMENT, announcement(4_999, 4_096), FrameError::Malformed),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_told_up_to_a_size() {
+    fn the_list_of_held_segments_is_encoded_up_to_a_size_limit() {
         let held = |end, last| HeldSegment { header: REWRITTEN, end, last };
         let all = [held(5_000, Some((4_200, *b"checksum"))), held(4_096, None), held(4_097, None)];
         let bytes = HeldSegment::encode(&all, 3 * HELD_SEGMENT_BYTES - 1);

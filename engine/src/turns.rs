@@ -1,14 +1,14 @@
-//! Turns of the sequencer. Either its own thread takes them, or the caller that applies a small batch to a
-//! follower.
+//! Turns of the sequencer. The sequencer's own thread takes the turns. A caller that applies a small batch to
+//! a follower may take a turn itself.
 //!
 //! ```text
 //! commit, large batches ─► queue ─► wake the thread ─► turn
 //! small batches ─────────► queue ─► turn, if the sequencer is free and need not wait for the disk
 //! ```
 //!
-//! Waking a thread costs more than writing a few records, and so does waking the caller when they are
-//! written. If a sync follows, its duration hides this cost. A follower's records are published without a
-//! sync, because they can be read again from the store that it follows.
+//! Waking a thread costs more than writing a few records, and waking the caller after the write costs as much
+//! again. If a sync follows, it takes much longer than the two wake-ups. A follower's records are published
+//! without a sync, because they can be read again from the store that it follows.
 
 use parking_lot::Mutex;
 
@@ -58,7 +58,7 @@ impl Turns {
     }
 
     /// Commits the waiting proposals on the thread of a caller whose batch has `batch_bytes`. Returns false
-    /// if this is left to the sequencer's thread.
+    /// if the sequencer's thread must do this instead.
     pub fn try_turn(&self, batch_bytes: usize) -> bool {
         if batch_bytes > SMALL_BATCH_BYTES {
             return false;

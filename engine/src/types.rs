@@ -1,6 +1,6 @@
 //! Types of the public interface: writes, their results, and the limits on both.
 //!
-//! Keys are ordered bytes; attributes and values are opaque bytes. This module does not know what they mean.
+//! Keys are ordered bytes. Attributes and values are opaque bytes, which the engine does not interpret.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -15,17 +15,17 @@ use bytes::Bytes;
 pub const KEY_BYTES_MAX: usize = 1024;
 
 /// Maximum size of the attributes of one record, in bytes. List filters read the attributes (labels and
-/// selectable fields). Their size is bounded by the object they come from, and an object may carry 256 KiB of
-/// annotations and labels together.
+/// selectable fields). The size of the attributes is bounded by the object they come from, and an object may
+/// carry 256 KiB of annotations and labels together.
 pub const ATTRIBUTES_BYTES_MAX: usize = 256 * 1024;
 
 /// Maximum size of a record's value, in bytes, before the stamp is inserted. Requests are limited to 3 MiB.
-/// Defaults and managed fields make the stored form larger, but never more than a little over twice the
-/// request.
+/// Defaults and managed fields make the stored form larger, but it has at most a little more than twice the
+/// bytes of the request.
 pub const VALUE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Minimum segment size; smaller sizes are raised to it. Below this size, file creation would dominate
-/// writing.
+/// Minimum segment size; smaller sizes are raised to it. Below this size, creating files would take more time
+/// than writing.
 pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 
 /// Maximum segment size; larger sizes are lowered to it. Reclamation frees whole segments, so a larger
@@ -40,8 +40,8 @@ pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 /// keys.
 pub const APPLIED_RECORDS_MAX: usize = 65_536;
 
-/// Maximum bytes of attributes and values in one call of [`Engine::apply`](crate::Engine::apply): half of
-/// what may wait for the sequencer.
+/// Maximum bytes of attributes and values in one call of [`Engine::apply`](crate::Engine::apply): half of the
+/// bytes that may wait for the sequencer.
 pub const APPLIED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Exclusive upper limit of revisions: far more than can ever be written, so arithmetic on revisions cannot
@@ -107,7 +107,7 @@ impl fmt::Display for Revision {
     }
 }
 
-/// Time of a commit, in milliseconds since 1970; never lower than that of the write before.
+/// Time of a commit, in milliseconds since 1970; never lower than the time of the previous write.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 #[repr(transparent)]
 pub(crate) struct CommitTime(u64);
@@ -134,7 +134,7 @@ impl CommitTime {
 pub(crate) struct SegmentNumber(u32);
 
 impl SegmentNumber {
-    /// The number before that of the first segment.
+    /// The number before the number of the first segment.
     pub const NONE: SegmentNumber = SegmentNumber(0);
     /// The number of the first segment.
     pub const FIRST: SegmentNumber = SegmentNumber(1);
@@ -151,6 +151,11 @@ impl SegmentNumber {
     pub const fn next(self) -> SegmentNumber {
         SegmentNumber(self.0 + 1)
     }
+
+    #[must_use]
+    pub const fn before(self) -> SegmentNumber {
+        SegmentNumber(self.0.saturating_sub(1))
+    }
 }
 
 impl fmt::Display for SegmentNumber {
@@ -162,7 +167,7 @@ impl fmt::Display for SegmentNumber {
 /// Source of a store's revisions. A store may be opened in another role than before.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Role {
-    /// The store assigns revisions to writes ([`Engine::commit`](crate::Engine::commit)), one to each,
+    /// The store assigns the revisions, one to each write ([`Engine::commit`](crate::Engine::commit)),
     /// without gaps.
     #[default]
     Leader,
@@ -174,15 +179,17 @@ pub enum Role {
 /// Moment at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Durability {
-    /// After its bytes are on stable storage. A crash of the machine loses no acknowledged write.
+    /// A write is acknowledged after its bytes are on stable storage. A crash of the machine loses no
+    /// acknowledged write.
     #[default]
     Sync,
-    /// After its bytes were handed to the operating system; the store syncs them in the background soon
-    /// after. A crash of the process loses nothing, but **a crash of the machine loses the last acknowledged
-    /// writes**: those since the last background sync, usually some milliseconds.
+    /// A write is acknowledged after its bytes were handed to the operating system; the store syncs them in
+    /// the background soon after. A crash of the process loses nothing, but **a crash of the machine loses
+    /// the last acknowledged writes**: the writes since the last background sync, usually of some
+    /// milliseconds.
     Relaxed,
-    /// Like `Relaxed`, but synced once a second. For a follower, which receives again the records that a
-    /// crash of the machine loses.
+    /// As with `Relaxed`, but the store syncs once a second. This mode is for a follower, which reads again
+    /// the records that a crash of the machine loses.
     Replicated,
 }
 
@@ -216,16 +223,16 @@ pub enum Change {
     Put(Payload),
     /// The key is deleted. The record keeps a final state, stamped with the deletion's own revision: the
     /// given state, or for `None` the newest stored state with its stamp replaced. On a full disk the record
-    /// keeps no state; readers of the delete then get the newest stored state with its stamp replaced, in
-    /// either case.
+    /// keeps no state, even if a state is given; readers of the delete then get the newest stored state with
+    /// its stamp replaced.
     Delete(Option<Payload>),
     /// The key is deleted as by `Delete(None)`, and the record has these attributes in place of the stored
-    /// ones. For writers that note something about the delete itself.
+    /// ones. Writers that store attributes of the delete itself use this variant.
     DeleteStored(Bytes),
 }
 
 impl Change {
-    /// Whether the write is taken on a full disk.
+    /// Returns whether the write is accepted on a full disk.
     pub(crate) fn is_essential(&self) -> bool {
         match self {
             Change::Put(payload) => payload.essential,
@@ -233,7 +240,7 @@ impl Change {
         }
     }
 
-    /// Bytes of attributes and value in this change.
+    /// Returns the number of bytes of attributes and value in this change.
     pub(crate) fn payload_bytes(&self) -> usize {
         match self {
             Change::Put(payload) | Change::Delete(Some(payload)) => {
@@ -257,9 +264,9 @@ pub struct Payload {
     /// At most `value.len()`.
     pub stamp_at: Option<u32>,
     /// Time after the commit at which the store deletes the key, rounded up to full seconds. A later write of
-    /// the key replaces it, also if that write has no time to live. Ignored in a delete.
+    /// the key replaces this time, even if that write has no time to live. Ignored in a delete.
     pub ttl: Option<Duration>,
-    /// Whether the write is taken on a full disk, as deletes are, as long as the reserve lasts
+    /// Whether the write is accepted on a full disk, as deletes are, as long as the reserve lasts
     /// ([`Options::reserve_bytes`](crate::Options::reserve_bytes)).
     pub essential: bool,
 }
@@ -267,17 +274,17 @@ pub struct Payload {
 /// A record whose revision another store assigned, as handed to a follower.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// Revision of the record: greater than the store's newest, and not lower than that of the record before
-    /// it in the batch. Records of one revision form one transaction; they are in one batch, and each has a
-    /// different key.
+    /// Revision of the record: greater than the newest revision of the store, and not lower than the revision
+    /// of the previous record in the batch. Records of one revision form one transaction; they are in one
+    /// batch, and each has a different key.
     pub revision: Revision,
-    /// The revision of the put that created the key. If the key exists, it equals the created revision that
-    /// the store knows; it is at most `revision`.
+    /// The revision of the put that created the key. If the key exists, this is the created revision in the
+    /// store. The value is at most `revision`.
     pub created: Revision,
     /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
     pub key: Bytes,
     /// The new state of the key. A time to live is stored but has no effect until the store is opened as a
-    /// [`Role::Leader`]; until then the expiry arrives as a delete.
+    /// [`Role::Leader`]; until then the expiry of a key arrives as a delete from the other store.
     pub change: Change,
 }
 
@@ -287,7 +294,7 @@ impl Applied {
     }
 }
 
-/// A half-open range of keys: `start` belongs to it, `end` does not.
+/// A half-open range of keys: the range includes `start` and excludes `end`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KeyRange {
     /// First key of the range.

@@ -19,14 +19,15 @@ use crate::commit::Sequencer;
 use crate::io::Storage;
 use crate::log::Keeper;
 use crate::maintenance::{Maintenance, Requests};
+use crate::platform;
 use crate::queue::Queue;
 use crate::segment::Segment;
 use crate::status::StoreStatus;
 use crate::turns::Turns;
 use crate::watch::Hub;
 
-/// Nice value of background maintenance: if other threads want the processor, maintenance gets a third of
-/// their share. With much less it would fall behind the writers.
+/// Nice value of background maintenance: if other threads need the processor, maintenance gets a third of
+/// their share. With a much smaller share, maintenance would fall behind the writers.
 const MAINTENANCE_NICE: i32 = 5;
 
 /// The workers of an open store before they are started.
@@ -53,18 +54,16 @@ impl Workers {
             let (keeper, storage, status) = (self.keeper.clone(), self.storage.clone(), self.status.clone());
             let segment_bytes = self.segment_bytes;
             let run = move || {
-                // The status keeps the failure, and the next write meets it.
+                // The status records a failure, and the next write reports it.
                 let sync = |segment: &Segment, revision| drop(status.sync(segment, revision));
                 or_abort(|| keeper.run(&*storage, segment_bytes, sync));
             };
             std::thread::Builder::new().name("engine-keeper".into()).spawn(run)?
         };
-        // Handles that end the threads already running if a later thread cannot be started.
+        // These handles end the threads that are already running if a later thread cannot be started.
         let (keeper, requests, turns) = (self.keeper.clone(), self.requests.clone(), self.turns.clone());
         let maintain = move || {
-            // On Linux this sets the priority of the calling thread. If the call is refused, commits wait a
-            // little longer.
-            let _ = rustix::process::setpriority_process(None, MAINTENANCE_NICE);
+            platform::lower_priority(MAINTENANCE_NICE);
             or_abort(|| self.maintenance.run());
         };
         let maintenance_thread = std::thread::Builder::new().name("engine-maintain".into()).spawn(maintain);

@@ -13,7 +13,7 @@ mod support;
 use support::{TempDir, commit, delete, open, options, payload, put, put_if, value};
 
 #[tokio::test]
-async fn what_was_committed_is_read_back_before_and_after_reopening() {
+async fn committed_writes_are_read_back_before_and_after_reopening() {
     let temp = TempDir::new();
     for round in 0..2 {
         let engine = open(&temp);
@@ -51,7 +51,7 @@ async fn what_was_committed_is_read_back_before_and_after_reopening() {
 }
 
 #[tokio::test]
-async fn what_was_made_of_a_snapshot_holds_until_something_changes() {
+async fn a_result_cached_from_a_snapshot_is_valid_until_a_key_changes() {
     let temp = TempDir::new();
     let engine = open(&temp);
     put(&engine, "/a/1", "one").await.unwrap();
@@ -82,7 +82,7 @@ fn conflict<T: std::fmt::Debug>(result: Result<T, CommitError>) -> u64 {
 }
 
 #[tokio::test]
-async fn a_write_happens_exactly_when_its_expectation_holds() {
+async fn a_write_is_committed_exactly_if_its_condition_holds() {
     // The state of the key before (absent, deleted, or at a revision), the expectation, and whether put and
     // delete succeed.
     #[derive(Clone, Copy, Debug)]
@@ -136,7 +136,7 @@ async fn a_write_happens_exactly_when_its_expectation_holds() {
 async fn writes_queued_together_see_each_other() {
     let temp = TempDir::new();
     let engine = open(&temp);
-    // All of these writes are in the queue before any of them is answered.
+    // All these writes are in the queue before the first one is answered.
     let (a, b, c, d, e) = tokio::join!(
         put_if(&engine, "/k", Expected::Absent, "first"),
         put_if(&engine, "/k", Expected::Absent, "second"),
@@ -161,7 +161,7 @@ async fn writes_queued_together_see_each_other() {
 }
 
 #[tokio::test]
-async fn of_many_writers_with_one_expectation_one_wins() {
+async fn exactly_one_of_many_writers_with_the_same_condition_succeeds() {
     let temp = TempDir::new();
     let engine = open(&temp);
     let first = put(&engine, "/k", "0").await.unwrap().revision;
@@ -183,7 +183,7 @@ fn stamped(value: &'static str, at: u32) -> Payload {
 }
 
 #[tokio::test]
-async fn the_revision_is_stamped_where_the_writer_says() {
+async fn the_revision_is_stamped_at_the_requested_offset() {
     let temp = TempDir::new();
     let engine = open(&temp);
     for (revision, (given, at, stored)) in
@@ -192,21 +192,23 @@ async fn the_revision_is_stamped_where_the_writer_says() {
         let done = commit(&engine, "/k", Expected::Any, Change::Put(stamped(given, at))).await.unwrap();
         assert_eq!((done.revision, value(&done.entry).as_str()), (Revision::new(revision), stored));
     }
-    // A delete stores the last state with its own revision in place of the old stamp, whatever their lengths.
+    // A delete stores the last state with its own revision in place of the old stamp, even if their lengths
+    // differ.
     for n in 5..=99 {
         commit(&engine, "/k", Expected::Any, Change::Put(stamped("<>", 1))).await.unwrap();
         assert_eq!(engine.revision(), Revision::new(n));
     }
     let gone = delete(&engine, "/k").await.unwrap();
     assert_eq!((gone.revision, value(&gone.entry).as_str()), (Revision::new(100), "<100>"));
-    // A final state given by the delete.
+    // The delete gives a final state.
     put(&engine, "/k", "unstamped").await.unwrap();
     let own = commit(&engine, "/k", Expected::Any, Change::Delete(Some(stamped("[]", 1)))).await.unwrap();
     assert_eq!(value(&own.entry), "[102]");
     // Without a stamp the state stays unchanged.
     put(&engine, "/k", "unstamped").await.unwrap();
     assert_eq!(value(&delete(&engine, "/k").await.unwrap().entry), "unstamped");
-    // The put and the delete are queued together, so the state that the delete stamps again is not on disk yet.
+    // The put and the delete are queued together, so the state that the delete copies with a new stamp is not
+    // on disk yet.
     let (_, gone) = tokio::join!(
         commit(&engine, "/k", Expected::Any, Change::Put(stamped("<>", 1))),
         delete(&engine, "/k")
@@ -217,7 +219,7 @@ async fn the_revision_is_stamped_where_the_writer_says() {
 }
 
 #[tokio::test]
-async fn what_exceeds_a_limit_is_refused_and_what_meets_it_is_taken() {
+async fn writes_up_to_each_size_limit_are_accepted_and_larger_ones_refused() {
     let temp = TempDir::new();
     let engine = open(&temp);
     let write = |key: usize, attributes: usize, value: usize, stamp_at| Write {
@@ -291,7 +293,7 @@ async fn a_snapshot_never_changes() {
 }
 
 #[tokio::test]
-async fn a_store_is_opened_by_one_at_a_time() {
+async fn a_store_can_be_opened_only_once_at_a_time() {
     let temp = TempDir::new();
     let dir = temp.path().join("made/on/demand");
     let engine = Engine::open(Options::new(&dir)).unwrap();
@@ -308,7 +310,7 @@ async fn a_store_is_opened_by_one_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_closed_store_takes_nothing_and_keeps_what_it_took() {
+async fn a_closed_store_refuses_writes_and_keeps_committed_ones() {
     let temp = TempDir::new();
     let engine = open(&temp);
     let mut tail = engine.tail(Revision::ZERO, Bytes::new()).unwrap();
@@ -381,7 +383,7 @@ fn refusals_to_open_are_one_line_with_the_path() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_writers_share_syncs_and_all_that_was_acknowledged_is_there() {
+async fn many_writers_share_syncs_and_all_acknowledged_writes_are_durable() {
     for durability in [Durability::Sync, Durability::Relaxed, Durability::Replicated] {
         let temp = TempDir::new();
         let engine = Engine::open(options(&temp, 256 * 1024, durability)).unwrap();
@@ -393,7 +395,7 @@ async fn many_writers_share_syncs_and_all_that_was_acknowledged_is_there() {
                     for n in 0..30 {
                         let key = format!("/w{writer}/{n}");
                         let done = put(&engine, &key, &"x".repeat(500 + n)).await.unwrap();
-                        // A writer that got an answer sees its write.
+                        // A writer that got an answer can read its write.
                         assert!(engine.snapshot().get(key.as_bytes()).is_some());
                         mine.push((done.revision, key));
                     }
@@ -426,7 +428,7 @@ async fn many_writers_share_syncs_and_all_that_was_acknowledged_is_there() {
 }
 
 #[tokio::test]
-async fn waiting_for_a_revision_ends_when_it_comes() {
+async fn waiting_for_a_revision_ends_when_it_is_committed() {
     let temp = TempDir::new();
     let engine = open(&temp);
     engine.reached(Revision::ZERO).await;
@@ -447,12 +449,12 @@ async fn waiting_for_a_revision_ends_when_it_comes() {
 }
 
 #[tokio::test]
-async fn changes_gather_for_a_tail_that_has_time() {
+async fn events_are_gathered_for_a_tail_with_a_gathering_period() {
     let temp = TempDir::new();
     let engine = open(&temp);
     let tail = |gathers| engine.tail(Revision::ZERO, Bytes::new()).unwrap().gathering(gathers);
     let (mut soon, mut late) = (tail(Duration::from_millis(50)), tail(Duration::from_secs(3600)));
-    let told = async |tail: &mut engine::Tail, max| {
+    let next_revisions = async |tail: &mut engine::Tail, max| {
         let events = tail.next(max).await.unwrap();
         events.iter().map(|event| event.revision.get()).collect::<Vec<_>>()
     };
@@ -460,17 +462,20 @@ async fn changes_gather_for_a_tail_that_has_time() {
         put(&engine, &format!("/{at}"), "x").await.unwrap();
     }
     // A tail that lags is not delayed.
-    assert_eq!((told(&mut late, 2).await, told(&mut late, 2).await), (vec![1, 2], vec![3]));
-    assert_eq!(told(&mut soon, 10).await, [1, 2, 3]);
+    assert_eq!(
+        (next_revisions(&mut late, 2).await, next_revisions(&mut late, 2).await),
+        (vec![1, 2], vec![3])
+    );
+    assert_eq!(next_revisions(&mut soon, 10).await, [1, 2, 3]);
     put(&engine, "/4", "x").await.unwrap();
     put(&engine, "/5", "x").await.unwrap();
-    assert_eq!(told(&mut soon, 10).await, [4, 5]);
+    assert_eq!(next_revisions(&mut soon, 10).await, [4, 5]);
     assert!(tokio::time::timeout(Duration::from_millis(100), late.next(10)).await.is_err());
     assert_eq!(late.progress(), Revision::new(3));
 }
 
 #[tokio::test]
-async fn who_waits_for_an_announcement_takes_nothing() {
+async fn waiting_for_an_announcement_consumes_no_event() {
     let temp = TempDir::new();
     let engine = open(&temp);
     let mut tail = engine.tail(Revision::ZERO, "/a".into()).unwrap();
@@ -492,7 +497,7 @@ async fn who_waits_for_an_announcement_takes_nothing() {
 }
 
 #[tokio::test]
-async fn an_event_is_rendered_once_however_many_look_at_it() {
+async fn an_event_is_rendered_once_for_all_its_readers() {
     let temp = TempDir::new();
     let engine = open(&temp);
     let mut tails: Vec<_> = (0..5).map(|_| engine.tail(Revision::ZERO, Bytes::new()).unwrap()).collect();

@@ -1,15 +1,17 @@
 //! Recovery from a full disk, on small file systems that the test mounts: deletes succeed until there is
-//! space, and then other writes resume. Without the permission to mount, the tests report that and end.
+//! space, and then other writes resume. Without the permission to mount, the tests report the missing
+//! permission and end.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use engine::{
     Change, CommitError, Committed, Engine, Expected, KeyRange, Options, Payload, Refusal, Revision, Write,
 };
+
+use testkit::SmallDisk;
 
 mod support;
 use support::{Random, TempDir};
@@ -19,34 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Number of concurrent writers.
 const WRITERS: usize = 64;
-
-/// A mounted file system in memory.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(path: &Path, bytes: usize) -> Option<SmallDisk> {
-        let size = format!("size={bytes},mode=0700");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path).output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(SmallDisk(path.to_owned())),
-            Ok(output) => {
-                let why = String::from_utf8_lossy(&output.stderr);
-                testkit::skip(&format!("a file system cannot be mounted here: {why}"));
-                None
-            }
-            Err(error) => {
-                testkit::skip(&format!("mount cannot be run: {error}"));
-                None
-            }
-        }
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
 
 /// Returns the number of files of each kind, and the bytes of their blocks.
 fn files(path: &Path) -> BTreeMap<String, (usize, u64)> {
@@ -137,7 +111,7 @@ async fn case(megabytes: usize, len: usize) {
     assert!(all * (len + 200) > (megabytes << 20) / 2, "{all} states");
     assert!(is_refused(&engine.commit(put(other, len)).await));
 
-    // Every delete succeeds, and after some deletes every write does.
+    // Every delete succeeds, and after some deletes every write succeeds as well.
     let mut random = Random(len as u64);
     while is_refused(&engine.commit(put(other, len)).await) {
         let state =
@@ -193,31 +167,31 @@ async fn case(megabytes: usize, len: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn small_states_on_40_megabytes() {
+async fn deletes_resume_writes_on_a_full_disk_of_40_megabytes_with_small_states() {
     case(40, 300).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_states_on_40_megabytes() {
+async fn deletes_resume_writes_on_a_full_disk_of_40_megabytes_with_large_states() {
     case(40, 900_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn small_states_on_80_megabytes() {
+async fn deletes_resume_writes_on_a_full_disk_of_80_megabytes_with_small_states() {
     case(80, 300).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_states_on_80_megabytes() {
+async fn deletes_resume_writes_on_a_full_disk_of_80_megabytes_with_large_states() {
     case(80, 900_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn small_states_on_200_megabytes() {
+async fn deletes_resume_writes_on_a_full_disk_of_200_megabytes_with_small_states() {
     case(200, 300).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_states_on_200_megabytes() {
+async fn deletes_resume_writes_on_a_full_disk_of_200_megabytes_with_large_states() {
     case(200, 900_000).await;
 }

@@ -1,5 +1,5 @@
-//! Losses: whichever bit of the log is damaged, the store knows that it cannot read everything until the loss
-//! is accepted, and every copy of the store knows the same.
+//! Losses: if any bit of the log is damaged, the store and all its copies report the loss until the loss is
+//! accepted.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
@@ -21,7 +21,7 @@ const HEAD_BYTES: u64 = 72;
 
 /// Location of a record.
 #[derive(Clone, Debug)]
-struct Place {
+struct RecordLocation {
     file: String,
     offset: u64,
     len: u64,
@@ -29,10 +29,10 @@ struct Place {
     revision: Revision,
 }
 
-fn records(dir: &Path) -> Vec<Place> {
+fn records(dir: &Path) -> Vec<RecordLocation> {
     let store = Store::open(dir).unwrap();
-    let place = |found| match found {
-        LogItem::Record(record) => Some(Place {
+    let location = |found| match found {
+        LogItem::Record(record) => Some(RecordLocation {
             file: record.file(),
             offset: record.offset(),
             len: record.stored_len() as u64,
@@ -41,14 +41,14 @@ fn records(dir: &Path) -> Vec<Place> {
         }),
         _ => None,
     };
-    store.records().filter_map(place).collect()
+    store.records().filter_map(location).collect()
 }
 
-fn flip(dir: &Path, place: &Place, byte: u64, bit: u32) {
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(dir.join(&place.file)).unwrap();
+fn flip(dir: &Path, location: &RecordLocation, byte: u64, bit: u32) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(dir.join(&location.file)).unwrap();
     let mut old = [0];
-    file.read_exact_at(&mut old, place.offset + byte).unwrap();
-    file.write_all_at(&[old[0] ^ 1 << bit], place.offset + byte).unwrap();
+    file.read_exact_at(&mut old, location.offset + byte).unwrap();
+    file.write_all_at(&[old[0] ^ 1 << bit], location.offset + byte).unwrap();
 }
 
 fn unaccepted(engine: &Engine) -> LossCounts {
@@ -67,33 +67,37 @@ async fn store(temp: &TempDir) {
 }
 
 #[tokio::test]
-async fn any_flipped_bit_of_any_record_is_a_loss_that_nobody_accepted() {
+async fn a_flipped_bit_in_any_record_is_an_unaccepted_loss() {
     let temp = TempDir::new();
     store(&temp).await;
     let all = records(temp.path());
     let (path, sound) = (temp.segments().remove(0), std::fs::read(&temp.segments()[0]).unwrap());
-    for place in &all {
-        let body = HEAD_BYTES + place.key.len() as u64;
-        for byte in 0..place.len {
+    for location in &all {
+        let body = HEAD_BYTES + location.key.len() as u64;
+        for byte in 0..location.len {
             let bit = (byte % 8) as u32;
-            flip(temp.path(), place, byte, bit);
+            flip(temp.path(), location, byte, bit);
             let engine = open(&temp);
             let (counts, report) = (unaccepted(&engine), engine.losses());
             let is_there =
-                engine.snapshot().range(engine::KeyRange::all()).any(|it| it.key() == &place.key[..]);
-            assert_eq!(engine.revision(), Revision::new(8), "{place:?}, byte {byte}");
+                engine.snapshot().range(engine::KeyRange::all()).any(|it| it.key() == &location.key[..]);
+            assert_eq!(engine.revision(), Revision::new(8), "{location:?}, byte {byte}");
             engine.close().await;
             drop(engine);
             let padding = byte >= body && counts.is_empty();
             if !padding {
                 let kind = if byte < body { &report.known.lost } else { &report.known.damaged };
-                assert!(kind.contains(place.revision), "{place:?}, byte {byte}: {report:?}");
-                assert_eq!(counts.lost + counts.damaged, 1, "{place:?}, byte {byte}");
+                assert!(kind.contains(location.revision), "{location:?}, byte {byte}: {report:?}");
+                assert_eq!(counts.lost + counts.damaged, 1, "{location:?}, byte {byte}");
             } else {
                 // The padding is not part of a record: at most seven bytes, which are never read.
-                assert!(place.len - byte <= 7 && (is_there || place.key == b"/3"), "{place:?}, byte {byte}");
+                assert!(
+                    location.len - byte <= 7 && (is_there || location.key == b"/3"),
+                    "{location:?}, byte {byte}"
+                );
             }
-            // Opening has cleared the rest of a lost end, so restore the file.
+            // If the last record was damaged, opening has cleared the bytes at the end of the log, so
+            // restore the file.
             std::fs::write(&path, &sound).unwrap();
         }
     }
@@ -101,7 +105,7 @@ async fn any_flipped_bit_of_any_record_is_a_loss_that_nobody_accepted() {
 }
 
 #[tokio::test]
-async fn what_is_accepted_stays_accepted_and_further_damage_is_not() {
+async fn accepted_losses_stay_accepted_and_further_damage_is_not() {
     let temp = TempDir::new();
     store(&temp).await;
     let all = records(temp.path());
@@ -115,7 +119,7 @@ async fn what_is_accepted_stays_accepted_and_further_damage_is_not() {
     assert!(engine.accept_losses(&Losses::default()).await.unwrap());
     assert!(unaccepted(&engine).is_empty());
     assert!(!engine.accept_losses(&Losses::default()).await.unwrap(), "once is enough");
-    // The store remembers the acceptance with a checkpoint and without one.
+    // The acceptance stays known after the store is opened with a checkpoint and without one.
     for _ in 0..2 {
         engine.checkpoint().await;
         engine.close().await;
@@ -130,26 +134,26 @@ async fn what_is_accepted_stays_accepted_and_further_damage_is_not() {
     drop(again);
     // The accepted loss is that the value of the second record cannot be read. If the head of that record is
     // damaged as well, its key is unknown, which is a new loss.
-    for (place, byte, want) in [
+    for (location, byte, want) in [
         (&all[1], 9, LossCounts { lost: 1, damaged: 0 }),
         (&all[4], 9, LossCounts { lost: 1, damaged: 0 }),
         (&all[5], all[5].len - 8, LossCounts { lost: 0, damaged: 1 }),
     ] {
-        flip(temp.path(), place, byte, 3);
+        flip(temp.path(), location, byte, 3);
         let engine = open(&temp);
-        assert_eq!(unaccepted(&engine), want, "{place:?}");
+        assert_eq!(unaccepted(&engine), want, "{location:?}");
         engine.close().await;
         drop(engine);
-        flip(temp.path(), place, byte, 3);
+        flip(temp.path(), location, byte, 3);
     }
-    // Damage to the ledger itself.
-    let ledger = records(temp.path()).into_iter().rfind(|place| place.key == LEDGER_KEY).unwrap();
+    // The ledger itself is damaged.
+    let ledger = records(temp.path()).into_iter().rfind(|location| location.key == LEDGER_KEY).unwrap();
     flip(temp.path(), &ledger, HEAD_BYTES + LEDGER_KEY.len() as u64 + 2, 0);
     assert_eq!(unaccepted(&open(&temp)), LossCounts { lost: 1, damaged: 2 });
 }
 
 #[tokio::test]
-async fn a_store_that_begins_with_a_checkpoint_knows_what_was_lost_before() {
+async fn a_store_opened_from_a_checkpoint_remembers_earlier_losses() {
     let temp = TempDir::new();
     store(&temp).await;
     let all = records(temp.path());
@@ -171,7 +175,7 @@ async fn a_store_that_begins_with_a_checkpoint_knows_what_was_lost_before() {
 }
 
 #[tokio::test]
-async fn a_reader_that_finds_damage_makes_it_a_loss() {
+async fn damage_found_by_a_reader_is_recorded_as_a_loss() {
     let temp = TempDir::new();
     let engine = open(&temp);
     put(&engine, "/a", "value of a").await.unwrap();
@@ -184,7 +188,7 @@ async fn a_reader_that_finds_damage_makes_it_a_loss() {
     assert_eq!(*losses.borrow_and_update(), LossCounts { lost: 0, damaged: 1 });
     assert!(engine.snapshot().get(b"/a").unwrap().read().is_err());
     assert!(!losses.has_changed().unwrap(), "it is told once");
-    // After it is noted, the next opening knows the loss even if no reader meets it.
+    // After the loss is noted, the next opening reports the loss even if no reader finds it.
     engine.note_losses().await.unwrap();
     engine.checkpoint().await;
     engine.close().await;
@@ -193,7 +197,7 @@ async fn a_reader_that_finds_damage_makes_it_a_loss() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_cut_anywhere_lacks_all_that_was_noted() {
+async fn a_log_truncated_anywhere_lacks_every_revision_noted_as_durable() {
     const RECORDS: u64 = 6;
     for is_closed in [true, false] {
         let temp = TempDir::new();
@@ -205,7 +209,7 @@ async fn a_log_that_is_cut_anywhere_lacks_all_that_was_noted() {
         if is_closed {
             engine.close().await;
         }
-        // A killed process leaves the files as they are.
+        // A killed process leaves the files unchanged.
         let files: Vec<_> =
             std::fs::read_dir(temp.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
         let end = records(temp.path()).last().map(|last| last.offset + last.len).unwrap();
@@ -239,7 +243,7 @@ fn restored(
 }
 
 #[tokio::test]
-async fn restores_and_backups_carry_the_knowledge_of_a_loss() {
+async fn restores_and_backups_preserve_recorded_losses() {
     let temp = TempDir::new();
     store(&temp).await;
     let all = records(temp.path());
@@ -265,14 +269,14 @@ async fn restores_and_backups_carry_the_knowledge_of_a_loss() {
         assert_eq!(count_at(&at(name)).await, want, "{name}");
         let survey = offline::survey(&Store::open(&at(name)).unwrap(), |damage| panic!("{damage}"), |_| ());
         assert_eq!(survey.live_keys(), 4, "its own damage is gone");
-        // The second restore finds no damage, but knows the losses that the first one found.
+        // The second restore finds no damage, but reports the losses that the first one found.
         if name == "restored" {
             let again = restored(&at(name), &at("once-more"), RestorePoint::Newest, false).unwrap();
             assert_eq!((again.unaccepted.counts(), again.damages), (want, 0));
         }
     }
 
-    // After the losses are accepted in a copy, further copies do not carry them and need no flag.
+    // After the losses are accepted in a copy, further copies do not report these losses and need no flag.
     let engine = Engine::open(Options::new(at("backup"))).unwrap();
     let survey = Store::open(&at("backup")).unwrap().losses(|_| (), |_| ()).unwrap();
     engine.accept_losses(&survey).await.unwrap();
@@ -286,14 +290,14 @@ async fn restores_and_backups_carry_the_knowledge_of_a_loss() {
 }
 
 #[tokio::test]
-async fn a_rewritten_log_tells_between_which_revisions_a_record_is_lost() {
+async fn a_rewritten_log_reports_the_revision_range_of_a_lost_record() {
     let temp = TempDir::new();
     store(&temp).await;
     let target = TempDir::new();
     let dir = target.path().join("log");
     restored(temp.path(), &dir, RestorePoint::Newest, false).unwrap();
     let all = records(&dir);
-    let revisions: Vec<u64> = all.iter().map(|place| place.revision.get()).collect();
+    let revisions: Vec<u64> = all.iter().map(|location| location.revision.get()).collect();
     assert_eq!(revisions, [1, 2, 5, 6, 7]);
     let last = Store::open(&dir).unwrap().records().count() as u64;
     assert_eq!(last, 5);
@@ -317,7 +321,7 @@ async fn a_rewritten_log_tells_between_which_revisions_a_record_is_lost() {
 }
 
 #[tokio::test]
-async fn a_key_expires_only_if_no_lost_record_can_have_given_it_more_time() {
+async fn a_key_expires_only_if_no_lost_record_can_have_extended_its_lifetime() {
     let temp = TempDir::new();
     let options = || support::options(&temp, 256 * 1024, Durability::Sync);
     let engine = Engine::open(options()).unwrap();

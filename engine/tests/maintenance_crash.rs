@@ -1,6 +1,6 @@
 //! Power losses at every operation of a store that compacts history, rewrites segments and writes
-//! checkpoints. Whatever remains on the disk opens, with or without a checkpoint, and shows every state from
-//! the oldest readable one on.
+//! checkpoints. The remaining files can always be opened, with or without a checkpoint, and have every state
+//! from the oldest readable revision on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ type State = BTreeMap<Bytes, (Revision, Bytes)>;
 
 /// The acknowledged writes, and the write that may have happened in addition.
 struct Model {
-    /// The store at each revision, from 0.
+    /// The states of the store at each revision, from 0.
     states: Vec<State>,
     /// The state that results if the write in progress at the power loss took place.
     perhaps: Option<State>,
@@ -28,7 +28,7 @@ fn options() -> Options {
     }
 }
 
-/// Returns options under which the size of history decides what is compacted, not its age.
+/// Returns options with which compaction depends on the size of history and not on its age.
 fn limited() -> Options {
     Options { history_retention: Duration::MAX, history_bytes_max: 20 * 1024, ..options() }
 }
@@ -56,7 +56,7 @@ impl Model {
         }
     }
 
-    /// Compares every readable state, and adds the unacknowledged write if it turns out to have happened.
+    /// Compares every readable state, and adds the unacknowledged write if the store has it.
     fn check(&mut self, engine: &Engine, when: &str) {
         if engine.revision() == Revision::new(self.states.len() as u64) {
             self.states.extend(self.perhaps.take());
@@ -132,7 +132,7 @@ fn run(seed: u64, options: &Options, cut: u64, verdict: Verdict) -> (u64, engine
     disk.behave();
     let (engine, mut stepper) = fault::open(&disk, options).unwrap_or_else(|e| panic!("{when}: {e}"));
     model.check(&engine, &format!("{when}, opened"));
-    // The store continues, the process is killed, and it opens with or without a checkpoint.
+    // The store continues, the process is killed, and the store is opened with or without a checkpoint.
     model.live(&disk, &engine, &mut stepper, &mut random, 60);
     model.check(&engine, &format!("{when}, went on"));
     let oldest = engine.stats().oldest;
@@ -151,7 +151,7 @@ fn run(seed: u64, options: &Options, cut: u64, verdict: Verdict) -> (u64, engine
 /// A store may be closed at any point of its maintenance, for example after a maintenance step was requested
 /// that is then not carried out.
 #[test]
-fn a_store_may_be_closed_in_the_middle_of_maintenance() {
+fn a_store_can_be_closed_in_the_middle_of_maintenance() {
     for turns in (0..400).step_by(3) {
         let disk = Disk::new(1);
         let mut random = Random::new(1);
@@ -179,7 +179,7 @@ fn a_store_may_be_closed_in_the_middle_of_maintenance() {
 }
 
 #[test]
-fn no_crash_at_any_operation_of_maintenance_loses_or_brings_back_anything() {
+fn a_crash_at_any_operation_of_maintenance_neither_loses_nor_revives_a_key() {
     let mut rewritten = 0;
     for (seed, options) in [(0, options()), (1, options()), (2, options()), (3, limited())] {
         let (operations, reached) = run(seed, &options, u64::MAX, Verdict::Proceed);
@@ -196,7 +196,7 @@ fn no_crash_at_any_operation_of_maintenance_loses_or_brings_back_anything() {
 /// A segment stays without records if the first record does not fit into it. The empty segment has the same
 /// first revision as the next segment, and is superseded together with it.
 #[test]
-fn a_segment_without_records_goes_with_the_one_behind_it() {
+fn a_segment_without_records_is_superseded_together_with_the_next_one() {
     let disk = Disk::new(7);
     let options = Options { history_retention: Duration::ZERO, ..options() };
     let (engine, mut stepper) = fault::open(&disk, &options).unwrap();
@@ -205,7 +205,7 @@ fn a_segment_without_records_goes_with_the_one_behind_it() {
         Write { key: key.into(), expected: Expected::Any, change: Change::Put(payload) }
     };
     stepper.write(&engine, put("/a", 9_000)).unwrap();
-    // The disk is full and has room again: the store begins a segment to find that out.
+    // The disk is full and then has room again; the store begins a segment to detect the room.
     disk.follow(|operation: &Operation<'_>| match operation.kind {
         fault::Kind::Write => Verdict::Full,
         _ => Verdict::Proceed,
@@ -213,11 +213,12 @@ fn a_segment_without_records_goes_with_the_one_behind_it() {
     stepper.write(&engine, put("/b", 9_000)).unwrap_err();
     disk.behave();
     stepper.commit();
-    // Without a checkpoint, only the segments show which of them are superseded.
-    disk.follow(|operation: &Operation<'_>| match operation.name.ends_with("checkpoint") {
-        true => Verdict::Fail,
-        false => Verdict::Proceed,
-    });
+    // Without a checkpoint, only the segments themselves show which segments are superseded.
+    disk.follow(
+        |operation: &Operation<'_>| {
+            if operation.name.ends_with("checkpoint") { Verdict::Fail } else { Verdict::Proceed }
+        },
+    );
     stepper.write(&engine, put("/b", 100_000)).unwrap();
     stepper.write(&engine, put("/b", 10)).unwrap();
     for _ in 0..100 {

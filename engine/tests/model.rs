@@ -17,7 +17,8 @@ struct State {
     revision: u64,
     created: u64,
     attributes: Vec<u8>,
-    /// The value before and after its stamp; the second part is `None` if it is not stamped.
+    /// The parts of the value before and after its stamp; the second part is `None` if the value is not
+    /// stamped.
     value: (Vec<u8>, Option<Vec<u8>>),
 }
 
@@ -32,7 +33,7 @@ impl State {
     }
 }
 
-/// The write of a revision: key, kind, the state after it and the state before.
+/// The write of a revision: the key, the kind, the state after the write and the state before it.
 struct Happened {
     key: Vec<u8>,
     kind: EventKind,
@@ -42,7 +43,7 @@ struct Happened {
 
 #[derive(Default)]
 struct Model {
-    /// The whole store at each revision, from 0.
+    /// All states of the store at each revision, from 0.
     states: Vec<BTreeMap<Vec<u8>, State>>,
     /// The write of each revision, from 1.
     happened: Vec<Happened>,
@@ -165,9 +166,9 @@ fn read(engine: &Engine, model: &Model, random: &mut Random) {
         }
     };
     let state = &model.states[snapshot.revision().get() as usize];
-    let wanted = key(random);
-    match (snapshot.get(&wanted), state.get(&wanted)) {
-        (Some(entry), Some(state)) => same(&entry, &wanted, state),
+    let key_to_find = key(random);
+    match (snapshot.get(&key_to_find), state.get(&key_to_find)) {
+        (Some(entry), Some(state)) => same(&entry, &key_to_find, state),
         (None, None) => {}
         (got, expected) => panic!("{got:?} instead of {expected:?}"),
     }
@@ -203,7 +204,7 @@ async fn follow(model: &Model, follower: &mut Follower, random: &mut Random) {
     let progress = follower.tail.progress();
     assert!(progress >= Revision::new(follower.seen));
     let Some(next) = next else {
-        // Everything was returned; a tail that has looked knows that.
+        // All events were returned, and the tail has examined the rest of the log.
         let quiet = tokio::time::timeout(std::time::Duration::ZERO, follower.tail.next(5)).await;
         assert!(quiet.is_err());
         assert_eq!(follower.tail.progress(), Revision::new(model.revision().max(follower.seen)));
@@ -227,7 +228,7 @@ async fn follow(model: &Model, follower: &mut Follower, random: &mut Random) {
 }
 
 #[tokio::test]
-async fn the_engine_and_the_model_never_disagree() {
+async fn the_engine_agrees_with_the_model_in_random_runs() {
     for seed in 0..6 {
         let mut random = Random(seed);
         let durability = if seed % 2 == 0 { Durability::Sync } else { Durability::Relaxed };

@@ -30,8 +30,7 @@ fn bytes_at(path: &Path, offset: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Removes the notes that closing wrote, so that the store looks as after a crash right behind its last
-/// batch.
+/// Removes the notes that closing wrote, so that the store looks as after a crash right after its last batch.
 fn forget_notes(path: &Path) {
     std::fs::remove_file(path.with_file_name("high-water")).unwrap();
     overwrite(path, 1024, &[0; 32]);
@@ -39,7 +38,7 @@ fn forget_notes(path: &Path) {
 }
 
 /// Creates a store with these values under `/0`, `/1`, …, one batch each. Returns the offset of each record,
-/// and the end.
+/// and the end of the last one.
 async fn store(temp: &TempDir, values: &[&str]) -> Vec<u64> {
     let engine = open(temp);
     let mut offsets = vec![RECORDS_START];
@@ -52,7 +51,7 @@ async fn store(temp: &TempDir, values: &[&str]) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_last_record_torn_at_any_byte_is_cut_and_writing_goes_on() {
+async fn a_last_record_torn_at_any_byte_is_cut_and_writes_continue() {
     let temp = TempDir::new();
     let offsets = store(&temp, &["first", "second", "the one that is torn"]).await;
     let path = temp.segments().remove(0);
@@ -78,7 +77,7 @@ async fn a_last_record_torn_at_any_byte_is_cut_and_writing_goes_on() {
             assert_eq!(value(&snapshot.get(b"/1").unwrap()), "second");
             assert_eq!(snapshot.get(b"/2").is_some(), whole);
             if !whole {
-                // No bytes remain that could be taken for a record later.
+                // No bytes remain that could be read as a record later.
                 assert!(bytes_at(&path, start, record.len()).iter().all(|&b| b == 0));
                 // The revision was never acknowledged, so the next write gets it.
                 assert_eq!(put(&engine, "/new", "new").await.unwrap().revision, Revision::new(3));
@@ -92,7 +91,7 @@ async fn a_last_record_torn_at_any_byte_is_cut_and_writing_goes_on() {
 }
 
 #[tokio::test]
-async fn damage_in_the_last_batch_of_a_closed_store_is_no_torn_tail() {
+async fn damage_in_the_last_batch_of_a_closed_store_is_not_a_torn_tail() {
     let temp = TempDir::new();
     let offsets = store(&temp, &["first", "last"]).await;
     let path = temp.segments().remove(0);
@@ -115,7 +114,7 @@ async fn damage_in_the_last_batch_of_a_closed_store_is_no_torn_tail() {
 }
 
 #[tokio::test]
-async fn a_filter_reads_attributes_without_looking_at_the_value() {
+async fn a_filter_reads_attributes_without_the_value() {
     let temp = TempDir::new();
     let engine = open(&temp);
     let payload = Payload { attributes: "app=web".into(), value: "body".into(), ..Payload::default() };
@@ -148,7 +147,7 @@ async fn a_flipped_bit_in_the_acknowledged_log_costs_that_record_only() {
             assert_eq!(value(&snapshot.get(key).unwrap()), text, "bit {bit}");
         }
         if bit / 8 >= body {
-            // The key is known, so it reads as damaged, by name.
+            // The head of the record is intact, so the key is known, and the error contains the key.
             let error = snapshot.get(b"/1").unwrap().read().unwrap_err();
             assert_eq!(error, ReadError::Damaged { key: "/1".into(), revision: Revision::new(2) });
             assert_eq!(error.to_string(), "stored state of \"/1\" at revision 2 is damaged");
@@ -163,7 +162,7 @@ async fn a_flipped_bit_in_the_acknowledged_log_costs_that_record_only() {
             assert_eq!(engine.tail(Revision::new(2), Bytes::new()).unwrap().next(10).await.unwrap().len(), 2);
         }
     }
-    // The last of these flips left the key's own bytes intact: write over the damaged state, and delete it.
+    // In the last round the key's own bytes are intact, so the damaged state can be deleted and replaced.
     let engine = open(&temp);
     let error = delete(&engine, "/1").await.unwrap_err();
     assert!(
@@ -178,7 +177,7 @@ async fn a_flipped_bit_in_the_acknowledged_log_costs_that_record_only() {
 }
 
 #[tokio::test]
-async fn rot_under_a_running_engine_is_noticed_at_the_read() {
+async fn damage_that_occurs_while_the_engine_runs_is_detected_by_the_read() {
     let temp = TempDir::new();
     let engine = open(&temp);
     let entry = put(&engine, "/k", "value").await.unwrap().entry;
@@ -186,13 +185,13 @@ async fn rot_under_a_running_engine_is_noticed_at_the_read() {
     assert!(entry.read().is_err());
     overwrite(&temp.segments()[0], RECORDS_START + HEAD_BYTES as u64 + 3, b"a");
     assert_eq!(value(&entry), "value");
-    // The same for damage in the head.
+    // Damage in the head is noticed as well.
     overwrite(&temp.segments()[0], RECORDS_START + 8, b"X");
     assert_eq!(entry.read(), Err(ReadError::Damaged { key: "/k".into(), revision: Revision::new(1) }));
 }
 
 #[tokio::test]
-async fn what_the_disk_cannot_read_reads_as_damaged_and_the_engine_goes_on() {
+async fn unreadable_records_are_reported_as_damaged_and_the_engine_continues() {
     let temp = TempDir::new();
     let engine = open(&temp);
     for n in 0..200 {
@@ -200,7 +199,8 @@ async fn what_the_disk_cannot_read_reads_as_damaged_and_the_engine_goes_on() {
     }
     let segments = temp.segments();
     assert!(segments.len() > 3);
-    // Reading behind the end of a file fails as on a bad sector: under a mapping, with a signal.
+    // Reading behind the end of a file fails like reading a bad sector: through a mapping, the process gets
+    // a signal.
     let whole = std::fs::OpenOptions::new().write(true).open(&segments[1]).unwrap();
     whole.set_len(100_000).unwrap();
     let snapshot = engine.snapshot();
@@ -217,11 +217,12 @@ async fn what_the_disk_cannot_read_reads_as_damaged_and_the_engine_goes_on() {
             }
         }
     }
-    // The damaged records are those in the rest of the second segment, which has about fifty, and no others.
+    // Only the records in the cut part of the second segment are damaged. The whole segment has about fifty
+    // records.
     assert!((25..60).contains(&damaged.len()), "{damaged:?}");
     assert!(damaged.windows(2).all(|pair| (pair[0]).next() == pair[1]), "{damaged:?}");
     assert!(engine.stats().unreadable_pages > 0);
-    // Other readers are not affected.
+    // Reads of other records are not affected.
     let (mut tail, mut seen) = (engine.tail(Revision::ZERO, Bytes::new()).unwrap(), 0);
     while seen < 200 {
         for event in tail.next(10).await.unwrap() {
@@ -239,7 +240,7 @@ async fn what_the_disk_cannot_read_reads_as_damaged_and_the_engine_goes_on() {
 }
 
 #[tokio::test]
-async fn damage_in_older_segments_does_not_touch_the_others() {
+async fn damage_in_older_segments_does_not_affect_other_records() {
     let temp = TempDir::new();
     let engine = open(&temp);
     for n in 0..200 {
@@ -249,12 +250,12 @@ async fn damage_in_older_segments_does_not_touch_the_others() {
     drop(engine);
     let segments = temp.segments();
     assert!(segments.len() > 3);
-    // The first segment loses its last records (a block of zeros), the second segment loses records in its
-    // middle.
+    // The first segment loses its last records (a block of zeros), and the second segment loses records in
+    // its middle.
     let size = std::fs::metadata(&segments[0]).unwrap().len();
     overwrite(&segments[0], size - 12_000, &[0; 12_000]);
     overwrite(&segments[1], 100_000, &[0xee; 100]);
-    // With the checkpoint it is known which records existed.
+    // The checkpoint shows which records existed.
     assert!(!temp.checkpoints().is_empty());
     let engine = open(&temp);
     assert_eq!(
@@ -271,15 +272,15 @@ async fn damage_in_older_segments_does_not_touch_the_others() {
     let stats = engine.stats();
     let snapshot = engine.snapshot();
     let damaged = snapshot.prefix(b"/").filter(|entry| entry.read().is_err()).count() as u64;
-    // Two damaged keys are known: one in the second segment, and the record in the middle of which the zeros
-    // begin.
+    // Two damaged keys are known: one in the second segment, and the key of the record in whose middle the
+    // zeros begin.
     assert_eq!((damaged, damaged + stats.lost_revisions), (2, known));
     assert_eq!(snapshot.count_prefix(b"/"), 200 - stats.lost_revisions);
     assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, Revision::new(201));
 }
 
-/// Restores the rest of a store that does not open. The new store continues above `newest`, the newest
-/// revision of the old one, and knows the loss.
+/// Restores the readable part of a store that cannot be opened. The new store continues above `newest`, the
+/// newest revision of the old store, and reports the loss.
 async fn restores_the_rest(temp: &TempDir, newest: u64) {
     let (copies, mut damages) = (TempDir::new(), 0);
     let dir = copies.path().join("rest");
@@ -294,7 +295,7 @@ async fn restores_the_rest(temp: &TempDir, newest: u64) {
 }
 
 #[tokio::test]
-async fn a_segment_that_is_gone_or_of_another_store_is_named() {
+async fn a_missing_or_foreign_segment_is_named_in_the_error() {
     let build = async |temp: &TempDir| {
         let engine = open(temp);
         for n in 0..200 {
@@ -327,7 +328,7 @@ async fn a_segment_that_is_gone_or_of_another_store_is_named() {
 }
 
 #[tokio::test]
-async fn an_unfinished_next_segment_is_no_obstacle() {
+async fn an_unfinished_next_segment_does_not_prevent_opening() {
     let temp = TempDir::new();
     store(&temp, &["zero"]).await;
     std::fs::write(temp.path().join("next.segment"), "half a header").unwrap();
@@ -338,7 +339,7 @@ async fn an_unfinished_next_segment_is_no_obstacle() {
 }
 
 #[tokio::test]
-async fn no_file_contents_make_it_panic_or_serve_what_was_not_written() {
+async fn arbitrary_file_contents_cause_neither_a_panic_nor_unwritten_values() {
     let temp = TempDir::new();
     let engine = open(&temp);
     for n in 0..60 {
@@ -367,7 +368,7 @@ async fn no_file_contents_make_it_panic_or_serve_what_was_not_written() {
         if round % 10 == 0 {
             bytes.truncate(random.below(used) as usize);
         }
-        // In an earlier round, a shortened segment may have made the store continue in another one.
+        // In an earlier round, a shortened segment may have made the store continue in another segment.
         temp.segments().iter().for_each(|path| std::fs::remove_file(path).unwrap());
         std::fs::write(&path, &bytes).unwrap();
         let Ok(engine) = Engine::open(engine::Options::new(temp.path())) else { continue };
@@ -392,7 +393,7 @@ async fn no_file_contents_make_it_panic_or_serve_what_was_not_written() {
 }
 
 #[tokio::test]
-async fn a_directory_in_the_place_of_a_file_is_refused_by_its_name() {
+async fn a_directory_in_place_of_a_file_is_refused_with_its_name() {
     for name in ["0000000001.segment", "next.segment"] {
         let temp = TempDir::new();
         std::fs::create_dir(temp.path().join(name)).unwrap();
@@ -402,7 +403,7 @@ async fn a_directory_in_the_place_of_a_file_is_refused_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_directory_that_was_about_to_be_replaced_is_named_and_no_empty_store_made_in_its_place() {
+async fn an_interrupted_replacement_is_named_and_no_empty_store_is_created_in_its_place() {
     let temp = TempDir::new();
     store(&temp, &["zero"]).await;
     let replaced = temp.path().with_extension("replaced");
@@ -411,7 +412,9 @@ async fn a_directory_that_was_about_to_be_replaced_is_named_and_no_empty_store_m
     let (dir, name) = (temp.path().display(), replaced.display());
     assert_eq!(
         error,
-        format!("{dir}: no store is here, as replacing it was interrupted: give {name} this name")
+        format!(
+            "{dir}: there is no store at this path, because the replacement of the store was interrupted: rename {name} to this path"
+        )
     );
     assert!(!temp.path().exists());
     std::fs::rename(&replaced, temp.path()).unwrap();
@@ -435,8 +438,8 @@ async fn a_store_whose_last_segment_is_missing_is_refused_until_the_loss_is_acce
 
         let error = Engine::open(options.clone()).map(drop).unwrap_err();
         assert!(matches!(error, OpenError::MissingEnd { .. }), "{error}");
-        let told = "make a store of the rest with restore --skip-damaged";
-        assert!(error.to_string().contains(told), "{error}");
+        let advice = "make a store of the rest with restore --skip-damaged";
+        assert!(error.to_string().contains(advice), "{error}");
         restores_the_rest(&temp, newest.get()).await;
         let store = offline::Store::open(temp.path()).unwrap();
         assert!(

@@ -1,10 +1,11 @@
-//! Disk space: records that no reader can reach are removed, and the rest takes at most twice the live and
-//! retained bytes, plus a few segments, at every moment of an hour.
+//! Disk space: records that no reader can reach are removed, and at every moment of an hour the files take at
+//! most twice the live and retained bytes, plus a few segments.
 //!
 //! The hour is simulated at a scale of 1 : 512. A segment has 128 KiB instead of 64 MiB; 8 KiB are written
 //! per second instead of 4 MiB; 1 MiB is live and 2.5 MiB are retained instead of 500 and 1 300 MiB. Time is
 //! not scaled: history is kept for 5 of the 60 minutes. Background maintenance takes eight turns per second,
-//! in which it rewrites one or two segments; at full scale its own limit is 32 MiB per second, doubled.
+//! and each turn rewrites one or two segments. At full scale, `rate.rs` limits the rewrites to 32 MiB per
+//! second plus once or twice the committed bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -23,9 +24,9 @@ const RETENTION: Duration = Duration::from_secs(300);
 const HOUR_S: u64 = 3_600;
 const TURNS_PER_SECOND: u32 = 8;
 
-/// Allowed disk space in addition to twice the live and retained bytes, in segments: the active one and the
-/// prepared one; a rewritten one, and its sources until a checkpoint does not need them (as much as one
-/// segment, or a tenth of the live bytes); the checkpoint and its successor.
+/// Allowed disk space in addition to twice the live and retained bytes, in segments. This space consists of
+/// the active and the prepared segment; a rewritten segment, and its sources until a checkpoint does not need
+/// them (as much as one segment, or a tenth of the live bytes); and the checkpoint and its successor.
 const SPARE_SEGMENTS: u64 = 6;
 
 /// Average record size below which the images of the index must be counted as well: a checkpoint has 32 bytes
@@ -38,7 +39,7 @@ struct Simulated {
     engine: Engine,
     stepper: Stepper,
     random: Random,
-    /// Keys in the order of their creation, for workloads that delete the oldest.
+    /// Keys in the order of their creation, for workloads that delete the oldest key.
     made: VecDeque<String>,
     second: u64,
 }
@@ -77,7 +78,7 @@ impl Simulated {
         }
     }
 
-    /// Lets a second pass, with all work that the store does in it.
+    /// Lets one second pass, with all work that the store does in that second.
     fn pass(&mut self) {
         while self.stepper.keep() {}
         for _ in 0..TURNS_PER_SECOND {
@@ -125,7 +126,7 @@ fn hot_keys(store: &mut Simulated) {
     }
 }
 
-/// Keys are created and deleted after some time; some stay.
+/// Keys are created and deleted after some time; some keys stay.
 fn comings_and_goings(store: &mut Simulated) {
     for _ in 0..3 {
         let key = format!("/{}/{}", store.second % 7, store.random.next());
@@ -142,7 +143,8 @@ fn comings_and_goings(store: &mut Simulated) {
     }
 }
 
-/// The same with values so small that a tombstone is as large as the record that it replaces.
+/// Like [`comings_and_goings`], with values so small that a tombstone is as large as the record that
+/// it replaces.
 fn small_comings_and_goings(store: &mut Simulated) {
     for _ in 0..20 {
         let key = format!("/{}/{}", store.second % 7, store.random.next());
@@ -157,7 +159,7 @@ fn small_comings_and_goings(store: &mut Simulated) {
     }
 }
 
-/// A minute of many writes, then three minutes without any.
+/// A minute of many writes alternates with three minutes without writes.
 fn bursts(store: &mut Simulated) {
     if store.second % 240 < 60 {
         (0..4).for_each(|_| overwrites(store));
@@ -174,7 +176,7 @@ fn expiring(store: &mut Simulated) {
 }
 
 #[test]
-fn an_hour_of_churn_takes_at_most_twice_what_is_live_and_retained() {
+fn an_hour_of_churn_uses_at_most_twice_the_live_and_retained_bytes() {
     let workloads: [(&str, Workload); 6] = [
         ("overwrites", overwrites),
         ("hot keys", hot_keys),
@@ -204,7 +206,8 @@ fn an_hour_of_churn_takes_at_most_twice_what_is_live_and_retained() {
             store.disk.used_bytes() / 1024
         );
         // From here on nothing is written except one last key: history is compacted, and only live records
-        // remain. (A delete as the newest record would be kept, because it is reported at its own revision.)
+        // remain. (The store would keep a delete that is the newest record, because tails report it at its
+        // own revision.)
         for second in 0..3 * RETENTION.as_secs() {
             if second == RETENTION.as_secs() {
                 store.put("/last", 10);
@@ -219,10 +222,10 @@ fn an_hour_of_churn_takes_at_most_twice_what_is_live_and_retained() {
 }
 
 #[test]
-fn of_a_deleted_key_nothing_is_left_once_no_reader_can_ask_for_it() {
+fn a_deleted_key_leaves_no_record_once_its_history_is_unreadable() {
     let mut store = Simulated::new(2);
-    // The states of the deleted keys are between those of keys that stay, so no segment is reclaimed for
-    // their sake alone.
+    // The states of the deleted keys are stored between states of keys that stay, so no segment is reclaimed
+    // only because of the deleted keys.
     for n in 0..400 {
         store.put(&format!("/stay/{n}"), 700);
         store.put(&format!("/gone/{n}"), 300);
@@ -260,7 +263,7 @@ fn held_files(temp: &TempDir) -> usize {
 }
 
 #[tokio::test]
-async fn segments_that_a_snapshot_needs_stay_until_it_goes() {
+async fn segments_needed_by_a_snapshot_are_kept_until_it_is_dropped() {
     let temp = TempDir::new();
     let engine = Engine::open(real_options(&temp, 64 * 1024, Durability::Relaxed)).unwrap();
     for n in 0..200 {

@@ -1,4 +1,5 @@
-//! Tails: every matching event once, in order, wherever it is read from and however late.
+//! Tails return every matching event once and in order, whether the events are read from the ring
+//! or from the log, and even if they are read late.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ async fn is_quiet(tail: &mut Tail) -> bool {
 }
 
 #[tokio::test]
-async fn an_event_tells_what_was_before_and_what_is_now() {
+async fn an_event_contains_the_previous_and_the_new_state() {
     let temp = TempDir::new();
     for round in 0..2 {
         let engine = open(&temp);
@@ -62,7 +63,7 @@ async fn an_event_tells_what_was_before_and_what_is_now() {
 }
 
 #[tokio::test]
-async fn only_the_prefix_is_followed_and_progress_passes_over_the_rest() {
+async fn a_tail_follows_only_its_prefix_and_its_progress_includes_other_keys() {
     let temp = TempDir::new();
     let engine = open(&temp);
     put(&engine, "/pods/a", "1").await.unwrap();
@@ -70,7 +71,7 @@ async fn only_the_prefix_is_followed_and_progress_passes_over_the_rest() {
     let mut one = engine.tail(Revision::new(1), "/pods/a".into()).unwrap();
     let mut all = engine.tail(Revision::new(1), Bytes::new()).unwrap();
     let future = engine.tail(Revision::new(100), "/pods/".into()).unwrap();
-    // The tails have not looked at anything yet, so nothing is known.
+    // The tails have not examined any revision yet, so they report no progress.
     assert_eq!(
         (pods.progress(), one.progress(), future.progress()),
         (Revision::ZERO, Revision::new(1), Revision::new(100))
@@ -102,7 +103,7 @@ async fn only_the_prefix_is_followed_and_progress_passes_over_the_rest() {
 }
 
 #[tokio::test]
-async fn a_tail_may_begin_in_the_future() {
+async fn a_tail_may_begin_at_a_future_revision() {
     let temp = TempDir::new();
     let engine = open(&temp);
     let mut tail = engine.tail(Revision::new(3), Bytes::new()).unwrap();
@@ -116,7 +117,7 @@ async fn a_tail_may_begin_in_the_future() {
 }
 
 #[tokio::test]
-async fn giving_up_a_wait_loses_nothing() {
+async fn dropping_a_wait_for_events_loses_none() {
     let temp = TempDir::new();
     let engine = open(&temp);
     let mut tail = engine.tail(Revision::ZERO, Bytes::new()).unwrap();
@@ -156,7 +157,7 @@ async fn write_many(engine: &Engine, from: u64, count: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tail_far_behind_comes_through_the_log_into_the_ring_without_gap_or_repetition() {
+async fn a_lagging_tail_moves_from_the_log_to_the_ring_without_gap_or_repetition() {
     let temp = TempDir::new();
     let engine = Engine::open(options(&temp, 512 * 1024, Durability::Relaxed)).unwrap();
     // Write twice as many events as the ring holds, then continue while the tails catch up.
@@ -174,7 +175,7 @@ async fn a_tail_far_behind_comes_through_the_log_into_the_ring_without_gap_or_re
         tokio::spawn(async move {
             let mut tail = engine.tail(Revision::ZERO, prefix.into()).unwrap();
             let mut events = take(&mut tail, count).await;
-            // Tails with an unknown number of events stop when nothing more can come.
+            // Tails with an unknown number of events stop when no more events can follow.
             while tail.progress() < Revision::new(37_000) {
                 match tokio::time::timeout(Duration::from_millis(50), tail.next(64)).await {
                     Ok(more) => events.extend(more.unwrap()),
@@ -205,7 +206,7 @@ async fn a_tail_far_behind_comes_through_the_log_into_the_ring_without_gap_or_re
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_tails_each_get_their_own() {
+async fn a_thousand_tails_receive_only_their_own_events() {
     let temp = TempDir::new();
     let engine = Engine::open(options(&temp, 1 << 20, Durability::Relaxed)).unwrap();
     let readers: Vec<_> = (0..1_000)

@@ -43,7 +43,7 @@ fn check(formats: Formats, headers: &mut HeaderMap, offer: Offer) {
             assert!(offer != Offer::Plain || output.transform == Transform::None);
             assert!(offer != Offer::Watch || output.encoding != Encoding::Yaml);
             assert!(formats.cbor || output.encoding != Encoding::Cbor);
-            // Only the first headers count.
+            // Only the first `Accept` header counts, so another header after it changes nothing.
             headers.append(ACCEPT, HeaderValue::from_static("application/yaml"));
             let again = formats.output(headers, &nothing, offer).ok();
             let first_was_there = headers.get_all(ACCEPT).iter().count() > 1;

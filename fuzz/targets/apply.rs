@@ -51,7 +51,8 @@ pub fn field_set(data: &[u8]) {
     assert!(a.leaves().difference(&a).is_empty());
 }
 
-/// Builds a kind and two configurations from choices: one manager applies each, the second with force.
+/// Builds a kind and two configurations from choices. A different manager applies each configuration, the
+/// second one with force.
 pub fn apply(data: &[u8]) {
     let mut input = Input::new(data);
     let (group, plural) = input.pick(KINDS);
@@ -65,7 +66,8 @@ pub fn apply(data: &[u8]) {
     let Some(one) = lay(resource, &nothing.object, "one", &first, false) else { return };
     let Some(both) = lay(resource, &one, "two", &second, true) else { return };
     schema::check_canonical(&resource.table.message, both.clone());
-    // An apply of another manager adds no ownership, except of a whole container.
+    // After an apply of another manager, the first manager owns only paths within the paths that it owned
+    // before.
     let (before, after) = (owned(&one, "one"), owned(&both, "one"));
     assert_eq!(after.clone().within(&before), after);
     // Disjoint configurations can be applied in either order, with the same ownership afterwards.
@@ -78,21 +80,21 @@ pub fn apply(data: &[u8]) {
             assert_eq!(owned(&one_first, manager), owned(&two_first, manager), "{manager}");
         }
     }
-    // A configuration can be applied again without force and without effect, as long as its fields are
-    // stored: a value that the schema reads as absent (`null`, an empty key) is owned but not stored.
+    // A second apply of the same configuration without force has no effect, as long as its fields are
+    // stored. A value that the schema reads as absent (`null`, an empty key) is owned but not stored.
     let Ok(stored) = conform(&resource.table.message, Value::Object(second.clone())) else { return };
     let Some(alone) = lay(resource, &nothing.object, "two", &stored.object, true) else { return };
     if owned(&both, "two").difference(&owned(&alone, "two")).is_empty()
         && let Some(again) = lay(resource, &both, "two", &second, false)
     {
-        assert_eq!(shown(&again), shown(&both));
+        assert_eq!(object_text(&again), object_text(&both));
     }
 }
 
 /// Returns the object after an apply; `None` if the configuration or the result does not fit the schema.
 fn lay(resource: &Resource, live: &Object, manager: &str, config: &Object, force: bool) -> Option<Object> {
-    let versions = Versions::of(&REGISTRY, resource);
-    let reset = Reset::of(resource, Endpoint::Main);
+    let versions = Versions::for_resource(&REGISTRY, resource);
+    let reset = Reset::for_endpoint(resource, Endpoint::Main);
     let writer = Writer { manager, subresource: "", now: "2024-01-01T00:00:00Z" };
     match apply_configuration(&versions, &writer, &reset, live, config, force) {
         Ok(applied) => {
@@ -124,6 +126,6 @@ fn owned(object: &Object, manager: &str) -> FieldSet<'static> {
     entry.map(|entry| entry.set().into_owned().into_owned()).unwrap_or_default()
 }
 
-fn shown(object: &Object) -> String {
+fn object_text(object: &Object) -> String {
     String::from_utf8_lossy(&text(&object.clone().into())).into_owned()
 }

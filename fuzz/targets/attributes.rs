@@ -10,8 +10,8 @@ use super::selectors::some_resource;
 use crate::document;
 use crate::input::Input;
 
-/// Depends on the first byte. If it is odd, the rest is read as attributes; otherwise an object is built from
-/// the rest, and its attributes are read.
+/// If the first byte is odd, reads the rest as attributes. Otherwise builds an object from the rest, and
+/// reads its attributes.
 pub fn attributes(data: &[u8]) {
     let mut input = Input::new(data);
     if input.byte() & 1 == 1 {
@@ -27,7 +27,7 @@ pub fn attributes(data: &[u8]) {
     }
 }
 
-/// Reads everything in the attributes.
+/// Reads all labels and fields in the attributes.
 fn view(bytes: &[u8]) {
     let view = Attributes::new(bytes);
     let labels: Vec<(&str, &str)> = view.labels().take(bytes.len() + 1).collect();

@@ -8,7 +8,7 @@ use super::text;
 use crate::document;
 use crate::input::Input;
 
-/// Decodes the bytes as a YAML document, and a document built from a tree.
+/// Checks the bytes as a YAML document, and the YAML form of a tree that is built from the bytes.
 pub fn yaml_text(data: &[u8]) {
     match yaml::parse(data) {
         Ok(document) => {
@@ -34,7 +34,7 @@ fn check_yaml(value: &Value) {
     assert_eq!(String::from_utf8_lossy(&twice), String::from_utf8_lossy(&written));
 }
 
-/// Decodes the bytes as a CBOR item, and an item built from a tree.
+/// Checks the bytes as a CBOR item, and the CBOR form of a tree that is built from the bytes.
 pub fn cbor_item(data: &[u8]) {
     match cbor::parse(data) {
         Ok(value) => check_cbor(&value),

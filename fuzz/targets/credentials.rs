@@ -17,7 +17,7 @@ const NOW: Duration = Duration::from_secs(1_800_000_000);
 
 const CA: &[u8] = include_bytes!("../corpus/certificates/ca.der");
 
-/// A source without accounts: a forged token is refused here at the latest.
+/// A source without accounts, so that a forged token that passes all other checks is refused.
 struct NoAccounts;
 
 impl AccountSource for NoAccounts {
@@ -44,7 +44,7 @@ impl AccountSource for NoAccounts {
     fn note_use(&self, _: &str, _: &str, _: &str) {}
 }
 
-/// Passes an `Authorization` header to every token authenticator: none may accept it.
+/// Passes an `Authorization` header to every token authenticator; no authenticator may accept it.
 pub fn credentials(data: &[u8]) {
     static AUTHENTICATOR: OnceLock<Authenticator> = OnceLock::new();
     let authenticator = AUTHENTICATOR.get_or_init(|| {
@@ -73,7 +73,7 @@ pub fn credentials(data: &[u8]) {
 }
 
 /// Reads a token file: an error is one line with the position, and a valid file is read completely. Also
-/// builds a file from the bytes, whose tokens must all be found.
+/// builds a file from the bytes; all tokens of this file must be found.
 pub fn token_file(data: &[u8]) {
     let lines = data.iter().filter(|&&byte| byte == b'\n').count() + 1;
     match StaticTokens::parse(data) {

@@ -18,7 +18,7 @@ const EDITS_MAX: usize = 24;
 /// Name of the first segment of a store.
 const FIRST: &str = "0000000001.segment";
 
-/// Replaces bytes of a store by those of the input.
+/// Replaces bytes of a store by bytes of the input.
 pub fn engine_decode(data: &[u8]) {
     let _any_checksum = Sabotaged::with(Sabotage::CrcIgnored);
     let mut input = Input::new(data);

@@ -10,7 +10,7 @@ use engine::{
 use super::engine_recovery::open;
 use crate::input::Input;
 
-/// Maximum number of steps for one input; each is a commit or a complete read.
+/// Maximum number of steps for one input. A step is a commit or a complete read.
 const STEPS_MAX: usize = 400;
 
 /// A version of a key: revision, revision of the creation, value around the stamp.
@@ -23,8 +23,8 @@ struct State {
 
 type States = BTreeMap<Vec<u8>, State>;
 
-/// Runs commits, snapshots, ranges, counts, compactions and reopening, and compares each with a map for every
-/// revision.
+/// Runs commits, snapshots, ranges, counts, compactions and reopening, and compares every result with the
+/// model, which has a map of states for every revision.
 pub fn engine_model(data: &[u8]) {
     let mut input = Input::new(data);
     // Other tests cover tails, syncs and crashes; this test covers the order of operations.
@@ -82,7 +82,8 @@ fn number(at: usize) -> Revision {
     Revision::new(at as u64)
 }
 
-/// Returns one of few keys, so that they repeat; there are enough for a tree of several levels.
+/// Returns one of a limited number of keys, so that keys repeat. There are enough keys for a tree of several
+/// levels.
 fn key(input: &mut Input) -> Vec<u8> {
     let number = input.byte();
     match number {
@@ -149,7 +150,8 @@ fn commit(engine: &Engine, stepper: &mut Stepper, history: &mut Vec<States>, inp
     }
 }
 
-/// Compares a key, and a few ranges with their counts.
+/// Compares a snapshot with the model: the state of one key, and the states and counts of a few
+/// ranges.
 fn look(snapshot: &Snapshot, states: &States, input: &mut Input) {
     let (from, to) = (key(input), key(input));
     match (snapshot.get(&from), states.get(&from)) {

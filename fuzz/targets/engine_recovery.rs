@@ -1,5 +1,5 @@
-//! Recovery: whatever the store's directory contains, it opens or reports the reason in one line; the opened
-//! state is stable.
+//! Recovery: with any contents of the store's directory, the store opens or reports the reason in one line.
+//! An opened store has the same states when it is opened again.
 //!
 //! ```text
 //! nothing, an intact store, or one after maintenance
@@ -25,7 +25,7 @@ const RECORDS_START: usize = 4096;
 const ALIGN: usize = 8;
 const HEAD_BYTES: usize = 72;
 
-/// File names that the store uses, and some that it does not.
+/// File names that the store uses, and some other file names.
 const NAMES: &[&str] = &[
     "0000000001.segment",
     "0000000002.segment",
@@ -65,7 +65,7 @@ pub(super) fn open(disk: &Disk) -> Result<(Engine, Stepper), OpenError> {
     fault::open(disk, &Options { segment_bytes: 32 * 1024, ..Options::new("/simulated") })
 }
 
-/// Checks the invariants of a store on `disk`, whatever the disk contains.
+/// Checks the invariants of a store on `disk`, which may have any contents.
 pub(super) fn check(disk: &Disk) {
     let (engine, mut stepper) = match open(disk) {
         Ok(opened) => opened,
@@ -136,7 +136,7 @@ fn everything(engine: &Engine) -> BTreeMap<Vec<u8>, (Revision, Option<Bytes>)> {
     found
 }
 
-/// Returns the number of events of a tail from the oldest revision; `None` if one of them is damaged.
+/// Returns the number of events of a tail from the oldest revision; `None` if an event is damaged.
 fn follow(engine: &Engine) -> Option<usize> {
     let oldest = engine.stats().oldest;
     let mut tail = engine.tail(oldest, Bytes::new()).expect("what is kept can be followed");
@@ -184,7 +184,8 @@ pub(super) fn looked_after() -> &'static Files {
                 }
             }
             write_some(&engine, &mut stepper, 10);
-            // Write the checkpoint once more, with the original segments next to the rewritten ones.
+            // Write the checkpoint once more, while the original segments are still next to the rewritten
+            // segments.
             let _ = fault::now(engine.checkpoint());
         }
         stepper.close();
@@ -226,7 +227,7 @@ fn edit(files: &mut Files, input: &mut Input) {
         files.entry(name).or_insert_with(|| vec![0; 8192]);
         return;
     };
-    // Most positions are near a record; they are two bytes, doubled or not.
+    // A position is a number of two bytes, doubled or not, so most positions are near a record.
     let at = (input.below(1 << 16) << (input.byte() & 1)) % content.len();
     match kind {
         1 => content[at] ^= 1 << input.below(8),
@@ -263,7 +264,7 @@ fn edit(files: &mut Files, input: &mut Input) {
 fn number(input: &mut Input) -> u64 {
     match input.below(6) {
         0 => input.u64(),
-        // Revisions end at 2^62. No store gets there, so some are left for the writes of this test.
+        // Revisions end at 2^62. Some revisions are left for the writes of this test.
         1 => (1 << 62) - 10 - input.below(4) as u64,
         2 => u64::MAX - input.below(4) as u64,
         _ => input.below(300) as u64,
@@ -319,13 +320,13 @@ fn forge_checkpoint(content: &mut [u8], input: &mut Input) {
 fn forge_record(content: &mut [u8], input: &mut Input) {
     let Some(salt) = content.get(32..40).map(<[u8]>::to_vec) else { return };
     let mut at = RECORDS_START;
-    let wanted = input.below(40);
+    let count = input.below(40);
     let u32_at = |content: &[u8], at: usize| {
         u32::from_le_bytes([content[at], content[at + 1], content[at + 2], content[at + 3]])
     };
     let key_len =
         |content: &[u8], at: usize| usize::from(u16::from_le_bytes([content[at + 68], content[at + 69]]));
-    for _ in 0..wanted {
+    for _ in 0..count {
         if at + HEAD_BYTES > content.len() {
             return;
         }

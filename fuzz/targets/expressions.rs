@@ -73,7 +73,7 @@ pub fn expressions(data: &[u8]) {
     }
     let Ok(checked) = cel::checker::check(ast, environment) else { return };
     let cost = estimate(&checked, &Unknown);
-    // The reference estimates the comparison of an empty URL with 1 as the lower and 0 as the upper limit.
+    // For a comparison with an empty URL, the reference estimates the lower limit 1 and the upper limit 0.
     assert!(cost.min <= cost.max || written.contains("url(\"\")"), "{written}");
     let Ok(program) = Program::new(&checked, environment) else { return };
     let mut map = OwnedMap::default();

@@ -1,4 +1,5 @@
-//! JSON text: a parsed document can be written, and then reads and writes the same.
+//! JSON text: a parsed document can be written, and reading and writing it again changes neither the value
+//! nor the text.
 
 use values::json::{Value, parse, parse_reporting_duplicates, write_pretty};
 
@@ -7,8 +8,8 @@ use super::text;
 /// Maximum number of duplicate members reported for one document.
 const REPORTED_MAX: usize = 100;
 
-/// Parses, writes and parses again: the value is the same, and so is the text from the first writing on,
-/// compact or indented.
+/// Parses a document, writes it and parses it again: the value must stay the same. The text must stay the
+/// same from the first writing on, compact or indented.
 pub fn json_text(data: &[u8]) {
     let Ok(value) = parse(data) else {
         assert!(parse_reporting_duplicates(data).is_err(), "the two readers disagree");

@@ -33,8 +33,7 @@ fn text(value: &Value) -> Vec<u8> {
     out
 }
 
-/// Checks the invariants of every refusal: a code of 4xx (or one of the given ones), a message, and a body
-/// that can be encoded.
+/// Checks the invariants of every refusal: one of the given codes, a message, and a body that can be encoded.
 fn check_refusal(status: &Status, codes: &[u16]) {
     assert!(codes.contains(&status.code.as_u16()), "{} {}", status.code, status.message);
     assert!(!status.message.is_empty());

@@ -19,8 +19,8 @@ use crate::tree::Tree;
 /// Maximum number of reports about the members of one patch.
 const REPORTED_MAX: usize = 100;
 
-/// Types with lists of every kind: by key, by several keys, sets, atomic ones, and structs with a single
-/// member each.
+/// Types that together have lists of every kind: lists by one key and by several keys, sets, atomic lists,
+/// and lists of structs with a single member.
 pub(super) const TYPES: &[&str] = &[
     "api.core.v1.Pod",
     "api.apps.v1.Deployment",
@@ -31,8 +31,8 @@ pub(super) const TYPES: &[&str] = &[
     "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
 ];
 
-/// Chooses a kind, a type and a form; then object and patch are two texts with a zero byte between them, or
-/// built from the bytes.
+/// Chooses a kind of patch, a type and a form of the input. In one form, object and patch are two texts with
+/// a zero byte between them; in the other form, they are built from the bytes.
 pub fn patch(data: &[u8]) {
     let mut input = Input::new(data);
     let kind = input.pick(&[PatchKind::Json, PatchKind::Merge, PatchKind::Strategic]);
@@ -44,7 +44,7 @@ pub fn patch(data: &[u8]) {
         (input.section().to_vec(), input.rest().to_vec())
     } else {
         let text = document::object(&message, &mut input);
-        let change = made(kind, &message, &text, &mut input);
+        let change = build_patch(kind, &message, &text, &mut input);
         (text, change)
     };
     // The object is in canonical form if possible.
@@ -78,7 +78,7 @@ fn check(kind: PatchKind, message: &Message, original: Value, change: &[u8], str
         assert_eq!(text(&merged(original.clone(), &change)), written, "not what RFC 7386 says");
     }
     let parsed = Patch::parse(kind, change, strict).expect("it was applied");
-    let shown = parsed.shown_document(message, original).expect("it was applied");
+    let shown = parsed.error_document(message, original).expect("it was applied");
     match conform(message, patched.value.clone()) {
         Ok(decoded) => schema::check_canonical(message, decoded.object),
         Err(error) => check_refusal(&undecodable(shown, &error.message), &[422]),
@@ -99,7 +99,8 @@ fn check_operations(message: &Message, original: &Value, change: &[u8]) {
     }
 }
 
-/// Applies a merge patch by RFC 7386 §2, with the added members of the patch sorted, and without `null` members in new lists.
+/// Applies a merge patch by RFC 7386 §2, with the added members of the patch sorted, and without `null` members in new
+/// lists.
 pub(super) fn merged(target: Value, patch: &Value) -> Value {
     if patch.as_object().is_some() { replaced(target, patch) } else { pruned(patch) }
 }
@@ -135,7 +136,7 @@ fn sorted(members: BTreeMap<String, Value>) -> Value {
 }
 
 /// Builds a patch for the object.
-pub(super) fn made(kind: PatchKind, message: &Message, original: &[u8], input: &mut Input) -> Vec<u8> {
+pub(super) fn build_patch(kind: PatchKind, message: &Message, original: &[u8], input: &mut Input) -> Vec<u8> {
     let original = parse(original).unwrap_or_default();
     if kind == PatchKind::Json {
         let count = input.below(12);

@@ -9,9 +9,9 @@ use crate::tree::Tree;
 /// Maximum number of bytes that `copy` operations may add to a document.
 pub(super) const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Returns the document after the operations; `None` if one of them fails. Operations must have the members
-/// that the RFC requires, and values must be written like those of this server; other forms are covered by
-/// other tests.
+/// Returns the document after the operations; `None` if an operation fails. Operations must have the members
+/// that the RFC requires, and values must be written as this server writes them; other tests cover other
+/// forms.
 pub(super) fn carried_out(operations: &[Value], document: &Value) -> Option<Tree> {
     let mut document = Tree::from(document);
     let mut copied = 0;
@@ -28,7 +28,7 @@ pub(super) fn carried_out(operations: &[Value], document: &Value) -> Option<Tree
             }
             "copy" => {
                 let from = pointer("from").filter(|from| from.contains('/'))?;
-                let value = found(&document, &steps(from))?;
+                let value = value_at(&document, &steps(from))?;
                 copied += text(&Value::from(&value)).len();
                 put(document, path, value, true).filter(|_| copied <= COPIED_BYTES_MAX)?
             }
@@ -36,7 +36,7 @@ pub(super) fn carried_out(operations: &[Value], document: &Value) -> Option<Tree
                 let here = if path.is_empty() {
                     document.clone()
                 } else {
-                    found(&document, Some(steps(path)).filter(|steps| !steps.is_empty())?.as_slice())?
+                    value_at(&document, Some(steps(path)).filter(|steps| !steps.is_empty())?.as_slice())?
                 };
                 Some(document).filter(|_| here.is_written_as(&value))?
             }
@@ -51,7 +51,7 @@ fn steps(pointer: &str) -> Vec<String> {
     pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// Parses an index, which is any decimal integer; a negative one counts from the end.
+/// Parses an index, which is any decimal integer; a negative index counts from the end.
 fn index(step: &str, len: usize) -> Option<usize> {
     let n: i64 = step.parse().ok()?;
     let n = if n < 0 { n + i64::try_from(len).ok()? } else { n };
@@ -59,14 +59,14 @@ fn index(step: &str, len: usize) -> Option<usize> {
 }
 
 /// Returns the value at the pointer. An absent member is `null`, an absent element is an error.
-fn found(tree: &Tree, steps: &[String]) -> Option<Tree> {
+fn value_at(tree: &Tree, steps: &[String]) -> Option<Tree> {
     let Some((step, rest)) = steps.split_first() else { return Some(tree.clone()) };
     match tree {
         Tree::Map(members) => match members.get(step) {
-            Some(member) => found(member, rest),
+            Some(member) => value_at(member, rest),
             None => rest.is_empty().then_some(Tree::Leaf(Value::Null)),
         },
-        Tree::List(items) => found(&items[index(step, items.len())?], rest),
+        Tree::List(items) => value_at(&items[index(step, items.len())?], rest),
         Tree::Leaf(_) => None,
     }
 }

@@ -1,5 +1,5 @@
-//! Two-way patches: the patch that turns one object into another is computed like a client does, and must
-//! have that result.
+//! Two-way patches: the target computes the patch that turns one object into another, as a client does. The
+//! application of the patch to the first object must give the second object.
 
 use objects::patch::{PatchKind, apply};
 use types::schema::builtin;
@@ -13,7 +13,8 @@ use crate::document;
 use crate::input::Input;
 use crate::tree::Tree;
 
-/// Builds a type and two objects of it from choices: unrelated ones, or the first with changes.
+/// Builds a type and two objects of the type from choices. The second object is unrelated to the first, or a
+/// changed copy of it.
 pub fn patch_round_trip(data: &[u8]) {
     let mut input = Input::new(data);
     let stem = input.pick(patch::TYPES);
@@ -46,8 +47,9 @@ pub fn patch_round_trip(data: &[u8]) {
     }
 }
 
-/// Returns the object in canonical form if a patch can express it: `null` deletes, so no value contains it,
-/// and lists that merge by key or as a set have unique keys. `None` if the object does not fit the type.
+/// Returns the object in canonical form if a patch can express it: `null` in a patch deletes a member, so no
+/// value contains `null`, and lists that merge by key or as a set have unique keys. `None` if the object
+/// does not fit the type.
 fn patchable(message: &Message, value: Value) -> Option<Object> {
     let mut object: Value = conform(message, value).ok()?.object.into();
     simplify(Known::Struct(message), PatchStrategy::default(), &mut object);
@@ -92,7 +94,7 @@ enum Known<'s> {
 }
 
 impl<'s> Known<'s> {
-    fn of(kind: &'s Kind) -> Self {
+    fn from_kind(kind: &'s Kind) -> Self {
         match kind {
             Kind::Message(message)
             | Kind::SchemaOrArray(message)
@@ -102,25 +104,26 @@ impl<'s> Known<'s> {
         }
     }
 
-    /// Returns the schema information of a member (for a list, that of its elements), and the merge strategy.
+    /// Returns the schema information of a member, or of its elements if the member is a list, and the merge
+    /// strategy.
     fn member(self, name: &str) -> (Self, PatchStrategy) {
         match self {
             Known::Struct(message) => match message.field(name) {
                 Some(field) => match field.shape() {
-                    Shape::Single | Shape::List => (Known::of(field.element()), field.patch),
+                    Shape::Single | Shape::List => (Known::from_kind(field.element()), field.patch),
                     Shape::Map => (Known::MapOf(field.element()), field.patch),
                     Shape::WrappedList | Shape::MapOfLists => (Known::Nothing, field.patch),
                 },
                 None => (Known::Nothing, PatchStrategy::default()),
             },
-            Known::MapOf(kind) => (Known::of(kind), PatchStrategy::default()),
+            Known::MapOf(kind) => (Known::from_kind(kind), PatchStrategy::default()),
             Known::Nothing => (Known::Nothing, PatchStrategy::default()),
         }
     }
 }
 
-/// Returns the patch that turns `first` into `second`: a strategic one with schema information, otherwise a
-/// merge patch.
+/// Returns the patch that turns `first` into `second`: a strategic patch if there is schema information,
+/// otherwise a merge patch.
 fn difference(known: Known<'_>, first: &Object, second: &Object) -> Object {
     let mut patch = Object::new();
     let present = |object: &Object, name: &str| object.get(name).is_some_and(|value| !value.is_null());
@@ -200,7 +203,8 @@ fn differ_as_sets(name: &str, (old, new): (&[Value], &[Value]), patch: &mut Obje
         (name.to_owned(), without(new, old)),
         (format!("$setElementOrder/{name}"), new.to_vec()),
     ] {
-        // The order is written even if it is empty, the other directives only if they are needed.
+        // The order is written even if it is empty. The other directives are written only if they
+        // are needed.
         if !items.is_empty() || member.starts_with("$setElementOrder") {
             patch.insert(member, Value::Array(items));
         }

@@ -40,7 +40,8 @@ const METHODS: &[Method] = &[
     Method::TRACE,
 ];
 
-/// Reads a query string as the options of every verb, and one built from the bytes, which must be read back.
+/// Reads a query string as the options of every verb. Also builds a query string from the bytes, which must
+/// be read back.
 pub fn query(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let query = Query::parse(text);
@@ -105,7 +106,8 @@ pub fn request_path(data: &[u8]) {
             assert!(is_path_segment(&info.name), "{}", info.name);
         }
         assert!(info.legacy_watch || info.verb != Verb::Watch || query.flag("watch"));
-        // A method that writes never counts as a read, nor the reverse, except because of the path.
+        // A writing method never counts as a read, and a reading method never counts as a write, except
+        // because of the path.
         let reads = matches!(info.verb, Verb::Get | Verb::List | Verb::Watch);
         let by_path = info.legacy_watch || info.verb == Verb::Proxy;
         assert!(

@@ -1,4 +1,4 @@
-//! Selectors: the canonical form of a parsed selector parses to the same.
+//! Selectors: the canonical form of a parsed selector parses to the same selector.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use values::naming::CLUSTER;
 use super::check_refusal;
 use crate::input::Input;
 
-/// Parses a label selector, writes it and parses it again: both must be equal and match the same labels.
+/// Parses a label selector, writes it and parses it again: both selectors must be equal and match the
+/// same labels.
 pub fn label_selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let selector = match LabelSelector::parse(text) {
@@ -34,8 +35,8 @@ pub fn label_selector(data: &[u8]) {
     assert_eq!(selector.matches(|key| labels.get(key).copied()), holds && !selector.is_nothing());
 }
 
-/// Parses a field selector, writes it and parses it again: the terms must be the same. Also resolves it for
-/// every resource.
+/// Parses a field selector, writes it and parses it again: the terms must be the same. Also resolves the
+/// selector for every resource.
 pub fn field_selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let terms = match FieldTerms::parse(text) {
@@ -44,7 +45,7 @@ pub fn field_selector(data: &[u8]) {
     };
     let canonical = terms.to_string();
     let again = FieldTerms::parse(&canonical).expect("the canonical form parses");
-    // Terms are sorted by their text, so that `a==b` and `a=a` change order in canonical form.
+    // Terms are sorted by their text, so `a==b` and `a=a` change their order in canonical form.
     let sorted = |terms: &FieldTerms| {
         let mut terms = terms.terms().to_vec();
         terms.sort_by(|a, b| (&a.label, a.equals, &a.value).cmp(&(&b.label, b.equals, &b.value)));

@@ -18,8 +18,8 @@ use crate::input::Input;
 
 const INCLUDES: &[IncludeObject] = &[IncludeObject::None, IncludeObject::Metadata, IncludeObject::Object];
 
-/// Chooses a resource and an object of it: the stored form of an object built by schema, one with arbitrary
-/// members, or the bytes themselves.
+/// Chooses a resource and an object of it: the stored form of an object built by schema, an object with
+/// arbitrary members, or the bytes themselves.
 pub fn table(data: &[u8]) {
     let mut input = Input::new(data);
     let resource = some_resource(&mut input);
@@ -96,8 +96,8 @@ fn check(format: Arc<TableFormat>, include: IncludeObject, stored: &[u8]) {
     }
 }
 
-/// Returns whether an object has a duplicate member, so that readers disagree. Stored objects have no
-/// duplicates.
+/// Returns whether an object has a duplicate member, about which readers disagree. Stored objects
+/// have no duplicates.
 fn repeats(stored: &[u8]) -> bool {
     values::json::parse_reporting_duplicates(stored).is_ok_and(|(_, duplicates)| !duplicates.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Validation: it ends with readable errors, whatever an object of a built-in kind contains.
+//! Validation ends with readable errors for every object of a built-in kind, whatever its contents are.
 
 use objects::validation::{self, Settings};
 use types::schema::decode::decode;
@@ -14,7 +14,7 @@ use crate::input::Input;
 /// The default settings of a server.
 const SETTINGS: Settings = Settings::new(&CLUSTER);
 
-/// Maximum number of errors that are collected before validation stops, plus those of the last step.
+/// Maximum number of errors that are collected before validation stops, plus the errors of the last step.
 const FAULTS_MAX: usize = 1000;
 
 /// Builds two objects of a resource by schema: validates each as a new object, and the second as an update of

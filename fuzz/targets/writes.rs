@@ -42,7 +42,7 @@ static OBJECTS: LazyLock<Object> = LazyLock::new(|| match parse(include_bytes!("
     other => panic!("{other:?}"),
 });
 
-/// Builds a kind, and the life of an object of it, from choices.
+/// Chooses a kind, and a sequence of requests for an object of this kind.
 pub fn writes(data: &[u8]) {
     let mut input = Input::new(data);
     let (kind, valid) = OBJECTS.iter().nth(input.below(OBJECTS.len())).expect("one of them");
@@ -93,7 +93,7 @@ impl Sequence {
         let current = self.stored.clone().unwrap_or_else(|| self.valid.clone());
         let known = text(&current);
         let patch = |kind: PatchKind, path: &str, sequence: &mut Sequence, input: &mut Input| {
-            let change = patch::made(kind, sequence.message(), &known, input);
+            let change = patch::build_patch(kind, sequence.message(), &known, input);
             sequence.send("PATCH", path, kind.media_type(), &change, input);
         };
         match input.below(12) {
@@ -172,8 +172,8 @@ impl Sequence {
         let dry_run = if input.one_in(16) { "&dryRun=All" } else { "" };
         let manager = input.pick(MANAGERS);
         let path = format!("{}{path}?fieldManager={manager}{force}{dry_run}", self.path);
-        let answer = self.server.ask(method, &path, media_type, body);
-        let shown = || format!("{method} {path}\n{}\n{}", shown(body), shown(&answer.body));
+        let answer = self.server.send_request(method, &path, media_type, body);
+        let shown = || format!("{method} {path}\n{}\n{}", lossy_text(body), lossy_text(&answer.body));
         let taken = answer.code < 300;
         if !taken {
             assert!(REFUSALS.contains(&answer.code), "{}: {}", answer.code, shown());
@@ -181,7 +181,7 @@ impl Sequence {
             assert_ne!(status.str_at(&["reason"]), "InternalError", "{}", shown());
         }
         let before = self.stored.take();
-        let now = self.server.ask("GET", &format!("{}/{NAME}", self.path), "application/json", b"");
+        let now = self.server.send_request("GET", &format!("{}/{NAME}", self.path), "application/json", b"");
         let now = Some(now).filter(|now| now.code != 404);
         self.stored = now.as_ref().map(|now| self.check(now, &shown));
         let unchanged = self.stored == before;
@@ -210,8 +210,8 @@ impl Sequence {
 
         let tree = answer.value();
         let scope = if self.resource.namespaced() { NAMESPACE } else { "" };
-        for (member, wanted) in [("name", NAME), ("namespace", scope)] {
-            assert_eq!(tree.str_at(&["metadata", member]), wanted, "{}", context());
+        for (member, expected) in [("name", NAME), ("namespace", scope)] {
+            assert_eq!(tree.str_at(&["metadata", member]), expected, "{}", context());
         }
         for member in ["uid", "creationTimestamp", "resourceVersion"] {
             assert!(!tree.str_at(&["metadata", member]).is_empty(), "{member}: {}", context());
@@ -239,17 +239,17 @@ fn exists(value: &Value, path: &[&Element<'_>]) -> bool {
         // An omitted key of an element defaults to the empty value, as in all lists of this server.
         (Element::Key(keys), Value::Array(items)) => items.iter().find(|item| {
             let empty = Value::String(String::new());
-            keys.iter().all(|(name, scalar)| KeyScalar::of(item.get(name).unwrap_or(&empty)) == *scalar)
+            keys.iter().all(|(name, scalar)| KeyScalar::from_ref(item.get(name).unwrap_or(&empty)) == *scalar)
         }),
         (Element::Value(scalar), Value::Array(items)) => {
-            items.iter().find(|item| KeyScalar::of(item) == *scalar)
+            items.iter().find(|item| KeyScalar::from_ref(item) == *scalar)
         }
         _ => None,
     };
     next.is_some_and(|next| exists(next, rest))
 }
 
-/// Copies a value from `other`: a small one, or all of it.
+/// Copies a part of `other`, or all of it, into `value`.
 fn graft(value: &mut Value, other: Value, input: &mut Input) {
     match (value, other) {
         (Value::Object(members), Value::Object(others)) if !others.is_empty() => {
@@ -275,6 +275,6 @@ fn graft(value: &mut Value, other: Value, input: &mut Input) {
     }
 }
 
-fn shown(bytes: &[u8]) -> String {
+fn lossy_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

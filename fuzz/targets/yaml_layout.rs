@@ -1,8 +1,9 @@
 //! YAML layouts: a tree of texts is written in a layout that the input chooses, and must be read back.
 //!
 //! The server's own scanner follows the reference server's library, which accepts more than the
-//! specification. For the layouts of this target both agree, so `saphyr-parser`, which follows the
-//! specification, is a second oracle: a mistake of this writer is not mistaken for one of the scanner.
+//! specification. For the layouts of this target the scanner and the specification agree. Therefore
+//! `saphyr-parser`, which follows the specification, is a second oracle: it distinguishes a mistake of
+//! this writer from a mistake of the scanner.
 
 use saphyr_parser::{Event, Parser};
 use values::json::Value;
@@ -21,7 +22,7 @@ enum Node {
 /// Maximum nesting depth of documents.
 const DEPTH_MAX: usize = 5;
 
-/// Texts that need quotes at some positions, and some that do not.
+/// Texts that need quotes at some positions, and texts that never need quotes.
 const TEXTS: &[&str] = &[
     "a",
     "b c",
@@ -66,7 +67,7 @@ const NAMES: &[&str] = &["a", "name", "b c", "x: y", "it's", "1", "é", "true", 
 /// Builds a document from choices, and writes it in a layout built from choices.
 pub fn yaml_layout(data: &[u8]) {
     let mut input = Input::new(data);
-    let node = made(&mut input, 0);
+    let node = generate_node(&mut input, 0);
     let mut writer = Writer { input, out: String::new() };
     writer.document(&node);
     let text = writer.out;
@@ -76,14 +77,14 @@ pub fn yaml_layout(data: &[u8]) {
     assert_eq!(read_by_specification(&text), Some(node), "{text:?}");
 }
 
-fn made(input: &mut Input<'_>, depth: usize) -> Node {
+fn generate_node(input: &mut Input<'_>, depth: usize) -> Node {
     let kind = if depth < DEPTH_MAX { input.below(4) } else { 0 };
     match kind {
-        2 => Node::List((0..input.below(4)).map(|_| made(input, depth + 1)).collect()),
+        2 => Node::List((0..input.below(4)).map(|_| generate_node(input, depth + 1)).collect()),
         3 => {
             let first = input.below(NAMES.len());
             let names = (0..input.below(4)).map(|at| NAMES[(first + at) % NAMES.len()]);
-            Node::Map(names.map(|name| (name.to_owned(), made(input, depth + 1))).collect())
+            Node::Map(names.map(|name| (name.to_owned(), generate_node(input, depth + 1))).collect())
         }
         _ => Node::Text(input.pick(TEXTS).to_owned()),
     }
@@ -212,7 +213,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the part after a `:` or a `-` in a collection at a column.
+    /// Writes the node that follows a `:` or `-` in a collection that is indented to a column.
     fn value(&mut self, value: &Node, column: usize, may_be_indentless: bool) {
         let is_block = !self.input.one_in(3);
         let inner = column + 1 + self.input.below(4);
@@ -246,7 +247,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a node in flow style. Its further lines begin at `column` or after it.
+    /// Writes a node in flow style. The further lines of the text begin at `column` or after it.
     fn inline(&mut self, node: &Node, column: usize) {
         match node {
             Node::Text(text) => self.scalar(text, Some(column)),

@@ -8,7 +8,7 @@
 //!
 //! Without coverage guidance these tests find failures near the corpus and regressions; cargo-fuzz does the
 //! long runs. Each target has a budget of iterations, and of time because machines differ: the clock decides
-//! only how many inputs are tried, never which. Environment:
+//! only the number of inputs, never the inputs themselves. Environment:
 //!
 //! - `FUZZ_ITERATIONS`: inputs per target, without a time limit;
 //! - `FUZZ_SECONDS`: seconds per target, without a limit of inputs;
@@ -235,10 +235,10 @@ smoke! {
     yaml_text
 }
 
-/// Checks that every target has a test here, a corpus and an entry point for cargo-fuzz, and that there are
-/// no others.
+/// Checks that every target has a test here, a corpus and an entry point for cargo-fuzz, and that all tests,
+/// corpora and entry points belong to a target.
 #[test]
-fn nothing_is_missing_for_any_target() {
+fn every_fuzz_target_has_a_test_a_corpus_and_an_entry_point() {
     let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
     assert_eq!(names, TESTED);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -247,7 +247,7 @@ fn nothing_is_missing_for_any_target() {
         let entry = fs::read_to_string(root.join(format!("fuzz_targets/{name}.rs"))).unwrap();
         assert!(entry.contains(&format!("fuzz::{name}(data)")), "{name}");
         let bin = format!("name = \"{name}\"\npath = \"../fuzz_targets/{name}.rs\"");
-        assert!(manifest.contains(&bin), "{name} is no binary of cargo-fuzz");
+        assert!(manifest.contains(&bin), "{name} is not a binary of cargo-fuzz");
     }
     for dir in ["corpus", "fuzz_targets"] {
         for entry in fs::read_dir(root.join(dir)).unwrap() {

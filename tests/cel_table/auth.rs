@@ -1,4 +1,5 @@
-//! `authn` and `authz` lines: expressions of configuration files, on the inputs next to the table.
+//! Evaluates `authn` and `authz` lines: expressions of configuration files. The inputs are in a file next to the
+//! table.
 
 use std::path::Path;
 
@@ -24,7 +25,7 @@ pub struct Fixture {
 
 impl Fixture {
     /// Reads the inputs next to a table.
-    pub fn beside(table: &Path) -> std::io::Result<Fixture> {
+    pub fn next_to(table: &Path) -> std::io::Result<Fixture> {
         let text = std::fs::read_to_string(table.with_file_name("auth-inputs.json"))?;
         let json: Json = serde_json::from_str(&text)?;
         let issuer = &json["configBase"]["jwt"][0]["issuer"];

@@ -1,4 +1,5 @@
-//! `base` lines: compile, estimate, and evaluate an expression in an environment with the line's variables.
+//! Evaluates `base` lines: compiles an expression in an environment with the variables of the line, estimates its
+//! cost, and evaluates it.
 
 use cel::cost::{SizeEstimate, SizeHints, estimate};
 use cel::environment::{Environment, Origin};
@@ -45,7 +46,8 @@ pub fn answer(row: &Json) -> Json {
     out["estMax"] = cost.max.into();
     let program = match Program::new(&checked, &environment) {
         Ok(program) => program,
-        // The process of the reference ends here, which its table represents as an error at run time.
+        // The reference implementation panics here. The table of the reference implementation has an error at run
+        // time for this line.
         Err(error) if error.kind == EvalErrorKind::Unhashable => {
             out["runtimeError"] = format!("panic: {error}").into();
             return out;
@@ -56,7 +58,7 @@ pub fn answer(row: &Json) -> Json {
         }
     };
     if environment.variable("authorizer").is_some() {
-        // The tables only compile these expressions.
+        // The table has no results of these expressions.
         return out;
     }
     let empty = serde_json::Map::new();
@@ -75,7 +77,7 @@ pub fn answer(row: &Json) -> Json {
     out
 }
 
-/// Returns the expression, which is written out or generated.
+/// Returns the expression of a line. The line contains the expression or a rule to generate it.
 pub fn expression(row: &Json) -> String {
     let Some(generated) = row.get("gen") else { return row["expr"].as_str().unwrap_or_default().to_owned() };
     let part = |name: &str| generated[name].as_str().unwrap_or_default();
@@ -100,7 +102,7 @@ pub fn environment(row: &Json) -> Environment {
     environment
 }
 
-/// Size estimates by path, as given by the line.
+/// The size estimates that a line gives for paths.
 struct Hints<'r>(&'r Json);
 
 impl SizeHints for Hints<'_> {

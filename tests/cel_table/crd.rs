@@ -1,4 +1,5 @@
-//! `crd` lines: expressions and rules (`x-kubernetes-validations`) on the schemas next to the table.
+//! Evaluates `crd` lines: expressions and rules (`x-kubernetes-validations`) on the schemas in a file next to the
+//! table.
 //!
 //! A rule is compiled at its position in the schema, validated with its whole definition as a write would be,
 //! and evaluated on objects under the conditions that the line names.
@@ -36,7 +37,7 @@ pub struct Fixture {
 
 impl Fixture {
     /// Reads the schemas next to a table.
-    pub fn beside(table: &Path) -> std::io::Result<Fixture> {
+    pub fn next_to(table: &Path) -> std::io::Result<Fixture> {
         let text = std::fs::read_to_string(table.with_file_name("schemas.json"))?;
         Ok(Fixture { schemas: serde_json::from_str(&text)?, registry: Registry::new(&KUBERNETES) })
     }
@@ -64,7 +65,7 @@ impl Fixture {
         let steps = steps(row);
         let node = at(&schema, &steps)?;
         let declared = declared_at(&schema, &steps)?;
-        let Some(scope) = Scope::of(declared, steps.is_empty() || node.embedded_resource) else {
+        let Some(scope) = Scope::from_schema(declared, steps.is_empty() || node.embedded_resource) else {
             return Some(json!({ "error": "no type" }));
         };
         let environment = scope.environment(false, &SchemaRule::default());
@@ -201,8 +202,8 @@ impl Fixture {
         let (new, old) = (read("object")?, read("oldObject"));
         let budget = row["budget"].as_u64().unwrap_or(OBJECT_COST_MAX);
         let mut out = json!({ "valid": true });
-        let Some(rules) = Rules::of(&schema) else { return Some(out) };
-        let verdict = rules.judge_on(Terms { budget, ratchets }, &table.message, &new, old.as_ref());
+        let Some(rules) = Rules::from_schema(&schema) else { return Some(out) };
+        let verdict = rules.evaluate_with(Terms { budget, ratchets }, &table.message, &new, old.as_ref());
         out["valid"] = verdict.errors.is_empty().into();
         out["errors"] = verdict.errors.iter().map(ToString::to_string).collect();
         out["warnings"] = verdict.warnings.into();
@@ -213,7 +214,7 @@ impl Fixture {
     }
 }
 
-/// Returns the resource table of the objects of a schema.
+/// Returns a resource table for objects with this schema.
 fn table(schema: &Schema) -> Option<Ref<ResourceTable>> {
     let made = resource::object("Thing", schema).ok()?;
     let maker = ResourceMaker::new("example.com", "v1", "things", ResourceScope::Namespaced, made).ok()?;
@@ -279,7 +280,7 @@ fn optional(text: Option<String>) -> Json {
     text.map_or_else(|| json!({ "optional": [] }), Json::String)
 }
 
-/// Converts tagged objects of a result to plain ones, as in the reference.
+/// Converts tagged objects of a result to plain objects, as in the reference.
 fn plain(shown: Json) -> Json {
     match shown {
         Json::Array(items) => items.into_iter().map(plain).collect(),

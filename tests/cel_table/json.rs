@@ -134,7 +134,7 @@ fn tagged(tag: &str, value: &Json) -> Option<Value<'static>> {
     })
 }
 
-/// Returns a type as a value, by its name.
+/// Returns the type with this name.
 fn type_named(name: &str) -> Type {
     match name {
         "list" => Type::list(Type::Dyn),

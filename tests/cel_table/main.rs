@@ -1,7 +1,6 @@
 //! Evaluates the inputs of a CEL table, and prints one JSON object per line on standard output.
 //!
-//! `cel-table FILE.jsonl` reads only the input fields of each line. Lines with unknown operations are left
-//! out.
+//! `cel-table FILE.jsonl` reads only the input fields of each line, and skips lines with unknown operations.
 
 mod auth;
 mod base;
@@ -40,7 +39,7 @@ fn answer(path: &Path, text: &str) -> std::io::Result<()> {
             (Some("base"), None) => base::answer(&row),
             (Some("policy"), Some(_)) => {
                 if policies.is_none() {
-                    policies = Some(policy::Fixture::beside(path)?);
+                    policies = Some(policy::Fixture::next_to(path)?);
                 }
                 match policies.as_ref().and_then(|policies| policies.answer(&row)) {
                     Some(answer) => answer,
@@ -49,7 +48,7 @@ fn answer(path: &Path, text: &str) -> std::io::Result<()> {
             }
             (Some("crd"), Some(_)) => {
                 if definitions.is_none() {
-                    definitions = Some(crd::Fixture::beside(path)?);
+                    definitions = Some(crd::Fixture::next_to(path)?);
                 }
                 match definitions.as_ref().and_then(|definitions| definitions.answer(&row)) {
                     Some(answer) => answer,
@@ -58,7 +57,7 @@ fn answer(path: &Path, text: &str) -> std::io::Result<()> {
             }
             (Some("authn" | "authz"), Some(_)) => {
                 if configurations.is_none() {
-                    configurations = Some(auth::Fixture::beside(path)?);
+                    configurations = Some(auth::Fixture::next_to(path)?);
                 }
                 match configurations.as_ref().and_then(|configurations| configurations.answer(&row)) {
                     Some(answer) => answer,

@@ -1,4 +1,5 @@
-//! `policy` lines: expressions of admission policies and match conditions, on the inputs next to the table.
+//! Evaluates `policy` lines: expressions of admission policies and match conditions. The inputs are in a file next to
+//! the table.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -6,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use api::writes::admission::policy::condition::{Conditions, Match};
 use api::writes::admission::policy::mutation::{Mutation, ObjectType};
 use api::writes::admission::policy::request::PolicyRequest;
-use api::writes::admission::policy::scope::{Inputs, Scope};
+use api::writes::admission::policy::scope::{ExpressionScope, Inputs};
 use api::writes::admission::policy::typecheck;
 use api::writes::admission::policy::validation::{Decision, Published, Validation};
 use api::writes::plugin::Operation;
@@ -14,8 +15,10 @@ use auth::User;
 use cel::environment::Origin;
 use cel::library::authorizer::{self, Authorizer};
 use cel::types::Type;
-use objects::expression::policy::environment::{Declarations, Extent, KnownTypes, POLICY_COST_MAX};
-use objects::expression::policy::form::{self, PatchType};
+use objects::expression::policy::environment::{
+    Declarations, KnownTypes, OptionalVariables, POLICY_COST_MAX,
+};
+use objects::expression::policy::mutation_values::{self, PatchType};
 use objects::expression::{Budget, EvaluationFailure, Expression, evaluate};
 use serde_json::{Value as Json, json};
 use types::schema::conform::conform;
@@ -38,7 +41,7 @@ pub struct Fixture {
     registry: Registry,
 }
 
-/// Converts a member of a line to a value of the API.
+/// Converts a JSON value of a line to a value of the API.
 pub fn tree(json: &Json) -> Tree {
     parse(json.to_string().as_bytes()).unwrap_or_default()
 }
@@ -51,7 +54,7 @@ fn texts(json: &Json) -> Vec<String> {
     json.as_array().into_iter().flatten().filter_map(Json::as_str).map(str::to_owned).collect()
 }
 
-/// Converts a user of the inputs.
+/// Returns the user that the inputs describe.
 pub fn user(json: &Json) -> User {
     let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
     let extra = json["extra"].as_object().into_iter().flatten();
@@ -65,7 +68,7 @@ pub fn user(json: &Json) -> User {
 
 impl Fixture {
     /// Reads the inputs next to a table.
-    pub fn beside(table: &Path) -> std::io::Result<Fixture> {
+    pub fn next_to(table: &Path) -> std::io::Result<Fixture> {
         let text = std::fs::read_to_string(table.with_file_name("policy-inputs.json"))?;
         let json: Json = serde_json::from_str(&text)?;
         Ok(Fixture {
@@ -95,7 +98,7 @@ impl Fixture {
             user: &self.user,
             dry_run: false,
             options: &self.options,
-            made: OnceLock::new(),
+            value: OnceLock::new(),
         }
     }
 
@@ -125,7 +128,8 @@ impl Fixture {
 
     fn expression(&self, row: &Json) -> Json {
         let policy = &row["policy"];
-        let extent = Extent { params: policy["params"] == true, authorizer: policy["authorizer"] == true };
+        let extent =
+            OptionalVariables { params: policy["params"] == true, authorizer: policy["authorizer"] == true };
         let variables = pairs(&policy["variables"], "name", "expression");
         let mut declarations = Declarations::new(Origin::New, KnownTypes::default());
         if !variables.is_empty() {
@@ -142,7 +146,7 @@ impl Fixture {
         let request = self.request(policy["operation"].as_str().unwrap_or_default());
         let inputs = self.inputs(&request);
         let params = extent.params.then_some(&self.params);
-        let scope = Scope::new(&inputs, params, &variables);
+        let scope = ExpressionScope::new(&inputs, params, &variables);
         let open = scope.open();
         let limit = row["budget"].as_u64().unwrap_or(POLICY_COST_MAX);
         let mut budget = Budget::new(limit);
@@ -164,7 +168,7 @@ impl Fixture {
         let request = self.request(policy["operation"].as_str().unwrap_or_default());
         let inputs = self.inputs(&request);
         let params = (policy["params"] == true).then_some(&self.params);
-        let outcome = validation.judge(&inputs, params);
+        let outcome = validation.evaluate(&inputs, params);
         let decisions: Vec<Json> = outcome
             .decisions
             .iter()
@@ -202,12 +206,12 @@ impl Fixture {
 
     fn mutate(&self, row: &Json) -> Json {
         let policy = &row["policy"];
-        let extent = Extent { params: true, authorizer: true };
+        let extent = OptionalVariables { params: true, authorizer: true };
         let mut declarations = Declarations::new(Origin::New, KnownTypes::default()).with_variables();
         let variables = pairs(&policy["variables"], "name", "expression");
         let variables = declarations.compile_variables(variables, extent);
         let form = PatchType::named(policy["patchType"].as_str().unwrap_or_default());
-        let environment = form::environment(&declarations, extent);
+        let environment = mutation_values::environment(&declarations, extent);
         let mutation = Mutation::compile(form, row["expr"].as_str().unwrap_or_default(), &environment);
         let expression = mutation.expression();
         if let Some(refusal) = expression.refusal() {
@@ -217,7 +221,7 @@ impl Fixture {
         let mut out = json!({ "type": of });
         let request = self.request(policy["operation"].as_str().unwrap_or_default());
         let inputs = self.inputs(&request);
-        let scope = Scope::new(&inputs, Some(&self.params), &variables);
+        let scope = ExpressionScope::new(&inputs, Some(&self.params), &variables);
         let open = scope.open();
         let mut budget = Budget::new(POLICY_COST_MAX);
         let Some(resource) = self.registry.resource("apps", "v1", "deployments") else { return out };
@@ -282,14 +286,14 @@ impl Fixture {
 
     fn conditions(&self, row: &Json) -> Json {
         let policy = &row["policy"];
-        let extent = Extent { params: false, authorizer: true };
+        let extent = OptionalVariables { params: false, authorizer: true };
         let declarations = Declarations::new(Origin::Stored, KnownTypes::default());
         let conditions = pairs(&policy["matchConditions"], "name", "expression");
         let conditions = Conditions::compile(conditions, &declarations, extent);
         let request = self.request(policy["operation"].as_str().unwrap_or_default());
         let inputs = Inputs { namespace: None, ..self.inputs(&request) };
-        let scope = Scope::new(&inputs, None, &[]);
-        match conditions.judge(&scope.open(), || 0).outcome {
+        let scope = ExpressionScope::new(&inputs, None, &[]);
+        match conditions.evaluate(&scope.open(), || 0).outcome {
             Match::Yes => json!({ "valid": true }),
             Match::No(name) => json!({ "valid": false, "result": name }),
             Match::Failed(_) if policy["failurePolicy"] == "Ignore" => json!({ "valid": false }),
@@ -344,15 +348,18 @@ impl Authorizer for Rules {
                     ..authorizer::Decision::default()
                 }
             }
-            authorizer::Request::Resource { resource: asked, verb } => match &**verb {
-                "get" if &*asked.resource == "pods" => {
-                    let authorizer::Resource { group, subresource, namespace, name, .. } = asked;
+            authorizer::Request::Resource { resource: attributes, verb } => match &**verb {
+                "get" if &*attributes.resource == "pods" => {
+                    let authorizer::Resource { group, subresource, namespace, name, .. } = attributes;
                     answer(true, format!("ns={namespace} name={name} sub={subresource} group={group}"))
                 }
-                "list" => answer(true, selectors(asked)),
+                "list" => answer(true, selectors(attributes)),
                 "custom" => answer(
                     true,
-                    format!("{} {} {} {}", asked.resource, asked.namespace, asked.name, asked.group),
+                    format!(
+                        "{} {} {} {}",
+                        attributes.resource, attributes.namespace, attributes.name, attributes.group
+                    ),
                 ),
                 _ => answer(false, "denied by rule".to_owned()),
             },
@@ -367,24 +374,24 @@ impl Authorizer for Rules {
     }
 }
 
-/// Formats the selectors of a request like the inputs.
-fn selectors(asked: &authorizer::Resource) -> String {
+/// Formats the selectors of a request in the notation of the inputs.
+fn selectors(attributes: &authorizer::Resource) -> String {
     let none = || "<nil>".to_owned();
-    let (fields, fields_error) = match asked.field_selector.as_deref().map(types::selector::FieldTerms::parse)
-    {
-        None => ("[]".to_owned(), none()),
-        Some(Ok(terms)) => {
-            let terms: Vec<String> =
-                terms.terms().iter().map(|term| format!("{{= {} {}}}", term.label, term.value)).collect();
-            (format!("[{}]", terms.join(" ")), none())
-        }
-        Some(Err(error)) => ("[]".to_owned(), error.message),
-    };
+    let (fields, fields_error) =
+        match attributes.field_selector.as_deref().map(types::selector::FieldTerms::parse) {
+            None => ("[]".to_owned(), none()),
+            Some(Ok(terms)) => {
+                let terms: Vec<String> =
+                    terms.terms().iter().map(|term| format!("{{= {} {}}}", term.label, term.value)).collect();
+                (format!("[{}]", terms.join(" ")), none())
+            }
+            Some(Err(error)) => ("[]".to_owned(), error.into_message()),
+        };
     let (labels, labels_error) =
-        match asked.label_selector.as_deref().map(types::selector::LabelSelector::parse) {
+        match attributes.label_selector.as_deref().map(types::selector::LabelSelector::parse) {
             None => (String::new(), none()),
             Some(Ok(selector)) => (selector.to_string(), none()),
-            Some(Err(error)) => (String::new(), error.message),
+            Some(Err(error)) => (String::new(), error.into_message()),
         };
     format!("fields={fields} {fields_error} labels={labels} {labels_error}")
 }

@@ -1,11 +1,11 @@
-//! Lines about a function: the first compatibility version at which it compiles, in new and in stored
-//! expressions.
+//! Evaluates lines about a function: finds the first compatibility version at which the function compiles, in new and
+//! in stored expressions.
 
 use serde_json::{Value as Json, json};
 
 use crate::base;
 
-/// Compatibility versions in the tables: 1.0 and those in which a library had another minor version.
+/// Minor versions of the compatibility versions in the tables, in addition to 1.0.
 const VERSIONS: std::ops::RangeInclusive<u32> = 27..=36;
 
 /// Returns the output fields of a line.

@@ -1,4 +1,4 @@
-//! Attacks on identity, as tables: each must be refused, and a refusal must not reveal its reason
+//! Attacks on authentication and authorization. Each row of the tables must be refused, without revealing the reason
 //! (docs/api/authentication.md#authenticators, docs/api/authorization.md#privilege-escalation).
 //!
 //! The server logs and audits everything it can; no line may contain a credential.
@@ -49,7 +49,7 @@ async fn server() -> Server {
     Server::start(options).await
 }
 
-/// Returns an object with some members changed, or removed if the value is null.
+/// Returns a copy of an object with changed members. A null value removes the member.
 fn with(base: &Value, changes: Value) -> Value {
     let mut object = base.clone();
     for (name, value) in changes.as_object().unwrap() {
@@ -61,8 +61,7 @@ fn with(base: &Value, changes: Value) -> Value {
     object
 }
 
-/// Returns the user of a token, or the code of the refusal after a check that the response reveals nothing
-/// more.
+/// Returns the user of a token, or the status code of the refusal. Checks that a refusal reveals nothing else.
 async fn who(client: &Client, token: &str) -> Result<String, u16> {
     let bearer = client.with_token(token);
     let reply = bearer.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await;
@@ -75,7 +74,7 @@ async fn who(client: &Client, token: &str) -> Result<String, u16> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_forged_token_is_believed_and_no_credential_is_written_anywhere() {
+async fn forged_tokens_are_refused_and_no_credential_is_written_to_logs_or_files() {
     let server = server().await;
     let client = server.client();
     let account = json!({"metadata": {"name": "robot"}});
@@ -91,7 +90,7 @@ async fn no_forged_token_is_believed_and_no_credential_is_written_anywhere() {
     let decoded = |part: &str| serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap();
     let (header, claims): (Value, Value) = (decoded(parts[0]), decoded(parts[1]));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    assert_eq!(who(client, &signed(&KEY, &header, &claims)).await, Ok(robot.to_owned()), "the key is right");
+    assert_eq!(who(client, &signed(&KEY, &header, &claims)).await, Ok(robot.to_owned()), "the key is valid");
 
     let other = KeyPair::generate().unwrap();
     let hs256 = {
@@ -159,7 +158,7 @@ async fn no_forged_token_is_believed_and_no_credential_is_written_anywhere() {
     // A token that ended with its account remains invalid when a new account with the same name exists.
     client.delete(&format!("{accounts}/robot")).await;
     client.post(accounts, &account).await;
-    assert_eq!(who(client, &real).await, Err(401), "a re-created account");
+    assert_eq!(who(client, &real).await, Err(401), "the account is re-created");
 
     nothing_leaked(&server, &[&real, &forged[3].1, "alice-secret-token", "root-secret-token"]);
 }
@@ -167,7 +166,7 @@ async fn no_forged_token_is_believed_and_no_credential_is_written_anywhere() {
 /// Checks that the server wrote no credentials, and that its files are readable only by their owner.
 fn nothing_leaked(server: &Server, tokens: &[&str]) {
     let written = [server.log(), std::fs::read_to_string(server.data_dir().join("audit.log")).unwrap()];
-    assert!(written[1].contains("RequestResponse"), "it was audited");
+    assert!(written[1].contains("RequestResponse"), "the audit log has request and response bodies");
     for text in &written {
         for token in tokens {
             let secret = token.rsplit('.').next().unwrap();
@@ -196,7 +195,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_header_and_no_spelling_of_a_path_goes_round_authorization() {
+async fn headers_and_path_spellings_cannot_bypass_authorization() {
     let server = server().await;
     let root = server.client();
     let made = root
@@ -272,7 +271,7 @@ fn certificate_request(name: &str, groups: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_user_gives_more_permissions_than_it_has() {
+async fn no_user_can_grant_more_permissions_than_it_has() {
     let server = server().await;
     let root = server.client();
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
@@ -406,11 +405,11 @@ async fn no_user_gives_more_permissions_than_it_has() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let seen = root.get(&format!("{requests}/own")).await.json();
-    assert_eq!(seen["spec"]["username"], "alice", "the sender is who asked");
+    assert_eq!(seen["spec"]["username"], "alice", "the request names its sender as user");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_with_invented_drivers_asks_the_authorizer_about_none_of_them() {
+async fn a_claim_with_invented_drivers_causes_no_authorizer_requests_for_them() {
     let server = server().await;
     let root = server.client();
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
@@ -447,7 +446,7 @@ async fn a_claim_with_invented_drivers_asks_the_authorizer_about_none_of_them() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_issuer_that_hangs_or_never_ends_holds_up_no_request() {
+async fn an_issuer_that_hangs_or_never_ends_delays_no_other_request() {
     use tokio::io::AsyncWriteExt;
     let scratch = TempDir::new();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -467,7 +466,7 @@ async fn an_issuer_that_hangs_or_never_ends_holds_up_no_request() {
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
                 let mut stream = acceptor.accept(stream).await?;
-                // The first response never ends, the later ones never begin.
+                // The first response never ends, and the later responses never begin.
                 if turn == 0 {
                     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n").await?;
                     while stream.write_all(&[b' '; 65_536]).await.is_ok() {}

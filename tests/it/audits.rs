@@ -1,8 +1,9 @@
 //! End-to-end tests of audit (docs/api/audit.md): every request is in the log once, large objects are
-//! complete, and an unreachable webhook affects requests only as its mode says.
+//! complete, and an unreachable webhook affects requests only as its mode specifies.
 //!
 //! `AUDITED_REQUESTS`, `AUDITED_OBJECTS` and `AUDIT_OUTAGE_SECONDS` set the size of the tests.
 
+use std::future::ready;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,12 +33,12 @@ fn policy(level: &str) -> (&'static str, String) {
     ("policy", text)
 }
 
-/// Starts a server that audits, with additional flags.
+/// Starts a server with an audit policy of this level, and with additional flags.
 async fn server(level: &str, files: Vec<(&'static str, String)>, flags: &[&str]) -> Server {
     let own = [
         "--audit-policy-file=$dir/policy",
         "--controllers=",
-        // All requests must run at once, however slow the machine is.
+        // All requests must run concurrently, even on a slow machine.
         "--enable-priority-and-fairness=false",
     ];
     let flags = own.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
@@ -78,7 +79,7 @@ fn number(event: &Value) -> Option<usize> {
 fn numbers(server: &Server, end: usize, judge: impl Fn(&Value, usize)) -> Vec<u8> {
     let mut seen = vec![0_u8; end];
     let paths = std::fs::read_dir(server.data_dir()).unwrap().map(|entry| entry.unwrap().path());
-    // The log consists of the current file and the rotated ones.
+    // The log consists of the current file and the rotated files.
     let is_log = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.starts_with("audit") && path.extension().is_some_and(|extension| extension == "log")
@@ -96,8 +97,8 @@ fn numbers(server: &Server, end: usize, judge: impl Fn(&Value, usize)) -> Vec<u8
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_is_in_the_audit_log_once() {
-    /// Distance of the requests that create an object of a megabyte. All other requests get an object that does not
-    /// exist.
+    /// Distance between two requests that create an object of a megabyte. All other requests get an object that
+    /// does not exist.
     const PERIOD: usize = 5000;
     let is_large = |n: usize| n % PERIOD == PERIOD / 2;
     let requests = from_environment("AUDITED_REQUESTS", 20_000);
@@ -153,7 +154,7 @@ fn assert_whole(event: &Value, n: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_of_a_megabyte_are_whole_in_the_log() {
+async fn objects_of_one_megabyte_are_complete_in_the_audit_log() {
     let objects = from_environment("AUDITED_OBJECTS", 40);
     let mut server = server("RequestResponse", Vec::new(), &["--audit-log-path=$dir/audit.log"]).await;
     each(server.client(), objects, |client, n| async move {
@@ -168,7 +169,7 @@ async fn objects_of_a_megabyte_are_whole_in_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_written_to_a_scale_is_in_the_log() {
+async fn scale_updates_are_in_the_audit_log() {
     let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
                   rules: [{level: Request, resources: [{group: apps, resources: [deployments/scale]}]}]\n";
     let flags = ["--audit-policy-file=$dir/policy", "--audit-log-path=$dir/audit.log", "--controllers="];
@@ -270,13 +271,13 @@ async fn lost(client: &Client, plugin: &str) -> usize {
     page.lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |value| value.parse().unwrap())
 }
 
-async fn ask(client: &Client, n: usize) -> u16 {
+async fn send_request(client: &Client, n: usize) -> u16 {
     let id = format!("request-{n}");
     client.send("GET", MAPS, &[("audit-id", &id)], b"").await.status
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_is_gone_costs_what_its_mode_says() {
+async fn an_unavailable_audit_webhook_has_the_effect_that_its_mode_specifies() {
     const ROOM: usize = 50;
     let outage = Duration::from_secs(from_environment("AUDIT_OUTAGE_SECONDS", 3) as u64);
     for (mode, fails, loses) in
@@ -289,7 +290,7 @@ async fn a_webhook_that_is_gone_costs_what_its_mode_says() {
                           "certificate-authority-data": hook.ca_bundle()}}],
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
             "users": [{"name": "u", "user": {}}]});
-        // A policy with all stages: a request is refused if its first event is lost.
+        // This policy records all stages, so a request is refused if its first event is lost.
         let whole = policy("Metadata").1.replace("omitStages: [RequestReceived, ResponseStarted]\n", "");
         let files = vec![("hook.json", kubeconfig.to_string()), ("all", whole)];
         let server = server(
@@ -308,7 +309,7 @@ async fn a_webhook_that_is_gone_costs_what_its_mode_says() {
         )
         .await;
         let client = server.client();
-        assert_eq!(ask(client, 0).await, 200);
+        assert_eq!(send_request(client, 0).await, 200);
         let begun = Instant::now();
         while received(&hook) != [0] {
             assert!(begun.elapsed() < PATIENCE, "{mode}: {:?}", hook.received());
@@ -316,12 +317,12 @@ async fn a_webhook_that_is_gone_costs_what_its_mode_says() {
         }
         gate.close().await;
         let begun = Instant::now();
-        let mut asked = 0;
+        let mut requests = 0;
         while begun.elapsed() < outage {
-            asked += 1;
+            requests += 1;
             let sent = Instant::now();
-            assert_eq!(ask(client, asked).await, if fails { 500 } else { 200 }, "{mode}");
-            assert!(sent.elapsed() < outage, "{mode}: a request waited for what is gone");
+            assert_eq!(send_request(client, requests).await, if fails { 500 } else { 200 }, "{mode}");
+            assert!(sent.elapsed() < outage, "{mode}: a request waited for the unavailable backend");
             tokio::time::sleep(outage / 200).await;
         }
         let plugin = match mode {
@@ -330,19 +331,27 @@ async fn a_webhook_that_is_gone_costs_what_its_mode_says() {
             _ => "backend",
         };
         let lost = lost(client, plugin).await;
-        // A request has two events, but only one if it was refused because the first was lost.
-        let events = asked * if fails { 1 } else { 2 };
+        // Each request has two audit events. A request that is refused because its
+        // first event was lost has only that event.
+        let events = requests * if fails { 1 } else { 2 };
         gate.reopen().await;
-        assert_eq!(ask(client, asked + 1).await, 200, "{mode}: it is there again");
+        assert_eq!(send_request(client, requests + 1).await, 200, "{mode}: the backend is available again");
         let kept = loses(events, ROOM);
-        assert!(kept.contains(&(events - lost)), "{mode}: {lost} of {events} are lost, not all but {kept:?}");
+        assert!(kept.contains(&(events - lost)), "{mode}: {lost} of {events} lost; kept: {kept:?}");
         let begun = Instant::now();
-        // Either event of the last request may have been the first that did not fit into the queue.
-        while received(&hook).len() < 2 + (events - lost) / 2 - 1 || !received(&hook).contains(&(asked + 1)) {
-            assert!(begun.elapsed() < PATIENCE, "{mode}: {:?} of {asked}", received(&hook));
+        // The first event that did not fit into the queue may have been the first or the second event of the last
+        // request.
+        while received(&hook).len() < 2 + (events - lost) / 2 - 1
+            || !received(&hook).contains(&(requests + 1))
+        {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{mode}: received {:?} of {requests} requests",
+                received(&hook)
+            );
             if mode == "batch" {
                 // The event of that request may have been lost because the queue was full.
-                ask(client, asked + 1).await;
+                send_request(client, requests + 1).await;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -353,15 +362,15 @@ async fn a_webhook_that_is_gone_costs_what_its_mode_says() {
 /// queue.
 type Keeps = fn(usize, usize) -> std::ops::RangeInclusive<usize>;
 
-/// Keeps the queue and the batch that is being sent, and a batch that was taken out before the outage was
-/// noticed.
+/// The mode keeps the queue, the batch that is being sent, and a batch that was taken out of the queue before the
+/// outage was noticed.
 const BATCH: Keeps = |events, room| events.min(room)..=events.min(room + 2 * 10);
 
-/// Loses all events.
+/// The mode loses all events.
 const ALL: Keeps = |_, _| 0..=0;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_object_of_an_answer_is_recorded_in_every_encoding() {
+async fn response_objects_are_audited_in_every_encoding() {
     let forms = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
     let mut server = server("RequestResponse", Vec::new(), &["--audit-log-path=$dir/audit.log"]).await;
     let client = server.client().clone();
@@ -393,4 +402,59 @@ async fn the_object_of_an_answer_is_recorded_in_every_encoding() {
         );
     });
     assert!(seen.iter().all(|count| *count == 1), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn audit_events_reach_a_webhook() {
+    let hook = Hook::start(|_| ready(json!({}))).await;
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {
+            "server": hook.url("/audit"), "certificate-authority-data": hook.ca_bundle(),
+        }}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+        "current-context": "c",
+    });
+    let policy = json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": "Request", "resources": [{"group": "", "resources": ["configmaps"]}], "verbs": ["create"]}],
+    });
+    let server = Server::start(Options {
+        flags: vec![
+            "--audit-policy-file=$dir/policy.json".to_owned(),
+            "--audit-webhook-config-file=$dir/hook.json".to_owned(),
+            "--audit-webhook-batch-max-wait=100ms".to_owned(),
+        ],
+        files: vec![("policy.json", policy.to_string()), ("hook.json", kubeconfig.to_string())],
+        ..Options::default()
+    })
+    .await;
+    let path = "/api/v1/namespaces/default/configmaps";
+    for n in 0..20 {
+        let made = server.client().post(path, &json!({"metadata": {"name": format!("m{n}")}})).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    let names = || {
+        let lists = hook.received();
+        let events = lists.iter().flat_map(|list| list["items"].as_array().unwrap());
+        let ours = events.filter(|event| event["objectRef"]["namespace"] == "default");
+        let mut names: Vec<String> = ours
+            .map(|event| event["requestObject"]["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    let mut expected: Vec<String> = (0..20).map(|n| format!("m{n}")).collect();
+    expected.sort();
+    for _ in 0..200 {
+        if names().len() >= expected.len() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(names(), expected);
 }

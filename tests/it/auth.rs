@@ -47,7 +47,7 @@ fn token(fixture: &Fixture, user: &str) -> Client {
     fixture.client.with_token(&format!("{user}-token"))
 }
 
-/// Returns a client with a certificate that the tests' CA has signed, if `trusted`.
+/// Returns a client with a certificate. The CA of the tests signs the certificate if `trusted` is true.
 fn certified(fixture: &Fixture, user: &str, groups: &[&str], trusted: bool) -> Client {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -68,7 +68,7 @@ fn certified(fixture: &Fixture, user: &str, groups: &[&str], trusted: bool) -> C
     Client::new(identity)
 }
 
-/// Returns the user that the server sees for the client.
+/// Returns the user as which the server authenticates the client.
 async fn who(client: &Client) -> Value {
     let review = client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await;
     assert_eq!(review.status, 201, "{}", review.text());
@@ -76,7 +76,7 @@ async fn who(client: &Client) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_anonymous_see_health_and_version_and_nothing_else() {
+async fn anonymous_requests_can_read_only_health_and_version() {
     let fixture = fixture("anonymous").await;
     let anonymous = fixture.client.anonymous();
     for path in ["/healthz", "/livez", "/readyz", "/version"] {
@@ -105,14 +105,14 @@ async fn the_anonymous_see_health_and_version_and_nothing_else() {
             ],
         )
         .await;
-    let refused = fixture.ask_as(&anonymous, "GET $apps/deployments/d", "").await;
+    let refused = fixture.send_as(&anonymous, "GET $apps/deployments/d", "").await;
     assert_eq!(
         refused.json()["details"],
         json!({"name": "d", "group": "apps", "kind": "deployments"}),
         "authorizers"
     );
     assert_eq!(refused.header_all("x-content-type-options"), ["nosniff"], "encoding-of-errors");
-    assert_eq!(fixture.ask_as(&anonymous, "GET /", "").await.json()["details"], json!({}), "messages");
+    assert_eq!(fixture.send_as(&anonymous, "GET /", "").await.json()["details"], json!({}), "messages");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,11 +147,11 @@ async fn tokens_and_certificates_authenticate_users() {
     let anonymous = fixture.client.anonymous();
     let mut wrong = Vec::new();
     for (section, header, client, want) in [
-        // An unknown token is refused, although anonymous requests are allowed …
+        // An unknown token is refused, although anonymous requests are allowed.
         ("bearer-tokens", "Bearer nonsense", &anonymous, 401),
         ("bearer-tokens", "bearer nonsense", &anonymous, 401),
         ("authenticators", "BEARER root-token", &anonymous, 200),
-        // … and a header without a bearer token is ignored.
+        // A header without a bearer token is ignored.
         ("bearer-tokens", "Basic YTpi", &anonymous, 403),
         ("bearer-tokens", "Bearer  root-token", &anonymous, 403),
         ("bearer-tokens", "Bearer", &anonymous, 403),
@@ -260,7 +260,7 @@ async fn roles_grant_their_rules_in_the_scope_of_their_bindings() {
         .check_as(
             &bob,
             &[
-                // A rule with names needs a name: from the path, or from the field selector of a list or watch.
+                // A rule with resource names applies only to a request with a name in its path or field selector.
                 ("rbac", "GET $core/secrets/only", "", "200 Secret"),
                 ("rbac", "GET $core/secrets/more", "", &refused("more", "bob", "get", "secrets")),
                 ("rbac", "GET $core/secrets", "", &refused("", "bob", "list", "secrets")),
@@ -276,7 +276,7 @@ async fn roles_grant_their_rules_in_the_scope_of_their_bindings() {
                 ("rbac", "GET $core/pods/none", "", "404 NotFound: pods \"none\" not found"),
                 ("rbac", "GET $core/pods/none/status", "", "403 Forbidden: pods \"none\" is forbidden: User \"bob\" cannot get resource \"pods/status\" in API group \"\" in the namespace \"$ns\""),
                 ("rbac", "GET $core/pods/none/log", "", "403 Forbidden: pods \"none\" is forbidden: User \"bob\" cannot get resource \"pods/log\" in API group \"\" in the namespace \"$ns\""),
-                // A namespace object is in its own namespace.
+                // The request for a namespace object belongs to that namespace.
                 ("rbac", "GET /api/v1/namespaces/$ns", "", "200 Namespace"),
                 ("rbac", "GET /api/v1/namespaces", "", "403 Forbidden: namespaces is forbidden: User \"bob\" cannot list resource \"namespaces\" in API group \"\" at the cluster scope"),
                 // A ClusterRole that is bound in a namespace applies there, and its non-resource URLs do not
@@ -311,8 +311,8 @@ async fn roles_grant_their_rules_in_the_scope_of_their_bindings() {
             )],
         )
         .await;
-    // A role that is bound cluster-wide applies everywhere, including its URLs; removing the binding takes
-    // effect at once.
+    // A role that is bound cluster-wide applies in all namespaces and to its non-resource URLs. Removing the
+    // binding takes effect immediately.
     let binding =
         json!({"metadata": {"name": reader}, "subjects": user("bob"), "roleRef": cluster_role(&reader)});
     fixture.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &[binding]).await;
@@ -331,7 +331,7 @@ async fn roles_grant_their_rules_in_the_scope_of_their_bindings() {
             ],
         )
         .await;
-    fixture.ask(&format!("DELETE /apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{reader}"), "").await;
+    fixture.send("DELETE /apis/rbac.authorization.k8s.io/v1/clusterrolebindings/$ns-reader", "").await;
     fixture.check_as(&bob, &[("rbac", "GET /apis/apps/v1/deployments", "", "403 Forbidden: …")]).await;
     // Members of system:masters pass without a check.
     fixture
@@ -347,7 +347,7 @@ async fn roles_grant_their_rules_in_the_scope_of_their_bindings() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_to_impersonate_runs_as_the_wanted_user_or_not_at_all() {
+async fn an_impersonating_request_runs_as_the_impersonated_user_or_is_refused() {
     let fixture = fixture("impersonation").await;
     let root = token(&fixture, "root");
     let path = "/api/v1/namespaces/default/configmaps";
@@ -362,25 +362,25 @@ async fn a_request_to_impersonate_runs_as_the_wanted_user_or_not_at_all() {
         assert_eq!(reply.status, status, "{headers:?}: {}", reply.text());
         assert!(reply.text().contains(&message.replace('"', "\\\"")), "{headers:?}: {}", reply.text());
     }
-    // The user is still authenticated first.
+    // The server authenticates the user before it evaluates the impersonation headers.
     let reply =
         fixture.client.with_token("x").send("GET", "/version", &[("Impersonate-User", "alice")], b"").await;
     assert_eq!(reply.status, 401);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_label_hands_no_rules_to_an_aggregated_role_that_its_writer_does_not_hold() {
+async fn labelling_a_role_for_aggregation_needs_the_permissions_of_its_rules() {
     let fixture = fixture("aggregate").await;
     let manager = json!({"metadata": {"name": "labeller"}, "rules": [
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["get", "create", "update", "patch"]},
     ]});
-    fixture.ask("POST /apis/rbac.authorization.k8s.io/v1/clusterroles", &manager.to_string()).await;
+    fixture.send("POST /apis/rbac.authorization.k8s.io/v1/clusterroles", &manager.to_string()).await;
     for role in ["labeller", "view"] {
         let binding = json!({"metadata": {"name": format!("labeller-{role}")},
             "subjects": [{"kind": "User", "name": "labeller"}],
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}});
         let made = fixture
-            .ask("POST /apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding.to_string())
+            .send("POST /apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding.to_string())
             .await;
         assert_eq!(outcome(&made), "201 ClusterRoleBinding");
     }
@@ -423,7 +423,7 @@ async fn writers_cannot_grant_permissions_they_do_not_hold() {
     let bind = |name: &str, role: &str| {
         json!({"metadata": {"name": name}, "subjects": [{"kind": "User", "name": "bob"}], "roleRef": reference(role)}).to_string()
     };
-    fixture.ask("POST $rbac/rolebindings", &bind("manager", "manager")).await;
+    fixture.send("POST $rbac/rolebindings", &bind("manager", "manager")).await;
     let bob = token(&fixture, "bob");
     let held = r#"{"metadata":{"name":"held"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}]}"#;
     let not_held = r#"{"metadata":{"name":"held"},"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get","list"]}]}"#;
@@ -437,7 +437,7 @@ async fn writers_cannot_grant_permissions_they_do_not_hold() {
                 ("rbac", "PUT $rbac/roles/held", not_held, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"held\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
                 ("rbac", "PATCH $rbac/roles/held", r#"{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"held\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
                 ("rbac", "PATCH $rbac/roles/maps", r#"{"metadata":{"labels":{"a":"b"}}}"#, "200 Role"),
-                // A label can pass the rules on to an aggregated role; owners and finalizers cannot.
+                // A change of labels is checked, because a label can add the rules to an aggregated role.
                 ("rbac", "PATCH $rbac/roles/secrets", r#"{"metadata":{"labels":{"a":"b"}}}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
                 ("rbac", "PATCH $rbac/roles/secrets", r#"{"metadata":{"annotations":{"a":"b"}}}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
                 ("rbac", "PATCH $rbac/roles/secrets", r#"{"metadata":{"finalizers":["example.com/f"]}}"#, "200 Role"),
@@ -453,7 +453,7 @@ async fn writers_cannot_grant_permissions_they_do_not_hold() {
         .await;
     // The verbs `escalate` and `bind` exempt from the check.
     let lifted = r#"{"rules":[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"],"verbs":["get","create","escalate","bind","patch"]},{"apiGroups":["rbac.authorization.k8s.io"],"resources":["rolebindings"],"verbs":["create"]}]}"#;
-    assert_eq!(outcome(&fixture.ask("PATCH $rbac/roles/manager", lifted).await), "200 Role");
+    assert_eq!(outcome(&fixture.send("PATCH $rbac/roles/manager", lifted).await), "200 Role");
     fixture
         .check_as(
             &bob,
@@ -472,7 +472,7 @@ async fn writers_cannot_grant_permissions_they_do_not_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reviews_answer_for_oneself_and_for_others() {
+async fn access_and_identity_reviews_answer_for_the_caller_and_for_others() {
     let fixture = fixture("reviews").await;
     let ns = &fixture.ns;
     fixture.make("$rbac/roles", &[json!({"metadata": {"name": "maps"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"], "verbs": ["get"]}]})]).await;
@@ -598,7 +598,7 @@ async fn reviews_answer_for_oneself_and_for_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_modes_are_asked_in_their_order() {
+async fn authorization_modes_are_evaluated_in_order() {
     let start = |mode: &str| {
         let flags =
             vec!["--token-auth-file=$dir/tokens.csv".to_owned(), format!("--authorization-mode={mode}")];

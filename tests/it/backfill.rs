@@ -1,4 +1,4 @@
-//! Backfill of defaults: a store of another release gets the defaults of this one, once
+//! Backfill of defaults: a store of another release gets the defaults of this release once
 //! (docs/decisions/0008-older-objects-get-new-defaults-once.md).
 
 use std::path::Path;
@@ -15,7 +15,7 @@ const DEFAULT: &str = r#","schedulerName":"default-scheduler""#;
 async fn remove_default(data_dir: &Path) {
     let engine = Engine::open(Options::new(data_dir.join("log"))).unwrap();
     let key = b"/core/pods/default/old";
-    let entry = engine.snapshot().get(key).expect("the pod is there");
+    let entry = engine.snapshot().get(key).expect("the pod is stored");
     let record = entry.read().unwrap();
     let text = std::str::from_utf8(&record.value).unwrap();
     assert!(text.contains(DEFAULT), "{text}");
@@ -45,7 +45,7 @@ async fn get(server: &Server, path: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
+async fn objects_of_an_older_release_get_new_defaults_exactly_once() {
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
     let pod = json!({"metadata": {"name": "old"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -65,7 +65,7 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
     let selected =
         get(&server, &format!("{PODS}?fieldSelector=spec.schedulerName%3Ddefault-scheduler")).await;
     assert_eq!(selected["items"].as_array().map(Vec::len), Some(1));
-    assert_eq!(get(&server, &format!("{MAPS}/m")).await, map, "what lacks nothing is not written");
+    assert_eq!(get(&server, &format!("{MAPS}/m")).await, map, "an object with all defaults is not written");
     assert_eq!(std::fs::read_to_string(&mark).unwrap(), written);
     assert!(
         server.log().contains("stored objects updated with the defaults of this release"),
@@ -73,7 +73,8 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
         server.log()
     );
 
-    // A second start finds the record and reads no objects; without the record, it finds nothing to change.
+    // A second start finds the record and reads no objects. A start without the record reads the objects
+    // and finds nothing to change.
     for is_marked in [true, false] {
         assert_eq!(server.terminate(), Some(0));
         if !is_marked {
@@ -86,5 +87,5 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
     remove_default(server.data_dir()).await;
     server.restart().await;
     let untouched = get(&server, &format!("{PODS}/old")).await;
-    assert_eq!(untouched["spec"]["schedulerName"], Value::Null, "with the mark nothing is read");
+    assert_eq!(untouched["spec"]["schedulerName"], Value::Null, "if the mark exists, objects are not read");
 }

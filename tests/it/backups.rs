@@ -77,7 +77,7 @@ async fn write(
         };
         assert!(matches!(reply.status, 200 | 201), "{}", reply.text());
         if deletes {
-            // The reply does not contain the version of the deletion; a new object will show that it
+            // The reply does not contain the version of the deletion. A new object later shows that the deletion
             // happened.
             there[at] = false;
         } else {
@@ -182,7 +182,6 @@ async fn serve_again(directory: &Path, want: &State, revision: u64, bumped: u64)
     let server = Server::start_in(fixture, Options::default()).await;
     let client = server.client();
     let list = client.get(MAPS).await.json();
-    // The certificates are the same too: otherwise the server would have written a new kubeconfig.
     assert!(state(&list).contains_key("kube-root-ca.crt"));
     assert_eq!(state(&list), *want);
     assert!(version(&list) >= bumped && bumped > revision, "{} {bumped} {revision}", version(&list));
@@ -194,6 +193,12 @@ async fn serve_again(directory: &Path, want: &State, revision: u64, bumped: u64)
         assert_eq!(code, &json!(410), "watch from {old}: {status}");
         let reply = client.get(&format!("{MAPS}?resourceVersion={old}&resourceVersionMatch=Exact")).await;
         assert_eq!(reply.status, 410, "{old}: {}", reply.text());
+        // A restored store begins a new history, and the answer names its first point.
+        let reply = client.get(&format!("/as-of/{old}{MAPS}")).await;
+        let status = reply.json();
+        assert_eq!(reply.status, 410, "{old}: {status}");
+        assert_eq!(status["details"]["causes"][0]["reason"], "OldestRevision");
+        assert_eq!(status["details"]["causes"][0]["message"], bumped.to_string());
     }
     // A new list gives a version to continue from.
     let mut watch = client.watch(&format!("{MAPS}?watch=true&resourceVersion={}", version(&list))).await;
@@ -208,8 +213,31 @@ async fn serve_again(directory: &Path, want: &State, revision: u64, bumped: u64)
     assert!(version(&put.json()) > bumped);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_includes_the_history() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let map = |n: &str| json!({"metadata": {"name": "one"}, "data": {"n": n}});
+    let first = version(&client.post(MAPS, &map("1")).await.json());
+    let one = format!("{MAPS}/one");
+    let second = version(&client.put(&one, &map("2")).await.json());
+    assert_eq!(client.delete(&one).await.status, 200);
+    let backups = TempDir::new();
+    report(&["backup", &flag("data-dir", server.data_dir()), &flag("to", backups.path())]);
+    drop(server);
+    let server = Server::start_in(backups, Options::default()).await;
+    for (revision, n) in [(first, "1"), (second, "2")] {
+        let then = server.client().get(&format!("/as-of/{revision}{one}")).await;
+        assert_eq!(then.json()["data"]["n"], n);
+    }
+    let log = server.client().get(&format!("/history{one}")).await.json();
+    let operations: Vec<&Value> =
+        log["items"].as_array().unwrap().iter().map(|item| &item["operation"]).collect();
+    assert_eq!(operations, ["Delete", "Update", "Create"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_backup_leaves_the_one_before() {
+async fn a_killed_backup_leaves_the_previous_backup() {
     let server = Server::start_upstream().await;
     let fill =
         |n: usize| json!({"metadata": {"name": format!("m{n}")}, "data": {"fill": "x".repeat(300_000)}});
@@ -232,7 +260,7 @@ async fn a_killed_backup_leaves_the_one_before() {
         std::thread::sleep(std::time::Duration::from_micros(random.below(40_000)));
         child.kill().expect("a child can be killed");
         child.wait().expect("a child can be waited for");
-        // Whenever the command was killed, a complete backup is left: this one or an earlier one.
+        // A complete backup remains, no matter when the command was killed: the new backup or an earlier one.
         let verified = report(&["verify", &own]);
         assert_eq!(verified["damages"], 0);
         assert!(verified["revision"].as_u64() >= first["revision"].as_u64(), "{verified}");

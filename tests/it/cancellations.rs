@@ -9,8 +9,9 @@ use tests::{Options, Server};
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Returns a policy that computes for minutes about a config map of some thousand keys at a low estimated
-/// cost: lists in lists are free, and there are a million of them.
+/// Returns a policy whose evaluation takes minutes on a config map with some thousand keys, although its
+/// estimated cost is low: the estimate does not charge nested lists, and the expression creates a million of
+/// them.
 fn policy() -> [Value; 2] {
     let mut variables = vec![json!({"name": "v0", "expression": format!("[{}]", vec!["[]"; 64].join(","))})];
     for at in 0..14 {
@@ -58,7 +59,7 @@ async fn is_idle_soon(server: &Server) -> bool {
 }
 
 #[tokio::test]
-async fn a_computation_ends_with_its_request_and_keeps_nobody_waiting() {
+async fn a_computation_ends_with_its_request_and_blocks_no_other() {
     let flags = vec!["--disable-admission-plugins=ServiceAccount".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;
     for (plural, object) in
@@ -67,7 +68,7 @@ async fn a_computation_ends_with_its_request_and_keeps_nobody_waiting() {
         let made = server.client().post(&format!("{GROUP}/{plural}"), &object).await;
         assert_eq!(made.status, 201, "{}", made.text());
     }
-    // Retry until the policy is in force; the request then fails because of its deadline.
+    // Retry until the policy takes effect. The request then fails because of its deadline.
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -76,11 +77,11 @@ async fn a_computation_ends_with_its_request_and_keeps_nobody_waiting() {
             .post(&format!("{MAPS}?timeout=2s"), &config_map(&format!("slow-{attempts}"), 5000))
             .await;
         if late.status == 504 {
-            let told = late.json();
+            let refusal = late.json();
             assert_eq!(
-                (told["reason"].as_str(), told["code"].as_u64()),
+                (refusal["reason"].as_str(), refusal["code"].as_u64()),
                 (Some("Timeout"), Some(504)),
-                "{told}"
+                "{refusal}"
             );
             break;
         }

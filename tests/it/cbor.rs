@@ -34,7 +34,7 @@ fn answer(reply: &Reply) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_gate_open_everything_may_be_cbor() {
+async fn with_the_feature_gate_every_body_may_be_cbor() {
     let flags = vec!["--feature-gates=CBORServingAndStorage=true".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;
     let client = server.client();
@@ -167,7 +167,7 @@ async fn configurations_may_be_applied_in_cbor() {
     assert_eq!(
         (updated.status, &object["data"]),
         (200, &json!({"k": "AQI="})),
-        "apply: what is left out goes"
+        "apply: an omitted field is removed"
     );
     let entry = &object["metadata"]["managedFields"][0];
     assert_eq!((&entry["manager"], &entry["operation"]), (&json!("me"), &json!("Apply")), "managed-fields");
@@ -215,7 +215,7 @@ async fn configurations_may_be_applied_in_cbor() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_gate_closed_there_is_no_cbor() {
+async fn without_the_feature_gate_cbor_is_refused() {
     let fixture = Fixture::new("nocbor").await;
     fixture
         .check(&[

@@ -1,5 +1,5 @@
-//! Commands beside a running server: status, kubeconfigs of users, tokens, and certificates that are renewed and rotated
-//! while requests are served (docs/guides/certificates.md).
+//! Commands that run next to a server: status, kubeconfigs of users, tokens, and the renewal and rotation of
+//! certificates while the server serves requests (docs/guides/certificates.md).
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -14,7 +14,7 @@ use crate::backups::{flag, report, tool};
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Returns the user and the groups that the server sees for the client; `None` if it refuses the client.
+/// Returns the user and groups as which the server authenticates the client; `None` if it refuses the client.
 async fn who(client: &Client) -> Option<(String, Vec<String>)> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let body = review.to_string();
@@ -54,7 +54,7 @@ fn client_of(kubeconfig: &Path) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_status_is_that_of_the_server() {
+async fn the_status_command_reports_the_numbers_of_the_server() {
     let server = Server::start_upstream().await;
     let map = json!({"metadata": {"name": "a"}, "data": {"a": "b"}});
     assert_eq!(server.client().post(MAPS, &map).await.status, 201);
@@ -87,6 +87,37 @@ async fn the_status_is_that_of_the_server() {
     let error = String::from_utf8_lossy(&missing.stderr).into_owned();
     assert_eq!(missing.status.code(), Some(1));
     assert!(error.starts_with("error: no kubeconfig of the server: name one with --kubeconfig"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_command_reports_the_time_of_the_newest_backup() {
+    let mut server = Server::start_upstream().await;
+    let kubeconfig = flag("kubeconfig", &server.kubeconfig());
+    let backup_of = |status: &Value| status["store"]["last_backup"].as_str().map(str::to_owned);
+    let status = json_of(&["status", &kubeconfig]).await;
+    assert_eq!(backup_of(&status), None, "{status}");
+    let directory = tests::TempDir::new();
+    let (data_dir, to) = (flag("data-dir", server.data_dir()), flag("to", &directory.path().join("b")));
+    let file = server.data_dir().join("last-backup");
+    for source in [&kubeconfig, &data_dir] {
+        assert_eq!(run(&["backup", source, &to]).await.status.code(), Some(0));
+        // The server records the backup after it has sent the last byte.
+        let begun = Instant::now();
+        while !file.exists() {
+            assert!(begun.elapsed() < PATIENCE, "{source}");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let status = json_of(&["status", &kubeconfig]).await;
+        assert!(status["store"]["seconds_since_backup"].as_u64().is_some_and(|age| age < 60), "{status}");
+        std::fs::remove_file(&file).unwrap();
+    }
+    assert_eq!(run(&["backup", &kubeconfig, &to]).await.status.code(), Some(0));
+    server.terminate();
+    server.restart().await;
+    let status = json_of(&["status", &kubeconfig]).await;
+    assert!(backup_of(&status).is_some(), "the record of the backup remains after a restart: {status}");
+    let text = run(&["status", &kubeconfig]).await;
+    assert!(String::from_utf8_lossy(&text.stdout).contains("\nbackup        "), "{text:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,10 +179,10 @@ async fn a_token_identifies_its_service_account() {
 }
 
 /// Waits until the server accepts or refuses the user of a client.
-async fn until_accepted(client: &Client, wanted: bool) {
+async fn until_accepted(client: &Client, expected: bool) {
     let deadline = Instant::now() + PATIENCE;
-    while who(client).await.is_some() != wanted {
-        assert!(Instant::now() < deadline, "accepted: {}", !wanted);
+    while who(client).await.is_some() != expected {
+        assert!(Instant::now() < deadline, "the client is accepted: {}", !expected);
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
 }
@@ -167,7 +198,7 @@ async fn signers(data_dir: &str) -> [String; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_are_renewed_beside_the_server() {
+async fn certificates_are_renewed_while_the_server_runs() {
     let server = Server::start_upstream().await;
     let data_dir = flag("data-dir", server.data_dir());
     let read = |name: &str| std::fs::read_to_string(server.data_dir().join(name)).unwrap();
@@ -184,7 +215,7 @@ async fn certificates_are_renewed_beside_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotation_of_the_ca_interrupts_no_client_that_follows_it() {
+async fn a_ca_rotation_interrupts_no_client_that_trusts_the_new_bundle() {
     let server = Server::start(Options::default()).await;
     let data_dir = flag("data-dir", server.data_dir());
     let old = client_of(&kubeconfig_of(&server, "jane").await);
@@ -193,7 +224,7 @@ async fn a_rotation_of_the_ca_interrupts_no_client_that_follows_it() {
     let begun = run(&["certs", "rotate-ca", &data_dir]).await;
     assert_eq!(begun.status.code(), Some(0), "{begun:?}");
     assert_eq!(signers(&data_dir).await, ["ca-old.crt", "ca.crt"]);
-    // The client of the old CA goes on, and the one of the new CA is accepted at once.
+    // The client of the old CA is still accepted, and the client of the new CA is accepted at once.
     assert!(who(&old).await.is_some());
     let admin = client_of(&server.kubeconfig());
     assert_eq!(who(&admin).await.expect("the new CA is trusted").0, "cluster-admin");
@@ -214,7 +245,7 @@ async fn a_rotation_of_the_ca_interrupts_no_client_that_follows_it() {
     until_accepted(&old, false).await;
     assert!(who(&new).await.is_some());
     admin.until(root, has(1)).await;
-    // A client that trusts both CAs, or only the new one, verifies the certificate that the server presents now.
+    // A client that trusts both CAs, or only the new CA, verifies the certificate that the server presents now.
     let after = client_of(&server.kubeconfig());
     until_accepted(&after, true).await;
     assert!(who(&client_of(&server.data_dir().join("jane.kubeconfig"))).await.is_some());

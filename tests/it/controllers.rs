@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use tests::server::Options;
 use tests::{Client, PATIENCE, Server};
 
-/// Waits until an object satisfies `wanted`.
-async fn until(client: &Client, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    client.until(path, |object| object.is_some_and(&wanted)).await.expect("it is there")
+/// Waits until an object satisfies `condition`.
+async fn until(client: &Client, path: &str, condition: impl Fn(&Value) -> bool) -> Value {
+    client.until(path, |object| object.is_some_and(&condition)).await.expect("the object exists")
 }
 
 fn is_there(object: &Value) -> bool {
@@ -24,7 +24,7 @@ fn covers(role: &Value, resource: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_their_selectors() {
+async fn aggregated_roles_are_complete_at_readiness_and_follow_changes_of_their_selectors() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let mut before = Vec::new();
@@ -55,7 +55,7 @@ async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_their
     assert_eq!(owns_rules.len(), 1, "{entries:?}");
     let (manager, operation) = (&owns_rules[0]["manager"], &owns_rules[0]["operation"]);
     assert_eq!((manager, operation), (&json!("clusterrole-aggregation-controller"), &json!("Apply")));
-    // A role that is no longer selected no longer contributes its rules.
+    // A role that is no longer selected contributes no rules any more.
     let unlabelled = json!({"metadata": {"labels": null}});
     assert_eq!(client.patch(&format!("{ROLES}/part"), "merge", &unlabelled).await.status, 200);
     until(client, &view, |role| role["rules"] == before[0].1["rules"]).await;
@@ -87,7 +87,7 @@ async fn versions(client: &Client) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn roles_that_select_each_other_come_to_rest() {
+async fn roles_that_select_each_other_stop_changing() {
     let server = Server::start_upstream().await;
     let client = server.client();
     // Three roles that select each other in a cycle must not cause endless writes.
@@ -106,7 +106,7 @@ async fn roles_that_select_each_other_come_to_rest() {
         if versions(client).await == before {
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "they go on writing");
+        assert!(begun.elapsed() < PATIENCE, "the controllers do not stop writing");
     }
 }
 
@@ -150,7 +150,7 @@ async fn every_namespace_has_its_service_account_and_the_root_certificates() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finished_jobs_go_when_their_time_is_over_and_take_their_pods_along() {
+async fn finished_jobs_are_deleted_with_their_pods_after_their_ttl() {
     // See docs/api/controllers.md#finished-jobs.
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
@@ -181,8 +181,8 @@ async fn finished_jobs_go_when_their_time_is_over_and_take_their_pods_along() {
     for name in ["kept", "long"] {
         assert_eq!(client.get(&format!("{jobs}/{name}")).await.status, 200, "{name}");
     }
-    // A job that expired while the server was down is deleted after the start, and so is a job whose lifetime
-    // is shortened.
+    // After the start the server deletes a job that expired while the server was down. The server also
+    // deletes a job whose lifetime is shortened.
     server.kill();
     server.restart().await;
     let client = server.client();
@@ -214,7 +214,7 @@ async fn only_selected_controllers_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deleted_system_namespace_is_made_again() {
+async fn a_deleted_system_namespace_is_recreated() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let path = "/api/v1/namespaces/kube-node-lease";
@@ -227,7 +227,7 @@ async fn a_deleted_system_namespace_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bootstrap_tokens_sign_cluster_information_and_go_when_they_are_over() {
+async fn bootstrap_tokens_sign_cluster_info_and_expired_ones_are_deleted() {
     let server = Server::start(Options {
         flags: vec![
             "--controllers=*,tokencleaner,bootstrapsigner".to_owned(),
@@ -240,7 +240,7 @@ async fn bootstrap_tokens_sign_cluster_information_and_go_when_they_are_over() {
     .await;
     let client = server.client();
     let info = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
-    let made = client.until(info, |map| map.is_some()).await.expect("the map is made");
+    let made = client.until(info, |map| map.is_some()).await.expect("the config map is created");
     let config = made["data"]["kubeconfig"].as_str().unwrap();
     assert!(config.contains("certificate-authority-data: "), "{made}");
     assert!(config.contains("server: https://192.0.2.9:"), "{made}");
@@ -262,11 +262,11 @@ async fn bootstrap_tokens_sign_cluster_information_and_go_when_they_are_over() {
             map["data"]["jws-kubeconfig-abcdef"].as_str().is_some_and(|jws| jws.contains(".."))
         })
     };
-    client.until(info, is_signed).await.expect("the map is signed");
+    client.until(info, is_signed).await.expect("the config map is signed");
     assert_eq!(client.post(secrets, &token("fedcba", "2001-01-01T00:00:00Z")).await.status, 201);
     client.until_gone(&format!("{secrets}/bootstrap-token-fedcba")).await;
     client.delete(&format!("{secrets}/bootstrap-token-abcdef")).await;
     let is_unsigned =
         |map: Option<&Value>| map.is_some_and(|map| map["data"].as_object().unwrap().len() == 1);
-    client.until(info, is_unsigned).await.expect("the signature goes with the token");
+    client.until(info, is_unsigned).await.expect("the signature is removed with its token");
 }

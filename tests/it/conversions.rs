@@ -3,6 +3,7 @@
 //! different versions, and watches.
 
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use tests::{Client, PATIENCE, Server};
 
 use crate::definitions::{DEFINITIONS, establish};
-use crate::fixture::report;
+use crate::fixture::{Fixture, report};
 use crate::hook::Hook;
 
 /// Number of objects in a long list, half of them stored in each version.
@@ -26,7 +27,7 @@ const REVIEW_MAX: usize = 500;
 
 /// Behaviours of a webhook.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum WebhookBehaviour {
     /// Converts correctly, but slowly.
     Slow,
     /// Never responds.
@@ -49,7 +50,7 @@ enum Way {
     Exchanged,
     /// Returns another value of a member of `metadata`, or another kind.
     Changed(&'static str, &'static str),
-    /// Reports that it cannot convert.
+    /// Reports that the conversion is not possible.
     Refuses,
     /// Returns no result.
     Silent,
@@ -61,42 +62,42 @@ enum Way {
 
 /// The behaviours, and the message that the client gets for each; `HOOK` stands for the usual beginning, and
 /// an empty text means success.
-const WAYS: &[(Way, &str)] = &[
-    (Way::Slow, ""),
-    (Way::Hangs, "HOOK failed: Post \"…context deadline exceeded…"),
-    (Way::OtherUid, "HOOK failed: expected response.uid=\"…\", got \"other\""),
+const BEHAVIOURS: &[(WebhookBehaviour, &str)] = &[
+    (WebhookBehaviour::Slow, ""),
+    (WebhookBehaviour::Hangs, "HOOK failed: Post \"…context deadline exceeded…"),
+    (WebhookBehaviour::OtherUid, "HOOK failed: expected response.uid=\"…\", got \"other\""),
     (
-        Way::Unconverted,
+        WebhookBehaviour::Unconverted,
         "HOOK returned invalid object at index 0: invalid groupVersion (expected GROUP/v2, received GROUP/v1)",
     ),
     (
-        Way::Half,
+        WebhookBehaviour::Half,
         "HOOK returned invalid object at index 1: invalid groupVersion (expected GROUP/v2, received GROUP/v1)",
     ),
-    (Way::Fewer, "HOOK returned 1 objects, expected 2"),
-    (Way::More, "HOOK returned 3 objects, expected 2"),
-    (Way::Null, "unexpected end of JSON input"),
-    (Way::Nothing, "HOOK returned 0 objects, expected 2"),
-    (Way::Exchanged, "HOOK returned invalid object: must have the same name: a != b"),
-    (Way::Changed("name", "c"), "HOOK returned invalid object: must have the same name: a != c"),
-    (Way::Changed("uid", "c"), "HOOK returned invalid object: must have the same UID: … != c"),
+    (WebhookBehaviour::Fewer, "HOOK returned 1 objects, expected 2"),
+    (WebhookBehaviour::More, "HOOK returned 3 objects, expected 2"),
+    (WebhookBehaviour::Null, "unexpected end of JSON input"),
+    (WebhookBehaviour::Nothing, "HOOK returned 0 objects, expected 2"),
+    (WebhookBehaviour::Exchanged, "HOOK returned invalid object: must have the same name: a != b"),
+    (WebhookBehaviour::Changed("name", "c"), "HOOK returned invalid object: must have the same name: a != c"),
+    (WebhookBehaviour::Changed("uid", "c"), "HOOK returned invalid object: must have the same UID: … != c"),
     (
-        Way::Changed("namespace", "c"),
+        WebhookBehaviour::Changed("namespace", "c"),
         "HOOK returned invalid object: must have the same namespace: default != c",
     ),
     (
-        Way::Changed("kind", "C"),
+        WebhookBehaviour::Changed("kind", "C"),
         "HOOK returned invalid object at index 0: invalid kind (expected Text, received C)",
     ),
     (
-        Way::Changed("labels", "c"),
+        WebhookBehaviour::Changed("labels", "c"),
         "HOOK returned invalid metadata: invalid metadata.labels of type string in converted object",
     ),
-    (Way::Changed("generation", "9"), ""),
-    (Way::Refuses, "HOOK failed: the words are too long"),
-    (Way::Silent, "HOOK failed: response.result.status was '', not 'Success'"),
-    (Way::Other, "HOOK failed: …"),
-    (Way::Dead, "HOOK failed: Post \"…connect: connection refused"),
+    (WebhookBehaviour::Changed("generation", "9"), ""),
+    (WebhookBehaviour::Refuses, "HOOK failed: the words are too long"),
+    (WebhookBehaviour::Silent, "HOOK failed: response.result.status was '', not 'Success'"),
+    (WebhookBehaviour::Other, "HOOK failed: …"),
+    (WebhookBehaviour::Dead, "HOOK failed: Post \"…connect: connection refused"),
 ];
 
 /// Returns an object in another version: v1 has the words in a list, v2 in a text.
@@ -121,43 +122,45 @@ fn answer(review: &Value, objects: Vec<Value>) -> Value {
 }
 
 /// Returns the objects of a review and the version to convert them to.
-fn asked(review: &Value) -> (&[Value], &str) {
+fn requested_conversion(review: &Value) -> (&[Value], &str) {
     let request = &review["request"];
     (request["objects"].as_array().unwrap(), request["desiredAPIVersion"].as_str().unwrap())
 }
 
 fn convert(review: &Value) -> Value {
-    let (objects, to) = asked(review);
+    let (objects, to) = requested_conversion(review);
     answer(review, objects.iter().map(|object| converted(object, to)).collect())
 }
 
 /// Returns the response of a webhook with this behaviour.
-async fn misconvert(way: Way, review: Value) -> Value {
+async fn misconvert(behaviour: WebhookBehaviour, review: Value) -> Value {
     let mut right = convert(&review);
-    let (sent, _) = asked(&review);
+    let (sent, _) = requested_conversion(&review);
     let (response, last) = (&mut right["response"], sent.len() - 1);
     let objects = response["convertedObjects"].as_array_mut().unwrap();
-    match way {
-        Way::Slow => tokio::time::sleep(Duration::from_secs(1)).await,
-        Way::Hangs => tokio::time::sleep(PATIENCE).await,
-        Way::OtherUid => response["uid"] = "other".into(),
-        Way::Unconverted => objects.clone_from_slice(sent),
-        Way::Half => objects[last] = sent[last].clone(),
-        Way::Fewer => objects.truncate(last),
-        Way::More => objects.push(objects[last].clone()),
-        Way::Null => objects[last] = Value::Null,
-        Way::Nothing => response["convertedObjects"] = Value::Null,
-        Way::Exchanged => objects.rotate_left(1),
-        Way::Changed("kind", value) => objects.iter_mut().for_each(|object| object["kind"] = value.into()),
-        Way::Changed(member, value) => {
+    match behaviour {
+        WebhookBehaviour::Slow => tokio::time::sleep(Duration::from_secs(1)).await,
+        WebhookBehaviour::Hangs => tokio::time::sleep(PATIENCE).await,
+        WebhookBehaviour::OtherUid => response["uid"] = "other".into(),
+        WebhookBehaviour::Unconverted => objects.clone_from_slice(sent),
+        WebhookBehaviour::Half => objects[last] = sent[last].clone(),
+        WebhookBehaviour::Fewer => objects.truncate(last),
+        WebhookBehaviour::More => objects.push(objects[last].clone()),
+        WebhookBehaviour::Null => objects[last] = Value::Null,
+        WebhookBehaviour::Nothing => response["convertedObjects"] = Value::Null,
+        WebhookBehaviour::Exchanged => objects.rotate_left(1),
+        WebhookBehaviour::Changed("kind", value) => {
+            objects.iter_mut().for_each(|object| object["kind"] = value.into())
+        }
+        WebhookBehaviour::Changed(member, value) => {
             objects.iter_mut().for_each(|object| object["metadata"][member] = value.into());
         }
-        Way::Refuses => {
+        WebhookBehaviour::Refuses => {
             response["result"] = json!({"status": "Failure", "message": "the words are too long"})
         }
-        Way::Silent => response["result"] = json!({}),
-        Way::Other => return json!({"kind": "Elephant"}),
-        Way::Dead => {}
+        WebhookBehaviour::Silent => response["result"] = json!({}),
+        WebhookBehaviour::Other => return json!({"kind": "Elephant"}),
+        WebhookBehaviour::Dead => {}
     }
     right
 }
@@ -195,7 +198,7 @@ fn text(group: &str, version: &str, name: &str, words: Value) -> Value {
     json!({"apiVersion": format!("{group}/{version}"), "kind": "Text", "metadata": {"name": name}, "words": words})
 }
 
-/// Returns whether a text consists of the parts of `want` between its `…`, in order and from start to end.
+/// Returns whether a text matches `want`, in which each `…` matches any text.
 fn fits(got: &str, want: &str) -> bool {
     let mut rest = Some(got);
     for (at, part) in want.split('…').enumerate() {
@@ -208,35 +211,35 @@ fn fits(got: &str, want: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conversion_webhook_that_fails_costs_only_reads_of_other_versions() {
+async fn a_failing_conversion_webhook_affects_only_reads_of_other_versions() {
     let server = Server::start_upstream().await;
     let works = Arc::new(AtomicBool::new(false));
     let mut hooks = Vec::new();
-    for (at, (way, want)) in WAYS.iter().enumerate() {
+    for (at, (behaviour, want)) in BEHAVIOURS.iter().enumerate() {
         let works = works.clone();
         let respond = move |review: Value| {
             let works = works.load(Ordering::Relaxed);
-            async move { if works { convert(&review) } else { misconvert(*way, review).await } }
+            async move { if works { convert(&review) } else { misconvert(*behaviour, review).await } }
         };
-        hooks.push((format!("w{at}.example.com"), *way, *want, Hook::start(respond).await));
+        hooks.push((format!("w{at}.example.com"), *behaviour, *want, Hook::start(respond).await));
     }
-    for (group, way, _, hook) in &mut hooks {
+    for (group, behaviour, _, hook) in &mut hooks {
         establish(&server, &definition(group, hook, "v1")).await;
         for name in ["a", "b"] {
             let reply =
                 server.client().post(&texts(group, "v1"), &text(group, "v1", name, json!([name, "x"]))).await;
-            assert_eq!(reply.status, 201, "{way:?}: {}", reply.text());
+            assert_eq!(reply.status, 201, "{behaviour:?}: {}", reply.text());
         }
-        if matches!(way, Way::Dead) {
+        if matches!(behaviour, WebhookBehaviour::Dead) {
             // The webhook's server ends, and its port refuses connections.
             *hook = Hook::start(std::future::ready).await;
         }
     }
-    let checks = hooks.iter().map(|(group, way, want, _)| {
+    let checks = hooks.iter().map(|(group, behaviour, want, _)| {
         let client = server.client().another();
         async move {
             let reply = client.get(&texts(group, "v2")).await;
-            let wrong = format!("{way:?}: {} {}", reply.status, reply.text());
+            let wrong = format!("{behaviour:?}: {} {}", reply.status, reply.text());
             let is_right = if want.is_empty() {
                 let items = &reply.json()["items"];
                 reply.status == 200 && items[0]["words"] == "a x" && items[1]["metadata"]["generation"] == 1
@@ -249,20 +252,22 @@ async fn a_conversion_webhook_that_fails_costs_only_reads_of_other_versions() {
             // A write in that version is refused as well, without effect; a single object fails like the
             // list.
             let served = want.is_empty();
-            (!is_right).then_some(wrong).or(unchanged(&client, (group, *way), served).await)
+            (!is_right).then_some(wrong).or(unchanged(&client, (group, *behaviour), served).await)
         }
     });
     let wrong: Vec<String> = join_all(checks).await.into_iter().flatten().collect();
     report(&wrong);
 
-    // Webhooks that now behave correctly are used at once.
+    // As soon as the webhooks behave correctly, the server uses their responses.
     works.store(true, Ordering::Relaxed);
     let mut wrong = Vec::new();
-    for (group, way, ..) in hooks.iter().filter(|(_, way, ..)| !matches!(way, Way::Dead)) {
+    for (group, behaviour, ..) in
+        hooks.iter().filter(|(_, behaviour, ..)| !matches!(behaviour, WebhookBehaviour::Dead))
+    {
         let reply = server.client().get(&texts(group, "v2")).await;
         let items = reply.json()["items"].clone();
         if (reply.status, &items[0]["words"], &items[1]["words"]) != (200, &"a x".into(), &"b x".into()) {
-            wrong.push(format!("{way:?}: {}", reply.text()));
+            wrong.push(format!("{behaviour:?}: {}", reply.text()));
         }
     }
     report(&wrong);
@@ -271,20 +276,25 @@ async fn a_conversion_webhook_that_fails_costs_only_reads_of_other_versions() {
 }
 
 /// Checks that the objects can be read and written in their stored version, and are unchanged.
-async fn unchanged(client: &Client, (group, way): (&str, Way), served: bool) -> Option<String> {
+async fn unchanged(
+    client: &Client,
+    (group, behaviour): (&str, WebhookBehaviour),
+    served: bool,
+) -> Option<String> {
     let before = client.get(&format!("{}/a", texts(group, "v1"))).await.json();
-    // A webhook that hangs is not called again, to save time; a single object cannot be exchanged.
-    if !served && !matches!(way, Way::Hangs | Way::Exchanged) {
+    // To save time, a hanging webhook is not called again. A webhook that exchanges objects converts a single object
+    // correctly.
+    if !served && !matches!(behaviour, WebhookBehaviour::Hangs | WebhookBehaviour::Exchanged) {
         let refused = client.post(&texts(group, "v2"), &text(group, "v2", "new", json!("c"))).await;
         if refused.status != 500 {
-            return Some(format!("{way:?}: a write is not refused: {}", refused.text()));
+            return Some(format!("{behaviour:?}: a write is not refused: {}", refused.text()));
         }
     }
     let list = client.get(&texts(group, "v1")).await.json();
     let found = &list["items"][0];
     let is_as_before = found["words"] == json!(["a", "x"]) && found["metadata"] == before["metadata"];
     (!is_as_before || list["items"].as_array().map(Vec::len) != Some(2))
-        .then(|| format!("{way:?}: stored objects are not as they were: {list}"))
+        .then(|| format!("{behaviour:?}: stored objects are not as they were: {list}"))
 }
 
 /// Creates the objects `o<at>` of a range, several at once.
@@ -307,7 +317,7 @@ async fn make(server: &Server, group: &'static str, version: &'static str, range
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_list_of_mixed_versions_is_converted_in_reviews() {
+async fn a_long_list_of_mixed_versions_is_converted_in_batches() {
     let server = Server::start_upstream().await;
     let group = "mixed.example.com";
     let hook = Hook::start(|review| std::future::ready(convert(&review))).await;
@@ -327,16 +337,16 @@ async fn a_long_list_of_mixed_versions_is_converted_in_reviews() {
         server.client().delete(&format!("{}/{name}", texts(group, "v2"))).await;
         hook.received().len()
     };
-    let mut asked_before = begun;
+    let mut probed_before = begun;
     for at in 0.. {
-        let asked = probe(&format!("probe{at}")).await;
-        if asked == asked_before {
+        let probed = probe(&format!("probe{at}")).await;
+        if probed == probed_before {
             break;
         }
-        asked_before = asked;
+        probed_before = probed;
     }
     make(&server, group, "v2", OBJECTS / 2..OBJECTS).await;
-    assert_eq!(hook.received().len(), asked_before, "writes in the stored version are not converted");
+    assert_eq!(hook.received().len(), probed_before, "writes in the stored version are not converted");
 
     for (version, word) in [("v1", json!(["n", "7"])), ("v2", json!("n 7"))] {
         for (query, pages) in [("", 1), ("?limit=3000", OBJECTS.div_ceil(3000))] {
@@ -364,8 +374,9 @@ async fn a_long_list_of_mixed_versions_is_converted_in_reviews() {
             }
             assert_eq!(items[7]["words"], word);
             let reviews = hook.received();
-            let sizes: Vec<usize> = reviews[before..].iter().map(|review| asked(review).0.len()).collect();
-            assert_eq!(sizes.iter().sum::<usize>(), OBJECTS / 2, "each of the other version once: {sizes:?}");
+            let sizes: Vec<usize> =
+                reviews[before..].iter().map(|review| requested_conversion(review).0.len()).collect();
+            assert_eq!(sizes.iter().sum::<usize>(), OBJECTS / 2, "each is converted once: {sizes:?}");
             assert!(sizes.iter().all(|size| *size <= REVIEW_MAX), "{sizes:?}");
             // All reviews are full except those at the border of the versions and at the end of a page.
             assert!(sizes.len() <= OBJECTS / 2 / REVIEW_MAX + 2 * pages, "{sizes:?}");
@@ -374,7 +385,7 @@ async fn a_long_list_of_mixed_versions_is_converted_in_reviews() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watches_see_every_change_in_their_own_version() {
+async fn watches_receive_every_change_in_their_own_version() {
     let server = Server::start_upstream().await;
     let group = "watched.example.com";
     let lies = Arc::new(AtomicBool::new(false));
@@ -401,7 +412,7 @@ async fn watches_see_every_change_in_their_own_version() {
     let patched = client.patch(&one("v1"), "merge", &json!({"words": ["three"]})).await;
     assert_eq!(patched.status, 200, "{}", patched.text());
     assert_eq!(client.delete(&one("v2")).await.status, 200);
-    let wanted = [
+    let expected = [
         ("ADDED", json!(["one"]), "one"),
         ("MODIFIED", json!(["one", "two"]), "one two"),
         ("MODIFIED", json!(["three"]), "three"),
@@ -410,11 +421,11 @@ async fn watches_see_every_change_in_their_own_version() {
     // A watch that starts later at the same revision sees the same events.
     let mut late = client.watch(&path("v2")).await;
     let mut revisions = BTreeMap::new();
-    for (at, (kind, list, words)) in wanted.iter().enumerate() {
+    for (at, (kind, list, words)) in expected.iter().enumerate() {
         for (which, watch, version) in
             [("v1", &mut first, "v1"), ("v2", &mut second, "v2"), ("late", &mut late, "v2")]
         {
-            let event = watch.next().await.expect("another event");
+            let event = watch.next().await.expect("the watch sends another event");
             let object = &event["object"];
             let words = if version == "v1" { list.clone() } else { json!(words) };
             assert_eq!(
@@ -427,13 +438,13 @@ async fn watches_see_every_change_in_their_own_version() {
         }
     }
 
-    // If an object cannot be converted, the watches that need this conversion end with an error; others
-    // continue.
+    // If an object cannot be converted, the watches that need this conversion end with an error; other
+    // watches continue.
     lies.store(true, Ordering::Relaxed);
     assert_eq!(client.post(&texts(group, "v1"), &object("v1", json!(["four"]))).await.status, 201);
-    let event = first.next().await.expect("another event");
+    let event = first.next().await.expect("the watch sends another event");
     assert_eq!((&event["type"], &event["object"]["words"]), (&json!("ADDED"), &json!(["four"])));
-    let event = second.next().await.expect("another event");
+    let event = second.next().await.expect("the watch sends another event");
     assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(500)), "{event}");
     let message = event["object"]["message"].as_str().unwrap();
     assert!(message.contains("returned 0 objects, expected 1"), "{message}");
@@ -443,6 +454,92 @@ async fn watches_see_every_change_in_their_own_version() {
     lies.store(false, Ordering::Relaxed);
     let last = revisions[&3].as_str().unwrap();
     let mut again = client.watch(&format!("{}?watch=true&resourceVersion={last}", texts(group, "v2"))).await;
-    let event = again.next().await.expect("another event");
+    let event = again.next().await.expect("the watch sends another event");
     assert_eq!((&event["type"], &event["object"]["words"]), (&json!("ADDED"), &json!("four")), "{event}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn custom_versions_are_converted_by_a_webhook() {
+    let fixture = Fixture::new("converted").await;
+    // Version v1 has the words in a list, v2 in a text.
+    let answer = |review: Value| {
+        let target_version = review["request"]["desiredAPIVersion"].as_str().unwrap();
+        let objects = review["request"]["objects"].as_array().unwrap();
+        let converted = objects.iter().map(|object| {
+            let mut object = object.clone();
+            object["apiVersion"] = target_version.into();
+            object["words"] = match &object["words"] {
+                Value::Array(words) => {
+                    words.iter().map(|word| word.as_str().unwrap()).collect::<Vec<_>>().join(" ").into()
+                }
+                Value::String(text) => text.split(' ').map(Value::from).collect::<Vec<_>>().into(),
+                other => other.clone(),
+            };
+            object
+        });
+        ready(json!({
+            "apiVersion": review["apiVersion"],
+            "kind": "ConversionReview",
+            "response": {
+                "uid": review["request"]["uid"],
+                "result": {"status": "Success"},
+                "convertedObjects": converted.collect::<Vec<_>>(),
+            },
+        }))
+    };
+    let hook = Hook::start(answer).await;
+    let group = format!("{}.example.com", fixture.ns);
+    let version = |name: &str, storage: bool, words: Value| {
+        json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {"words": words},
+        }}})
+    };
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("texts.{group}")},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "texts", "kind": "Text"},
+            "versions": [
+                version("v1", true, json!({"type": "array", "items": {"type": "string"}})),
+                version("v2", false, json!({"type": "string"})),
+            ],
+            "conversion": {"strategy": "Webhook", "webhook": {
+                "conversionReviewVersions": ["v1"],
+                "clientConfig": {"url": hook.url("/convert"), "caBundle": hook.ca_bundle()},
+            }},
+        },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let made = fixture.client.post(definitions, &definition).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let texts = |version: &str| format!("/apis/{group}/{version}/namespaces/{}/texts", fixture.ns);
+    let listed = fixture.client.until(&texts("v2"), |list| list.is_some()).await;
+    assert!(listed.is_some(), "the type is not served");
+
+    let object = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "Text", "metadata": {"name": "t"}, "words": ["one", "two"],
+    });
+    let made = fixture.client.post(&texts("v1"), &object).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(fixture.client.get(&format!("{}/t", texts("v2"))).await.json()["words"], "one two");
+    let patch = json!({"words": "three four five"});
+    let patched = fixture.client.patch(&format!("{}/t", texts("v2")), "merge", &patch).await;
+    assert_eq!(patched.json()["words"], "three four five", "{}", patched.text());
+    let stored = fixture.client.get(&format!("{}/t", texts("v1"))).await.json();
+    assert_eq!(stored["words"], json!(["three", "four", "five"]));
+    assert_eq!(fixture.client.get(&texts("v2")).await.json()["items"][0]["words"], "three four five");
+
+    // Without the webhook's server, other versions cannot be read, but the stored version can.
+    hook.end().await;
+    let failed = fixture.client.get(&format!("{}/t", texts("v2"))).await;
+    assert_eq!(failed.status, 500, "{}", failed.text());
+    assert!(
+        failed.json()["message"].as_str().unwrap().contains("conversion webhook for"),
+        "{}",
+        failed.text()
+    );
+    assert_eq!(fixture.client.get(&format!("{}/t", texts("v1"))).await.status, 200);
 }

@@ -1,9 +1,10 @@
-//! Fifty power cuts on one data directory: the process is killed at a random moment under 64 writers and
-//! restarted, and every reply it ever gave is checked.
+//! Fifty crashes with one data directory: the test kills the process at a random moment under the load of 64
+//! writers, restarts the process, and checks every reply of the server.
 //!
-//! An acknowledged write, or a later one, must be there afterwards. A write without a complete reply must be
-//! there completely or not at all. At the end the log is read through a watch from an early revision and
-//! through one that was resumed after each crash; both must contain every change once and in order.
+//! After a restart, each object must have its last acknowledged write or a later one. A write without a complete
+//! reply must be stored completely or not at all. At the end the test reads the log through two watches: one begins
+//! at an early revision, and one was resumed after each crash. Both watches must contain every change once and in
+//! order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const WRITERS: usize = 64;
 /// Number of objects that each writer owns.
 const OWN: u64 = 4;
 
-/// Number of objects that all writers increment, each on the version it has read.
+/// Number of objects that all writers increment. Each increment is based on the version that the writer has read.
 const SHARED: u64 = 4;
 
 /// The final watch starts from a revision of this round.
@@ -101,9 +102,9 @@ struct Known {
 
 impl Known {
     /// Reads an object and checks that it is complete.
-    fn of(kind: Kind, object: &Value) -> Known {
+    fn from_object(kind: Kind, object: &Value) -> Known {
         let text =
-            |value: &Value| value.as_str().unwrap_or_else(|| panic!("incomplete: {object}")).to_owned();
+            |value: &Value| value.as_str().unwrap_or_else(|| panic!("incomplete object {object}")).to_owned();
         let metadata = &object["metadata"];
         let tag = text(&kind.content(object)["tag"]);
         assert_eq!(kind.content(object), &content(&tag), "the content of {tag} is not whole");
@@ -265,7 +266,7 @@ impl Writer {
             self.acknowledged.deletes.insert(known.unwrap().uid, version);
             slot.acknowledged = None;
         } else {
-            let now = Known::of(kind, &object);
+            let now = Known::from_object(kind, &object);
             assert_eq!(now.tag, tag);
             assert!(known.is_none_or(|known| known.version < now.version && known.uid == now.uid));
             assert!(self.acknowledged.puts.insert(now.version, (key, tag)).is_none());
@@ -282,7 +283,7 @@ impl Writer {
         assert_eq!(read.status, 200, "{}", read.text());
         let mut object = read.json();
         let base = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-        let tag = format!("{}+{}", count_of(&Known::of(Kind::Map, &object).tag) + 1, self.tag());
+        let tag = format!("{}+{}", count_of(&Known::from_object(Kind::Map, &object).tag) + 1, self.tag());
         object["data"] = content(&tag);
         let headers = [("content-type", "application/json")];
         let Some(reply) = client.try_send("PUT", &path, &headers, object.to_string().as_bytes()).await else {
@@ -293,7 +294,7 @@ impl Writer {
             return Some(());
         }
         assert_eq!(reply.status, 200, "{}", reply.text());
-        let now = Known::of(Kind::Map, &reply.json());
+        let now = Known::from_object(Kind::Map, &reply.json());
         assert_eq!(now.tag, tag);
         assert!(self.acknowledged.bases.insert(base));
         self.acknowledged.puts.insert(now.version, ((Kind::Map, name), tag));
@@ -336,7 +337,7 @@ async fn list(client: &Client) -> (BTreeMap<Key, Known>, u64) {
             let name = object["metadata"]["name"].as_str().unwrap().to_owned();
             let is_ours = name.starts_with('w') || name.starts_with("shared-") || name == MARKER;
             if is_ours {
-                let known = Known::of(kind, object);
+                let known = Known::from_object(kind, object);
                 newest = newest.max(known.version);
                 assert!(found.insert((kind, name), known).is_none());
             }
@@ -357,7 +358,7 @@ struct Event {
     known: Known,
 }
 
-/// Reads a collection's events after `version` up to the one of version `last`.
+/// Reads a collection's events after `version` up to the event of version `last`.
 async fn replay(client: &Client, kind: Kind, version: u64, last: u64) -> Vec<Event> {
     let mut watch = client.watch(&format!("{}?watch=1&resourceVersion={version}", kind.path())).await;
     let mut events = Vec::new();
@@ -370,7 +371,7 @@ async fn replay(client: &Client, kind: Kind, version: u64, last: u64) -> Vec<Eve
             event.unwrap_or_else(|| panic!("the watch from {version} ended at {newest}, before {last}"));
         assert_ne!(event["type"], "ERROR", "{event}");
         let object = &event["object"];
-        let known = Known::of(kind, object);
+        let known = Known::from_object(kind, object);
         assert!(known.version > newest, "version {} came after {newest}", known.version);
         newest = known.version;
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -380,8 +381,8 @@ async fn replay(client: &Client, kind: Kind, version: u64, last: u64) -> Vec<Eve
     events
 }
 
-/// Checks that the events after `from` are the acknowledged writes after it, in order, and nothing that was
-/// not requested.
+/// Checks that the events after `from` contain the acknowledged writes after `from`, in order, and that every other
+/// event was requested.
 fn check_history(
     kind: Kind,
     from: u64,
@@ -404,7 +405,7 @@ fn check_history(
             "ADDED" => assert_eq!(before, None, "{event:?}"),
             "MODIFIED" => assert_eq!(before.map(|before| &before.uid), Some(&known.uid), "{event:?}"),
             "DELETED" => {
-                let last = before.unwrap_or_else(|| panic!("{name} was deleted without being there"));
+                let last = before.unwrap_or_else(|| panic!("{name} was deleted, but did not exist"));
                 assert_eq!((&last.uid, &last.tag), (&known.uid, &known.tag), "{event:?}");
             }
             other => panic!("{other}: {event:?}"),
@@ -422,7 +423,7 @@ fn check_history(
             continue;
         }
         if name.starts_with("shared-") {
-            let last = before.unwrap_or_else(|| panic!("{name} is made before the first crash"));
+            let last = before.unwrap_or_else(|| panic!("{name} is not created before the first crash"));
             assert_eq!(
                 count_of(&known.tag),
                 count_of(&last.tag) + 1,
@@ -444,7 +445,7 @@ fn check_history(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_acknowledged_is_lost_in_fifty_crashes() {
+async fn fifty_crashes_lose_no_acknowledged_write() {
     let seed = std::env::var("CRASH_SEED").ok().map(|text| text.parse().expect("CRASH_SEED is a number"));
     let seed = seed.unwrap_or_else(|| {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -490,7 +491,7 @@ async fn nothing_acknowledged_is_lost_in_fifty_crashes() {
         let alive: usize =
             writers.iter().map(|w| w.slots.values().filter(|s| s.acknowledged.is_some()).count()).sum();
         let markers = found.keys().filter(|(_, name)| name == MARKER).count();
-        assert_eq!(found.len(), alive + SHARED as usize + markers, "an object exists that no writer made");
+        assert_eq!(found.len(), alive + SHARED as usize + markers, "an object exists that no writer created");
 
         // Revisions continue above every revision ever returned.
         let marker = mark(server.client(), Kind::Map, round).await;
@@ -513,14 +514,14 @@ async fn nothing_acknowledged_is_lost_in_fifty_crashes() {
         if kind == Kind::Map {
             let since = resumed.last().unwrap().known.version;
             resumed.extend(replay(client, kind, since, end).await);
-            assert_eq!(resumed, events, "a watch that was resumed saw something else");
+            assert_eq!(resumed, events, "a resumed watch received different events");
         }
     }
     assert!(
         acknowledged.puts.len() > 1000
             && acknowledged.deletes.len() > 100
             && !acknowledged.unknown_puts.is_empty(),
-        "too little happened"
+        "the test made too few requests"
     );
     eprintln!(
         "{} puts and {} deletions were acknowledged",
@@ -538,7 +539,7 @@ async fn mark(client: &Client, kind: Kind, round: usize) -> u64 {
         reply = client.post(kind.path(), &object).await;
     }
     assert!(matches!(reply.status, 200 | 201), "{}", reply.text());
-    Known::of(kind, &reply.json()).version
+    Known::from_object(kind, &reply.json()).version
 }
 
 /// Checks that shared objects are at the newest acknowledged version, or at a later one that was requested.

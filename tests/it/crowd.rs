@@ -1,7 +1,7 @@
 //! Many hostile clients at once: the memory that they make the server use stays below the configured total,
 //! and another client is served meanwhile (docs/decisions/0014-memory-for-requests-is-one-account.md).
 //!
-//! `CROWD_CLIENTS` sets their number.
+//! `CROWD_CLIENTS` sets the number of hostile clients.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// The behaviour that a hostile client repeats.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum HostileBehaviour {
     /// Requests a large object in this media type several times on one connection, and reads nothing.
     Unread(&'static str),
     /// Lists objects and reads only the head of the response.
@@ -62,17 +62,17 @@ enum Way {
     Excess,
 }
 
-const WAYS: [Way; 10] = [
-    Way::Unread("application/json"),
-    Way::Unread("application/vnd.kubernetes.protobuf"),
-    Way::Unread("application/yaml"),
-    Way::UnreadList("application/json"),
-    Way::UnreadList("application/yaml"),
-    Way::Half,
-    Way::Beginnings,
-    Way::Containers,
-    Way::Entries,
-    Way::Excess,
+const BEHAVIOURS: [HostileBehaviour; 10] = [
+    HostileBehaviour::Unread("application/json"),
+    HostileBehaviour::Unread("application/vnd.kubernetes.protobuf"),
+    HostileBehaviour::Unread("application/yaml"),
+    HostileBehaviour::UnreadList("application/json"),
+    HostileBehaviour::UnreadList("application/yaml"),
+    HostileBehaviour::Half,
+    HostileBehaviour::Beginnings,
+    HostileBehaviour::Containers,
+    HostileBehaviour::Entries,
+    HostileBehaviour::Excess,
 ];
 
 /// The large request bodies, which all clients share.
@@ -100,7 +100,7 @@ impl Bodies {
 struct Hostile {
     client: Client,
     bodies: Bodies,
-    /// Number of its requests that have reached the server.
+    /// Number of requests of this client that have reached the server.
     reached: Arc<AtomicUsize>,
 }
 
@@ -110,32 +110,32 @@ const TOKEN: &str = "hostile";
 type Broken = Box<dyn std::error::Error + Send + Sync>;
 
 impl Hostile {
-    async fn go_on(&self, way: Way) -> Result<(), Broken> {
-        match way {
-            Way::Unread(accept) => self.unread(accept).await,
-            Way::UnreadList(accept) => {
+    async fn go_on(&self, behaviour: HostileBehaviour) -> Result<(), Broken> {
+        match behaviour {
+            HostileBehaviour::Unread(accept) => self.unread(accept).await,
+            HostileBehaviour::UnreadList(accept) => {
                 let answer = self.client.another().try_open("GET", MAPS, &[("accept", accept)], b"").await?;
                 self.has_reached();
                 std::future::pending::<()>().await;
                 drop(answer);
                 Ok(())
             }
-            Way::Half => {
+            HostileBehaviour::Half => {
                 let head = self.head("POST", MAPS, "content-length: 2900000\r\n");
                 self.raw(&[head.as_bytes(), &self.bodies.containers[..1_450_000]].concat()).await
             }
-            Way::Excess => {
+            HostileBehaviour::Excess => {
                 let head = self.head("POST", MAPS, "content-length: 100000000000\r\n");
                 self.raw(&[head.as_bytes(), &self.bodies.containers[..100_000]].concat()).await?;
                 tokio::time::sleep(Duration::from_millis(500)).await;
                 Ok(())
             }
-            Way::Beginnings => self.beginnings().await,
-            Way::Containers => {
+            HostileBehaviour::Beginnings => self.beginnings().await,
+            HostileBehaviour::Containers => {
                 let path = "/api/v1/namespaces/default/pods?dryRun=All";
                 self.post(path, "application/json", &self.bodies.containers).await
             }
-            Way::Entries => {
+            HostileBehaviour::Entries => {
                 let path = format!("{MAPS}?dryRun=All");
                 self.post(&path, "application/vnd.kubernetes.protobuf", &self.bodies.entries).await
             }
@@ -273,7 +273,7 @@ fn other_client(client: Client, is_over: Arc<AtomicBool>) -> JoinHandle<Served> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_served() {
+async fn many_hostile_clients_use_a_bounded_total_of_memory_and_others_are_served() {
     let clients = from_environment("CROWD_CLIENTS", CLIENTS);
     let server = Server::start(Options {
         flags: vec!["--token-auth-file=$dir/tokens.csv".to_owned()],
@@ -300,14 +300,14 @@ async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_serve
     let memory = watch_memory(server.pid(), is_over.clone());
     let other = other_client(admin.with_token("other"), is_over.clone());
     let bodies = Bodies::new();
-    let reached = WAYS.map(|_| Arc::<AtomicUsize>::default());
+    let reached = BEHAVIOURS.map(|_| Arc::<AtomicUsize>::default());
     let mut crowd = JoinSet::new();
-    for (way, reached) in WAYS.iter().copied().zip(&reached).cycle().take(clients) {
+    for (behaviour, reached) in BEHAVIOURS.iter().copied().zip(&reached).cycle().take(clients) {
         let hostile =
             Hostile { client: admin.with_token(TOKEN), bodies: bodies.clone(), reached: reached.clone() };
         crowd.spawn(async move {
             loop {
-                if hostile.go_on(way).await.is_err() {
+                if hostile.go_on(behaviour).await.is_err() {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -316,7 +316,7 @@ async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_serve
     tokio::time::sleep((LASTS.0 * clients as u32).max(LASTS.1)).await;
     // On a slow machine some clients have to wait for the responses to other clients. Wait until at least one client
     // of each behaviour has reached the server.
-    let missing = || WAYS.iter().zip(&reached).find(|(_, reached)| reached.load(Relaxed) == 0);
+    let missing = || BEHAVIOURS.iter().zip(&reached).find(|(_, reached)| reached.load(Relaxed) == 0);
     let began = Instant::now();
     while missing().is_some() && began.elapsed() < PATIENCE {
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,6 +1,6 @@
-//! Types that are created while the server runs have all the behaviour of built-in types: they are created,
-//! applied, patched, listed, watched and described; they are replaced under watches and lists; and they are
-//! deleted without leaving memory behind.
+//! Types that are created while the server runs have all the behaviour of built-in types. The tests create,
+//! apply, patch, list, watch and describe objects of such types. They also replace the types under watches
+//! and lists, and delete them without a leak of memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,17 +14,17 @@ use crate::fixture::{outcome, report};
 const GROUP: &str = "/apis/g.example.com/v1";
 const SHAPES: &str = "/apis/g.example.com/v1/namespaces/default/shapes";
 
-/// How often types are replaced by default (`TYPE_CYCLES`). Every tenth time the type is deleted and created
-/// again.
+/// Default number of times that types are replaced (`TYPE_CYCLES`). Every tenth time the type is deleted and
+/// created again.
 const CYCLES: usize = 240;
 
-/// Members of the type that is replaced: enough that a leak of a single type would be visible.
+/// Number of members of the replaced type. With this number, even a leak of a single type would be visible.
 const MEMBERS: usize = 60;
 
 /// Maximum growth of anonymous memory between the first third of the cycles and their end.
 const ADDED_KIB_MAX: u64 = 12 * 1024;
 
-/// Returns a definition with every kind of value: `extra` is one more member of its spec.
+/// Returns a definition with every kind of value; `extra` is an additional member of its spec.
 fn shapes(extra: &Value) -> Value {
     let texts = json!({"type": "array", "items": {"type": "string"}});
     let pairs = json!({"type": "array", "items": {
@@ -85,7 +85,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_type_made_at_run_time_passes_the_whole_path() {
+async fn a_custom_type_passes_every_step_from_definition_to_deletion() {
     let server = Server::start_upstream().await;
     let client = server.client();
     establish(&server, &shapes(&Value::Null)).await;
@@ -135,9 +135,9 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     let made = client.post(SHAPES, &shape("whole", given)).await;
     assert_eq!(made.status, 201, "{}", made.text());
     assert_eq!(made.header_all("warning").len(), 2, "{:?}", made.header_all("warning"));
-    let mut wanted = whole.clone();
-    wanted["parts"][0]["port"] = 80.into();
-    assert_eq!(client.get(&format!("{SHAPES}/whole")).await.json()["spec"], wanted);
+    let mut expected = whole.clone();
+    expected["parts"][0]["port"] = 80.into();
+    assert_eq!(client.get(&format!("{SHAPES}/whole")).await.json()["spec"], expected);
 
     let mut wrong = Vec::new();
     for (what, spec, want) in [
@@ -187,7 +187,7 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     let why = "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string";
     assert!(no_text.ends_with(why), "{no_text}");
 
-    // Two managers each own their element of the list, and not the other's.
+    // Each of two managers owns only its own element of the list.
     let part =
         |name: &str, words: &[&str]| json!({"parts": [{"name": name, "port": 1, "words": {"en": words}}]});
     assert_eq!(apply(client, "shared", "fieldManager=a", part("a", &["one"])).await.status, 201);
@@ -199,7 +199,7 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     let refused = apply(client, "shared", "fieldManager=b", part("a", &["three"])).await;
     assert_eq!(refused.status, 409, "{}", refused.text());
     let forced = apply(client, "shared", "fieldManager=b&force=true", part("a", &["three"])).await.json();
-    assert_eq!(forced["spec"], part("a", &["three"]), "b's own element went with its intent");
+    assert_eq!(forced["spec"], part("a", &["three"]), "an omitted element of b is removed");
     let left = apply(client, "shared", "fieldManager=a", json!({})).await.json();
     assert_eq!(left["spec"]["parts"][0]["words"]["en"], json!(["three"]), "{left}");
 
@@ -268,11 +268,11 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     }
 }
 
-/// Replaces the type, and waits until the new one is served: its spec has `extra` with this default.
+/// Replaces the type by one whose spec has `extra` with this default, and waits until the new type is served.
 async fn replace(client: &Client, extra: &str) {
-    let wanted = shapes(&json!({"extra": {"type": "string", "default": extra}}));
+    let changed = shapes(&json!({"extra": {"type": "string", "default": extra}}));
     let path = format!("{DEFINITIONS}/shapes.g.example.com");
-    let versions = json!({"spec": {"versions": wanted["spec"]["versions"]}});
+    let versions = json!({"spec": {"versions": changed["spec"]["versions"]}});
     let replaced = client.patch(&path, "merge", &versions).await;
     assert_eq!(replaced.status, 200, "{}", replaced.text());
     client
@@ -281,7 +281,7 @@ async fn replace(client: &Client, extra: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watches_and_lists_go_on_while_their_type_is_replaced() {
+async fn watches_and_lists_continue_while_their_type_is_replaced() {
     let server = Server::start_upstream().await;
     let client = server.client();
     establish(&server, &shapes(&Value::Null)).await;
@@ -351,15 +351,15 @@ async fn watches_and_lists_go_on_while_their_type_is_replaced() {
 /// Returns the anonymous memory of the server, in KiB.
 fn memory_kib(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux tells it");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the status has RssAnon");
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 /// With `TYPE_CYCLES`, the memory curve is printed on standard error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn types_that_are_replaced_and_made_anew_leave_no_memory() {
-    let wanted = std::env::var("TYPE_CYCLES").ok();
-    let cycles = wanted.as_ref().map_or(CYCLES, |text| text.parse().expect("TYPE_CYCLES is a number"));
+async fn replacing_and_recreating_custom_types_leaks_no_memory() {
+    let configured = std::env::var("TYPE_CYCLES").ok();
+    let cycles = configured.as_ref().map_or(CYCLES, |text| text.parse().expect("TYPE_CYCLES is a number"));
     let server = Server::start_upstream().await;
     let client = server.client();
     let members = |stamp: usize| -> Value {
@@ -387,7 +387,7 @@ async fn types_that_are_replaced_and_made_anew_leave_no_memory() {
             let replaced = client.patch(&path, "merge", &versions).await;
             assert_eq!(replaced.status, 200, "{}", replaced.text());
         }
-        // Wait until the new type is served, whose default appears in the result of a dry run.
+        // Wait until the new version of the type is in effect. The result of a dry run then has the new default.
         let given = shape("x", json!({"anything": {"z": 1, "a": [null]}, "member7": ["b"], "size": 1}));
         let made = loop {
             let made = client.post(&format!("{SHAPES}?dryRun=All"), &given).await;
@@ -403,7 +403,7 @@ async fn types_that_are_replaced_and_made_anew_leave_no_memory() {
         if cycle == cycles / 3 {
             first_third = memory_kib(&server);
         }
-        if wanted.is_some() && (cycle % (cycles / 20).max(1) == 0) {
+        if configured.is_some() && (cycle % (cycles / 20).max(1) == 0) {
             eprintln!("{cycle} cycles: {} KiB", memory_kib(&server));
         }
     }

@@ -102,7 +102,7 @@ async fn make_objects(server: &Server, collection: &str, kind: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_deletion_of_a_definition_goes_on_after_kills() {
+async fn the_deletion_of_a_definition_continues_after_the_server_is_killed() {
     let mut server = Server::start_upstream().await;
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let things = definition("things", json!([version("v1", true, schema)]));
@@ -147,11 +147,11 @@ fn state(definition: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_establishment_of_definitions_goes_on_after_kills() {
+async fn the_establishment_of_definitions_continues_after_the_server_is_killed() {
     let mut server = Server::start_upstream().await;
     let schema = object_of(json!({"spec": object_of(json!({"n": {"type": "integer"}}))}));
     establish(&server, &definition("calms", json!([version("v1", true, schema.clone())]))).await;
-    let wanted = state(&server.client().get(&format!("{DEFINITIONS}/calms.g.example.com")).await.json());
+    let expected = state(&server.client().get(&format!("{DEFINITIONS}/calms.g.example.com")).await.json());
     let mut acknowledged = Vec::new();
     for pause in [0, 2, 4, 8, 12, 16, 24, 40] {
         let posts = (0..DEFINITIONS_AT_ONCE).map(|at| {
@@ -182,11 +182,11 @@ async fn the_establishment_of_definitions_goes_on_after_kills() {
     let list = server.client().get(DEFINITIONS).await.json();
     let names = crate::fixture::names(&list);
     let lost = acknowledged.iter().filter(|plural| !names.contains(&format!("{plural}.g.example.com")));
-    assert_eq!(lost.collect::<Vec<_>>(), Vec::<&String>::new(), "acknowledged and lost");
+    assert_eq!(lost.collect::<Vec<_>>(), Vec::<&String>::new(), "some acknowledged definitions are lost");
     // Definitions that were not acknowledged may exist; then they are established as well.
     for name in names {
         let path = format!("{DEFINITIONS}/{name}");
-        server.client().until(&path, |object| object.is_some_and(|object| state(object) == wanted)).await;
+        server.client().until(&path, |object| object.is_some_and(|object| state(object) == expected)).await;
         let (plural, kind) = (name.split('.').next().unwrap(), |plural: &str| {
             let singular = plural.trim_end_matches('s');
             format!("{}{}", singular[..1].to_uppercase(), &singular[1..])
@@ -202,7 +202,7 @@ async fn the_establishment_of_definitions_goes_on_after_kills() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storage_migration_goes_on_after_kills() {
+async fn a_storage_migration_continues_after_the_server_is_killed() {
     let flags = vec!["--controllers=*,storage-version-migrator".to_owned()];
     let mut server = Server::start(Options { flags, ..Options::default() }).await;
     let old = object_of(json!({"spec": object_of(json!({"n": {"type": "integer"}}))}));
@@ -351,7 +351,7 @@ async fn hostile_definitions_have_precise_errors_and_bounded_costs() {
     assert_eq!((reply.status, reply.json()["l"][9]["x"].as_str().map(str::len)), (201, Some(100_000)));
     let reply = client.post(&path("amps"), &object("Amp", "many", list(100_000))).await;
     assert_eq!(reply.status, 413, "{}", reply.text());
-    // An update of a set compares it with the old one, which must take time in proportion to its length.
+    // An update of a set compares the new set with the old set, in time proportional to the length of the set.
     let members: Vec<Value> = (0..100_000).map(|at| format!("{at}").into()).collect();
     let reply = client.post(&path("sets"), &object("Set", "large", members.into())).await;
     assert_eq!(reply.status, 201, "{}", reply.text());
@@ -402,10 +402,10 @@ fn deep() -> Value {
     }))
 }
 
-/// The server did work that doubled with each level of `not`: 40 levels never finished, no other definition
-/// was served any more, and the next start did not become ready.
+/// In an earlier version, the work of the server doubled with each level of `not`. A definition with 40 levels was
+/// never finished, no other definition was served any more, and the next start did not become ready.
 #[tokio::test(flavor = "multi_thread")]
-async fn deep_schemas_are_served_changed_deleted_and_survive_a_restart() {
+async fn definitions_with_deep_schemas_can_be_served_changed_and_deleted_after_a_restart() {
     let mut server = Server::start(Options::default()).await;
     let began = Instant::now();
     establish(
@@ -456,10 +456,10 @@ async fn deep_schemas_are_served_changed_deleted_and_survive_a_restart() {
     }
 }
 
-/// Errors contain closed sets and patterns: many elements with an error each produced a response of
-/// gigabytes.
+/// Errors contain the permitted values and patterns of the schema. In an earlier version, many elements with one
+/// error each caused a response of gigabytes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_is_not_larger_than_what_is_refused() {
+async fn an_error_response_is_not_larger_than_the_refused_object() {
     let server = Server::start(Options::default()).await;
     let words: Vec<Value> = (0..5000).map(|at| format!("a word {at}").into()).collect();
     let list = |item: Value| json!({"type": "array", "items": item});

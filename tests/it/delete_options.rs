@@ -1,4 +1,4 @@
-//! The effect of every delete option on an object, and that dry runs have no effect (docs/api/delete.md,
+//! Tests of the effect of every delete option on an object, and of dry runs, which have no effect (docs/api/delete.md,
 //! #two-phases, #deletion-answers, docs/api/paths-and-verbs.md#options).
 
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::fixture::{Fixture, outcome, report};
 type Policy<'r> = (&'r str, &'r [&'r str], &'r str, &'r str, u16, &'r [&'r str]);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn options_decide_the_finalizers_in_query_and_body_alike() {
+async fn delete_options_in_query_and_body_select_the_same_finalizers() {
     let fixture = Fixture::new("policy").await;
     let maps = "$core/configmaps";
     let controllers = "$core/replicationcontrollers";
@@ -20,7 +20,7 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
         (maps, &[], "propagationPolicy=Orphan", "", 200, &["orphan"]),
         (maps, &[], "propagationPolicy=Foreground", "", 200, &["foregroundDeletion"]),
         (maps, &[], "orphanDependents=true", "", 200, &["orphan"]),
-        // The option `false` has no effect here: the object is removed.
+        // Here the option `false` has no effect: the object is removed.
         (maps, &[], "orphanDependents=false", "", 200, &[]),
         (maps, &["example.com/a", "orphan"], "", "", 200, &["example.com/a", "orphan"]),
         (maps, &["orphan", "example.com/a"], "propagationPolicy=Background", "", 200, &["example.com/a"]),
@@ -51,9 +51,9 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
         ),
         (maps, &["example.com/a"], "", r#"{"orphanDependents":true}"#, 200, &["example.com/a", "orphan"]),
         (maps, &["example.com/a"], "", r#"{"orphanDependents":false}"#, 202, &["example.com/a"]),
-        // With a body, only the body counts, even an empty one.
+        // If the request has a body, even an empty object, the server ignores the options in the query.
         (maps, &["example.com/a"], "propagationPolicy=Orphan", "{}", 200, &["example.com/a"]),
-        // Two kinds orphan by default.
+        // For two kinds the default propagation policy is Orphan.
         (controllers, &["example.com/a"], "", "", 200, &["example.com/a", "orphan"]),
         (controllers, &["example.com/a"], "propagationPolicy=Background", "", 200, &["example.com/a"]),
         (controllers, &["example.com/a"], "orphanDependents=false", "", 202, &["example.com/a"]),
@@ -80,7 +80,7 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
             _ => {}
         }
         fixture.make(collection, &[object]).await;
-        let reply = fixture.ask(&format!("DELETE {collection}/o-{at}?{query}"), body).await;
+        let reply = fixture.send(&format!("DELETE {collection}/o-{at}?{query}"), body).await;
         let left = reply.json()["metadata"]["finalizers"].clone();
         let left = if left.is_null() { json!([]) } else { left };
         let is_status = reply.json()["kind"] == "Status";
@@ -93,48 +93,48 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
         // A repeated delete has no effect.
         if !after.is_empty() {
             let path = format!("{collection}/o-{at}");
-            fixture.ask(&format!("PATCH {path}"), r#"{"metadata":{"finalizers":null}}"#).await;
+            fixture.send(&format!("PATCH {path}"), r#"{"metadata":{"finalizers":null}}"#).await;
         }
     }
     report(&wrong);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collection_is_deleted_under_the_same_options_one_by_one() {
+async fn deleting_a_collection_applies_the_same_options_to_each_object() {
     let fixture = Fixture::new("many").await;
     let held = |name: &str| json!({"metadata": {"name": name, "labels": {"a": "b"}, "finalizers": ["example.com/hold"]}});
     fixture.make("$core/secrets", &[held("a"), held("b"), held("c")]).await;
     let uid = fixture.get("$core/secrets/a").await["metadata"]["uid"].as_str().unwrap().to_owned();
-    // The precondition holds only for the first object: the second one ends the request.
+    // The precondition holds only for the first object, so the request ends at the second object.
     let options = format!(r#"{{"preconditions":{{"uid":"{uid}"}},"propagationPolicy":"Foreground"}}"#);
-    let reply = fixture.ask("DELETE $core/secrets?labelSelector=a%3Db", &options).await;
+    let reply = fixture.send("DELETE $core/secrets?labelSelector=a%3Db", &options).await;
     assert_eq!(reply.status, 409, "{}", outcome(&reply));
     let marked = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
     assert!(marked(&fixture.get("$core/secrets/a").await));
     assert!(!marked(&fixture.get("$core/secrets/b").await));
     // The collection is deleted in chunks: each request deletes one chunk and returns a continue token.
     let first = fixture
-        .ask("DELETE $core/secrets?labelSelector=a%3Db&limit=2", r#"{"orphanDependents":false}"#)
+        .send("DELETE $core/secrets?labelSelector=a%3Db&limit=2", r#"{"orphanDependents":false}"#)
         .await
         .json();
     assert_eq!(crate::fixture::names(&first), ["a", "b"]);
-    let token = crate::fixture::escape(first["metadata"]["continue"].as_str().expect("there is more"));
+    let token = crate::fixture::escape(first["metadata"]["continue"].as_str().expect("another page exists"));
     let rest = fixture
-        .ask(&format!("DELETE $core/secrets?labelSelector=a%3Db&limit=2&continue={token}"), "")
+        .send(&format!("DELETE $core/secrets?labelSelector=a%3Db&limit=2&continue={token}"), "")
         .await
         .json();
     assert_eq!(crate::fixture::names(&rest), ["c"]);
     for name in ["a", "b", "c"] {
         let path = format!("$core/secrets/{name}");
         assert!(marked(&fixture.get(&path).await), "{name}");
-        let last = fixture.ask(&format!("PATCH {path}"), r#"{"metadata":{"finalizers":null}}"#).await;
+        let last = fixture.send(&format!("PATCH {path}"), r#"{"metadata":{"finalizers":null}}"#).await;
         assert_eq!(last.status, 200, "{}", last.text());
     }
     assert_eq!(fixture.get("$core/secrets").await["items"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dry_run_of_anything_leaves_nothing() {
+async fn a_dry_run_of_any_write_stores_nothing() {
     let fixture = Fixture::new("dry").await;
     let template =
         json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -249,19 +249,19 @@ async fn a_dry_run_of_anything_leaves_nothing() {
         ("DELETE /api/v1/namespaces/$ns?", "", "", "200 Namespace"),
     ];
     let mut wrong = Vec::new();
-    for (request, header, body, wanted) in rows {
+    for (request, header, body, expected) in rows {
         let header = if header.is_empty() { String::new() } else { format!(" | {header}") };
         let request = format!("{request}dryRun=All{header}");
-        let got = outcome(&fixture.ask(&request, body).await);
-        if got != *wanted {
-            wrong.push(format!("{request} {body}\n  want {wanted}\n  got  {got}"));
+        let got = outcome(&fixture.send(&request, body).await);
+        if got != *expected {
+            wrong.push(format!("{request} {body}\n  want {expected}\n  got  {got}"));
         }
         if state().await != before {
             wrong.push(format!("{request} {body} changed something"));
         }
     }
     for path in ["$apps/deployments/e", "$core/services/w", "$core/configmaps/new"] {
-        let got = fixture.ask(&format!("GET {path}"), "").await.status;
+        let got = fixture.send(&format!("GET {path}"), "").await.status;
         if got != 404 {
             wrong.push(format!("{path} is there"));
         }

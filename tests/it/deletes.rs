@@ -25,29 +25,29 @@ async fn the_answer_of_a_delete_depends_on_kind_and_finalizers() {
     let uid = fixture.get("$core/configmaps/a").await["metadata"]["uid"].clone();
     let revision = fixture.version("$core/configmaps/b").await;
 
-    let removed = fixture.ask("DELETE $core/configmaps/a", "").await.json();
+    let removed = fixture.send("DELETE $core/configmaps/a", "").await.json();
     let want = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "details": {"name": "a", "kind": "configmaps", "uid": uid},
     });
     assert_eq!(removed, want, "deletion-answers");
     let account = fixture.version("$core/serviceaccounts/s").await;
-    let removed = fixture.ask("DELETE $core/serviceaccounts/s", "").await.json();
+    let removed = fixture.send("DELETE $core/serviceaccounts/s", "").await.json();
     assert_eq!(removed["kind"], "ServiceAccount", "deletion-answers");
-    assert!(version(&removed) > account, "deletion-answers: the deletion's own revision");
+    assert!(version(&removed) > account, "deletion-answers: the response has the revision of the deletion");
 
     fixture
         .check(&[
             ("delete", "DELETE $core/configmaps/a", "", "404 NotFound: configmaps \"a\" not found"),
             ("delete", "DELETE $core/services/svc", "", "200 Service"),
-            // Preconditions.
+            // The next rows have preconditions.
             ("messages", "DELETE $core/configmaps/b?resourceVersion=1", "", &format!("409 Conflict: Operation cannot be fulfilled on ConfigMap \"b\": the ResourceVersion in the precondition (1) does not match the ResourceVersion in record ({revision}). The object might have been modified")),
             ("messages", "DELETE $core/configmaps/b?uid=x", "", "409 Conflict: Operation cannot be fulfilled on ConfigMap \"b\": the UID in the precondition (x) does not match the UID in record (…"),
             ("messages", &format!("DELETE {DEFINITIONS}/deletes.g.example.com?uid=x"), "", "409 Conflict: Operation cannot be fulfilled on customresourcedefinitions.apiextensions.k8s.io \"deletes.g.example.com\": Precondition failed: UID in precondition: x, UID in object meta: …"),
             ("delete", "DELETE $core/configmaps/b", r#"{"preconditions":{"resourceVersion":"1"}}"#, "409 Conflict: …"),
             ("delete", "DELETE $core/configmaps/b", r#"{"preconditions":{"uid":"x"}}"#, "409 Conflict: …"),
             ("delete", "DELETE $core/configmaps/b?uid=x&dryRun=nonsense&gracePeriodSeconds=x", "{}", "200 Success"),
-            // Options.
+            // The next rows have delete options.
             ("options", "DELETE $core/configmaps/c?propagationPolicy=Maybe", "", "422 Invalid: DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"Maybe\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""),
             ("options", "DELETE $core/configmaps/c?propagationPolicy=Orphan&orphanDependents=true", "", "422 Invalid: DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Invalid value: \"Orphan\": orphanDependents and deletionPropagation cannot be both set"),
             ("query-parameters", "DELETE $core/configmaps/c?gracePeriodSeconds=x", "", "400 BadRequest: strconv.ParseInt: parsing \"x\": invalid syntax"),
@@ -79,7 +79,7 @@ async fn the_answer_of_a_delete_depends_on_kind_and_finalizers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finalizers_make_a_delete_two_phased() {
+async fn a_delete_of_an_object_with_finalizers_has_two_phases() {
     let fixture = Fixture::new("finalizers").await;
     fixture
         .make(
@@ -93,11 +93,11 @@ async fn finalizers_make_a_delete_two_phased() {
             &fixture.full("$core/configmaps?watch=1&fieldSelector=metadata.name%3Da&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"),
         )
         .await;
-    let marked = fixture.ask("DELETE $core/configmaps/a", "").await.json();
+    let marked = fixture.send("DELETE $core/configmaps/a", "").await.json();
     assert!(marked["metadata"]["deletionTimestamp"].is_string(), "marked-objects");
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0, "marked-objects");
-    let again = fixture.ask("DELETE $core/configmaps/a", "").await.json();
-    assert_eq!(again, marked, "deletion-answers: nothing changes");
+    let again = fixture.send("DELETE $core/configmaps/a", "").await.json();
+    assert_eq!(again, marked, "deletion-answers: a second delete changes nothing");
     fixture
         .check(&[
             ("update", "PATCH $core/configmaps/a", r#"{"metadata":{"finalizers":["example.com/one","example.com/two","example.com/new"]}}"#, "422 Invalid: ConfigMap \"a\" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"example.com/new\"}"),
@@ -109,10 +109,10 @@ async fn finalizers_make_a_delete_two_phased() {
         fixture.get("$core/configmaps/a").await["metadata"]["deletionTimestamp"].is_string(),
         "what-an-update-keeps"
     );
-    let last = fixture.ask("PATCH $core/configmaps/a", r#"{"metadata":{"finalizers":null}}"#).await;
+    let last = fixture.send("PATCH $core/configmaps/a", r#"{"metadata":{"finalizers":null}}"#).await;
     assert_eq!(outcome(&last), "200 ConfigMap", "update-that-completes-a-deletion");
     assert_eq!(
-        fixture.ask("GET $core/configmaps/a", "").await.status,
+        fixture.send("GET $core/configmaps/a", "").await.status,
         404,
         "update-that-completes-a-deletion"
     );
@@ -135,7 +135,7 @@ async fn a_collection_is_deleted_as_it_was_selected() {
     let before = version(&fixture.get("$core/secrets").await);
     fixture.make("$core/secrets", &maps).await;
     for (section, request, body, deleted, left) in [
-        // A version selects the collection as it was then.
+        // A resource version selects the objects that existed at that version.
         ("delete", &*format!("DELETE $core/secrets?resourceVersion={before}"), "", "", "a b c d e x"),
         (
             "delete",
@@ -156,7 +156,7 @@ async fn a_collection_is_deleted_as_it_was_selected() {
         ),
         ("delete", "DELETE $core/secrets", "", "c e x", ""),
     ] {
-        let list = fixture.ask(request, body).await;
+        let list = fixture.send(request, body).await;
         assert_eq!(outcome(&list), "200 SecretList", "{section} {request}");
         assert_eq!(names(&list.json()).join(" "), deleted, "{section} {request}");
         assert_eq!(names(&fixture.get("$core/secrets").await).join(" "), left, "{section} {request}");
@@ -248,9 +248,9 @@ async fn terminating_namespaces_accept_no_new_objects() {
     assert_eq!(
         ending["spec"]["finalizers"],
         json!(["kubernetes"]),
-        "namespace-lifecycle: only finalize changes them"
+        "namespace-lifecycle: only the finalize subresource changes the finalizers"
     );
-    let refused = fixture.ask("POST $core/configmaps", r#"{"metadata":{"name":"b"}}"#).await;
+    let refused = fixture.send("POST $core/configmaps", r#"{"metadata":{"name":"b"}}"#).await;
     let ns = &fixture.ns;
     assert_eq!(
         outcome(&refused),
@@ -276,7 +276,7 @@ async fn terminating_namespaces_accept_no_new_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_are_bound_once_and_end_gracefully() {
+async fn pods_are_bound_once_and_terminate_gracefully() {
     let fixture = Fixture::new("pods").await;
     let pod = |name: &str| json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 30}});
     fixture.make("$core/pods", &[pod("a"), pod("b"), pod("c")]).await;
@@ -303,13 +303,13 @@ async fn pods_are_bound_once_and_end_gracefully() {
     assert_eq!(scheduled["status"], "True", "subresources");
     assert_eq!(bound["status"]["phase"], "Pending");
 
-    // A pod on a node has a grace period; one without a node is removed at once.
-    let ending = fixture.ask("DELETE $core/pods/a", "").await;
+    // A pod on a node has a grace period; a pod without a node is removed at once.
+    let ending = fixture.send("DELETE $core/pods/a", "").await;
     assert_eq!(outcome(&ending), "200 Pod");
     assert_eq!(ending.json()["metadata"]["deletionGracePeriodSeconds"], 30, "grace-periods");
-    let longer = fixture.ask("DELETE $core/pods/a?gracePeriodSeconds=60", "").await.json();
-    assert_eq!(version(&longer), version(&ending.json()), "grace-periods: pending");
-    let shorter = fixture.ask("DELETE $core/pods/a?gracePeriodSeconds=5", "").await.json();
+    let longer = fixture.send("DELETE $core/pods/a?gracePeriodSeconds=60", "").await.json();
+    assert_eq!(version(&longer), version(&ending.json()), "grace-periods: a longer period changes nothing");
+    let shorter = fixture.send("DELETE $core/pods/a?gracePeriodSeconds=5", "").await.json();
     assert_eq!(shorter["metadata"]["deletionGracePeriodSeconds"], 5, "grace-periods");
     fixture
         .check(&[

@@ -1,4 +1,5 @@
-//! Citations of `docs/`: every page and heading that a comment cites must exist.
+//! Citations of `docs/`: every page and heading that a comment cites must exist. So must the tests that a command in a
+//! page or a comment selects.
 //!
 //! A citation is `docs/api/writes.md#create`, and may name further headings of the page: `, #update`.
 
@@ -31,7 +32,7 @@ fn word(text: &str) -> &str {
     &text[..end]
 }
 
-/// Returns the citations in `text`: a page, and the anchors on it.
+/// Returns the citations in `text`. A citation is a page with its anchors.
 fn citations(text: &str) -> Vec<(String, Vec<String>)> {
     // A line break inside a comment counts as a space.
     let text: Vec<&str> =
@@ -55,7 +56,7 @@ fn citations(text: &str) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn every_cited_page_and_heading_exists() {
+fn every_cited_documentation_page_and_heading_exists() {
     let root = root();
     let mut sources = Vec::new();
     SOURCES.iter().for_each(|name| files(&root.join(name), &ENDINGS, &mut sources));
@@ -101,15 +102,71 @@ fn headings_are_unique_across_the_pages_of_the_api() {
     }
 }
 
-/// The page of flags must have one row for each flag of the reference server in the section about them. A
-/// test of the server's package generates the rows.
+/// Returns the filters of the commands `cargo test …` in `text`, which select tests by a part of their name.
+fn filters(text: &str) -> Vec<String> {
+    let mut filters = Vec::new();
+    for line in text.split(['\n', '`']) {
+        let Some((_, command)) = line.split_once("cargo test ") else { continue };
+        let mut words = command.split_whitespace().take_while(|word| *word != "#");
+        while let Some(word) = words.next() {
+            if matches!(word, "-p" | "--package" | "--test" | "--bench" | "--features") {
+                words.next();
+            } else if word.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '_' | ':')) {
+                filters.push(word.to_owned());
+            }
+        }
+    }
+    filters
+}
+
 #[test]
-fn the_page_of_flags_has_every_flag() {
+fn documented_test_commands_select_existing_tests() {
+    let root = root();
+    let endings = ["md", "rs", "yml"];
+    let mut sources = vec![root.join("justfile")];
+    SOURCES
+        .iter()
+        .chain([&".github", &"clients"])
+        .for_each(|name| files(&root.join(name), &endings, &mut sources));
+    let texts: Vec<(PathBuf, String)> =
+        sources.into_iter().map(|source| (source.clone(), fs::read_to_string(source).unwrap())).collect();
+    let is_known = |filter: &str| {
+        texts.iter().any(|(path, text)| {
+            path.file_stem().is_some_and(|stem| stem == filter)
+                || text.lines().any(|line| line.contains("fn ") && line.contains(filter))
+        })
+    };
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (source, text) in texts.iter().filter(|(source, _)| !source.ends_with("it/docs.rs")) {
+        let filters = filters(text);
+        count += filters.len();
+        wrong.extend(
+            filters
+                .iter()
+                .filter(|filter| !is_known(filter))
+                .map(|filter| format!("{}: no test {filter}", source.display())),
+        );
+    }
+    assert!(count > 8, "only {count} filters found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn flags_and_their_values_are_not_filters() {
+    let text = "Run `X=1 cargo test -p tests --test it a_b` or\ncargo test --workspace  # all tests\n\
+                cargo test -p engine --test faults -- --nocapture c::d\n`cargo test -p tests NAME`";
+    assert_eq!(filters(text), ["a_b", "c::d"]);
+}
+
+/// The section about the flags of the reference server must have one row for each of these flags. A test of the
+/// server's package generates the rows.
+#[test]
+fn the_documentation_lists_every_flag_of_the_reference_server() {
     let Some(path) = crate::support::reference("facts/flags.json") else { return };
     let facts: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let named = |flag: &serde_json::Value| flag["name"].as_str().expect("a flag has a name").to_owned();
     let mut flags: Vec<String> =
-        facts["flags"].as_array().expect("there is a list").iter().map(named).collect();
+        facts["flags"].as_array().expect("the reference has a list of flags").iter().map(named).collect();
     flags.sort();
     let page = fs::read_to_string(root().join("docs/flags.md")).unwrap();
     let (_, page) = page.split_once("## Flags of kube-apiserver\n").expect("the page has this section");

@@ -119,7 +119,7 @@ impl Proxy {
     }
 
     /// Returns the targets that clients requested.
-    fn seen(&self) -> Vec<String> {
+    fn take_targets(&self) -> Vec<String> {
         std::mem::take(&mut *self.seen.lock())
     }
 }
@@ -336,9 +336,9 @@ async fn plain() -> u16 {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
-                let mut asked = vec![0; 4096];
-                let read = stream.read(&mut asked).await.unwrap();
-                assert!(asked[..read].starts_with(b"GET /x HTTP/1.1\r\n"));
+                let mut request = vec![0; 4096];
+                let read = stream.read(&mut request).await.unwrap();
+                assert!(request[..read].starts_with(b"GET /x HTTP/1.1\r\n"));
                 let body = "0123456789".repeat(100_000);
                 let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
                 stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await.unwrap();
@@ -368,7 +368,7 @@ async fn server(keys: &Keys, proxy: &Proxy, networks: &[&str]) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_pods_and_services_are_reached_through_the_proxy_of_the_cluster() {
+async fn nodes_pods_and_services_are_reached_through_the_cluster_egress_proxy() {
     for kind in [Kind::ConnectByTcp, Kind::ConnectByTls, Kind::ConnectByUnix, Kind::GrpcByUnix] {
         let (keys, proxy) = (Keys::new(), Proxy::start(kind).await);
         let agent = Agent::start(&keys).await;
@@ -383,7 +383,7 @@ async fn nodes_pods_and_services_are_reached_through_the_proxy_of_the_cluster() 
             (200, "/containerLogs/default/p/c\n".to_owned()),
             "{kind:?}"
         );
-        assert_eq!(proxy.seen(), [format!("127.0.0.1:{agent_port}")], "{kind:?}");
+        assert_eq!(proxy.take_targets(), [format!("127.0.0.1:{agent_port}")], "{kind:?}");
 
         // This address is reachable only through the proxy.
         let port = plain().await;
@@ -391,7 +391,7 @@ async fn nodes_pods_and_services_are_reached_through_the_proxy_of_the_cluster() 
         assert_eq!(client.patch(&format!("{PODS}/p/status"), "merge", &status).await.status, 200);
         let reply = client.get(&format!("{PODS}/p:{port}/proxy/x")).await;
         assert_eq!((reply.status, reply.text().len()), (200, 1_000_000), "{kind:?}");
-        assert_eq!(proxy.seen(), [format!("192.0.2.7:{port}")], "{kind:?}");
+        assert_eq!(proxy.take_targets(), [format!("192.0.2.7:{port}")], "{kind:?}");
 
         // When the client disconnects, a followed log ends at the agent.
         let response = client.another().open("GET", &format!("{PODS}/p/log?follow=true"), &[], b"").await;
@@ -400,7 +400,7 @@ async fn nodes_pods_and_services_are_reached_through_the_proxy_of_the_cluster() 
         let open = || agent.seen.open.load(std::sync::atomic::Ordering::SeqCst);
         assert_eq!(open(), 1);
         drop(body);
-        crate::nodes::until("the agent sees that nobody follows", || open() == 0).await;
+        crate::nodes::until("the agent sees that the client no longer follows the log", || open() == 0).await;
 
         let refused = json!({"metadata": {"name": "far"}, "status": {
             "addresses": [{"type": "Hostname", "address": "refused.invalid"}],
@@ -434,7 +434,7 @@ async fn nodes_pods_and_services_are_reached_through_the_proxy_of_the_cluster() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn webhooks_that_a_url_names_are_reached_through_the_proxy_of_the_control_plane() {
+async fn webhooks_with_a_url_are_reached_through_the_control_plane_egress_proxy() {
     let hook = Hook::named("hook.invalid", |review| async move {
         json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "response": {"uid": review["request"]["uid"], "allowed": true, "warnings": ["seen"]}})
@@ -454,7 +454,7 @@ async fn webhooks_that_a_url_names_are_reached_through_the_proxy_of_the_control_
     let made = client.post(maps, &json!({"metadata": {"name": "m"}})).await;
     assert_eq!(made.status, 201, "{}", made.text());
     assert_eq!(made.header_all("warning"), ["299 - \"seen\""]);
-    assert_eq!(proxy.seen(), [format!("hook.invalid:{}", hook.port())]);
+    assert_eq!(proxy.take_targets(), [format!("hook.invalid:{}", hook.port())]);
     // Without the proxy the node is unreachable: there is no direct connection.
     drop(proxy);
     hook.end().await;
@@ -463,7 +463,7 @@ async fn webhooks_that_a_url_names_are_reached_through_the_proxy_of_the_control_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_of_etcd_are_reached_through_the_proxy_of_their_network() {
+async fn etcd_members_are_reached_through_the_etcd_egress_proxy() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let proxy = Proxy::start(Kind::ConnectByUnix).await;
     let mut options = etcd.options(&["--egress-selector-config-file=$dir/egress.yaml"]);
@@ -473,7 +473,7 @@ async fn members_of_etcd_are_reached_through_the_proxy_of_their_network() {
     let made = server.client().post(maps, &json!({"metadata": {"name": "m"}})).await;
     assert_eq!(made.status, 201, "{}", made.text());
     assert_eq!(server.client().get(&format!("{maps}/m")).await.status, 200);
-    let seen = proxy.seen();
+    let seen = proxy.take_targets();
     let urls = etcd.urls();
     assert!(
         !seen.is_empty() && seen.iter().all(|target| urls == format!("http://{target}")),

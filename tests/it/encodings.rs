@@ -1,4 +1,4 @@
-//! Every encoding and representation of get, list and watch: the supported combinations, and that they agree
+//! Every encoding and representation of get, list and watch: the supported combinations, and their agreement
 //! (docs/api/watches.md#watch-transport, docs/api/encodings.md#accept, #tables, #cbor, #protobuf).
 
 use http_body_util::BodyExt;
@@ -49,7 +49,7 @@ async fn events(media_type: &str, mut body: hyper::body::Incoming, count: usize)
     let mut bytes = Vec::new();
     loop {
         let frame = tokio::time::timeout(PATIENCE, body.frame()).await;
-        let frame = frame.unwrap_or_else(|_| panic!("no more than {:?}", split(media_type, &bytes)));
+        let frame = frame.unwrap_or_else(|_| panic!("no more events than {:?}", split(media_type, &bytes)));
         match frame {
             Some(frame) => bytes.extend_from_slice(&frame.unwrap().into_data().unwrap_or_default()),
             None => return split(media_type, &bytes),
@@ -86,7 +86,7 @@ fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
             let mut rest = bytes;
             while let Some((head, tail)) = rest.split_first_chunk::<4>() {
                 let Some(event) = tail.get(..u32::from_be_bytes(*head) as usize) else { break };
-                assert_eq!(event[0], 0x0a, "protobuf: no envelope around the event");
+                assert_eq!(event[0], 0x0a, "protobuf: the event has no envelope");
                 let kind = std::str::from_utf8(&event[2..2 + usize::from(event[1])]).unwrap();
                 let object = event
                     .windows(4)
@@ -139,7 +139,7 @@ fn timeless(mut event: Value) -> Value {
 
 /// Keeps the properties that all encodings can express.
 fn comparable(mut answer: Value) -> Value {
-    // Items of metadata have no names in protobuf, because a list's items have no envelopes
+    // In protobuf, items of a list of metadata have no names, because items of a list have no envelopes
     // (docs/api/encodings.md#protobuf).
     for item in answer.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten() {
         let item = item.as_object_mut().unwrap();
@@ -167,7 +167,7 @@ fn streams(encodings: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_encoding_has_each_form_or_a_406_with_the_alternatives() {
+async fn each_encoding_has_each_representation_or_a_406_with_the_alternatives() {
     for gate in [false, true] {
         let flags = gate.then(|| "--feature-gates=CBORServingAndStorage=true".to_owned());
         let server =
@@ -216,7 +216,7 @@ async fn each_encoding_has_each_form_or_a_406_with_the_alternatives() {
                 if got != want {
                     wrong.push(format!("{section} {path} {media_type}{form}\n  want {want}\n  got  {got}"));
                 } else if reply.status == 200 {
-                    assert_eq!(reply.header_all("content-type"), [media_type], "accept: the bare type");
+                    assert_eq!(reply.header_all("content-type"), [media_type], "accept: no parameters");
                     let as_json =
                         client.send("GET", path, &[("accept", &format!("{JSON}{form}"))], b"").await;
                     assert_eq!(
@@ -272,7 +272,7 @@ async fn watches(client: &Client, cells: &[(&str, &str, &str, String)]) {
     let future = start + 1_000_000;
     // Each row has the request and the events: changes, one of which leaves the selection; initial events; an
     // error.
-    let asked = [
+    let queries = [
         (format!("resourceVersion={start}&labelSelector=n+in+(a,b)"), "MODIFIED, DELETED, DELETED"),
         (format!("{stream}&allowWatchBookmarks=true&timeoutSeconds=-1"), "ADDED, BOOKMARK"),
         (format!("{stream}&resourceVersion={future}"), "ERROR"),
@@ -302,7 +302,7 @@ async fn watches(client: &Client, cells: &[(&str, &str, &str, String)]) {
             return;
         }
         assert_eq!(response.headers()["content-type"], want.as_str(), "{section} {accept}");
-        for (query, kinds) in &asked {
+        for (query, kinds) in &queries {
             let count = kinds.split(", ").count();
             let got = receive(query, &accept, count).await;
             let received: Vec<&str> = got.iter().map(|event| event["type"].as_str().unwrap()).collect();
@@ -327,7 +327,7 @@ async fn long_answers_are_compressed_in_every_encoding_and_form() {
     let flags = vec!["--feature-gates=CBORServingAndStorage=true".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;
     let client = server.client();
-    // The objects have much metadata, so that every representation is long, and a long value.
+    // The objects have long metadata and a long value, so that every representation is long.
     let filler = "0123456789 abcdef: ".repeat(500);
     for n in 0..40 {
         let object = json!({"metadata": {"name": format!("m{n:02}"), "annotations": {"long": filler}}});
@@ -387,7 +387,7 @@ async fn long_answers_are_compressed_in_every_encoding_and_form() {
             assert_eq!(ageless(got), ageless(want), "json-and-yaml-output {path} {accept}");
         }
     }
-    // Neither watches nor errors are compressed.
+    // The server does not compress watches and errors.
     for query in ["?watch=1&timeoutSeconds=-1", "/none"] {
         let reply =
             client.send("GET", &format!("{SECRETS}{query}"), &[("accept-encoding", "gzip")], b"").await;
@@ -399,7 +399,7 @@ async fn long_answers_are_compressed_in_every_encoding_and_form() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn operations_have_no_tables_and_answer_with_their_metadata() {
+async fn answers_of_operations_have_a_metadata_form_but_no_table() {
     let server = Server::start(Options::default()).await;
     let client = server.client();
     let review = json!({"spec": {"user": "u", "resourceAttributes": {"verb": "get", "resource": "pods"}}});
@@ -427,7 +427,7 @@ async fn operations_have_no_tables_and_answer_with_their_metadata() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn discovery_comes_in_the_encodings_of_objects() {
+async fn discovery_is_served_in_the_encodings_of_objects() {
     let server = Server::start(Options::default()).await;
     let client = server.client();
     let aggregated = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";

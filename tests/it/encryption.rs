@@ -17,7 +17,7 @@ use tests::{Options, Server};
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Maximum time until a changed file is in force.
+/// Maximum time until a changed file is in effect.
 const RELOADED_WITHIN: Duration = Duration::from_secs(60);
 
 fn configuration(providers: &str) -> String {
@@ -42,7 +42,7 @@ fn version(object: &Value) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn encrypted_objects_are_read_and_their_keys_are_changed() {
+async fn encrypted_objects_are_readable_and_encryption_keys_can_be_rotated() {
     let mut server = Server::start(Options {
         files: vec![("encryption.yaml", configuration(OLD))],
         flags: [
@@ -76,7 +76,7 @@ async fn encrypted_objects_are_read_and_their_keys_are_changed() {
     let read = client.get(&one).await.json();
     assert_eq!(read["data"]["word"], hidden);
     let same = client.put(&one, &read).await.json();
-    assert_eq!(version(&same), version(&read), "nothing changes, and the key is the right one");
+    assert_eq!(version(&same), version(&read), "an unchanged object with the current key is not written");
 
     let file = server.data_dir().join("encryption.yaml");
     std::fs::write(&file, configuration(&format!("{NEW}, {OLD}"))).unwrap();
@@ -94,11 +94,11 @@ async fn encrypted_objects_are_read_and_their_keys_are_changed() {
     assert_eq!(client.delete(&one).await.status, 200);
     let deleted = watch.next().await.unwrap();
     assert_eq!((&deleted["type"], &deleted["object"]["data"]["word"]), (&json!("DELETED"), &json!(hidden)));
-    assert!(version(&deleted["object"]) > version(&again), "the last state is stamped anew");
+    assert!(version(&deleted["object"]) > version(&again), "the event of the deletion has a new version");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_whose_key_is_gone_is_an_error_of_its_own() {
+async fn an_object_whose_encryption_key_is_missing_fails_only_its_own_requests() {
     let mut server = Server::start(Options {
         files: vec![("encryption.yaml", configuration(OLD))],
         flags: vec!["--encryption-provider-config=$dir/encryption.yaml".to_owned()],
@@ -121,7 +121,44 @@ async fn an_object_whose_key_is_gone_is_an_error_of_its_own() {
     assert_eq!(made.status, 201, "{}", made.text());
 }
 
-/// A key service on a socket, with the gRPC protocol KMS v2. It wraps keys by inverting bits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn earlier_states_are_decrypted_with_the_current_keys() {
+    let mut server = Server::start(Options {
+        files: vec![("encryption.yaml", configuration(OLD))],
+        flags: vec!["--encryption-provider-config=$dir/encryption.yaml".to_owned()],
+        ..Options::default()
+    })
+    .await;
+    let secret = |word: &str| json!({"metadata": {"name": "one"}, "stringData": {"word": word}});
+    let made = server.client().post(SECRETS, &secret("first")).await.json();
+    let first = version(&made).to_owned();
+    let file = server.data_dir().join("encryption.yaml");
+    let one = format!("{SECRETS}/one");
+
+    std::fs::write(&file, configuration(&format!("{NEW}, {OLD}"))).unwrap();
+    assert_eq!(server.terminate(), Some(0));
+    server.restart().await;
+    let put = server.client().put(&one, &secret("second")).await.json();
+    let second = version(&put).to_owned();
+    let word = async |server: &Server, at: &str| {
+        let reply = server.client().get(&format!("/as-of/{at}{one}")).await;
+        (reply.status, reply.json()["data"]["word"].clone())
+    };
+    assert_eq!(word(&server, &first).await, (200, json!("Zmlyc3Q=")));
+    assert_eq!(word(&server, &second).await, (200, json!("c2Vjb25k")));
+    let log = server.client().get(&format!("/history{one}?include=object")).await.json();
+    assert_eq!(log["items"][1]["object"]["data"]["word"], "Zmlyc3Q=");
+    assert_eq!(count_on_disk(&server, "Zmlyc3Q="), 0, "earlier states remain encrypted");
+
+    // Without the old key only the states that the new key encrypted can be read.
+    std::fs::write(&file, configuration(NEW)).unwrap();
+    assert_eq!(server.terminate(), Some(0));
+    server.restart().await;
+    assert_eq!(word(&server, &first).await.0, 500);
+    assert_eq!(word(&server, &second).await, (200, json!("c2Vjb25k")));
+}
+
+/// A key service on a socket, with the gRPC protocol KMS v2. The service wraps keys by inverting bits.
 struct KeyService {
     key: parking_lot::Mutex<String>,
     unwrapped: std::sync::atomic::AtomicUsize,
@@ -153,7 +190,7 @@ impl KeyService {
     async fn answer(&self, request: Request<Incoming>) -> Response<BoxBody<Bytes, std::convert::Infallible>> {
         let path = request.uri().path().to_owned();
         let bytes = request.into_body().collect().await.unwrap().to_bytes();
-        // Both kinds of requests begin with the bytes to invert.
+        // In both kinds of requests, the first field contains the bytes to invert.
         let turned = || -> Vec<u8> {
             let len = usize::from(bytes[6]);
             bytes[7..7 + len].iter().map(|byte| !byte).collect()
@@ -177,13 +214,13 @@ impl KeyService {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_that_a_service_keeps_are_asked_for_once_and_a_lost_service_is_said() {
+async fn kms_keys_are_unwrapped_once_and_an_unavailable_kms_is_reported() {
     let directory = std::env::temp_dir().join(format!("kms-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let socket = directory.join("socket");
     let _ = std::fs::remove_file(&socket);
     let kms = format!(
-        "{{kms: {{apiVersion: v2, name: one, endpoint: 'unix://{}', timeout: 1s}}}}",
+        "{{kms: {{apiVersion: v2, name: one, endpoint: 'unix://{}', timeout: 10s}}}}",
         socket.display()
     );
     let service = KeyService::start(&socket);
@@ -208,12 +245,13 @@ async fn keys_that_a_service_keeps_are_asked_for_once_and_a_lost_service_is_said
     let words: Vec<&Value> =
         list["items"].as_array().unwrap().iter().map(|item| &item["data"]["word"]).collect();
     assert_eq!(words, ["dmVyeS1tdWNoLWhpZGRlbg=="; 2]);
-    // Both values have the same seed; readers that need it at the same moment each request it.
-    let asked = service.unwrapped.load(std::sync::atomic::Ordering::Relaxed);
+    // Both values have the same seed. Readers that need the seed at the same moment request it
+    // separately.
+    let calls = service.unwrapped.load(std::sync::atomic::Ordering::Relaxed);
     let again = server.client().get(SECRETS).await;
     assert_eq!(again.status, 200, "{}", again.text());
-    let asked_later = service.unwrapped.load(std::sync::atomic::Ordering::Relaxed);
-    assert!((1..=2).contains(&asked) && asked_later == asked, "{asked} calls, then {asked_later}");
+    let calls_later = service.unwrapped.load(std::sync::atomic::Ordering::Relaxed);
+    assert!((1..=2).contains(&calls) && calls_later == calls, "{calls} calls, then {calls_later}");
 
     // Without the service the server starts, and reports the missing key where it is needed.
     server.kill();

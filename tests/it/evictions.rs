@@ -18,7 +18,7 @@ async fn pod(client: &Client, name: &str, phase: &str, ready: bool) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// Creates a budget for all pods with the label, with the status its controller would write.
+/// Creates a budget for all pods with the label, with the status that a controller would write.
 async fn budget(client: &Client, name: &str, spec: Value, status: Value) {
     let mut object = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": "a"}}}});
     object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
@@ -33,7 +33,7 @@ async fn evict(client: &Client, name: &str, options: &str) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_budget_is_spent_and_then_refuses() {
+async fn evictions_spend_a_disruption_budget_and_are_refused_afterwards() {
     let server = Server::start_upstream().await;
     let client = server.client();
     for name in ["one", "two"] {
@@ -72,7 +72,7 @@ async fn a_budget_is_spent_and_then_refuses() {
                 "message": "The disruption budget b needs 1 healthy pods and has 2 currently"}]}, "code": 429})
     );
     assert_eq!(client.get(&format!("{PODS}/two")).await.status, 200);
-    // The name in the body must be the path's, and delete options apply.
+    // The name in the body must equal the name in the path, and delete options apply.
     let wrong = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "x"}});
     let reply = client.post(&format!("{PODS}/two/eviction"), &wrong).await;
     assert_eq!(
@@ -132,7 +132,7 @@ async fn finished_and_pending_pods_are_evicted_regardless_of_the_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_condition_that_never_comes_true_is_a_conflict_for_every_conditional_verb() {
+async fn a_conditional_write_whose_condition_never_holds_is_a_conflict() {
     let server = Server::start_upstream().await;
     let client = server.client();
     for phase in ["Pending", "Running", "Succeeded"] {

@@ -2,6 +2,7 @@
 //! wrong resources (docs/api/extension-servers.md).
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use crate::fixture::Fixture;
+use crate::hook::Hook;
 use crate::kubectl::Kubectl;
 
 const GROUP: &str = "small.example.com";
@@ -35,14 +38,14 @@ const THINGS: &str = "/apis/small.example.com/v1/namespaces/default/things";
 /// Services that refer to the extension server.
 const SERVICES: [&str; 2] = ["small", "other"];
 
-/// Behaviours of the extension server.
+/// Behaviours of the extension server, as values of `mode`.
 const HONEST: u8 = 0;
 const SLOW: u8 = 1;
 const LYING: u8 = 2;
-/// Slow discovery responses, but fast responses otherwise.
+/// The server answers discovery requests slowly, and other requests immediately.
 const RETICENT: u8 = 3;
 
-/// Responses with bytes that no HTTP server sends.
+/// The server answers with bytes that are not valid HTTP.
 const RAW: u8 = 4;
 
 /// The name of HTTP/2 in the TLS handshake.
@@ -177,7 +180,7 @@ async fn until_documented(client: &Client) {
         if discovered(client).await.1 && index["paths"][format!("apis/{GROUP}/v1")].is_object() {
             return;
         }
-        assert!(Instant::now() < deadline, "the documents do not show it");
+        assert!(Instant::now() < deadline, "the documents do not have the group");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -291,7 +294,7 @@ async fn answer_raw<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> std::io
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_client_claims_and_what_a_server_frames_is_not_passed_on() {
+async fn identity_headers_of_clients_and_framing_headers_of_extension_servers_are_not_forwarded() {
     let flags = [
         "requestheader-username-headers=X-Remote-User,X-Custom-User",
         "requestheader-client-ca-file=$dir/ca.crt",
@@ -310,7 +313,7 @@ async fn what_a_client_claims_and_what_a_server_frames_is_not_passed_on() {
     extension.register_as(client, "v1", "small").await;
     until(client, "v1", "Passed").await;
 
-    // All spellings that a receiver may read as the name of an identity header.
+    // All spellings that a receiver may interpret as the name of an identity header.
     let claims = [
         ("X-Remote-User", "mallory"),
         ("X_Remote_User", "mallory"),
@@ -352,7 +355,7 @@ async fn discovered(client: &Client) -> (String, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_behind_this_one_is_served_as_a_part_of_it() {
+async fn an_extension_server_is_served_as_a_part_of_the_api() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let extension = Extension::start().await;
@@ -364,8 +367,9 @@ async fn a_server_behind_this_one_is_served_as_a_part_of_it() {
     assert_eq!(watch.expect().await.1, "b");
 
     let index = client.get("/openapi/v3").await.json();
-    let url =
-        index["paths"][format!("apis/{GROUP}/v1")]["serverRelativeURL"].as_str().expect("it is in the index");
+    let url = index["paths"][format!("apis/{GROUP}/v1")]["serverRelativeURL"]
+        .as_str()
+        .expect("the group is listed");
     assert_eq!(client.get(url).await.json()["info"]["title"], "small");
     assert!(index["paths"]["apis/apps/v1"].is_object());
     let swagger = client.get("/openapi/v2").await.json();
@@ -387,7 +391,7 @@ async fn a_server_behind_this_one_is_served_as_a_part_of_it() {
         assert_eq!(shown.out, "things.small.example.com\n", "{shown:?}");
     }
 
-    // The extension server is killed: its watches end, its requests fail at once, and other requests are not
+    // After the extension server is killed, its watches end, its requests fail immediately, and other requests are not
     // affected.
     drop(extension);
     assert!(watch.next().await.is_none());
@@ -398,14 +402,14 @@ async fn a_server_behind_this_one_is_served_as_a_part_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_or_lying_server_costs_its_own_requests_alone() {
+async fn a_slow_or_misbehaving_extension_server_affects_only_its_own_requests() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let extension = Extension::start().await;
     extension.register(client).await;
 
     extension.mode.store(LYING, Ordering::Relaxed);
-    // Invalid discovery data is left out, and breaks no document.
+    // The server omits invalid discovery data, and its documents stay valid.
     for path in ["/apis", &format!("/apis/{GROUP}"), "/apis/apps/v1"] {
         assert_eq!(client.get(path).await.status, 200, "{path}");
     }
@@ -446,13 +450,13 @@ async fn a_slow_or_lying_server_costs_its_own_requests_alone() {
     let line = format!("aggregator_unavailable_apiservice{{{name}}}");
     let deadline = Instant::now() + PATIENCE;
     while client.get("/metrics").await.text().contains(&line) {
-        assert!(Instant::now() < deadline, "{line} is still told");
+        assert!(Instant::now() < deadline, "{line} is still in the metrics");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_is_told_of_while_another_does_not_answer() {
+async fn an_extension_server_is_listed_while_another_one_does_not_answer() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let (slow, honest) = (Extension::start().await, Extension::start().await);
@@ -478,14 +482,14 @@ async fn a_server_is_told_of_while_another_does_not_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_is_available_before_it_says_what_it_has() {
+async fn an_extension_server_is_available_before_it_published_its_resources() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let extension = Extension::start().await;
     extension.mode.store(RETICENT, Ordering::Relaxed);
     extension.register_as(client, "v1", "small").await;
     until(client, "v1", "Passed").await;
-    assert_eq!(extension.ended.load(Ordering::Relaxed), 0, "no question was waited for");
+    assert_eq!(extension.ended.load(Ordering::Relaxed), 0, "no delayed request has ended");
     assert_eq!(client.get(THINGS).await.status, 200);
     assert_eq!(discovered(client).await, ("Stale".to_owned(), false));
     // After the next check with a valid response, the documents have the resources.
@@ -497,7 +501,7 @@ async fn a_server_is_available_before_it_says_what_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_share_connections_and_watches_hold_up_no_others() {
+async fn proxied_requests_share_connections_and_watches_do_not_block_them() {
     for (protocols, watches, connections_max) in [(&[][..], 8, 14), (&[HTTP_2][..], 250, 8)] {
         let server = Server::start_upstream().await;
         let client = server.client();
@@ -517,7 +521,8 @@ async fn requests_share_connections_and_watches_hold_up_no_others() {
         // The availability checks use connections of their own.
         let made = extension.connections.load(Ordering::Relaxed) - before;
         assert!(made <= connections_max, "{made} connections for {watches} watches, {protocols:?}");
-        // Idle connections end shortly after the server, and a request that finds a closed one uses another.
+        // Idle connections end shortly after the server, and a request that finds a closed connection uses
+        // another connection.
         drop(open);
         drop(extension);
         let mut status = 200;
@@ -533,7 +538,7 @@ async fn requests_share_connections_and_watches_hold_up_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_api_service_that_loses_its_service_is_available_and_listed() {
+async fn an_api_service_whose_spec_no_longer_has_a_service_is_available_and_listed() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let name = format!("v1.{GROUP}");
@@ -558,7 +563,7 @@ async fn an_api_service_that_loses_its_service_is_available_and_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_file_of_authorities_extension_servers_are_told_of_the_own_one() {
+async fn without_request_header_authorities_extension_servers_get_the_client_ca_of_this_server() {
     let server = Server::start_upstream().await;
     let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let map = server.client().until(path, |map| map.is_some()).await.unwrap();
@@ -566,4 +571,83 @@ async fn without_a_file_of_authorities_extension_servers_are_told_of_the_own_one
     let bare = |pem: &str| pem.lines().map(str::trim).collect::<String>();
     assert_eq!(bare(map["data"]["client-ca-file"].as_str().unwrap()), bare(&own));
     assert_eq!(map["data"].as_object().unwrap().len(), 1, "{map}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_for_a_version_go_to_its_extension_server() {
+    let fixture = Fixture::new("extended").await;
+    let group = format!("{}.example.com", fixture.ns);
+    let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{group}/v1"), "resources": [
+        {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get", "list"]},
+    ]});
+    let answer = move |request: Value| {
+        let is_list = request["path"].as_str().is_some_and(|path| path.ends_with("/v1"));
+        ready(if is_list { list.clone() } else { json!({"kind": "Thing", "asked": request}) })
+    };
+    let hook = Hook::start(answer).await;
+    let services = format!("/api/v1/namespaces/{}/services", fixture.ns);
+    let service =
+        json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
+    assert_eq!(fixture.client.post(&services, &service).await.status, 201);
+    let api_services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let path = format!("{api_services}/v1.{group}");
+    let api_service = json!({
+        "metadata": {"name": format!("v1.{group}")},
+        "spec": {
+            "group": group, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "caBundle": hook.ca_bundle(),
+            "service": {"namespace": fixture.ns, "name": "ext", "port": hook.port()},
+        },
+    });
+    let made = fixture.client.post(api_services, &api_service).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let until = async |reason: &str| {
+        let has = |object: Option<&Value>| {
+            object.is_some_and(|object| object["status"]["conditions"][0]["reason"] == reason)
+        };
+        let found = fixture.client.until(&path, has).await;
+        found.unwrap_or_else(|| panic!("no condition with the reason {reason}"))
+    };
+    // The certificate does not have the name of the service.
+    let found = until("FailedDiscoveryCheck").await;
+    let message = found["status"]["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.contains(&format!("not ext.{}.svc", fixture.ns)), "{message}");
+    let things = format!("/apis/{group}/v1/namespaces/{}/things", fixture.ns);
+    let refused = fixture.client.get(&things).await;
+    assert_eq!((refused.status, refused.text().as_str()), (503, "service unavailable\n"));
+
+    let patch = json!({"spec": {"caBundle": null, "insecureSkipTLSVerify": true}});
+    let patched = fixture.client.patch(&path, "merge", &patch).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    until("Passed").await;
+    let forged = [("x-remote-user", "somebody"), ("x-remote-group", "system:masters")];
+    let reply = fixture.client.send("GET", &format!("{things}/a?x=%20y"), &forged, b"").await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let request = reply.json()["asked"].clone();
+    assert_eq!(request["path"], format!("{things}/a?x=+y"));
+    assert_eq!(request["headers"]["x-remote-user"], "cluster-admin");
+    assert!(request["headers"].get("authorization").is_none(), "{request}");
+    let groups = fixture.client.get("/apis").await.json();
+    assert!(groups["groups"].as_array().unwrap().iter().any(|one| one["name"] == *group), "{groups}");
+    assert_eq!(
+        fixture.client.get(&format!("/apis/{group}")).await.json()["preferredVersion"]["version"],
+        "v1"
+    );
+
+    // The built-in versions have their own APIServices. An absent extension server affects only its own
+    // requests.
+    let built_in = fixture.client.get(&format!("{api_services}/v1.apps")).await.json();
+    assert_eq!(built_in["status"]["conditions"][0]["reason"], "Local");
+    hook.end().await;
+    let failed = fixture.client.get(&things).await;
+    assert_eq!(failed.status, 503, "{}", failed.text());
+    assert_eq!(fixture.client.get("/apis").await.status, 200);
+    assert_eq!(fixture.client.delete(&path).await.status, 200);
+    for _ in 0..100 {
+        if fixture.client.get(&things).await.status == 404 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the version is still served");
 }

@@ -16,7 +16,8 @@ struct Case {
     body: Vec<u8>,
     /// The expected warnings, in order.
     warned: &'static [&'static str],
-    /// The expected outcome under `Strict`. After `{patch}`, it is only the end of the message of a refused patch.
+    /// The expected outcome under `Strict`. If an expected message begins with `{patch}`, the test compares
+    /// only the end of the message.
     refused: &'static str,
 }
 
@@ -53,7 +54,7 @@ async fn fixture(topic: &str) -> (Fixture, std::sync::Arc<Server>) {
                 "template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#,
         ),
     ] {
-        let made = fixture.ask(&format!("POST {collection}"), body).await;
+        let made = fixture.send(&format!("POST {collection}"), body).await;
         assert_eq!(made.status, 201, "{}", made.text());
     }
     (fixture, server)
@@ -149,7 +150,7 @@ async fn unknown_and_repeated_fields_are_ignored_warned_about_or_refused() {
             &[r#"unknown field "extra""#, r#"unknown field "metadata.colour""#],
             r#"{cannot}unknown field "extra", unknown field "metadata.colour""#,
         ),
-        // Protobuf has no reports of unknown fields.
+        // Unknown fields in protobuf are not reported.
         case("18", create, PROTOBUF, protobuf(), &[], "201 ConfigMap"),
         case(
             "json-patch",
@@ -195,7 +196,7 @@ async fn unknown_and_repeated_fields_are_ignored_warned_about_or_refused() {
             &[r#"line 1: key "data" already set in map"#],
             "400 BadRequest: error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 1: key \"data\" already set in map",
         ),
-        // Rows of subresources, whose body is the parent or their own kind.
+        // In rows of subresources, the body is an object of the kind of the parent or of the subresource.
         case(
             "strict-decoding",
             "PUT $apps/deployments/d/status",
@@ -224,11 +225,11 @@ async fn unknown_and_repeated_fields_are_ignored_warned_about_or_refused() {
     let mut wrong = Vec::new();
     for case in &cases {
         let Case { section, request, media_type, .. } = case;
-        for (level, wanted) in [("Ignore", &[][..]), ("Warn", case.warned), ("", case.warned)] {
+        for (level, expected) in [("Ignore", &[][..]), ("Warn", case.warned), ("", case.warned)] {
             let reply = send(&fixture, case, level).await;
-            if !matches!(reply.status, 200 | 201) || warnings(&reply) != wanted {
+            if !matches!(reply.status, 200 | 201) || warnings(&reply) != expected {
                 wrong.push(format!(
-                    "{section} {request} {media_type} {level:?}\n  want {wanted:?}\n  got  {:?} {}",
+                    "{section} {request} {media_type} {level:?}\n  want {expected:?}\n  got  {:?} {}",
                     warnings(&reply),
                     outcome(&reply)
                 ));
@@ -239,18 +240,18 @@ async fn unknown_and_repeated_fields_are_ignored_warned_about_or_refused() {
         }
         let reply = send(&fixture, case, "Strict").await;
         let got = outcome(&reply);
-        let wanted = case.refused.replace("{cannot}", cannot);
+        let expected = case.refused.replace("{cannot}", cannot);
         // The message of a refused patch quotes the whole patched object, so compare only its beginning and end.
-        let fits = match wanted.strip_prefix("{patch}") {
+        let fits = match expected.strip_prefix("{patch}") {
             Some(end) => {
                 got.starts_with("422 Invalid:  \"\" is invalid: patch: Invalid value: \"{")
                     && got.ends_with(&format!(": {end}"))
             }
-            None => got == wanted,
+            None => got == expected,
         };
         if !fits || !warnings(&reply).is_empty() {
             wrong.push(format!(
-                "{section} {request} {media_type} Strict\n  want {wanted}\n  got  {got} {:?}",
+                "{section} {request} {media_type} Strict\n  want {expected}\n  got  {got} {:?}",
                 warnings(&reply)
             ));
         }
@@ -259,7 +260,7 @@ async fn unknown_and_repeated_fields_are_ignored_warned_about_or_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_fatal_error_is_the_only_one_at_every_level() {
+async fn only_the_first_fatal_error_is_reported_at_every_validation_level() {
     let (fixture, _server) = fixture("fatal").await;
     // Bodies that are invalid and also have unknown fields.
     let rows = [
@@ -327,17 +328,17 @@ async fn the_first_fatal_error_is_the_only_one_at_every_level() {
         ),
     ];
     let mut wrong = Vec::new();
-    for (request, media_type, body, wanted) in rows {
+    for (request, media_type, body, expected) in rows {
         for level in ["Ignore", "Warn", "Strict", ""] {
             let reply =
                 send(&fixture, &case("strict-decoding", request, media_type, body, &[], ""), level).await;
             let got = outcome(&reply);
-            if !crate::fixture::agrees(&got, wanted)
+            if !crate::fixture::agrees(&got, expected)
                 || !warnings(&reply).is_empty()
                 || got.contains("strict decoding")
             {
                 wrong.push(format!(
-                    "{request} {level:?} {body}\n  want {wanted}\n  got  {got} {:?}",
+                    "{request} {level:?} {body}\n  want {expected}\n  got  {got} {:?}",
                     warnings(&reply)
                 ));
             }
@@ -360,7 +361,7 @@ async fn the_first_fatal_error_is_the_only_one_at_every_level() {
             "{level}"
         );
     }
-    for (query, wanted) in [
+    for (query, expected) in [
         (
             "fieldValidation=strict",
             "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"strict\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
@@ -368,8 +369,8 @@ async fn the_first_fatal_error_is_the_only_one_at_every_level() {
         ("fieldValidation=", "201 ConfigMap"),
     ] {
         let request = format!("POST $core/configmaps?dryRun=All&{query}");
-        let got = outcome(&fixture.ask(&request, r#"{"metadata":{"name":"n"}}"#).await);
-        if got != wanted {
+        let got = outcome(&fixture.send(&request, r#"{"metadata":{"name":"n"}}"#).await);
+        if got != expected {
             wrong.push(format!("options {query}: {got}"));
         }
     }

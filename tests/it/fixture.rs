@@ -43,7 +43,11 @@ pub async fn shared(slot: &Mutex<Weak<Server>>, options: Options) -> Arc<Server>
 impl Fixture {
     /// Creates a namespace on the plain server; its name begins with `topic`.
     pub async fn new(topic: &str) -> Fixture {
-        Fixture::on(shared(&PLAIN, Options::default()).await, topic).await
+        let fixture = Fixture::on(shared(&PLAIN, Options::default()).await, topic).await;
+        // A controller of the server writes this object. Without the wait, a test would count its write.
+        let root_certificate = fixture.full("$core/configmaps/kube-root-ca.crt");
+        fixture.client.until(&root_certificate, |found| found.is_some()).await;
+        fixture
     }
 
     /// Creates a namespace on `server`; its name begins with `topic`.
@@ -63,7 +67,7 @@ impl Fixture {
     }
 
     /// Expands the abbreviations in `text`: `$ns`, `$core` (the core group in the namespace), and `$apps`, `$batch`,
-    /// `$rbac`, `$lease`, `$autoscaling` likewise.
+    /// `$rbac`, `$lease`, `$autoscaling` for other groups in the namespace.
     pub fn full(&self, text: &str) -> String {
         let ns = &self.ns;
         [
@@ -80,12 +84,12 @@ impl Fixture {
     }
 
     /// Sends the request of a row.
-    pub async fn ask(&self, request: &str, body: &str) -> Reply {
-        self.ask_as(&self.client, request, body).await
+    pub async fn send(&self, request: &str, body: &str) -> Reply {
+        self.send_as(&self.client, request, body).await
     }
 
     /// Sends the request of a row with another client.
-    pub async fn ask_as(&self, client: &Client, request: &str, body: &str) -> Reply {
+    pub async fn send_as(&self, client: &Client, request: &str, body: &str) -> Reply {
         let request = self.full(request);
         let body = self.full(body);
         let mut parts = request.split(" | ");
@@ -112,7 +116,7 @@ impl Fixture {
     pub async fn check_as(&self, client: &Client, rows: &[Row<'_>]) {
         let mut wrong = Vec::new();
         for (section, request, body, want) in rows {
-            let got = outcome(&self.ask_as(client, request, body).await);
+            let got = outcome(&self.send_as(client, request, body).await);
             let want = self.full(want);
             if !agrees(&got, &want) {
                 wrong.push(format!("{section} {request} {}\n  want {want}\n  got  {got}", shorten(body)));
@@ -124,7 +128,7 @@ impl Fixture {
     /// Creates the objects that later requests need.
     pub async fn make(&self, collection: &str, objects: &[Value]) {
         for object in objects {
-            let reply = self.ask(&format!("POST {collection}"), &object.to_string()).await;
+            let reply = self.send(&format!("POST {collection}"), &object.to_string()).await;
             assert_eq!(reply.status, 201, "{collection} {object}: {}", reply.text());
         }
     }
@@ -142,12 +146,12 @@ impl Fixture {
     }
 }
 
-/// Fails with every line of `wrong`, if there are any.
+/// Fails with all lines of `wrong`, unless `wrong` is empty.
 pub fn report(wrong: &[String]) {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Returns whether an outcome is the expected one; an expected text that ends in `…` is a prefix.
+/// Returns whether an outcome is the expected text, or begins with an expected text that ends in `…`.
 pub fn agrees(got: &str, want: &str) -> bool {
     want.strip_suffix('…').map_or(got == want, |start| got.starts_with(start))
 }
@@ -166,7 +170,7 @@ pub fn outcome(reply: &Reply) -> String {
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
     match (text("kind"), text("status")) {
         ("Status", "Failure") => {
-            assert_eq!(body.get("code"), Some(&Value::from(code)), "the body's code is the response's");
+            assert_eq!(body.get("code"), Some(&Value::from(code)), "the code equals the status");
             let reason = if text("reason").is_empty() { "-" } else { text("reason") };
             format!("{code} {reason}: {}", text("message"))
         }

@@ -1,12 +1,11 @@
 //! A full disk under load: writes are refused with the reason and have no effect, reads and watches continue,
-//! and writes succeed again as soon as there is room, without a restart.
+//! and writes succeed again without a restart as soon as there is space.
 //!
-//! The log is on a small file system that the test mounts; without the permission to mount, the test prints
-//! that and passes.
+//! The log is on a small file system that the test mounts; without the permission to mount, the test
+//! prints a message and passes.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -14,13 +13,15 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use testkit::SmallDisk;
 use tests::client::Watch;
 use tests::{Client, Options, PATIENCE, Server, TempDir};
+use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::support::{from_environment, metric};
 
 /// Size of the file system: room for the bootstrap objects and some hundred writes.
-const DISK_BYTES: usize = 12 * 1024 * 1024;
+pub const DISK_BYTES: usize = 12 * 1024 * 1024;
 
 /// Size of the file that occupies space on the file system until it is removed.
 const BALLAST_BYTES: usize = 5 * 1024 * 1024;
@@ -28,63 +29,33 @@ const BALLAST_BYTES: usize = 5 * 1024 * 1024;
 /// Parallel writers, each with its own object.
 const WRITERS: usize = 8;
 
-/// Writes of each writer once there is room again: together much less than the removed file.
+/// Number of writes of each writer after there is space again. All these writes need much less space than the removed
+/// file.
 const WRITES_WITH_ROOM: usize = 5;
 
 /// Size of the content of an object.
 const FILL_BYTES: usize = 20_000;
 
+/// Maximum number of events that wait for the test. The tests make fewer writes, so the task that reads a watch never
+/// waits.
+const EVENTS_MAX: usize = 100_000;
+
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 const REASON: &str = "no space left on the store's disk";
-
-/// A mounted file system in memory, unmounted when dropped.
-pub struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    pub fn mount(path: &Path) -> Option<SmallDisk> {
-        SmallDisk::of(path, DISK_BYTES)
-    }
-
-    /// Mounts a file system of this size; `None` without the permission.
-    pub fn of(path: &Path, bytes: usize) -> Option<SmallDisk> {
-        std::fs::create_dir_all(path).expect("the data directory is writable");
-        let size = format!("size={bytes},mode=0700");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path).output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(SmallDisk(path.to_owned())),
-            Ok(output) => {
-                let why = String::from_utf8_lossy(&output.stderr);
-                testkit::skip(&format!("a file system cannot be mounted here: {why}"));
-                None
-            }
-            Err(error) => {
-                testkit::skip(&format!("mount cannot be run: {error}"));
-                None
-            }
-        }
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Unmount lazily, because the server may still be closing its files.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
 
 /// State shared by all writers.
 #[derive(Default)]
 struct Shared {
     /// Number of writers that were refused at least once.
     refused: AtomicUsize,
-    /// Whether there is room again.
+    /// Whether there is space again.
     room: AtomicBool,
 }
 
 /// The acknowledged writes of one writer, in order: version and tag.
 type Acknowledged = Vec<(u64, String)>;
 
-/// Writes an object repeatedly, until the disk has room again and some more writes have succeeded. Checks each refusal
+/// Writes an object repeatedly, until the disk has space again and some more writes have succeeded. Checks each refusal
 /// and then tries the next write.
 async fn write(client: Client, name: String, shared: Arc<Shared>) -> Acknowledged {
     let mut acknowledged = Acknowledged::new();
@@ -94,9 +65,10 @@ async fn write(client: Client, name: String, shared: Arc<Shared>) -> Acknowledge
         let tag = format!("{name}.{count}");
         let fill = tag.chars().cycle().take(FILL_BYTES).collect::<String>();
         let object = json!({"metadata": {"name": name}, "data": {"tag": tag, "fill": fill}});
-        let reply = match acknowledged.is_empty() {
-            true => client.post(PATH, &object).await,
-            false => client.put(&format!("{PATH}/{name}"), &object).await,
+        let reply = if acknowledged.is_empty() {
+            client.post(PATH, &object).await
+        } else {
+            client.put(&format!("{PATH}/{name}"), &object).await
         };
         if reply.status == 503 {
             let status = reply.json();
@@ -122,20 +94,27 @@ async fn write(client: Client, name: String, shared: Arc<Shared>) -> Acknowledge
 async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
     let begun = Instant::now();
     while !holds().await {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(begun.elapsed() < PATIENCE, "timed out: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Returns the next event of an object of the writers; the server writes objects too.
+/// Returns the next event of an object of the writers. Events of objects that the server writes are skipped.
 async fn next_of_ours(watch: &mut Watch) -> Value {
     loop {
-        let event = tokio::time::timeout(PATIENCE, watch.next()).await.expect("the watch goes on");
-        let event = event.expect("the watch is not ended");
+        let event = tokio::time::timeout(PATIENCE, watch.next()).await.expect("the watch continues");
+        let event = event.expect("the watch has another event");
         if is_ours(&event["object"]) {
             return event;
         }
     }
+}
+
+/// Reads a watch in a task, because the server may compact the history that a slow watch has not read yet.
+fn events_of_ours(mut watch: Watch) -> Receiver<Value> {
+    let (seen, events) = channel(EVENTS_MAX);
+    tokio::spawn(async move { while seen.send(next_of_ours(&mut watch).await).await.is_ok() {} });
+    events
 }
 
 fn is_ours(object: &Value) -> bool {
@@ -157,10 +136,10 @@ async fn list(client: &Client) -> BTreeMap<String, (u64, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on() {
+async fn a_full_disk_refuses_writes_until_space_is_freed_and_reads_continue() {
     let directory = TempDir::new();
     let log = directory.path().join("log");
-    let Some(disk) = SmallDisk::mount(&log) else { return };
+    let Some(disk) = SmallDisk::mount(&log, DISK_BYTES) else { return };
     let ballast = log.join("ballast");
     std::fs::write(&ballast, vec![1; BALLAST_BYTES]).unwrap();
     let mut server = Server::start_in(directory, Options::default()).await;
@@ -169,7 +148,8 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on() {
     let client = server.client().clone();
     let start = client.get(PATH).await.json()["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
     let watch_path = format!("{PATH}?watch=1&resourceVersion={start}");
-    let mut watch = client.watch(&watch_path).await;
+    let watch = client.watch(&watch_path).await;
+    let mut events = events_of_ours(watch);
 
     let shared = Arc::new(Shared::default());
     let writers: Vec<_> = (0..WRITERS)
@@ -178,26 +158,27 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on() {
     until("every writer is refused", async || shared.refused.load(Ordering::SeqCst) == WRITERS).await;
 
     let reader = client.another();
-    // The server may have written a small record in between, so poll.
-    until("readiness says no", async || reader.get("/readyz").await.status == 500).await;
-    until("readiness says why", async || {
+    // Poll, because the server may have written a small record meanwhile.
+    until("the server is not ready", async || reader.get("/readyz").await.status == 500).await;
+    until("the readiness check names the reason", async || {
         let why = reader.get("/readyz/etcd").await;
         why.status == 500 && why.text().contains(REASON)
     })
     .await;
     assert_eq!(reader.get("/livez").await.status, 200);
-    until("who draws its numbers sees it", async || {
+    until("the metrics show the refusal", async || {
         metric(&server, "apiserver_store_refuses_writes").await == 1
     })
     .await;
     assert!(!list(&reader).await.is_empty());
-    // A watch that begins now reads the log from that version.
-    let mut late = reader.watch(&watch_path).await;
+    // A watch that begins now reads the objects from the log. The watch names no version, because history takes at most a
+    // fourth of the disk, so the server may have compacted the version `start`.
+    let mut late = reader.watch(&format!("{PATH}?watch=1")).await;
     assert_eq!(next_of_ours(&mut late).await["type"], json!("ADDED"));
 
     std::fs::remove_file(&ballast).unwrap();
     shared.room.store(true, Ordering::SeqCst);
-    until("it is ready again", async || reader.get("/readyz").await.status == 200).await;
+    until("the server is ready again", async || reader.get("/readyz").await.status == 200).await;
     let (mut promised, mut last) = (BTreeMap::new(), BTreeMap::new());
     for (number, writer) in writers.into_iter().enumerate() {
         let name = format!("writer-{number}");
@@ -210,10 +191,10 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on() {
         }
     }
 
-    // Acknowledged writes are stored once and in order, and refused ones are not stored.
+    // Acknowledged writes are stored once and in order, and refused writes are not stored.
     assert_eq!(list(&client).await, last);
     for (version, (name, tag)) in promised {
-        let object = next_of_ours(&mut watch).await["object"].take();
+        let object = events.recv().await.expect("the watch continues")["object"].take();
         let metadata = &object["metadata"];
         assert_eq!(
             (&metadata["name"], &metadata["resourceVersion"]),
@@ -225,7 +206,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on() {
     let revision = metric(&server, "apiserver_store_revision").await;
     assert!(metric(&server, "apiserver_store_commits_total").await <= revision);
     assert!(last.values().all(|&(version, _)| version <= revision));
-    // The same holds after the process was killed.
+    // The same objects are stored after the process was killed.
     server.kill();
     server.restart().await;
     assert_eq!(list(server.client()).await, last);
@@ -253,17 +234,17 @@ fn reserve_files(log: &Path) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_a_full_disk_what_makes_room_goes_on() {
+async fn operations_that_free_space_succeed_on_a_full_disk() {
     const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let directory = TempDir::new();
     let log = directory.path().join("log");
-    let Some(disk) = SmallDisk::of(&log, LARGER_DISK_BYTES) else { return };
+    let Some(disk) = SmallDisk::mount(&log, LARGER_DISK_BYTES) else { return };
     let flags = vec!["--history-retention=1s".to_owned()];
     let server = Server::start_in(directory, Options { flags, ..Options::default() }).await;
     let _disk = disk;
     let client = server.client().clone();
     let reserved = reserve_files(&log);
-    assert!(reserved > 0, "something is kept back");
+    assert!(reserved > 0, "the server reserves disk space");
 
     let large = |name: &str| json!({"metadata": {"name": name}, "data": {"k": "x".repeat(LARGE.1)}});
     for n in 0..LARGE.0 {
@@ -313,10 +294,10 @@ async fn on_a_full_disk_what_makes_room_goes_on() {
         client.patch(&format!("{PATH}/kept"), "merge", &json!({"metadata": {"finalizers": null}})).await;
     assert_eq!(freed.status, 200, "{}", freed.text());
     assert_eq!(client.get(&format!("{PATH}/kept")).await.status, 404);
-    // The space of the deleted objects becomes free although the large file is still there, and everything
-    // works as before.
+    // The space of the deleted objects becomes free although the large file is still there, and all
+    // requests succeed as before.
     assert_eq!(tokio::time::timeout(PATIENCE, trying).await.expect("writes resume").unwrap(), 1);
-    until("it is ready again", async || client.get("/readyz").await.status == 200).await;
+    until("the server is ready again", async || client.get("/readyz").await.status == 200).await;
     assert_eq!(reserve_files(&log), reserved);
 }
 
@@ -324,7 +305,7 @@ async fn on_a_full_disk_what_makes_room_goes_on() {
 async fn a_way_back(megabytes: usize, fill_bytes: usize) {
     let directory = TempDir::new();
     let log = directory.path().join("log");
-    let Some(disk) = SmallDisk::of(&log, megabytes << 20) else { return };
+    let Some(disk) = SmallDisk::mount(&log, megabytes << 20) else { return };
     let mut server = Server::start_in(directory, Options::default()).await;
     let _disk = disk;
     let client = server.client().clone();
@@ -396,7 +377,7 @@ async fn a_way_back(megabytes: usize, fill_bytes: usize) {
     assert_eq!(server.terminate(), Some(0));
 }
 
-/// Returns the size of the disk, which `FULL_DISK_MEGABYTES` raises: 40, 80, 200.
+/// Returns the size of the disk. `FULL_DISK_MEGABYTES` sets a larger size, for example 40, 80 or 200.
 fn megabytes() -> usize {
     from_environment("FULL_DISK_MEGABYTES", 16)
 }

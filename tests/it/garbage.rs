@@ -6,8 +6,8 @@ use tests::{Client, Server};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Creates a config map with owners and returns its uid. An owner is a config map: `name`, or `name!` with
-/// `blockOwnerDeletion`; its uid is looked up, or is `gone` if it does not exist.
+/// Creates a config map with owners and returns its uid. An owner is the name of a config map; `name!` sets
+/// `blockOwnerDeletion`. The uid of an owner that does not exist is `gone`.
 async fn make(client: &Client, name: &str, owners: &[&str]) -> String {
     make_in(client, MAPS, name, owners).await
 }
@@ -45,7 +45,7 @@ async fn delete(client: &Client, name: &str, policy: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dependents_go_after_their_last_owner() {
+async fn dependents_are_deleted_after_their_last_owner() {
     let server = Server::start_upstream().await;
     let client = server.client();
     make(client, "owner", &[]).await;
@@ -63,7 +63,7 @@ async fn dependents_go_after_their_last_owner() {
     assert_eq!(client.delete(&format!("{MAPS}/other")).await.status, 200);
     until_gone(client, "shared").await;
     assert_eq!(client.get(&format!("{MAPS}/free")).await.status, 200);
-    // An object created with an absent owner is deleted too, and so is one whose owner has another uid.
+    // An object is also deleted if it is created with an absent owner, or with the wrong uid of its owner.
     make(client, "late", &["owner"]).await;
     until_gone(client, "late").await;
     let first = make(client, "owner", &[]).await;
@@ -79,7 +79,7 @@ async fn dependents_go_after_their_last_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_foreground_deletion_ends_with_the_owner() {
+async fn a_foreground_deletion_deletes_the_owner_last() {
     let server = Server::start_upstream().await;
     let client = server.client();
     make(client, "owner", &[]).await;
@@ -116,7 +116,7 @@ async fn a_foreground_deletion_ends_with_the_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn orphans_lose_their_owner_and_stay() {
+async fn orphans_lose_their_owner_reference_and_remain() {
     let server = Server::start_upstream().await;
     let client = server.client();
     make(client, "owner", &[]).await;
@@ -148,7 +148,7 @@ async fn orphans_lose_their_owner_and_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_that_own_each_other_do_not_wait_for_ever() {
+async fn two_objects_that_own_each_other_are_deleted() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let a = make(client, "a", &[]).await;
@@ -164,7 +164,7 @@ async fn two_that_own_each_other_do_not_wait_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn owners_are_looked_for_where_the_dependent_is_and_nowhere_else() {
+async fn owners_are_looked_up_only_in_the_namespace_of_the_dependent_or_cluster_wide() {
     let server = Server::start_upstream().await;
     let client = server.client();
     client.post("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).await;
@@ -184,21 +184,21 @@ async fn owners_are_looked_for_where_the_dependent_is_and_nowhere_else() {
         "ownerRef [v1/ConfigMap, namespace: default, name: owner, uid: {uid}] does not exist in namespace \"default\""
     );
     assert_eq!(event["message"], message);
-    // A cluster-scoped object with a namespaced owner cannot be decided, and neither can an owner of an
-    // unknown kind: both objects stay.
+    // The collector deletes neither a cluster-scoped object with a namespaced owner nor an object whose owner has an
+    // unknown kind, because it cannot look up these owners.
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     let role = json!({"metadata": {"name": "kept", "ownerReferences": reference("ConfigMap", "v1")}});
     assert_eq!(client.post(roles, &role).await.status, 201);
     let unknown =
         json!({"metadata": {"name": "kept", "ownerReferences": reference("Widget", "example.com/v1")}});
     assert_eq!(client.post(MAPS, &unknown).await.status, 201);
-    // A single task processes the events in order: when a later dependent is gone, these events were
+    // A single task processes the events in order. When a later dependent is gone, the events of the objects above were
     // processed.
     make(client, "later", &["absent"]).await;
     until_gone(client, "later").await;
     assert_eq!(client.get(&format!("{roles}/kept")).await.status, 200);
     assert_eq!(client.get(&format!("{MAPS}/kept")).await.status, 200);
-    // A cluster-scoped owner is the same object for every namespace.
+    // Dependents in every namespace can have the same cluster-scoped owner.
     let role_uid = client.get(&format!("{roles}/kept")).await.json()["metadata"]["uid"].clone();
     let owned = json!({"metadata": {"name": "owned", "ownerReferences": [{
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "kept", "uid": role_uid,
@@ -234,7 +234,7 @@ async fn until_none_left(client: &Client, owner: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_dependents_go_and_a_cut_in_the_middle_does_not_keep_any() {
+async fn ten_thousand_dependents_are_deleted_even_if_the_server_is_killed_meanwhile() {
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
     let uid = make(&client, "big", &[]).await;
@@ -263,7 +263,7 @@ async fn ten_thousand_dependents_go_and_a_cut_in_the_middle_does_not_keep_any() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_grace_of_a_running_pod_can_only_become_shorter() {
+async fn the_grace_period_of_a_running_pod_can_only_be_shortened() {
     // See docs/api/delete.md#grace-periods and docs/api/validation.md#pods.
     let server = Server::start_upstream().await;
     let client = server.client();
@@ -328,13 +328,14 @@ async fn jobs_orphan_their_pods_by_default_with_a_warning() {
         assert_eq!(deleted.status, 200, "{query}: {}", deleted.text());
         assert_eq!(deleted.header_all("warning") == [warning], warned, "{query}");
         client.until(&format!("{jobs}/j"), |job| job.is_none()).await;
-        match stays {
-            true => assert_eq!(client.get(&format!("{MAPS}/child")).await.status, 200, "{query}"),
-            false => until_gone(client, "child").await,
+        if stays {
+            assert_eq!(client.get(&format!("{MAPS}/child")).await.status, 200, "{query}");
+        } else {
+            until_gone(client, "child").await;
         }
         client.delete(&format!("{MAPS}/child")).await;
     }
-    // Deletions of collections also cause the warning, even without an object.
+    // A deletion of a collection also causes the warning, even if the collection is empty.
     for (query, warned) in [("", true), ("?propagationPolicy=Background", false)] {
         let deleted = client.delete(&format!("{jobs}{query}")).await;
         assert_eq!(deleted.status, 200, "{query}: {}", deleted.text());

@@ -1,5 +1,5 @@
-//! A server for webhook calls: HTTPS with a certificate of its own, and a response computed from each
-//! request.
+//! A webhook server for tests: it serves HTTPS with its own certificate, and a function of the test computes the
+//! response to each request.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ const HTTP_2: &[u8] = b"h2";
 /// A running server, which ends when it is dropped.
 pub struct Hook {
     address: SocketAddr,
-    /// Self-signed certificate of the server (PEM), which is also an authority.
+    /// Self-signed certificate of the server (PEM), which is also the CA certificate.
     pub certificate: String,
     received: Arc<Mutex<Vec<Value>>>,
     authorizations: Arc<Mutex<Vec<String>>>,
@@ -70,7 +70,7 @@ impl Hook {
                         let said = head.headers.get(http::header::AUTHORIZATION);
                         who.lock().extend(said.map(|said| said.to_str().unwrap_or_default().to_owned()));
                         let body = body.collect().await.unwrap().to_bytes();
-                        // A request without a body is recorded by its head.
+                        // A request without a body is recorded as the text of its head.
                         let body: Value = serde_json::from_slice(&body).unwrap_or_else(|_| {
                             let shown = |(name, value): (&HeaderName, &HeaderValue)| {
                                 (name.to_string(), Value::from(value.to_str().unwrap_or_default()))
@@ -117,7 +117,7 @@ impl Hook {
     {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
-        // The certificate is its own authority, as `openssl req -x509` creates it.
+        // The certificate is its own CA certificate, like a certificate from `openssl req -x509`.
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let certificate = params.self_signed(&key).unwrap();
         let mut config = ServerConfig::builder()
@@ -136,7 +136,7 @@ impl Hook {
         let counted = connections.clone();
         let (end, mut ended) = oneshot::channel();
         let task = tokio::spawn(async move {
-            // Clients keep connections open, which end with the server.
+            // Clients keep connections open. The end of the server closes these connections.
             let mut open = JoinSet::new();
             loop {
                 let accepted = tokio::select! {
@@ -164,7 +164,8 @@ impl Hook {
         }
     }
 
-    /// Ends the server and all its connections. If it is only dropped, it ends shortly afterwards.
+    /// Ends the server and all its connections, and waits until they have ended. Dropping the value ends the server a
+    /// little later.
     pub async fn end(mut self) {
         let (end, task) = self.ending.take().expect("a server ends once");
         drop(end);

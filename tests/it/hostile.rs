@@ -50,7 +50,7 @@ fn request(fixture: &Fixture, line: &str, headers: &str, body: &str) -> Vec<u8> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_of_every_bad_shape_are_refused() {
+async fn malformed_request_bodies_are_refused() {
     let fixture = fixture("bodies").await;
     fixture.make("$core/configmaps", &[json!({"metadata": {"name": "a"}, "data": {"k": "v"}})]).await;
     let nested = |open: &str, close: &str| format!("{}{}", open.repeat(100_000), close.repeat(100_000));
@@ -111,7 +111,7 @@ async fn bodies_of_every_bad_shape_are_refused() {
             format!(r#"[{{"op":"add","path":"/data/x","value":{arrays}}}]"#),
             "400 BadRequest: …",
         ),
-        // The same applies to other bodies, at any depth.
+        // Unknown fields of other bodies are skipped as well, at any depth.
         (
             "deep unknown options",
             "DELETE $core/configmaps/a",
@@ -239,7 +239,7 @@ async fn bodies_of_every_bad_shape_are_refused() {
             "404 NotFound: …",
         ),
     ] {
-        let reply = tokio::time::timeout(PATIENCE, fixture.ask(request, &body)).await;
+        let reply = tokio::time::timeout(PATIENCE, fixture.send(request, &body)).await;
         let Ok(reply) = reply else {
             wrong.push(format!("{what}: no answer within {PATIENCE:?}"));
             continue;
@@ -257,11 +257,11 @@ async fn bodies_of_every_bad_shape_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn patches_cannot_be_made_to_explode() {
+async fn patches_that_would_expand_enormously_are_refused() {
     let fixture = fixture("bombs").await;
     let filler = "x".repeat(500_000);
     fixture.make("$core/configmaps", &[json!({"metadata": {"name": "a"}, "data": {"k": filler}})]).await;
-    // Each copy doubles the result of the one before.
+    // Each copy doubles the size of the metadata.
     let copies: Vec<_> = (0..40)
         .map(|n| json!({"op": "copy", "from": "/metadata", "path": format!("/metadata/c{n}")}))
         .collect();
@@ -291,14 +291,14 @@ async fn patches_cannot_be_made_to_explode() {
         ),
     ] {
         let reply =
-            tokio::time::timeout(PATIENCE, fixture.ask(request, &body.to_string())).await.expect(what);
+            tokio::time::timeout(PATIENCE, fixture.send(request, &body.to_string())).await.expect(what);
         assert!(want.contains(&reply.status), "{what}: {}", outcome(&reply));
     }
     unharmed(&fixture).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn urls_and_headers_of_every_bad_shape_are_refused() {
+async fn malformed_urls_and_headers_are_refused() {
     let fixture = fixture("heads").await;
     let client = &fixture.client;
     let long = "x".repeat(60_000);
@@ -395,7 +395,7 @@ async fn urls_and_headers_of_every_bad_shape_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn framing_that_lies_is_refused() {
+async fn requests_with_contradictory_framing_are_refused() {
     let fixture = fixture("frames").await;
     let json = "Content-Type: application/json\r\n";
     let chunked = format!("{json}Transfer-Encoding: chunked\r\n");
@@ -462,7 +462,7 @@ async fn framing_that_lies_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn text_that_is_no_text_is_refused() {
+async fn bodies_that_are_not_utf8_are_refused() {
     let fixture = fixture("utf8").await;
     let path = fixture.full("$core/configmaps");
     for bytes in [
@@ -480,7 +480,7 @@ async fn text_that_is_no_text_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_vanish_leave_nothing_behind() {
+async fn clients_that_disconnect_leave_no_state_behind() {
     let fixture = Fixture::on(Arc::new(Server::start(Options::default()).await), "gone").await;
     fixture
         .make("$core/configmaps", &[json!({"metadata": {"name": "a"}, "data": {"k": "x".repeat(200_000)}})])
@@ -510,7 +510,7 @@ async fn clients_that_vanish_leave_nothing_behind() {
         drop(stream);
     }
     // The watches of closed connections end at the next event.
-    fixture.ask("PATCH $core/configmaps/a", r#"{"data":{"n":"1"}}"#).await;
+    fixture.send("PATCH $core/configmaps/a", r#"{"data":{"n":"1"}}"#).await;
     let deadline = Instant::now() + PATIENCE;
     while descriptors() > before {
         assert!(Instant::now() < deadline, "{} descriptors, {before} before", descriptors());
@@ -522,7 +522,7 @@ async fn clients_that_vanish_leave_nothing_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_watchers_do_not_delay_others() {
     let fixture = fixture("dawdle").await;
-    // Open connections that have sent half a request, each cut at another position.
+    // Open connections that send only the beginning of a request, each with another length.
     let mut open = Vec::new();
     for n in 0..60 {
         let mut stream = fixture.client.connect().await.unwrap();
@@ -551,7 +551,7 @@ async fn slow_watchers_do_not_delay_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_pieces_of_garbage_change_nothing() {
+async fn thousands_of_random_requests_do_not_affect_other_requests() {
     let fixture = fixture("garbage").await;
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     // Send random bytes to the port, without TLS.

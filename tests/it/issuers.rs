@@ -1,4 +1,4 @@
-//! Issuers of tokens: an identity provider with every algorithm, which changes its keys, and publishes wrong
+//! Issuers of tokens: an identity provider signs tokens with every algorithm, changes its keys, and publishes invalid
 //! documents (docs/api/authentication.md#issuers).
 
 use std::collections::HashMap;
@@ -82,7 +82,7 @@ impl Key {
 /// The provider's responses by path; other paths return `{}`.
 type Documents = Arc<Mutex<HashMap<String, Value>>>;
 
-/// An identity provider, whose key set has keys by id.
+/// An identity provider that publishes a set of keys.
 struct Provider {
     hook: Hook,
     documents: Documents,
@@ -192,7 +192,7 @@ async fn every_algorithm_is_accepted_if_it_is_allowed_and_its_key_is_published()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_change_without_a_restart() {
+async fn issuer_keys_can_change_without_a_restart() {
     let provider = Provider::start().await;
     let (old, new) = (Key::rsa(), Key::rsa());
     provider.publish(&[("old", &old)]);
@@ -204,7 +204,8 @@ async fn keys_change_without_a_restart() {
     provider.publish(&[("old", &old), ("new", &new)]);
     accepted(server.client(), &by_new(json!({"jti": "2"}))).await;
     provider.publish(&[("new", &new)]);
-    // The old key is accepted until keys are read again, which a token with an unknown key causes.
+    // The old key is accepted until the server fetches the keys again. A token with an unknown key makes the
+    // server fetch the keys.
     let unknown = provider.token(&new, &header("unknown"), json!({}));
     for turn in 0..100 {
         assert_eq!(who(server.client(), &unknown).await, Err(401));
@@ -214,11 +215,11 @@ async fn keys_change_without_a_restart() {
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    panic!("a key that is gone is believed for ever");
+    panic!("a removed key is still accepted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn groups_may_be_at_another_place() {
+async fn distributed_group_claims_are_fetched_from_their_endpoint() {
     let provider = Provider::start().await;
     let key = Key::rsa();
     provider.publish(&[("k", &key)]);
@@ -230,17 +231,17 @@ async fn groups_may_be_at_another_place() {
         let claims = json!({"_claim_names": {"groups": "src"}, "_claim_sources": sources});
         provider.token(&key, &header, claims)
     };
-    // The provider returns only JSON, which is not a token.
+    // At this path the provider returns JSON, which is not a token.
     assert_eq!(who(server.client(), &named(provider.hook.url("/claims"))).await, Err(401));
     assert_eq!(who(server.client(), &named("http://localhost:1/plain".to_owned())).await, Err(401));
     assert!(
         provider.hook.authorizations().contains(&"Bearer at".to_owned()),
-        "the endpoint is told who asks"
+        "the endpoint receives the bearer token"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_issuer_that_lies_is_not_believed() {
+async fn the_answers_of_a_misbehaving_issuer_are_not_accepted() {
     let provider = Provider::start().await;
     let key = Key::rsa();
     provider.publish(&[("k", &key)]);

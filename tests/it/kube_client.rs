@@ -1,5 +1,5 @@
-//! Tests with the unmodified `kube` crate: typed and dynamic objects, chunks, watches, and errors as its
-//! users match on them.
+//! Tests with the unmodified `kube` crate: typed and dynamic objects, chunks, watches, and the errors
+//! that programs match on.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -54,14 +54,14 @@ where
     let listed = api.list(&ListParams::default().fields(&format!("metadata.name={name}"))).await.unwrap();
     assert_eq!(listed.items, std::slice::from_ref(&created));
 
-    let mut wanted = created.clone();
-    wanted.labels_mut().insert("changed".into(), "yes".into());
-    let replaced = api.replace(&name, &PostParams::default(), &wanted).await.unwrap();
+    let mut desired = created.clone();
+    desired.labels_mut().insert("changed".into(), "yes".into());
+    let replaced = api.replace(&name, &PostParams::default(), &desired).await.unwrap();
     assert_eq!(replaced.labels()["changed"], "yes");
     assert_eq!(replaced.uid(), created.uid());
     assert_ne!(replaced.resource_version(), created.resource_version());
 
-    let stale = refusal(api.replace(&name, &PostParams::default(), &wanted).await);
+    let stale = refusal(api.replace(&name, &PostParams::default(), &desired).await);
     assert_eq!((stale.code, stale.reason.as_str()), (409, "Conflict"));
     let again = refusal(api.create(&PostParams::default(), &new).await);
     assert_eq!((again.code, again.reason.as_str()), (409, "AlreadyExists"));
@@ -82,7 +82,7 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn typed_objects_live_and_die() {
+async fn typed_objects_can_be_created_read_changed_and_deleted() {
     let (_server, client) = upstream().await;
     async fn run<K>(client: &kube::Client, value: Value)
     where
@@ -112,7 +112,7 @@ async fn typed_objects_live_and_die() {
     let kept = json!({"metadata": {"name": "kept", "finalizers": ["example.com/keep"]}});
     inside.create(&PostParams::default(), &object(kept)).await.unwrap();
     let terminating =
-        namespaces.delete("n", &DeleteParams::default()).await.unwrap().left().expect("still there");
+        namespaces.delete("n", &DeleteParams::default()).await.unwrap().left().expect("it still exists");
     assert_eq!(terminating.status.unwrap().phase.as_deref(), Some("Terminating"));
     let refused =
         refusal(inside.create(&PostParams::default(), &object(json!({"metadata": {"name": "a"}}))).await);
@@ -121,7 +121,7 @@ async fn typed_objects_live_and_die() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn discovery_finds_every_resource_and_every_one_can_be_listed() {
+async fn discovery_finds_every_resource_and_each_can_be_listed() {
     let (_server, client) = upstream().await;
     let classic = Discovery::new(client.clone()).run().await.unwrap();
     let aggregated = Discovery::new(client.clone()).run_aggregated().await.unwrap();
@@ -162,7 +162,7 @@ async fn discovery_finds_every_resource_and_every_one_can_be_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dynamic_objects_live_and_die_wherever_discovery_puts_them() {
+async fn dynamic_objects_of_discovered_types_can_be_created_and_deleted() {
     let (_server, client) = upstream().await;
     for (group, version, kind, body) in [
         ("", "v1", "ConfigMap", json!({"data": {"k": "v"}})),
@@ -195,8 +195,8 @@ async fn dynamic_objects_live_and_die_wherever_discovery_puts_them() {
             json!({"spec": {"podSelector": {"matchLabels": {"app": "a"}}, "policyTypes": ["Ingress"]}}),
         ),
     ] {
-        let wanted = GroupVersionKind::gvk(group, version, kind);
-        let (resource, can) = discovery::pinned_kind(&client, &wanted).await.unwrap();
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        let (resource, can) = discovery::pinned_kind(&client, &gvk).await.unwrap();
         let api = Api::<DynamicObject>::dynamic(client.clone(), &resource, &can.scope);
         let api = if can.scope == Scope::Namespaced { api.constrain_default() } else { api };
         let mut new = DynamicObject::new("a", &resource);
@@ -206,11 +206,11 @@ async fn dynamic_objects_live_and_die_wherever_discovery_puts_them() {
         assert_eq!(created.types, new.types);
         assert_eq!(api.get("a").await.unwrap(), created);
 
-        let mut wanted = created.clone();
-        wanted.annotations_mut().insert("example.com/a".into(), "b".into());
-        let replaced = api.replace("a", &PostParams::default(), &wanted).await.unwrap();
+        let mut desired = created.clone();
+        desired.annotations_mut().insert("example.com/a".into(), "b".into());
+        let replaced = api.replace("a", &PostParams::default(), &desired).await.unwrap();
         assert_eq!(replaced.data, created.data, "{kind}");
-        assert!(refusal(api.replace("a", &PostParams::default(), &wanted).await).is_conflict());
+        assert!(refusal(api.replace("a", &PostParams::default(), &desired).await).is_conflict());
         let version = replaced.resource_version().unwrap();
         let seen = Preconditions { resource_version: Some(version), uid: replaced.uid() };
         api.delete("a", &DeleteParams::background().preconditions(seen)).await.unwrap();
@@ -219,12 +219,12 @@ async fn dynamic_objects_live_and_die_wherever_discovery_puts_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_in_chunks_is_one_point_in_time() {
+async fn a_list_in_chunks_shows_one_point_in_time() {
     const OBJECTS: usize = 2500;
     const CHUNK: u32 = 100;
     let (server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
-    // Wait for the controllers' object in the new namespace; afterwards only this test writes there.
+    // Wait until the controllers have created their object in the new namespace. Then only this test writes there.
     while api.get_opt("kube-root-ca.crt").await.unwrap().is_none() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -251,7 +251,7 @@ async fn a_list_in_chunks_is_one_point_in_time() {
         let page = api.list(&params).await.unwrap();
         let metadata = page.metadata.clone();
         version = version.or(metadata.resource_version.clone());
-        assert_eq!(metadata.resource_version, version, "every page names the same revision");
+        assert_eq!(metadata.resource_version, version, "every page has the same revision");
         let count = page.items.len();
         for map in page {
             assert!(
@@ -277,9 +277,9 @@ async fn a_list_in_chunks_is_one_point_in_time() {
             None => break,
         }
     }
-    let mut wanted: BTreeSet<String> = (0..OBJECTS).map(|i| format!("m{i:05}")).collect();
-    wanted.extend(before);
-    assert_eq!(names, wanted);
+    let mut expected: BTreeSet<String> = (0..OBJECTS).map(|i| format!("m{i:05}")).collect();
+    expected.extend(before);
+    assert_eq!(names, expected);
 
     // With a selector, chunks are still full, but the response has no remaining count.
     let labels = ListParams::default().labels("half=odd").limit(700);
@@ -300,7 +300,7 @@ async fn a_list_in_chunks_is_one_point_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refusals_come_as_api_errors_with_reason_and_code() {
+async fn refused_requests_return_api_errors_with_reason_and_code() {
     let (server, _) = upstream().await;
     // A retrying client would wait for the future version.
     let mut config = kube_config(&server).await;
@@ -419,7 +419,7 @@ async fn refusals_come_as_api_errors_with_reason_and_code() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_raw_watch_has_additions_changes_and_deletions() {
+async fn a_raw_watch_receives_additions_changes_and_deletions() {
     let (_server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::default_namespaced(client);
     let start = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
@@ -438,7 +438,7 @@ async fn a_raw_watch_has_additions_changes_and_deletions() {
     let mut seen = Vec::new();
     let mut versions = Vec::new();
     while seen.len() < 5 {
-        let (kind, object) = match events.try_next().await.unwrap().expect("the watch goes on") {
+        let (kind, object) = match events.try_next().await.unwrap().expect("the watch continues") {
             WatchEvent::Added(object) => ("added", object),
             WatchEvent::Modified(object) => ("modified", object),
             WatchEvent::Deleted(object) => ("deleted", object),
@@ -454,5 +454,5 @@ async fn a_raw_watch_has_additions_changes_and_deletions() {
     // A watch from a future revision waits, and sends nothing for now.
     let mut old = api.watch(&WatchParams::default(), "999999999999").await.unwrap().boxed();
     let silent = tokio::time::timeout(std::time::Duration::from_millis(300), old.next()).await;
-    assert!(silent.is_err(), "a watch from the future waits: {silent:?}");
+    assert!(silent.is_err(), "a watch from a future revision waits: {silent:?}");
 }

@@ -1,5 +1,5 @@
-//! A controller written with the unmodified `kube` crate: watches trigger it, a finalizer protects its cleanup, it
-//! applies its children with an owner reference and reports progress with `replace_status`.
+//! A controller written with the unmodified `kube` crate. Watches trigger the controller, and a finalizer protects its
+//! cleanup. The controller applies children with an owner reference, and reports progress with `replace_status`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).expect("the test's object fits its type")
 }
 
-/// Mirrors each deployment's replica count in a config map of the same name, and reports it in the status.
+/// Copies the replica count of each deployment to a config map of the same name and to the status of the deployment.
 async fn reconcile(parent: Arc<Deployment>, work: Arc<Work>) -> Result<Action, FinalizerError<kube::Error>> {
     let parents: Api<Deployment> = Api::default_namespaced(work.client.clone());
     let step = |event| async {
@@ -85,7 +85,7 @@ fn deployment(name: &str, replicas: u32) -> Deployment {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
+async fn a_controller_keeps_children_and_status_up_to_date_and_cleans_up() {
     let (_server, client) = upstream().await;
     let parents: Api<Deployment> = Api::default_namespaced(client.clone());
     let children: Api<ConfigMap> = Api::default_namespaced(client.clone());
@@ -128,7 +128,7 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
         .collect();
     assert_eq!(owners, [("mirror", "Apply")]);
 
-    // A deleted child is created again; a changed one is corrected, and fields of other managers stay.
+    // A deleted child is created again. A changed child is corrected, and fields of other managers stay.
     children.delete("web", &DeleteParams::default()).await.unwrap();
     let uid = first.uid().unwrap();
     let second = until(&children, "web", |child: Option<&ConfigMap>| {
@@ -142,7 +142,7 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
     let both = BTreeMap::from([("note".into(), "mine".into()), ("replicas".into(), "2".into())]);
     assert_eq!((put_right.uid(), put_right.data), (second.uid(), Some(both)));
 
-    // The spec changes, and the status follows.
+    // After a change of the spec, the controller updates the status.
     let more = Patch::Merge(json!({"spec": {"replicas": 5}}));
     parents.patch("web", &PatchParams::default(), &more).await.unwrap();
     let grown = until(&children, "web", says("5")).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("a round is made");
+    tokio::time::timeout(PATIENCE, waiting).await.expect("the controller reconciles again");
     assert_eq!(children.get("web").await.unwrap().resource_version(), grown.resource_version());
     assert_eq!(parents.get("web").await.unwrap().resource_version(), nudged.resource_version());
 
@@ -169,7 +169,7 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
     assert!(work.cleanups.load(Ordering::SeqCst) > 0);
     let gone = conditions::is_deleted(grown.metadata.uid.as_deref().unwrap());
     let gone = tokio::time::timeout(PATIENCE, await_condition(children, "web", gone));
-    assert!(gone.await.expect("the child goes").unwrap().is_none());
+    assert!(gone.await.expect("the child is deleted").unwrap().is_none());
     stop.send(()).expect("the controller runs");
     controller.await.unwrap();
 }
@@ -188,18 +188,18 @@ async fn dependents_are_deleted_by_propagation_policy() {
         let mut child: ConfigMap = object(json!({"metadata": {"name": name}}));
         child.owner_references_mut().push(parent.controller_owner_ref(&()).unwrap());
         let child = children.create(&PostParams::default(), &child).await.unwrap();
-        // Only a background deletion is complete at once; the other two leave a finalizer for the collector.
+        // Only a background deletion completes immediately; the other two policies leave a finalizer for the collector.
         let outcome = parents.delete(name, &how).await.unwrap();
         assert_eq!(outcome.is_right(), name == "background", "{outcome:?}");
         until(&parents, name, |parent: Option<&Deployment>| parent.is_none()).await;
         let now = children.get_opt(name).await.unwrap();
         match name {
-            "foreground" => assert_eq!(now, None, "the owner goes last"),
-            "orphan" => assert_eq!(now.unwrap().owner_references(), [], "it has lost its owner"),
+            "foreground" => assert_eq!(now, None, "the owner is deleted last"),
+            "orphan" => assert_eq!(now.unwrap().owner_references(), [], "the orphan has no owner"),
             _ => {
                 let gone = conditions::is_deleted(child.metadata.uid.as_deref().unwrap());
                 let gone = tokio::time::timeout(PATIENCE, await_condition(children.clone(), name, gone));
-                assert!(gone.await.expect("the child goes").unwrap().is_none());
+                assert!(gone.await.expect("the child is deleted").unwrap().is_none());
             }
         }
         assert_eq!(children.get_opt(name).await.unwrap().is_some(), child_stays, "{name}");

@@ -1,5 +1,5 @@
 //! A custom type that is derived from a Rust struct with the unmodified `kube` crate, and a controller of its
-//! objects: it sets a finalizer, owns children, and applies a status through the subresource.
+//! objects. The controller sets a finalizer, owns children, and applies a status through the subresource.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,7 +96,7 @@ async fn grant(work: &Work, lease: &Lease) -> kube::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_derived_type_is_served_and_its_objects_reconciled() {
+async fn a_custom_type_derived_by_kube_is_served_and_its_objects_are_reconciled() {
     let (_server, client) = upstream().await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     // Controllers apply the definition at each start, so it is applied twice, the second time without a
@@ -107,7 +107,7 @@ async fn a_derived_type_is_served_and_its_objects_reconciled() {
     }
     let established =
         await_condition(definitions.clone(), Lease::crd_name(), conditions::is_crd_established());
-    tokio::time::timeout(PATIENCE, established).await.expect("it is established").unwrap();
+    tokio::time::timeout(PATIENCE, established).await.expect("the definition becomes established").unwrap();
 
     let leases: Api<Lease> = Api::default_namespaced(client.clone());
     let children: Api<ConfigMap> = Api::default_namespaced(client.clone());
@@ -147,8 +147,8 @@ async fn a_derived_type_is_served_and_its_objects_reconciled() {
     assert_eq!(child.owner_references()[0].uid, lease.uid().unwrap());
     assert_eq!(child.data.unwrap()["zone"], "any");
 
-    // A change through the scale subresource changes the spec: the status follows, and does not increment the
-    // generation.
+    // A change through the scale subresource changes the spec. The controller then updates the status, which does not
+    // increment the generation.
     let more = Patch::Merge(json!({"spec": {"replicas": 5}}));
     let scale = leases.patch_scale("web", &PatchParams::default(), &more).await.unwrap();
     assert_eq!(scale.spec.unwrap().replicas, Some(5));

@@ -1,5 +1,5 @@
-//! Watchers of the `kube` crate: in every start mode, and however often the stream ends, they see every
-//! change once and in order, and end with the state of the server.
+//! Watchers of the `kube` crate receive every change once and in order in every start mode, even if the stream ends
+//! often. At the end, their state equals the state of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::sync::{Barrier, oneshot};
 
 use crate::support::{Random, kube_client, upstream};
 
-/// The namespace of the changes; nothing else writes there.
+/// The namespace of the changes. Only this test writes there.
 const NAMESPACE: &str = "kube-node-lease";
 
 /// The end marker: the last object that is written.
@@ -86,8 +86,12 @@ async fn write(
         let uid = object.uid().unwrap();
         match random.below(4) {
             0 => {
-                let status =
-                    api.delete(&name, &DeleteParams::default()).await.unwrap().right().expect("gone at once");
+                let status = api
+                    .delete(&name, &DeleteParams::default())
+                    .await
+                    .unwrap()
+                    .right()
+                    .expect("removed immediately");
                 assert_eq!(status.details.unwrap().uid, uid);
                 histories.get_mut(&uid).unwrap().push(Change::Gone);
                 current.remove(&slot);
@@ -99,9 +103,9 @@ async fn write(
                 current.insert(slot, patched);
             }
             _ => {
-                let mut wanted = object.clone();
-                wanted.data = map(&name, &content).data;
-                let replaced = api.replace(&name, &PostParams::default(), &wanted).await.unwrap();
+                let mut desired = object.clone();
+                desired.data = map(&name, &content).data;
+                let replaced = api.replace(&name, &PostParams::default(), &desired).await.unwrap();
                 histories.get_mut(&uid).unwrap().push(state_of(&replaced));
                 current.insert(slot, replaced);
             }
@@ -119,7 +123,7 @@ struct Seen {
     changes: Histories,
     /// Number of changes after the initial list.
     count: usize,
-    /// Number of lists.
+    /// Number of times that the watcher listed the objects.
     inits: usize,
 }
 
@@ -130,7 +134,7 @@ async fn follow(
 ) -> Seen {
     let (mut seen, mut newest, mut listed) = (Seen::default(), 0, Some(listed));
     loop {
-        let event = tokio::time::timeout(PATIENCE, events.try_next()).await.expect("the watcher goes on");
+        let event = tokio::time::timeout(PATIENCE, events.try_next()).await.expect("the watcher continues");
         let event = event.unwrap().expect("watchers never end");
         match event {
             watcher::Event::Init => seen.inits += 1,
@@ -141,20 +145,20 @@ async fn follow(
             watcher::Event::InitDone => drop(listed.take()),
             watcher::Event::Apply(object) if object.name_any() == END => return seen,
             watcher::Event::Apply(object) => {
-                assert!(version_of(&object) > newest, "{} after {newest}", version_of(&object));
+                assert!(version_of(&object) > newest, "version {} came after {newest}", version_of(&object));
                 newest = version_of(&object);
                 seen.changes.entry(object.uid().unwrap()).or_default().push(state_of(&object));
                 seen.count += 1;
             }
             watcher::Event::Delete(object) => {
-                assert!(version_of(&object) > newest, "deletion {} after {newest}", version_of(&object));
+                assert!(version_of(&object) > newest, "deletion {} came after {newest}", version_of(&object));
                 newest = version_of(&object);
                 let history = seen.changes.entry(object.uid().unwrap()).or_default();
                 if let Some(Change::Is { content, .. }) = history.last() {
                     let last = state_of(&object);
                     assert!(
                         matches!(&last, Change::Is { content: c, .. } if c == content),
-                        "the final state comes along"
+                        "the event of the deletion has the last state"
                     );
                 }
                 history.push(Change::Gone);
@@ -165,7 +169,7 @@ async fn follow(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_changes_are_seen_once_and_in_order() {
+async fn a_watch_receives_ten_thousand_changes_once_and_in_order() {
     const WRITERS: usize = 16;
     const CHANGES: usize = 10_000;
     const SEED: u64 = 0x5eed;
@@ -187,7 +191,7 @@ async fn ten_thousand_changes_are_seen_once_and_in_order() {
     }
     let mut random = Random(SEED);
     let mut writers = Vec::new();
-    // The barrier is for the writers and this test.
+    // The writers and this test wait at the barrier.
     let barrier = Arc::new(Barrier::new(WRITERS + 1));
     for writer in 0..WRITERS {
         let api = Api::namespaced(kube_client(&server).await, NAMESPACE);
@@ -198,7 +202,8 @@ async fn ten_thousand_changes_are_seen_once_and_in_order() {
             write(api, writer as u64, CHANGES / WRITERS, random, Some(halts)).await
         }));
     }
-    // Late watchers start after half of the writes, list during the third quarter, and watch the last.
+    // Late watchers start after half of the writes, list during the third quarter, and watch the last
+    // quarter.
     barrier.wait().await;
     let (late_list, late_listed) = start(config().page_size(7));
     let (late_stream, late_listed_too) = start(config().streaming_lists());
@@ -217,14 +222,14 @@ async fn ten_thousand_changes_are_seen_once_and_in_order() {
 
     for (name, watcher) in [("listing", listing), ("restarting", restarting), ("streaming", streaming)] {
         let seen = watcher.await.unwrap();
-        assert_eq!((seen.inits, seen.initial.len()), (1, 0), "{name} had to start over");
+        assert_eq!((seen.inits, seen.initial.len()), (1, 0), "{name} did not list exactly once");
         assert_suffix(name, &written, &seen);
         assert_eq!(seen.count, CHANGES, "{name}");
     }
     for (name, watcher) in [("late list", late_list), ("late stream", late_stream)] {
         let seen = watcher.await.unwrap();
-        assert_eq!(seen.inits, 1, "{name} had to start over");
-        assert!(!seen.initial.is_empty() && seen.count > 0, "{name} was not in the middle");
+        assert_eq!(seen.inits, 1, "{name} did not list exactly once");
+        assert!(!seen.initial.is_empty() && seen.count > 0, "{name} did not begin during the writes");
         assert_suffix(name, &written, &seen);
     }
     let left = api.list(&ListParams::default().labels("watched=yes")).await.unwrap();
@@ -236,7 +241,7 @@ async fn ten_thousand_changes_are_seen_once_and_in_order() {
 /// Checks that the watcher's events of each object equal its writer's record, from the initial state on.
 fn assert_suffix(watcher: &str, written: &Histories, seen: &Seen) {
     for (uid, changes) in &seen.changes {
-        let history = written.get(uid).unwrap_or_else(|| panic!("{watcher} saw {uid}, which no writer made"));
+        let history = written.get(uid).unwrap_or_else(|| panic!("{watcher} saw {uid}, which is unknown"));
         assert!(history.ends_with(changes), "{watcher}, {uid}: saw {changes:?} of {history:?}");
     }
     for (uid, history) in written {
@@ -250,7 +255,7 @@ fn assert_suffix(watcher: &str, written: &Histories, seen: &Seen) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stores_of_reflectors_end_up_equal_to_the_servers_list() {
+async fn reflector_stores_become_equal_to_the_list_of_the_server() {
     let (_server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
     for i in 0..50 {
@@ -291,15 +296,15 @@ async fn stores_of_reflectors_end_up_equal_to_the_servers_list() {
     let sorted = |objects: Vec<Arc<ConfigMap>>| -> BTreeMap<String, Change> {
         objects.iter().map(|object| (object.name_any(), state_of(object))).collect()
     };
-    let wanted = sorted(listed.into_iter().map(Arc::new).collect());
+    let expected = sorted(listed.into_iter().map(Arc::new).collect());
     for (i, (store, pump)) in stores.into_iter().enumerate() {
-        tokio::time::timeout(PATIENCE, pump).await.expect("the end is seen").unwrap();
-        assert_eq!(sorted(store.state()), wanted, "store {i}");
+        tokio::time::timeout(PATIENCE, pump).await.expect("the watcher receives the last object").unwrap();
+        assert_eq!(sorted(store.state()), expected, "store {i}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metadata_alone_can_be_read_listed_patched_and_watched() {
+async fn metadata_only_requests_can_read_list_patch_and_watch() {
     let (_server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
     let created = api.create(&PostParams::default(), &map("m", "large")).await.unwrap();
@@ -322,7 +327,8 @@ async fn metadata_alone_can_be_read_listed_patched_and_watched() {
     for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
         let mut events = watcher(partial.clone(), config).applied_objects().boxed();
         loop {
-            let next = tokio::time::timeout(PATIENCE, events.try_next()).await.expect("the watcher goes on");
+            let next =
+                tokio::time::timeout(PATIENCE, events.try_next()).await.expect("the watcher continues");
             let object = next.unwrap().unwrap();
             names.insert(object.name_any());
             if object.name_any() == "m" {

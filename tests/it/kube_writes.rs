@@ -16,7 +16,7 @@ use crate::kube_client::{deployment, object, pod};
 use crate::support::{refusal, upstream};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_of_the_three_patches_follows_its_format() {
+async fn json_merge_and_strategic_patches_follow_their_formats() {
     let (_server, client) = upstream().await;
     let api: Api<Deployment> = Api::default_namespaced(client);
     api.create(&PostParams::default(), &object(deployment("d"))).await.unwrap();
@@ -57,7 +57,8 @@ async fn each_of_the_three_patches_follows_its_format() {
     let refused = refusal(api.patch("d", &params, &swap("log:3", "log:5")).await);
     assert!(refused.is_invalid(), "{refused:?}");
 
-    // A version in the patch makes it conditional; without one it is retried until it succeeds.
+    // A patch with a version is conditional; a patch without a version is retried until it
+    // succeeds.
     let stale = json!({"metadata": {"resourceVersion": "1", "labels": {"x": "y"}}});
     assert!(refusal(api.patch("d", &params, &Patch::Merge(&stale)).await).is_conflict());
     let racing = (0..32).map(|i| {
@@ -96,7 +97,7 @@ async fn strict_patches_and_creates_refuse_unknown_fields() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn status_and_scale_are_written_apart_from_the_rest() {
+async fn status_and_scale_are_written_through_their_subresources() {
     let (_server, client) = upstream().await;
     let api: Api<Deployment> = Api::default_namespaced(client.clone());
     let mut new: Deployment = object(deployment("d"));
@@ -110,13 +111,13 @@ async fn status_and_scale_are_written_apart_from_the_rest() {
     assert_eq!(patched.status.as_ref().unwrap().ready_replicas, Some(1));
     assert_eq!(patched.metadata.generation, Some(1));
 
-    let mut wanted = patched.clone();
-    wanted.spec.as_mut().unwrap().replicas = Some(11);
-    wanted.status.as_mut().unwrap().ready_replicas = Some(2);
-    let replaced = api.replace_status("d", &PostParams::default(), &wanted).await.unwrap();
+    let mut desired = patched.clone();
+    desired.spec.as_mut().unwrap().replicas = Some(11);
+    desired.status.as_mut().unwrap().ready_replicas = Some(2);
+    let replaced = api.replace_status("d", &PostParams::default(), &desired).await.unwrap();
     assert_eq!(replaced.spec.as_ref().unwrap().replicas, Some(2));
     assert_eq!(replaced.status.as_ref().unwrap().ready_replicas, Some(2));
-    assert!(refusal(api.replace_status("d", &PostParams::default(), &wanted).await).is_conflict());
+    assert!(refusal(api.replace_status("d", &PostParams::default(), &desired).await).is_conflict());
     assert_eq!(api.get_status("d").await.unwrap(), replaced);
 
     let scale = api.get_scale("d").await.unwrap();
@@ -164,7 +165,7 @@ async fn a_collection_is_deleted_by_selector() {
     let before = api.list(&ListParams::default()).await.unwrap().items.len();
     let odd = ListParams::default().labels("half=odd");
     let deleted =
-        api.delete_collection(&DeleteParams::default(), &odd).await.unwrap().left().expect("a list");
+        api.delete_collection(&DeleteParams::default(), &odd).await.unwrap().left().expect("a deleted list");
     assert_eq!(deleted.items.len(), 10);
     let left = api.list(&ListParams::default()).await.unwrap();
     assert_eq!(left.items.len(), before - 10);
@@ -176,7 +177,7 @@ async fn a_collection_is_deleted_by_selector() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn entries_are_made_or_modified() {
+async fn the_entry_api_creates_or_modifies_an_object() {
     let (_server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::default_namespaced(client);
     let set = |map: &mut ConfigMap, key: &str| {
@@ -222,7 +223,7 @@ async fn a_finalizer_keeps_the_object_until_it_is_removed() {
     assert_eq!(reconcile().await, "apply");
 
     let kept =
-        api.delete("f", &DeleteParams::default()).await.unwrap().left().expect("the finalizer keeps it");
+        api.delete("f", &DeleteParams::default()).await.unwrap().left().expect("the finalizer keeps the map");
     assert!(kept.metadata.deletion_timestamp.is_some());
     let added = Patch::<()>::Json(
         serde_json::from_value(
@@ -233,14 +234,14 @@ async fn a_finalizer_keeps_the_object_until_it_is_removed() {
     let refused = refusal(api.patch("f", &PatchParams::default(), &added).await);
     assert!(
         refused.is_invalid() || refused.is_forbidden(),
-        "no finalizer is added to what is being deleted: {refused:?}"
+        "a finalizer cannot be added to an object that is being deleted: {refused:?}"
     );
     assert_eq!(reconcile().await, "cleanup");
     assert!(api.get_opt("f").await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn propagation_is_chosen_with_the_delete() {
+async fn the_propagation_policy_of_a_delete_is_applied() {
     let (_server, client) = upstream().await;
     let api: Api<Deployment> = Api::default_namespaced(client);
     for (name, policy) in [
@@ -257,7 +258,7 @@ async fn propagation_is_chosen_with_the_delete() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_apply_is_the_whole_intent_of_one_manager() {
+async fn an_apply_states_the_whole_intent_of_one_manager() {
     let (_server, client) = upstream().await;
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
     let intent = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});

@@ -7,7 +7,7 @@ pub struct Token<'t> {
     pub at: usize,
 }
 
-/// Splits Rust code into tokens. Blanks and comments are left out.
+/// Splits Rust code into tokens, without blanks and comments.
 pub fn tokens(code: &str) -> impl Iterator<Item = Token<'_>> {
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -30,7 +30,7 @@ pub fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Whether a token is a string or a character. A lifetime is a word with an apostrophe, and no literal.
+/// Whether a token is a string or a character. A lifetime also begins with an apostrophe, but is not a literal.
 fn is_literal(token: &str) -> bool {
     token.ends_with('"') || token.ends_with("\"#") || (token.len() > 1 && token.ends_with('\''))
 }
@@ -67,7 +67,7 @@ fn token_length(code: &str, first: char) -> usize {
     }
 }
 
-/// Returns the position after the first `end` that no backslash precedes.
+/// Returns the position after the first `end` without a preceding backslash.
 fn closing(text: &str, end: char) -> Option<usize> {
     let mut is_escaped = false;
     for (at, c) in text.char_indices() {

@@ -16,12 +16,12 @@ async fn with_secrets(fixture: &Fixture, all: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn chunks_are_one_point_in_time_under_concurrent_writes() {
+async fn list_chunks_show_one_point_in_time_under_concurrent_writes() {
     let fixture = Fixture::new("chunks").await;
     let all: Vec<String> = (0..60).map(|n| format!("m{n:02}")).collect();
     with_secrets(&fixture, &all.iter().map(String::as_str).collect::<Vec<_>>()).await;
 
-    // A writer changes, deletes and adds objects all the time.
+    // A writer changes, deletes and adds objects continuously.
     let writer = {
         let (client, path) = (fixture.client.another(), fixture.full("$core/secrets"));
         tokio::spawn(async move {
@@ -47,8 +47,8 @@ async fn chunks_are_one_point_in_time_under_concurrent_writes() {
             None => break,
         }
     }
-    // The first chunk fixes the version; the writer's earlier changes are unknown here, so every chunk is
-    // compared with the same version read as a whole.
+    // The first chunk determines the version. The earlier changes of the writer are not known here, so every chunk is
+    // compared with a complete list at the same version.
     writer.await.unwrap();
     assert!(versions.iter().all(|version| *version == versions[0]), "continue-tokens {versions:?}");
     let whole = fixture
@@ -57,7 +57,7 @@ async fn chunks_are_one_point_in_time_under_concurrent_writes() {
     assert_eq!(
         seen,
         *whole["items"].as_array().unwrap(),
-        "read-consistency, continue-tokens: each as it was"
+        "read-consistency, continue-tokens: each item has its state at the version of the list"
     );
     let total = seen.len() as u64;
     let want: Vec<Option<u64>> =
@@ -66,10 +66,10 @@ async fn chunks_are_one_point_in_time_under_concurrent_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_remaining_count_is_present_only_where_it_is_known() {
+async fn remaining_item_count_is_present_only_where_it_is_known() {
     let fixture = Fixture::new("remaining").await;
     with_secrets(&fixture, &["a", "b", "c", "d", "e"]).await;
-    fixture.ask("PATCH $core/secrets/e", r#"{"metadata":{"labels":{"x":"y"}}}"#).await;
+    fixture.send("PATCH $core/secrets/e", r#"{"metadata":{"labels":{"x":"y"}}}"#).await;
     for (query, items, remaining, more) in [
         ("limit=2", "a b", Some(3), true),
         ("limit=4", "a b c d", Some(1), true),
@@ -90,7 +90,7 @@ async fn the_remaining_count_is_present_only_where_it_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn continue_tokens_are_open_but_checked() {
+async fn continue_tokens_are_readable_by_clients_and_validated() {
     let fixture = Fixture::new("tokens").await;
     with_secrets(&fixture, &["a", "b", "c"]).await;
     let list = fixture.get("$core/secrets?limit=1").await;
@@ -122,7 +122,7 @@ async fn continue_tokens_are_open_but_checked() {
         (token.to_owned(), "&resourceVersionMatch=Exact&resourceVersion=5", "422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided".to_owned()),
     ] {
         let request = format!("GET $core/secrets?continue={}{extra}", escape(&token));
-        let got = outcome(&fixture.ask(&request, "").await);
+        let got = outcome(&fixture.send(&request, "").await);
         if !agrees(&got, &want) {
             wrong.push(format!("continue-tokens {request}\n  want {want}\n  got  {got}"));
         }
@@ -131,10 +131,10 @@ async fn continue_tokens_are_open_but_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_forged_token_reaches_outside_its_collection() {
+async fn forged_continue_tokens_cannot_reach_outside_their_collection() {
     let fixture = Fixture::new("m-forged").await;
     with_secrets(&fixture, &["mine"]).await;
-    // Create neighbours directly before and after the key, and an object whose name begins with this one's.
+    // Create objects directly before and after the key, and an object whose name begins with the name of this object.
     for name in [format!("a-{}", fixture.ns), format!("z-{}", fixture.ns), format!("{}-0", fixture.ns)] {
         let made = fixture.client.post("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
         assert_eq!(made.status, 201);
@@ -188,7 +188,7 @@ async fn no_forged_token_reaches_outside_its_collection() {
             let token =
                 URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": rv, "start": start}).to_string());
             for limit in ["", "&limit=1"] {
-                let reply = fixture.ask(&format!("GET $core/secrets?continue={token}{limit}"), "").await;
+                let reply = fixture.send(&format!("GET $core/secrets?continue={token}{limit}"), "").await;
                 let shown: String = start.chars().take(60).collect();
                 assert!(matches!(reply.status, 200 | 400), "continue-tokens {shown:?}: {}", reply.text());
                 for item in reply.json()["items"].as_array().into_iter().flatten() {
@@ -199,14 +199,14 @@ async fn no_forged_token_reaches_outside_its_collection() {
                     );
                 }
                 // The collection of all namespaces ends where the next resource begins.
-                let all = fixture.ask(&format!("GET /api/v1/secrets?continue={token}{limit}"), "").await;
+                let all = fixture.send(&format!("GET /api/v1/secrets?continue={token}{limit}"), "").await;
                 assert!(
                     matches!(outcome(&all).as_str(), "200 SecretList") || all.status == 400,
                     "{}",
                     all.text()
                 );
                 for item in all.json()["items"].as_array().into_iter().flatten() {
-                    assert!(item["type"].is_string(), "continue-tokens {shown:?}: {item} is no secret");
+                    assert!(item["type"].is_string(), "continue-tokens {shown:?}: {item} is not a secret");
                 }
             }
         }
@@ -219,7 +219,7 @@ async fn no_forged_token_reaches_outside_its_collection() {
         ("e30", "server does not recognize this encoded version "),
         ("AAAA AAAA", "illegal base64 data at input byte 4"),
     ] {
-        let got = outcome(&fixture.ask(&format!("GET $core/secrets?continue={}", escape(token)), "").await);
+        let got = outcome(&fixture.send(&format!("GET $core/secrets?continue={}", escape(token)), "").await);
         assert_eq!(got, format!("{bad}{why}"), "continue-tokens {token}");
     }
 }
@@ -273,7 +273,7 @@ async fn invalid_list_options_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_that_comes_while_a_list_waits_for_it_is_served() {
+async fn a_list_waits_for_a_future_resource_version() {
     let fixture = Fixture::new("soon").await;
     let current = version(&fixture.get("$core/secrets").await);
     let (path, other) =
@@ -284,7 +284,7 @@ async fn a_version_that_comes_while_a_list_waits_for_it_is_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_are_in_key_order_and_items_are_bare() {
+async fn lists_are_sorted_by_key_and_items_omit_kind_and_version() {
     let fixture = Fixture::new("order").await;
     with_secrets(&fixture, &["b", "a.b", "a-b", "a", "ab", "a0"]).await;
     let list = fixture.get("$core/secrets").await;
@@ -292,12 +292,12 @@ async fn lists_are_in_key_order_and_items_are_bare() {
     for item in list["items"].as_array().unwrap() {
         assert_eq!((&item["kind"], &item["apiVersion"]), (&Value::Null, &Value::Null), "read-consistency");
     }
-    let empty = fixture.ask("GET $core/pods", "").await;
+    let empty = fixture.send("GET $core/pods", "").await;
     let text = empty.text();
     assert!(text.contains("\"items\":[]"), "read-consistency {text}");
     assert_eq!((&empty.json()["kind"], &empty.json()["apiVersion"]), (&json!("PodList"), &json!("v1")));
 
-    // The list is ordered by namespace, then by name.
+    // The list is sorted by namespace, then by name.
     let other = Fixture::new("order").await;
     other.make("$core/secrets", &[json!({"metadata": {"name": "0"}})]).await;
     let all = fixture.get("/api/v1/secrets").await;
@@ -313,7 +313,8 @@ async fn lists_are_in_key_order_and_items_are_bare() {
         })
         .collect();
     assert!(keys.is_sorted(), "read-consistency {keys:?}");
-    // A namespace whose name begins with another's does not mix with it.
+    // A list of a namespace does not contain the objects of a namespace whose name begins with the same
+    // text.
     let longer = format!("{}x", fixture.ns);
     assert_eq!(
         fixture.client.post("/api/v1/namespaces", &json!({"metadata": {"name": longer}})).await.status,
@@ -327,7 +328,7 @@ async fn lists_are_in_key_order_and_items_are_bare() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_lists_are_streamed_whole() {
+async fn long_lists_are_streamed_completely() {
     let fixture = Fixture::new("long").await;
     // About 2 MiB, so that the server streams the list in many pieces.
     let filler = "x".repeat(20_000);
@@ -350,7 +351,7 @@ async fn long_lists_are_streamed_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_of_flow_schemas_stand_in_the_order_in_which_they_are_asked() {
+async fn flow_schema_tables_are_sorted_by_matching_precedence() {
     const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
     let server = Server::start_upstream().await;
     let client = server.client();
@@ -365,7 +366,7 @@ async fn rows_of_flow_schemas_stand_in_the_order_in_which_they_are_asked() {
     let shown = rows("").await;
     let mut sorted = shown.clone();
     sorted.sort();
-    assert_eq!(shown, sorted, "by precedence, then by name");
+    assert_eq!(shown, sorted, "rows are sorted by precedence, then by name");
     assert_eq!(shown.first().map(|(precedence, name)| (*precedence, name.as_str())), Some((1, "exempt")));
     let list = client.get(SCHEMAS).await.json();
     let names: Vec<&str> = list["items"]
@@ -374,9 +375,9 @@ async fn rows_of_flow_schemas_stand_in_the_order_in_which_they_are_asked() {
         .iter()
         .map(|item| item["metadata"]["name"].as_str().unwrap())
         .collect();
-    assert!(names.is_sorted() && names.len() == shown.len(), "objects stand by name: {names:?}");
-    // The same holds for a page, which has the first objects by name, and for the objects that a selector
-    // selects.
+    assert!(names.is_sorted() && names.len() == shown.len(), "objects are sorted by name: {names:?}");
+    // A page has the first objects by name. The rows of a page, and the rows that a selector selects, have the same
+    // order.
     let some = rows("?limit=5").await;
     let mut expected: Vec<_> =
         shown.iter().filter(|(_, name)| names[..5].contains(&name.as_str())).cloned().collect();

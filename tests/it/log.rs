@@ -1,5 +1,5 @@
-//! The log as an operator reads it: the address at the start, the user of each request, and the findings of
-//! the start (docs/api/operations.md#the-log).
+//! The log lines that an operator needs: the address at the start, the user of each request, and the findings of the
+//! start (docs/api/operations.md#the-log).
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ async fn lines(server: &Server, text: &str, count: usize) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_details_each_request_is_one_line_that_says_who_asked_and_what_came_of_it() {
+async fn at_verbosity_each_request_logs_one_line_with_user_and_outcome() {
     let server = Server::start(Options {
         files: vec![("tokens", "secret-word,joe,1\n".to_owned())],
         flags: vec!["-v=4".to_owned(), "--token-auth-file=$dir/tokens".to_owned()],
@@ -36,8 +36,8 @@ async fn with_details_each_request_is_one_line_that_says_who_asked_and_what_came
         let reply = client.send("GET", &format!("{MAPS}/one-{n}"), &headers, b"").await;
         assert_eq!(reply.status, 403, "{}", reply.text());
     }
-    let asked = lines(&server, "agent=probe/1.0 (a test)", 50).await;
-    for (n, line) in asked.iter().enumerate() {
+    let logged = lines(&server, "agent=probe/1.0 (a test)", 50).await;
+    for (n, line) in logged.iter().enumerate() {
         for part in [
             "request ",
             "verb=\"get\" ",
@@ -52,13 +52,13 @@ async fn with_details_each_request_is_one_line_that_says_who_asked_and_what_came
         }
     }
     let log = server.log();
-    // A request is a single line: the log has no line about its frames, and no line with its token.
+    // The log has a single line for a request. The log has no lines about frames, and no line with a token.
     assert_eq!(log.lines().filter(|line| line.contains("/one-7 ")).count(), 1);
     assert!(!log.contains(" h2::") && !log.contains("secret-word"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_says_how_to_connect_and_that_the_last_run_was_not_ended() {
+async fn the_startup_log_says_how_to_connect_and_whether_the_last_run_was_interrupted() {
     const RECOVERED: &str = "the store was not closed";
     let mut server = Server::start_upstream().await;
     let kubeconfig = server.kubeconfig();
@@ -88,15 +88,15 @@ async fn a_start_says_how_to_connect_and_that_the_last_run_was_not_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_whose_segments_are_gone_is_not_taken_for_a_new_one() {
+async fn a_store_with_missing_segments_is_not_treated_as_new() {
     let mut server = Server::start_upstream().await;
     let made = server.client().post(MAPS, &json!({"metadata": {"name": "a"}})).await;
     assert_eq!(made.status, 201, "{}", made.text());
     assert_eq!(server.terminate(), Some(0));
     let log = server.data_dir().join("log");
     let aside = server.data_dir().join("aside");
-    // Remove the segment alone, then everything in the log's directory; credentials, profile and defaults
-    // next to it stay.
+    // First remove only the segment, then all files of the log directory. The credentials and the files `profile` and
+    // `defaults` next to the directory remain.
     for whole in [false, true] {
         let segments: Vec<_> = std::fs::read_dir(&log)
             .unwrap()
@@ -104,10 +104,8 @@ async fn a_store_whose_segments_are_gone_is_not_taken_for_a_new_one() {
             .filter(|path| path.extension().is_some_and(|extension| extension == "segment"))
             .collect();
         assert_eq!(segments.len(), 1, "{segments:?}");
-        match whole {
-            true => std::fs::rename(&log, &aside).unwrap(),
-            false => std::fs::rename(&segments[0], &aside).unwrap(),
-        }
+        let lost = if whole { &log } else { &segments[0] };
+        std::fs::rename(lost, &aside).unwrap();
         let output = std::process::Command::new(tests::server::binary())
             .arg(format!("--data-dir={}", server.data_dir().display()))
             .args(["--naming=kubernetes", "--secure-port=free"])
@@ -119,17 +117,14 @@ async fn a_store_whose_segments_are_gone_is_not_taken_for_a_new_one() {
             text.contains("the store is missing: ") && text.contains("restore the store from a backup"),
             "{text}"
         );
-        match whole {
-            true => std::fs::rename(&aside, &log).unwrap(),
-            false => std::fs::rename(&aside, &segments[0]).unwrap(),
-        }
+        std::fs::rename(&aside, lost).unwrap();
     }
     server.restart().await;
     assert_eq!(server.client().get(&format!("{MAPS}/a")).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn authorities_of_the_environment_that_cannot_be_read_are_said_at_the_start() {
+async fn unreadable_authorities_from_the_environment_are_reported_at_startup() {
     const SAID: &str = "CA certificates of the system not read";
     for (file, why) in [
         ("$dir/none.pem", "open $dir/none.pem: no such file or directory"),
@@ -148,7 +143,7 @@ async fn authorities_of_the_environment_that_cannot_be_read_are_said_at_the_star
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_401_and_a_403_are_explained_at_the_default_level() {
+async fn responses_401_and_403_are_explained_at_the_default_log_level() {
     let server = Server::start(Options {
         files: vec![("tokens", "secret-word,joe,1\n".to_owned())],
         flags: vec!["--token-auth-file=$dir/tokens".to_owned()],
@@ -180,7 +175,7 @@ async fn a_401_and_a_403_are_explained_at_the_default_level() {
             assert!(said[0].contains(part), "{part} is not in {}", said[0]);
         }
     }
-    // A client that is refused repeatedly does not fill the log: a hundred lines, then ten a second.
+    // A client that is refused repeatedly does not fill the log: the log gets a hundred lines, and then ten per second.
     let began = Instant::now();
     for _ in 0..300 {
         assert_eq!(ask("wrong-word", MAPS, "many", &[]).await, 401);
@@ -193,9 +188,9 @@ async fn a_401_and_a_403_are_explained_at_the_default_level() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_level_of_detail_has_the_requests_that_it_says() {
+async fn each_verbosity_level_logs_the_documented_requests() {
     let mut server = Server::start_upstream().await;
-    for (level, wanted) in [
+    for (level, expected) in [
         (0, [false, false, false]),
         (1, [true, false, false]),
         (2, [true, true, false]),
@@ -217,12 +212,12 @@ async fn each_level_of_detail_has_the_requests_that_it_says() {
         let lines: Vec<&str> = log.lines().filter(|line| line.contains(&agent)).collect();
         let has = |part: &str| lines.iter().any(|line| line.contains(part));
         let found = [has("status=404"), has("status=201"), has("status=200")];
-        assert_eq!(found, wanted, "-v={level}: {lines:?}");
+        assert_eq!(found, expected, "-v={level}: {lines:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_start_names_version_and_commit() {
+async fn the_startup_log_names_version_and_commit() {
     let server = Server::start_upstream().await;
     let version = server.client().get("/version").await.json();
     let said = lines(&server, "connect=\"export KUBECONFIG=", 1).await;

@@ -1,4 +1,4 @@
-//! A damaged store: nothing is deleted because it cannot be read, until the operator accepts the loss
+//! A damaged store: until the operator accepts the loss, the server deletes no object because of unreadable records
 //! (docs/api/operations.md#damage).
 
 use std::collections::BTreeSet;
@@ -17,14 +17,14 @@ use crate::support::{Random, metric};
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/g.example/v1/namespaces/default/things";
 
-/// Waiting time for the collector, many times what it needs in a store without a loss.
+/// Waiting time for the collector: many times as long as the collector needs in an undamaged store.
 const WAIT: Duration = Duration::from_millis(1500);
 
 /// The files of a stopped store, which the test damages repeatedly.
 struct Files(Vec<(PathBuf, Vec<u8>)>);
 
 impl Files {
-    fn of(log: &Path) -> Files {
+    fn read(log: &Path) -> Files {
         let files = fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path());
         let files = files.filter(|path| !path.file_name().unwrap().to_string_lossy().starts_with("reserve"));
         Files(files.map(|path| (path.clone(), fs::read(&path).unwrap())).collect())
@@ -74,8 +74,8 @@ fn dependent(name: &str, version: &str, kind: &str, uid: &str) -> Value {
     json!({"metadata": {"name": name, "ownerReferences": [owner]}})
 }
 
-/// Returns a stopped server with an owner, ten dependents, a custom type with an object that owns another
-/// one, and a namespace with content.
+/// Returns a stopped server with these objects: an owner with ten dependents, a custom type with an object that owns
+/// another object, and a namespace with content.
 async fn stopped() -> Server {
     let mut server = Server::start(Options::default()).await;
     let client = server.client();
@@ -121,10 +121,10 @@ fn owner_of(records: &[(String, u64, u64, String)]) -> (String, u64, u64, String
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_with_any_damaged_record_loses_nothing_else() {
+async fn a_damaged_record_affects_no_other_object() {
     let mut server = stopped().await;
     let (data_dir, log) = (server.data_dir().to_owned(), server.data_dir().join("log"));
-    let files = Files::of(&log);
+    let files = Files::read(&log);
     let (records, before) = (records(&data_dir), keys(&data_dir));
     let mut random = Random(44);
     // Damage the owner's header and key first, then random positions.
@@ -159,12 +159,12 @@ fn cut(data_dir: &Path, len: impl Fn(u64) -> u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_was_cut_is_damaged_and_never_one_that_ends_earlier() {
+async fn a_truncated_log_is_reported_as_damaged() {
     for is_killed in [false, true] {
         let mut server = stopped().await;
         let data_dir = server.data_dir().to_owned();
         if is_killed {
-            // The durable mark covers all writes from before the server was ready, however short it ran.
+            // The durable mark covers all writes from before the server was ready, even if the server ran only briefly.
             fs::remove_dir_all(data_dir.join("log")).unwrap();
             fs::remove_file(data_dir.join("defaults")).unwrap();
             server.restart().await;
@@ -184,7 +184,7 @@ async fn a_log_that_was_cut_is_damaged_and_never_one_that_ends_earlier() {
         let lost = metric(&server, "apiserver_store_unaccepted_lost_revisions").await;
         let made = server.client().post(MAPS, &json!({"metadata": {"name": "new"}})).await;
         let version: u64 = made.json()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-        // A server that was killed may lack the writes of its last moment.
+        // After a kill, the newest writes may be missing.
         let known = newest - newest / 10;
         assert!(
             version > known && lost > newest / 4,
@@ -193,7 +193,7 @@ async fn a_log_that_was_cut_is_damaged_and_never_one_that_ends_earlier() {
     }
 }
 
-/// Starts the binary where it must refuse, and returns its output.
+/// Starts the binary with arguments that it must refuse, and returns its output.
 fn refusal(arguments: &[&str]) -> String {
     let mut child = std::process::Command::new(tests::server::binary())
         .args(arguments)
@@ -206,7 +206,7 @@ fn refusal(arguments: &[&str]) -> String {
         if begun.elapsed() > tests::PATIENCE {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("{arguments:?} runs");
+            panic!("{arguments:?} does not end");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -216,7 +216,7 @@ fn refusal(arguments: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_naming_profile_is_refused_whatever_the_file_beside_the_log_says() {
+async fn a_store_of_another_naming_profile_is_refused_regardless_of_the_profile_file() {
     let mut server = stopped().await;
     let data_dir = server.data_dir().to_owned();
     let before = keys(&data_dir);
@@ -235,7 +235,7 @@ async fn another_naming_profile_is_refused_whatever_the_file_beside_the_log_says
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_loss_is_told_and_accepted_by_one_command_and_no_later_one_with_it() {
+async fn accept_loss_reports_and_accepts_the_present_loss_but_no_later_one() {
     let mut server = stopped().await;
     let data_dir = server.data_dir().to_owned();
     let sound = tool(&["accept-loss", &flag("data-dir", &data_dir)]);

@@ -1,5 +1,4 @@
-//! Memory for slow readers: it does not grow with the size of their responses, in any encoding
-//! (ARCHITECTURE.md).
+//! The memory for slow readers does not grow with the size of their responses, in any encoding (ARCHITECTURE.md).
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use crate::support::{anonymous_bytes, metric, pod_of_many_containers};
 /// Number of clients that read a little and then stop.
 const CLIENTS: usize = 200;
 
-/// Number of objects, and bytes of each: every client is sent 20 MiB.
+/// Number of objects, and size of each object. The response to every client has 20 MiB.
 const OBJECTS: usize = 200;
 const OBJECT_BYTES: usize = 100 * 1024;
 
@@ -28,11 +27,11 @@ const ADDED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// read.
 const UNREAD: (usize, usize) = (3, 200);
 
-/// Maximum anonymous memory that requests of one kind may add to the limit of their account for responses.
+/// Maximum anonymous memory that the responses of one test may use in addition to the limit for responses.
 const SLACK_BYTES: u64 = 48 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_reader_costs_one_chunk_in_every_encoding() {
+async fn a_slow_reader_costs_one_chunk_of_memory_in_every_encoding() {
     let flags = vec!["--feature-gates=CBORServingAndStorage=true".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;
     let path = "/api/v1/namespaces/default/configmaps";
@@ -71,17 +70,17 @@ async fn a_slow_reader_costs_one_chunk_in_every_encoding() {
         let client = server.client().another();
         let path = format!("{path}{query}");
         let answer = client.open("GET", &path, &headers, b"");
-        let response = tokio::time::timeout(PATIENCE, answer).await.expect("an answer begins");
+        let response = tokio::time::timeout(PATIENCE, answer).await.expect("the response begins");
         assert_eq!(response.status(), 200, "{query} {accept}");
         let mut body = response.into_body();
         let piece = tokio::time::timeout(PATIENCE, body.frame()).await;
-        assert!(piece.expect("a body begins").expect("it has bytes").is_ok());
+        assert!(piece.expect("the body begins").expect("the body has a frame").is_ok());
         readers.push((client, body));
     }
     // Writers are not slowed down.
     let written = server.client().post(path, &json!({"metadata": {"name": "meanwhile"}})).await;
     assert_eq!(written.status, 201);
-    // Memory for building the pieces returns to the system a little later.
+    // The memory for rendering chunks returns to the system a little later.
     let begun = Instant::now();
     loop {
         let added = anonymous_bytes(server.pid()).saturating_sub(before);
@@ -93,14 +92,14 @@ async fn a_slow_reader_costs_one_chunk_in_every_encoding() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    // The readers miss nothing: for each encoding one reader reads its list to the end, or its watch up to an object
-    // that was written meanwhile.
+    // The readers miss no data. For each encoding, one reader reads its list to the end, or its watch up to an
+    // object that was written meanwhile.
     for ((_, mut body), (query, accept, encoding)) in readers.into_iter().zip(forms) {
         let is_watch = query.contains("watch");
         let mut all = 0;
         let mut tail = Vec::new();
-        while let Some(frame) = tokio::time::timeout(PATIENCE, body.frame()).await.expect("it goes on") {
-            let data = frame.expect("it does not break off").into_data().unwrap_or_default();
+        while let Some(frame) = tokio::time::timeout(PATIENCE, body.frame()).await.expect("data arrives") {
+            let data = frame.expect("the response is not aborted").into_data().unwrap_or_default();
             all += data.len();
             tail.extend_from_slice(&data);
             if is_watch && tail.windows(9).any(|window| window == b"meanwhile") {
@@ -114,9 +113,9 @@ async fn a_slow_reader_costs_one_chunk_in_every_encoding() {
     }
 }
 
-/// Each row would make the server use a gigabyte if this memory were not charged to an account.
+/// Without the memory limits, each row would make the server use a gigabyte.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_that_no_client_reads_are_bounded_together_and_others_are_served() {
+async fn unread_answers_are_bounded_in_total_and_other_clients_are_served() {
     let server = Server::start(Options::default()).await;
     let path = "/api/v1/namespaces/default/configmaps";
     let big = json!({"metadata": {"name": "big"}, "data": {"k": "x".repeat(1_000_000)}});
@@ -141,12 +140,12 @@ async fn answers_that_no_client_reads_are_bounded_together_and_others_are_served
                 });
             }
         }
-        // Other requests are served repeatedly while these arrive.
+        // The server serves other requests repeatedly while the large requests arrive.
         let other = server.client().another();
         let mut most = 0;
         for n in 0..20 {
             let listed = tokio::time::timeout(PATIENCE, other.get(&format!("{path}?limit=1"))).await;
-            assert_eq!(listed.expect("it is answered").status, 200, "{query} {accept} {n}");
+            assert_eq!(listed.expect("a response").status, 200, "{query} {accept} {n}");
             most = most.max(anonymous_bytes(server.pid()).saturating_sub(before));
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -157,7 +156,7 @@ async fn answers_that_no_client_reads_are_bounded_together_and_others_are_served
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn content_that_becomes_much_of_little_is_refused() {
+async fn small_bodies_that_expand_to_large_objects_are_refused() {
     let server = Server::start(Options::default()).await;
     let before = anonymous_bytes(server.pid());
     let pod = pod_of_many_containers();
@@ -169,23 +168,22 @@ async fn content_that_becomes_much_of_little_is_refused() {
     assert!(added < values::memory::WORK_BYTES as u64, "{} KiB", added / 1024);
 }
 
-/// Total size of the responses of one route that the clients request and do not read, and the bounds of the number of
-/// requests. The total is less than the limit for all large responses, so that the metrics can still be read.
+/// Total size of the unread responses of one route. The size is less than the limit for all large responses, so that
+/// the test can still read the metrics. The number of requests follows from this size, within [`UNREAD_REQUESTS`].
 const UNREAD_BYTES: usize = 28 << 20;
 const UNREAD_REQUESTS: std::ops::RangeInclusive<usize> = 20..=1000;
 
 /// Number of requests on a connection whose flow control window has no room for responses.
 const PER_CONNECTION: usize = 100;
 
-/// Bytes of a connection that are not charged to the account: TLS, HTTP/2, and its fixed buffers.
+/// Bytes of a connection that are not charged: TLS, HTTP/2, and fixed buffers.
 const CONNECTION_BYTES: u64 =
     (memory::CONNECTION_BYTES + memory::CONNECTION_REQUESTS * memory::REQUEST_BYTES + 128 * 1024) as u64;
 
-/// Bytes of the process that are not charged to the account: threads, free lists of the allocator,
-/// documents that are built once.
+/// Bytes of the process that are not charged: threads, free lists of the allocator, and documents that are built once.
 const PROCESS_SLACK_BYTES: u64 = 16 << 20;
 
-/// Returns every path of the server: those of its index, and the collections of all resources.
+/// Returns every path of the server: the paths of its index, and the collections of all resources.
 async fn routes(client: &Client) -> BTreeSet<String> {
     let index = client.get("/").await.json();
     let index = index["paths"].as_array().expect("the index lists paths").iter();
@@ -223,7 +221,7 @@ async fn routes(client: &Client) -> BTreeSet<String> {
         "/nothing",
     ];
     routes.extend(others.map(str::to_owned));
-    // This request would last for half a minute.
+    // This request would take half a minute.
     routes.retain(|route| route != "/debug/pprof/profile");
     routes
 }
@@ -255,7 +253,7 @@ async fn unread(client: &Client, path: &str, accept: &str, count: usize) -> (Joi
         }
     }
     for _ in 0..count {
-        let status = tokio::time::timeout(PATIENCE, heads.recv()).await.expect("it is answered").unwrap();
+        let status = tokio::time::timeout(PATIENCE, heads.recv()).await.expect("a response").unwrap();
         refused += usize::from(status == 429);
         assert!(status != 0 && status != 500, "{path}: {status}");
     }
@@ -263,7 +261,7 @@ async fn unread(client: &Client, path: &str, accept: &str, count: usize) -> (Joi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_client_reads_of_any_route_is_in_the_account() {
+async fn unread_answers_of_every_route_are_charged() {
     let server = Server::start(Options {
         flags: ["--enable-logs-handler", "--request-timeout=10m"].map(str::to_owned).to_vec(),
         ..Options::default()
@@ -290,7 +288,7 @@ async fn what_no_client_reads_of_any_route_is_in_the_account() {
         let count = UNREAD_BYTES / answer.body.len().max(1);
         // Only long documents are visible in the memory of a process.
         let count = if answer.body.len() < 16 * 1024 { 0 } else { count };
-        // Each profile takes a while, above all in an unoptimised build.
+        // Each profile takes some time, especially in an unoptimised build.
         let most = if route.starts_with("/debug/pprof/") { 40 } else { *UNREAD_REQUESTS.end() };
         let count = count.clamp(*UNREAD_REQUESTS.start(), most);
         let (kept, refused) = unread(client, route, accept, count).await;
@@ -327,8 +325,8 @@ const LEFT_BYTES_MAX: u64 = 24 << 20;
 async fn memory_of_a_burst_is_returned_without_another_request() {
     let server = Server::start(Options::default()).await;
     let path = "/api/v1/namespaces/default/pods?dryRun=All";
-    // Each request needs some hundred bytes for each of its containers, and is refused after it was read
-    // completely.
+    // Each request needs some hundred bytes for each container. The server refuses the request after it has decoded the
+    // whole body.
     let containers = vec!["{}"; 60_000].join(",");
     let pod: Bytes =
         format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"containers":[{containers}]}}}}"#).into();
@@ -346,7 +344,7 @@ async fn memory_of_a_burst_is_returned_without_another_request() {
         most = most.max(anonymous_bytes(server.pid()));
         let _ = tokio::time::timeout(Duration::from_millis(20), burst.join_next()).await;
     }
-    assert!(most - before > 2 * LEFT_BYTES_MAX, "a burst of {} KiB shows nothing", (most - before) / 1024);
+    assert!(most - before > 2 * LEFT_BYTES_MAX, "the burst used only {} KiB", (most - before) / 1024);
     let begun = Instant::now();
     loop {
         let left = anonymous_bytes(server.pid()).saturating_sub(before);
@@ -359,7 +357,7 @@ async fn memory_of_a_burst_is_returned_without_another_request() {
             );
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "{} KiB of {} KiB stay", left / 1024, (most - before) / 1024);
+        assert!(begun.elapsed() < PATIENCE, "{} KiB of {} KiB remain", left / 1024, (most - before) / 1024);
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

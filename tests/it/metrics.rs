@@ -8,9 +8,9 @@ use tests::{Client, Options, Server};
 
 use crate::definitions::{definition, establish};
 
-/// The families that the rules, alerts and dashboards for kube-apiserver of the public Kubernetes monitoring
-/// mixin query, except those that docs/api/operations.md#metrics lists as missing. Two families exist only
-/// after their first event, and are tested where it happens: `apiserver_request_terminations_total` and
+/// The families in the rules, alerts and dashboards for kube-apiserver of the public Kubernetes monitoring
+/// mixin, except for the families that docs/api/operations.md#metrics lists as missing. Two families exist
+/// only after their first event, and other tests check them: `apiserver_request_terminations_total` and
 /// `aggregator_unavailable_apiservice_total`.
 const QUERIED: &[&str] = &[
     "aggregator_unavailable_apiservice",
@@ -50,8 +50,7 @@ const QUERIED: &[&str] = &[
     "process_start_time_seconds",
 ];
 
-/// Returns the lines of a page after checking their format; head lines come before the numbers of their
-/// family.
+/// Checks the format of a page, and returns its lines. The head lines of a family must come before its numbers.
 fn lines(page: &str) -> Vec<(String, f64)> {
     let mut kind = ("", "");
     let mut seen = BTreeSet::new();
@@ -59,7 +58,7 @@ fn lines(page: &str) -> Vec<(String, f64)> {
     for line in page.lines() {
         if let Some(head) = line.strip_prefix("# TYPE ") {
             kind = head.split_once(' ').unwrap();
-            assert!(seen.insert(kind.0), "{} has two heads", kind.0);
+            assert!(seen.insert(kind.0), "{} has two TYPE lines", kind.0);
         }
         if line.starts_with('#') {
             continue;
@@ -77,7 +76,7 @@ fn lines(page: &str) -> Vec<(String, f64)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn monitoring_finds_every_series_that_it_queries() {
+async fn monitoring_tools_find_every_series_that_they_query() {
     let server = Server::start(Options {
         flags: vec!["--disabled-metrics=apiserver_watch_events_sizes".to_owned()],
         ..Options::default()
@@ -103,13 +102,13 @@ async fn monitoring_finds_every_series_that_it_queries() {
     let missing: Vec<&&str> = QUERIED.iter().filter(|name| !names.contains(*name)).collect();
     assert!(missing.is_empty(), "{missing:?} in\n{page}");
     assert!(!page.contains("apiserver_watch_events_sizes"));
-    let value = |wanted: &str| {
-        let found = numbers.iter().find(|(series, _)| series == wanted);
-        found.unwrap_or_else(|| panic!("no {wanted} in\n{page}")).1
+    let value = |series_name: &str| {
+        let found = numbers.iter().find(|(series, _)| series == series_name);
+        found.unwrap_or_else(|| panic!("no {series_name} in\n{page}")).1
     };
     let of_type = "group=\"\",resource=\"podtemplates\"";
     let scope = "subresource=\"\"";
-    for (series, wanted) in [
+    for (series, expected) in [
         (
             format!(
                 "apiserver_request_total{{code=\"201\",component=\"apiserver\",dry_run=\"\",{of_type},scope=\"resource\",{scope},verb=\"POST\",version=\"v1\"}}"
@@ -127,7 +126,7 @@ async fn monitoring_finds_every_series_that_it_queries() {
         ("apiserver_resource_objects{group=\"\",resource=\"namespaces\"}".to_owned(), 4.0),
         ("disabled_metrics_total".to_owned(), 1.0),
     ] {
-        assert_eq!(value(&series), wanted, "{series}");
+        assert_eq!(value(&series), expected, "{series}");
     }
 
     let indicators = client.get("/metrics/slis").await.text();
@@ -139,10 +138,10 @@ async fn monitoring_finds_every_series_that_it_queries() {
     assert_eq!(posts.count(), 0, "{page}");
 }
 
-/// The handler of a built-in type is not called for an unsupported media type; the handler of a custom type
-/// is.
+/// For an unsupported media type, the server calls the handler of a custom type, but not the handler of a
+/// built-in type.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_handler_refuses_is_counted() {
+async fn requests_refused_by_a_handler_are_counted() {
     let server = Server::start(Options::default()).await;
     let client = server.client();
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
@@ -182,7 +181,7 @@ async fn what_a_handler_refuses_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deprecated_families_are_hidden_unless_the_flag_shows_them() {
+async fn deprecated_metric_families_are_hidden_unless_a_flag_shows_them() {
     const HIDDEN: [&str; 5] = [
         "apiserver_flowcontrol_request_concurrency_in_use",
         "apiserver_flowcontrol_request_concurrency_limit",
@@ -204,8 +203,9 @@ async fn deprecated_families_are_hidden_unless_the_flag_shows_them() {
         for name in HIDDEN {
             assert_eq!(shown.contains_key(name), shows, "{name} in {page}");
         }
-        let value =
-            |wanted: &str| numbers.iter().find(|(series, _)| series == wanted).map(|(_, value)| *value);
+        let value = |series_name: &str| {
+            numbers.iter().find(|(series, _)| series == series_name).map(|(_, value)| *value)
+        };
         assert_eq!(value("hidden_metrics_total"), Some(if shows { 0.0 } else { HIDDEN.len() as f64 }));
         for (version, stability, count) in [
             ("1.27.0", "ALPHA", 1.0),
@@ -224,7 +224,7 @@ async fn deprecated_families_are_hidden_unless_the_flag_shows_them() {
         if !shows {
             continue;
         }
-        // The older name has the same values as the newer one.
+        // The metric with the older name has the same values as the metric with the newer name.
         let of = |name: &str| -> Vec<(String, f64)> {
             let begin = format!("{name}{{");
             let of_it = numbers.iter().filter(|(series, _)| series.starts_with(&begin));
@@ -283,7 +283,7 @@ fn families(page: &str) -> BTreeMap<&str, Family<'_>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn families_have_the_kind_the_labels_and_the_bounds_that_dashboards_know() {
+async fn metric_families_have_the_kind_labels_and_buckets_that_dashboards_expect() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -316,7 +316,7 @@ async fn families_have_the_kind_the_labels_and_the_bounds_that_dashboards_know()
     assert!(compared >= 50, "{compared} families are compared");
 }
 
-/// Families whose series exist from their first event on: the tests that cause the event check them.
+/// Families whose series exist only after their first event. The tests that cause these events check them.
 const WITH_FIRST_NUMBER: &[&str] = &[
     "aggregator_unavailable_apiservice_total",
     "apiserver_admission_webhook_",
@@ -334,7 +334,7 @@ const WITH_FIRST_NUMBER: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_family_of_the_reference_is_shown_or_has_what_stands_in_for_it() {
+async fn each_metric_family_of_the_reference_is_served_or_has_a_documented_replacement() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -355,7 +355,7 @@ async fn each_family_of_the_reference_is_shown_or_has_what_stands_in_for_it() {
     }
     let shown = families(&page);
     let docs = include_str!("../../docs/api/operations.md");
-    let table = docs.split("| missing families | what stands in |").nth(1).expect("there is a table");
+    let table = docs.split("| missing families | what stands in |").nth(1).expect("the page has the table");
     let missing: Vec<&str> = table
         .lines()
         .skip(2)
@@ -373,12 +373,12 @@ async fn each_family_of_the_reference_is_shown_or_has_what_stands_in_for_it() {
         let comes_later = WITH_FIRST_NUMBER.iter().any(|begin| name.starts_with(begin));
         assert!(
             shown.contains_key(name) || comes_later || is_missing(name),
-            "{name} is neither shown nor said"
+            "{name} is neither a metric of the server nor documented as missing"
         );
     }
 }
 
-/// Returns the numbers of store accesses for a type, by operation, and of lists.
+/// Returns the number of store accesses for a type by operation, and the number of list requests.
 async fn accesses(client: &Client, plural: &str) -> BTreeMap<String, f64> {
     let page = client.get("/metrics").await.text();
     let of_type = format!("resource=\"{plural}\"");
@@ -398,7 +398,7 @@ async fn accesses(client: &Client, plural: &str) -> BTreeMap<String, f64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn accesses_to_the_store_are_those_of_a_server_that_keeps_objects() {
+async fn store_access_metrics_are_those_of_a_server_with_a_watch_cache() {
     let server = Server::start(Options::default()).await;
     let client = server.client();
     // No controller creates objects of this type.

@@ -1,9 +1,9 @@
-//! The rules, alerts and dashboards for kube-apiserver of the public Kubernetes monitoring mixin: the series
-//! that they select by labels and bounds exist on a server in use (docs/api/operations.md#metrics).
+//! Tests of the rules, alerts and dashboards for kube-apiserver in the public Kubernetes monitoring mixin: a server in
+//! use has the series that they select by labels and bounds (docs/api/operations.md#metrics).
 //!
-//! `metrics.rs` tests only the names. A selector on a label that a series lacks selects nothing, and an alert
-//! on it never fires, so the matchers are compared one by one. Labels that the scrape adds (`job`,
-//! `instance`, `cluster`) are left out.
+//! `metrics.rs` tests only the names. A selector with a label that no series has selects nothing, and an alert
+//! with this selector never fires, so the test checks each matcher. Labels that the scrape adds (`job`, `instance`,
+//! `cluster`) are omitted.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ enum Matcher {
     IsNot(&'static [&'static str]),
     /// The label begins with this text.
     Begins(&'static str),
-    /// The label exists, because series are summed by it.
+    /// The label exists; the rule sums the series by this label.
     IsThere,
 }
 
@@ -84,7 +84,7 @@ const SELECTORS: &[Selector] = &[
     ),
     ("KubeAggregatedAPIDown", "aggregator_unavailable_apiservice", &[("name", IsThere)]),
     ("KubeClientCertificateExpiration", "apiserver_client_certificate_expiration_seconds_count", &[]),
-    // Alerts that compare a quantile with a week, and with a day, need buckets with these bounds.
+    // Alerts that compare a quantile with a week or a day need buckets with these bounds.
     (
         "KubeClientCertificateExpiration, a week",
         "apiserver_client_certificate_expiration_seconds_bucket",
@@ -142,7 +142,7 @@ fn holds(labels: &Labels, (label, matcher): &(&str, Matcher)) -> bool {
     }
 }
 
-/// Uses a server as clients do: every verb and scope, and several failures.
+/// Sends requests as clients do: with every verb and scope, and with several failures.
 async fn use_it(client: &Client) {
     let maps = "/api/v1/namespaces/default/configmaps";
     assert_eq!(client.post(maps, &json!({"metadata": {"name": "a"}})).await.status, 201);
@@ -203,18 +203,18 @@ async fn outlast(client: &Client) {
         "metadata": {"generateName": "t-"},
         "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
     });
-    // The server uses the webhook shortly after it was created.
+    // The server begins to call the webhook shortly after the creation of its configuration.
     for _ in 0..20 {
         let path = "/api/v1/namespaces/default/podtemplates?timeout=1s";
         if client.another().post(path, &template).await.status == 504 {
             return;
         }
     }
-    panic!("no write takes longer than it may");
+    panic!("no write exceeds its time limit");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_rule_of_the_mixin_selects_series_of_a_server_that_is_used() {
+async fn each_rule_of_the_monitoring_mixin_selects_series_of_a_server_in_use() {
     let server = Server::start_upstream().await;
     use_it(server.client()).await;
     outlast(server.client()).await;
@@ -252,7 +252,7 @@ async fn each_rule_of_the_mixin_selects_series_of_a_server_that_is_used() {
 
     let docs = include_str!("../../docs/api/operations.md");
     for name in WITHOUT {
-        assert!(!page.contains(&format!("\n{name}")), "{name} is there: it belongs to the selectors");
+        assert!(!page.contains(&format!("\n{name}")), "{name} exists: move it from WITHOUT to the selectors");
     }
     assert!(docs.contains("| `workqueue_*` |"));
 }

@@ -18,24 +18,24 @@ async fn put_in(client: &Client, path: &str, object: Value) {
     assert_eq!(created.status, 201, "{path}: {}", created.text());
 }
 
-/// Waits until the namespace satisfies `wanted`; `None` stands for absent. Watches from the newest state on.
-async fn until(client: &Client, name: &str, wanted: impl Fn(Option<&Value>) -> bool) {
+/// Waits until the namespace satisfies `condition`; `None` means absent. Watches from the newest state on.
+async fn until(client: &Client, name: &str, condition: impl Fn(Option<&Value>) -> bool) {
     let watched = timeout(PATIENCE, async {
         let path = format!("/api/v1/namespaces?watch=1&fieldSelector=metadata.name={name}");
         let now = client.get(&format!("/api/v1/namespaces/{name}")).await;
         if now.status == 404 {
-            assert!(wanted(None), "{name} is gone");
+            assert!(condition(None), "{name} is gone");
             return;
         }
-        if wanted(Some(&now.json())) {
+        if condition(Some(&now.json())) {
             return;
         }
         let version = now.json()["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
         let mut events = client.watch(&format!("{path}&resourceVersion={version}")).await;
         loop {
-            let event = events.next().await.expect("the watch goes on");
+            let event = events.next().await.expect("the watch continues");
             let object = (event["type"] != "DELETED").then_some(&event["object"]);
-            if wanted(object) {
+            if condition(object) {
                 return;
             }
             assert!(object.is_some(), "{name} is gone");
@@ -50,7 +50,7 @@ async fn until_gone(client: &Client, name: &str) {
     until(client, name, |namespace| namespace.is_none()).await;
 }
 
-/// Returns the conditions as `type=status message`, without those in their normal state.
+/// Returns the conditions as `type=status message`, except those in their normal state.
 fn troubles(namespace: &Value) -> Vec<String> {
     let conditions = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -65,7 +65,7 @@ fn pod(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deleted_namespace_goes_with_all_that_is_in_it_and_with_nothing_else() {
+async fn deleting_a_namespace_deletes_everything_in_it_and_nothing_else() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let kinds = [
@@ -90,7 +90,7 @@ async fn a_deleted_namespace_goes_with_all_that_is_in_it_and_with_nothing_else()
             }}),
         ),
     ];
-    // The second name begins with the first: their objects are neighbours in the store.
+    // The second name begins with the first name, so the objects of both namespaces are neighbours in the store.
     for name in ["going", "going-not"] {
         make(client, name).await;
         for (group, resource, object) in &kinds {
@@ -107,7 +107,7 @@ async fn a_deleted_namespace_goes_with_all_that_is_in_it_and_with_nothing_else()
             assert_eq!(list["items"].as_array().unwrap().len(), count, "{resource} in {name}");
         }
     }
-    // A namespace that is created again with the same name is a new one, and is deleted like the first.
+    // A new namespace with the same name is another object, and is deleted like the first namespace.
     let path = make(client, "going").await;
     client.delete(&path).await;
     until_gone(client, "going").await;
@@ -169,7 +169,7 @@ async fn conditions_list_the_remaining_content_of_a_terminating_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_go_first_and_their_grace_is_respected() {
+async fn pods_of_a_namespace_are_deleted_first_and_their_grace_period_is_respected() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let path = make(client, "graceful").await;
@@ -186,13 +186,13 @@ async fn pods_go_first_and_their_grace_is_respected() {
     })
     .await;
     assert_eq!(client.get(&format!("{path}/secrets/used")).await.status, 200);
-    // The node's agent does this when the containers have stopped.
+    // The node agent sends this request when the containers have stopped.
     client.delete(&format!("{path}/pods/running?gracePeriodSeconds=0")).await;
     until_gone(client, "graceful").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_finalizers_of_the_namespace_outlast_the_systems_own() {
+async fn other_finalizers_of_a_namespace_remain_after_that_of_the_system() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let own = json!({"metadata": {"name": "mine", "finalizers": ["example.com/last"]}});
@@ -209,7 +209,7 @@ async fn other_finalizers_of_the_namespace_outlast_the_systems_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_takes_up_where_the_last_run_was_cut_off() {
+async fn a_namespace_deletion_continues_after_a_restart() {
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
     let held = make(&client, "held").await;
@@ -231,7 +231,7 @@ async fn a_restart_takes_up_where_the_last_run_was_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_thousand_objects_go_with_it() {
+async fn deleting_a_namespace_deletes_two_thousand_objects() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let path = make(client, "full").await;
@@ -242,7 +242,7 @@ async fn two_thousand_objects_go_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_outlives_its_namespace_however_close_the_race() {
+async fn no_object_created_during_a_deletion_outlives_its_namespace() {
     let server = Server::start_upstream().await;
     let client = server.client();
     for round in 0..5 {
@@ -272,7 +272,7 @@ async fn nothing_outlives_its_namespace_however_close_the_race() {
         }
         until_gone(client, &name).await;
         let left = client.get(&format!("{path}/configmaps")).await.json();
-        assert_eq!(left["items"], json!([]), "of {made}");
+        assert_eq!(left["items"], json!([]), "some of {made} objects remain");
     }
 }
 
@@ -293,7 +293,7 @@ async fn fill(client: &Client, path: &str, count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_thousand_objects_of_many_kinds_go_and_a_cut_in_the_middle_changes_nothing() {
+async fn deleting_a_namespace_with_five_thousand_objects_continues_after_a_kill() {
     const EACH: usize = 1250;
     const WRITERS: usize = 16;
     let mut server = Server::start_upstream().await;

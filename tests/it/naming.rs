@@ -1,4 +1,4 @@
-//! The server under the `cluster` naming profile: only names differ.
+//! The server with the `cluster` naming profile, in which only names differ.
 
 use std::sync::Weak;
 
@@ -14,7 +14,7 @@ async fn fixture(topic: &str) -> Fixture {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_document_speaks_the_other_vocabulary() {
+async fn documents_contain_no_name_of_the_other_naming_profile() {
     let fixture = fixture("documents").await;
     let mut paths: Vec<String> = ["/", "/api", "/apis", "/api/v1", "/version", "/openapi/v2", "/openapi/v3"]
         .map(str::to_owned)
@@ -47,7 +47,7 @@ async fn no_document_speaks_the_other_vocabulary() {
             }
         }
     }
-    // Bootstrap objects.
+    // The bootstrap objects have the names of the profile.
     for path in [
         "/api/v1/namespaces",
         "/apis/rbac.authorization.cluster.io/v1/clusterroles",
@@ -63,7 +63,7 @@ async fn no_document_speaks_the_other_vocabulary() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_live_and_die_under_either_name() {
+async fn objects_can_be_created_and_deleted_in_either_naming_profile() {
     let fixture = fixture("objects").await;
     let ns = &fixture.ns;
     let pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Always"}});
@@ -105,14 +105,14 @@ async fn objects_live_and_die_under_either_name() {
             .watch(&fixture.full(&format!("{collection}?watch=1&resourceVersion={list}")))
             .await;
         assert_eq!(
-            outcome(&fixture.ask(&format!("POST {collection}"), &object.to_string()).await),
+            outcome(&fixture.send(&format!("POST {collection}"), &object.to_string()).await),
             format!("201 {kind}")
         );
         let item = format!("{collection}/x");
         let made = fixture.get(&item).await;
         assert_eq!((&made["kind"], &made["apiVersion"]), (&json!(kind), &json!(api_version)));
         assert_eq!(
-            outcome(&fixture.ask(&format!("PATCH {item}"), r#"{"metadata":{"labels":{"l":"v"}}}"#).await),
+            outcome(&fixture.send(&format!("PATCH {item}"), r#"{"metadata":{"labels":{"l":"v"}}}"#).await),
             format!("200 {kind}")
         );
         let found = fixture.get(&format!("{collection}?labelSelector=l%3Dv")).await;
@@ -120,12 +120,15 @@ async fn objects_live_and_die_under_either_name() {
         let mut changed = fixture.get(&item).await;
         changed["metadata"]["labels"] = json!({});
         assert_eq!(
-            outcome(&fixture.ask(&format!("PUT {item}"), &changed.to_string()).await),
+            outcome(&fixture.send(&format!("PUT {item}"), &changed.to_string()).await),
             format!("200 {kind}"),
             "{ns}"
         );
-        assert_eq!(fixture.ask(&format!("DELETE {item}?propagationPolicy=Background"), "").await.status, 200);
-        assert_eq!(fixture.ask(&format!("GET {item}"), "").await.status, 404, "{kind}");
+        assert_eq!(
+            fixture.send(&format!("DELETE {item}?propagationPolicy=Background"), "").await.status,
+            200
+        );
+        assert_eq!(fixture.send(&format!("GET {item}"), "").await.status, 404, "{kind}");
         for want in ["ADDED", "MODIFIED", "MODIFIED", "DELETED"] {
             assert_eq!(watch.expect().await.0, want, "{kind}");
         }
@@ -133,7 +136,7 @@ async fn objects_live_and_die_under_either_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_inside_objects_and_errors_follow_the_profile() {
+async fn names_inside_objects_and_errors_follow_the_naming_profile() {
     let fixture = fixture("inside").await;
     let namespace = fixture.get("/api/v1/namespaces/$ns").await;
     assert_eq!(
@@ -158,7 +161,7 @@ async fn names_inside_objects_and_errors_follow_the_profile() {
         ])
         .await;
     let table = fixture
-        .ask("GET $core/configmaps | Accept: application/json;as=Table;g=meta.cluster.io;v=v1", "")
+        .send("GET $core/configmaps | Accept: application/json;as=Table;g=meta.cluster.io;v=v1", "")
         .await
         .json();
     assert_eq!(table["apiVersion"], "meta.cluster.io/v1", "tables");
@@ -167,11 +170,11 @@ async fn names_inside_objects_and_errors_follow_the_profile() {
         "application/json;as=Table;g=meta.k8s.io;v=v1",
         "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
     ] {
-        let reply = fixture.ask(&format!("GET $core/configmaps | Accept: {accept}"), "").await;
+        let reply = fixture.send(&format!("GET $core/configmaps | Accept: {accept}"), "").await;
         assert_eq!((reply.status, &reply.json()["apiVersion"]), (200, &json!("meta.k8s.io/v1")), "{accept}");
     }
     let protobuf = "application/vnd.kubernetes.protobuf";
-    let reply = fixture.ask(&format!("GET $core/configmaps | Accept: {protobuf}"), "").await;
+    let reply = fixture.send(&format!("GET $core/configmaps | Accept: {protobuf}"), "").await;
     assert_eq!((reply.status, reply.header_all("content-type")), (200, vec![protobuf.to_owned()]));
     let token = {
         fixture

@@ -24,7 +24,7 @@ async fn fill(client: &Client, name: &str, count: usize) {
     }
 }
 
-/// Runs the command on a thread outside of this runtime, because the runtime may forward its connection.
+/// Runs the command on a thread outside of this runtime, because the runtime may forward the connection of the command.
 async fn run(arguments: &[String]) -> Output {
     let arguments = arguments.to_vec();
     let run = move || tool(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
@@ -61,13 +61,13 @@ fn revision_of(backup: &Path) -> u64 {
     verified["revision"].as_u64().unwrap()
 }
 
-/// Requests a backup and reads none of it.
-async fn ask(client: &Client, held: &[u8]) -> http::Response<Incoming> {
+/// Requests a backup and does not read the response.
+async fn request_backup(client: &Client, held: &[u8]) -> http::Response<Incoming> {
     client.another().open("POST", "/backup", &[], held).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_new_segments_are_sent_and_a_broken_connection_leaves_the_earlier_backup() {
+async fn a_backup_transfers_only_new_segments_and_survives_a_broken_connection() {
     let server = Server::start_upstream().await;
     let (client, backups) = (server.client(), TempDir::new());
     let (kubeconfig, fixture) = (server.kubeconfig(), backups.path().join("b"));
@@ -80,8 +80,8 @@ async fn only_new_segments_are_sent_and_a_broken_connection_leaves_the_earlier_b
     assert_eq!(revision_of(&fixture), first["revision"]);
     fill(client, "second", 10).await;
 
-    // The connection ends after this many bytes: in the handshake, in the head, near the beginning, near the
-    // end.
+    // The connection ends after this many bytes: in the handshake, in the head, near the beginning, or near the end of
+    // the body.
     for cut_after in [0, 1_000, 4_000, 100_000, 3_000_000] {
         let proxy = Proxy::new(&client.identity().address, cut_after).await;
         let server = format!("--server=https://{}", proxy.address);
@@ -176,7 +176,7 @@ async fn a_backup_needs_permission_to_post_to_its_path() {
     let done = json_of(&back_up(&kubeconfig, &to, &["-o=json"]).await);
     assert_eq!(revision_of(&to), done["revision"]);
 
-    // Rows: the path and its method; a body that is not a list of segments; a body above the limit.
+    // Rows: wrong methods for the path, a body that is not a list of segments, and a body above the limit.
     for (method, path, body, want) in [
         ("GET", "/backup", &b""[..], 405),
         ("PUT", "/backup", b"", 405),
@@ -188,7 +188,7 @@ async fn a_backup_needs_permission_to_post_to_its_path() {
         let reply = client.send(method, path, &[], body).await;
         assert_eq!(reply.status, want, "{method} {path}: {}", reply.text());
     }
-    // An address without a server, and a server with another CA.
+    // Use an address without a server, and a server with another CA.
     let error = error_of(&back_up(&kubeconfig, &to, &["--server=https://127.0.0.1:1"]).await);
     assert!(
         error.starts_with(
@@ -215,12 +215,12 @@ async fn a_backup_needs_permission_to_post_to_its_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stalled_clients_block_no_writer_and_are_limited() {
+async fn stalled_backup_clients_block_no_writer_and_are_limited() {
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
     // The backup is larger than all buffers on the way.
     fill(&client, "first", 60).await;
-    let sleeping = [ask(&client, b"").await, ask(&client, b"").await];
+    let sleeping = [request_backup(&client, b"").await, request_backup(&client, b"").await];
     assert!(sleeping.iter().all(|response| response.status() == 200));
     let refused = client.send("POST", "/backup", &[], b"").await;
     assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("TooManyRequests")));
@@ -230,14 +230,14 @@ async fn stalled_clients_block_no_writer_and_are_limited() {
     // When a client disconnects, the next one may start.
     let [mut first, second] = sleeping;
     drop(second);
-    let mut other = ask(&client, b"").await;
+    let mut other = request_backup(&client, b"").await;
     while other.status() == 429 {
-        other = ask(&client, b"").await;
+        other = request_backup(&client, b"").await;
     }
     assert_eq!(other.status(), 200);
     drop(other);
 
-    // A server that stops reports it in the stream, which ends cleanly.
+    // A server that stops reports the stop in the stream, and then ends the stream regularly.
     let fixture = TempDir::new();
     let kubeconfig = fixture.path().join("config");
     std::fs::copy(server.kubeconfig(), &kubeconfig).unwrap();
@@ -253,10 +253,10 @@ async fn stalled_clients_block_no_writer_and_are_limited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_is_an_error_and_leaves_the_backup_before() {
+async fn a_full_disk_fails_the_backup_and_leaves_the_previous_one() {
     let server = Server::start_upstream().await;
     let fixture = TempDir::new();
-    // A small file system that only the commands see, removed with them.
+    // Only the commands can access this small file system, which is removed when they end.
     let script = "set -e; mount -t tmpfs -o size=12m tmpfs \"$1\"; shift; exec sh -ec \"$@\"";
     let on_small_disk = |commands: String| {
         let (script, path) = (script.to_owned(), fixture.path().display().to_string());

@@ -1,7 +1,7 @@
 //! The oldest and the newest installed kubectl with the node agent of these tests (docs/api/nodes.md): logs,
 //! commands with and without a terminal, copies, debugging containers, forwarded ports and proxies.
 //!
-//! Newer releases use WebSocket, and SPDY in a second round; the oldest one supports only SPDY.
+//! Newer releases use WebSocket, and SPDY in a second round. The oldest release supports only SPDY.
 
 use std::process::Stdio;
 use std::sync::atomic::Ordering::SeqCst;
@@ -23,19 +23,23 @@ const PROTOCOLS: [&[(&str, &str)]; 2] =
 fn started(mut command: Command) -> (Child, Lines<BufReader<ChildStdout>>) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("kubectl runs");
-    let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let lines = BufReader::new(child.stdout.take().expect("the output is a pipe")).lines();
     (child, lines)
 }
 
 /// Returns the next line of output.
 async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
-    let read = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("it says something in time");
-    read.expect("the pipe holds").expect("it says something more")
+    let read = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("kubectl prints a line");
+    read.expect("the output can be read").expect("kubectl prints another line")
 }
 
 /// Waits for a command to end, and returns its exit code.
 async fn ended(mut child: Child) -> Option<i32> {
-    tokio::time::timeout(PATIENCE, child.wait()).await.expect("it ends").expect("it can be waited for").code()
+    tokio::time::timeout(PATIENCE, child.wait())
+        .await
+        .expect("kubectl ends")
+        .expect("kubectl can be waited for")
+        .code()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,7 +106,7 @@ async fn kubectl_forwards_ports_and_proxies() {
                     let sent = vec![number; 200_000];
                     let (mut reader, mut writer) = connection.split();
                     let mut heard = Vec::new();
-                    // After one direction has ended, the other one stays open.
+                    // After one direction has ended, the other direction stays open.
                     let (sending, reading) = tokio::join!(
                         async {
                             writer.write_all(&sent).await?;
@@ -140,7 +144,7 @@ async fn kubectl_forwards_ports_and_proxies() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubectl_has_a_terminal_whose_size_follows() {
+async fn kubectl_exec_has_a_terminal_whose_size_can_change() {
     let (server, agent, _keys) = cluster().await;
     if !Command::new("script")
         .arg("--version")
@@ -205,7 +209,7 @@ async fn debugged(server: &Server, kubectl: &Kubectl, variables: &[(&str, &str)]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubectl_debugs_a_pod_in_a_container_of_its_own() {
+async fn kubectl_debugs_a_pod_in_an_ephemeral_container() {
     let (server, agent, _keys) = cluster().await;
     for (at, kubectl) in Kubectl::releases(&server).await.iter().enumerate() {
         for (round, variables) in PROTOCOLS.into_iter().enumerate() {
@@ -224,7 +228,7 @@ async fn kubectl_follows_logs_until_the_agent_is_killed() {
     let releases = Kubectl::releases(&server).await;
     let mut running = Vec::new();
     for kubectl in &releases {
-        // The first client follows as long as it likes.
+        // The first client follows the log until the test ends it.
         let (mut child, mut lines) = started(kubectl.command("logs -f p"));
         assert_eq!(line(&mut lines).await, "/containerLogs/default/p/c?follow=true");
         while line(&mut lines).await != "line 3" {}
@@ -248,7 +252,7 @@ async fn kubectl_follows_logs_until_the_agent_is_killed() {
     for (child, mut lines, what) in running {
         eprintln!("waiting for {what}");
         while let Ok(Some(_)) = lines.next_line().await {}
-        // The client chooses the code: an agent that has ended reports no outcome.
+        // The exit code is not checked, because an agent that has ended reports no outcome.
         ended(child).await;
     }
     for kubectl in &releases {

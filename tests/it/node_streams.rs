@@ -1,8 +1,8 @@
 //! Many concurrent streams over the node agent of these tests (docs/api/nodes.md): the server's memory and
 //! processor time for followed logs and forwarded ports.
 //!
-//! `STREAMED_LOGS` and `STREAMED_PORTS` set their numbers; the test prints the costs, and fails if one
-//! exceeds its bound.
+//! `STREAMED_LOGS` and `STREAMED_PORTS` set the numbers of streams. The test prints the costs, and fails
+//! if a cost exceeds its limit.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ async fn cost(pid: u32, streams: &str, count: usize, before: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_streams_at_once_cost_their_buffers() {
+async fn many_concurrent_streams_use_only_the_memory_of_their_buffers() {
     let (log_count, port_count) =
         (from_environment("STREAMED_LOGS", 200), from_environment("STREAMED_PORTS", 50));
     let (server, agent, _keys) = cluster().await;
@@ -84,7 +84,7 @@ async fn many_streams_at_once_cost_their_buffers() {
         });
         forwards.push(sending);
     }
-    until("all are open", || agent.seen.open.load(SeqCst) == log_count + port_count).await;
+    until("all connections are open", || agent.seen.open.load(SeqCst) == log_count + port_count).await;
     cost(server.pid(), "forwarded ports whose clients do not read", port_count, after_logs).await;
     // The server serves other requests meanwhile, and the streams have received all their data.
     assert_eq!(client.get("/readyz").await.status, 200);
@@ -98,7 +98,7 @@ async fn many_streams_at_once_cost_their_buffers() {
     drop(logs);
     forwards.iter().for_each(tokio::task::JoinHandle::abort);
     drop(forwards);
-    until("all are closed", || agent.seen.open.load(SeqCst) == 0).await;
+    until("all connections are closed", || agent.seen.open.load(SeqCst) == 0).await;
 }
 
 /// Returns a frame that opens a stream of a forwarded port, with the headers in a stored block.

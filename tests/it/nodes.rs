@@ -1,5 +1,5 @@
-//! Connections to nodes, with a node agent of these tests (docs/api/nodes.md): logs, commands, forwarded
-//! ports and proxies, with kubectl and with raw bytes.
+//! Connections to nodes (docs/api/nodes.md), with the node agent of these tests: logs, commands, forwarded ports and
+//! proxies.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::agent::{Agent, Keys};
 
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Starts a server that knows the keys of agents.
+/// Starts a server that has credentials for agents.
 async fn server(keys: &Keys) -> Server {
     let files = vec![
         ("agent-ca.crt", keys.authority.clone()),
@@ -68,19 +68,21 @@ pub async fn message(client: &Client, path: &str) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn logs_are_what_the_agent_says() {
+async fn pod_logs_are_the_answer_of_the_node_agent() {
     let (server, agent, _keys) = cluster().await;
     let client = server.client();
     pod(client, "many", "n", &["absent", "refused", "broken", "moved"]).await;
-    let asked = "/containerLogs/default/p/c";
+    let upstream_path = "/containerLogs/default/p/c";
     for (query, want) in [
-        ("", asked.to_owned()),
-        ("?container=c", asked.to_owned()),
+        ("", upstream_path.to_owned()),
+        ("?container=c", upstream_path.to_owned()),
         (
             "?tailLines=5&timestamps=true&previous=1&limitBytes=100&sinceSeconds=7",
-            format!("{asked}?limitBytes=100&previous=true&sinceSeconds=7&tailLines=5&timestamps=true"),
+            format!(
+                "{upstream_path}?limitBytes=100&previous=true&sinceSeconds=7&tailLines=5&timestamps=true"
+            ),
         ),
-        ("?sinceTime=2020-01-02T03:04:05Z", format!("{asked}?sinceTime=2020-01-02T03%3A04%3A05Z")),
+        ("?sinceTime=2020-01-02T03:04:05Z", format!("{upstream_path}?sinceTime=2020-01-02T03%3A04%3A05Z")),
     ] {
         let reply = client.get(&format!("{PODS}/p/log{query}")).await;
         assert_eq!((reply.status, reply.text()), (200, format!("{want}\n")), "{query}");
@@ -124,11 +126,11 @@ async fn logs_are_what_the_agent_says() {
         let frame = body.frame().await.unwrap().unwrap();
         heard.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
     }
-    assert!(heard.starts_with(&format!("{asked}?follow=true\nline 0\n")), "{heard}");
+    assert!(heard.starts_with(&format!("{upstream_path}?follow=true\nline 0\n")), "{heard}");
     assert_eq!(agent.seen.open.load(SeqCst), 1);
     drop(body);
     until("the agent sees that the log is not followed any more", || agent.seen.open.load(SeqCst) == 0).await;
-    // If the agent ends, the response breaks off.
+    // If the agent ends, the response is aborted.
     let response = client.another().open("GET", &format!("{PODS}/p/log?follow=true"), &[], b"").await;
     let mut body = response.into_body();
     body.frame().await.unwrap().unwrap();
@@ -141,7 +143,7 @@ async fn logs_are_what_the_agent_says() {
     let (code, why) = message(client, &format!("{PODS}/p/log")).await;
     let port = agent.address.port();
     let dial = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
-    assert_eq!((code, why), (500, format!("Get \"https://127.0.0.1:{port}{asked}\": {dial}")));
+    assert_eq!((code, why), (500, format!("Get \"https://127.0.0.1:{port}{upstream_path}\": {dial}")));
 }
 
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -169,7 +171,7 @@ pub async fn echo() -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn proxies_pass_requests_and_lead_links_back() {
+async fn proxies_forward_requests_and_rewrite_links() {
     let (server, _agent, _keys) = cluster().await;
     let client = server.client();
     let proxy = "/api/v1/nodes/n/proxy";
@@ -257,7 +259,7 @@ async fn proxies_pass_requests_and_lead_links_back() {
 pub async fn head_of<S: tokio::io::AsyncRead + Unpin>(stream: &mut BufReader<S>) -> String {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        let read = tokio::time::timeout(PATIENCE, stream.read_line(&mut head)).await.expect("an answer");
+        let read = tokio::time::timeout(PATIENCE, stream.read_line(&mut head)).await.expect("more data");
         assert_ne!(read.unwrap(), 0, "{head}");
     }
     head
@@ -271,8 +273,8 @@ pub fn websocket(path: &str, protocol: &str) -> String {
     )
 }
 
-/// Sends bytes on a new connection, and returns everything received as text.
-pub async fn said_after(client: &Client, sent: &[u8]) -> String {
+/// Sends bytes on a new connection, and returns all received bytes as text.
+pub async fn send_raw(client: &Client, sent: &[u8]) -> String {
     let mut stream = client.connect().await.unwrap();
     stream.write_all(sent).await.unwrap();
     let mut said = Vec::new();
@@ -280,7 +282,7 @@ pub async fn said_after(client: &Client, sent: &[u8]) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Starts a node agent that sends this response instead of a correct one to each request.
+/// Starts a node agent that sends this response, instead of a correct response, to each request.
 pub async fn liar(answer: &'static [u8], then_waits: bool) -> u16 {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let key = rustls_pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
@@ -317,7 +319,7 @@ pub async fn liar(answer: &'static [u8], then_waits: bool) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agents_that_lie_are_errors_of_their_requests() {
+async fn answers_of_misbehaving_agents_are_errors_of_their_requests() {
     // Without configured authorities every certificate is accepted.
     let server = Server::start_upstream().await;
     let client = server.client();
@@ -362,11 +364,11 @@ async fn agents_that_lie_are_errors_of_their_requests() {
         let begun = Instant::now();
         while !String::from_utf8_lossy(&said).contains(spdy_says) {
             assert!(begun.elapsed() < PATIENCE, "{name}: {}", String::from_utf8_lossy(&said));
-            let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut said)).await.expect("an answer");
+            let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut said)).await.expect("more data");
             assert_ne!(read.unwrap(), 0, "{name}: {}", String::from_utf8_lossy(&said));
         }
         let request = websocket(&format!("{PODS}/{name}/exec?command=x&stdout=1"), "v5.channel.k8s.io");
-        let said = said_after(client, request.as_bytes()).await;
+        let said = send_raw(client, request.as_bytes()).await;
         assert!(said.contains("sec-websocket-protocol: v5.channel.k8s.io"), "{name}: {said}");
         assert!(said.contains(v5_says) && said.contains("InternalError"), "{name}: {said}");
         let forward = websocket(&format!("{PODS}/{name}/portforward"), "SPDY/3.1+portforward.k8s.io");
@@ -402,7 +404,7 @@ async fn agents_that_lie_are_errors_of_their_requests() {
         (400, "Upgrade request required".to_owned())
     );
     assert_eq!(client.get("/readyz").await.status, 200);
-    // Server and agent have unrelated authorities here.
+    // The certificates of the server and the agent have unrelated authorities.
     let keys = Keys::new();
     let agent = Agent::start(&keys).await;
     node(client, "strict", agent.address.port()).await;
@@ -417,7 +419,7 @@ async fn agents_that_lie_are_errors_of_their_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn credentials_for_agents_may_be_replaced() {
+async fn client_credentials_for_node_agents_can_be_replaced() {
     let keys = Keys::new();
     let agent = Agent::start(&keys).await;
     let server = server_with_other_authority().await;
@@ -443,7 +445,7 @@ async fn credentials_for_agents_may_be_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agents_that_do_not_answer_are_given_up() {
+async fn node_agents_that_do_not_answer_time_out() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let port = liar(b"", true).await;
@@ -463,7 +465,7 @@ async fn agents_that_do_not_answer_are_given_up() {
     let (log_client, other) = (client.another(), client.another());
     let log_path = format!("{PODS}/p/log");
     let log = message(&log_client, &log_path);
-    let said = said_after(client, websocket.as_bytes());
+    let said = send_raw(client, websocket.as_bytes());
     let others = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         other.get("/readyz").await.status

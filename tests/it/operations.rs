@@ -1,4 +1,4 @@
-//! Operation of the server: a shutdown loses no request, and the effect of flags (docs/api/operations.md).
+//! Operation of the server: shutdowns without lost requests, and the effect of flags (docs/api/operations.md).
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ fn flags(flags: &[&str]) -> Options {
     Options { flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), ..Options::default() }
 }
 
-/// Creates objects until the server is gone. Returns which were acknowledged, and how many requests that the
-/// server accepted got no response.
+/// Creates objects until the server is gone. Returns the names of the acknowledged objects, and the number of requests
+/// that the server accepted without a response.
 async fn create_until_refused(client: Client, writer: usize) -> (Vec<String>, usize) {
     let (mut acknowledged, mut unanswered) = (Vec::new(), 0);
     for n in 0.. {
@@ -42,7 +42,7 @@ async fn create_until_refused(client: Client, writer: usize) -> (Vec<String>, us
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_under_load_fails_no_request_that_was_accepted() {
+async fn a_shutdown_under_load_fails_no_accepted_request() {
     for with_retry_after in [false, true] {
         let mut server = Server::start(flags(&[
             "--shutdown-delay-duration=500ms",
@@ -63,7 +63,7 @@ async fn a_shutdown_under_load_fails_no_request_that_was_accepted() {
             acknowledged.extend(names);
         }
         assert!(acknowledged.len() > 50, "{}", acknowledged.len());
-        // The watch ended in the regular way.
+        // The watch ended regularly.
         while watch.next().await.is_some() {}
         assert!(server.log().contains("connections_cut=0"), "{}", server.log());
         server.restart().await;
@@ -80,7 +80,7 @@ async fn a_shutdown_under_load_fails_no_request_that_was_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leaving_server_refuses_new_requests_while_others_finish() {
+async fn a_draining_server_refuses_new_requests_while_others_finish() {
     let hook = Hook::start(|review: Value| async move {
         tokio::time::sleep(Duration::from_secs(3)).await;
         json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
@@ -95,7 +95,7 @@ async fn a_leaving_server_refuses_new_requests_while_others_finish() {
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}]}]});
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     assert_eq!(client.post(path, &webhook).await.status, 201);
-    // Creations are fast until the webhook is in force.
+    // Creations are fast until the webhook takes effect.
     let slow = {
         let client = client.another();
         tokio::spawn(async move {
@@ -110,7 +110,7 @@ async fn a_leaving_server_refuses_new_requests_while_others_finish() {
         })
     };
     while hook.received().is_empty() && !slow.is_finished() {
-        // The first review is recorded when it is answered, so the next request is the one that matters.
+        // The webhook records the first review when it answers. The test examines the next request.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let slow_again = {
@@ -133,7 +133,7 @@ async fn a_leaving_server_refuses_new_requests_while_others_finish() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn flags_of_the_edge_show_in_every_answer() {
+async fn http_flags_take_effect_in_every_answer() {
     let server = Server::start(flags(&[
         "--strict-transport-security-directives=max-age=31536000,includeSubDomains",
         "--cors-allowed-origins=//example\\.com(:|$)",
@@ -181,32 +181,41 @@ async fn flags_of_the_edge_show_in_every_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_service_manager_hears_of_the_start_and_the_end() {
+async fn the_service_manager_is_notified_of_start_and_end() {
     let directory = TempDir::new();
     let path = directory.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     let hear = async || {
-        let mut told = [0; 64];
-        let length = tokio::time::timeout(tests::PATIENCE, manager.recv(&mut told)).await.unwrap().unwrap();
-        String::from_utf8_lossy(&told[..length]).into_owned()
+        let mut message = [0; 64];
+        let length =
+            tokio::time::timeout(tests::PATIENCE, manager.recv(&mut message)).await.unwrap().unwrap();
+        String::from_utf8_lossy(&message[..length]).into_owned()
     };
     let mut child = tokio::process::Command::new(tests::server::binary())
         .arg(format!("--data-dir={}", directory.path().display()))
         .arg("--secure-port=free")
         .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "100000")
         .stderr(std::process::Stdio::null())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
     assert_eq!(hear().await, "READY=1\n");
+    for _ in 0..3 {
+        assert_eq!(hear().await, "WATCHDOG=1\n");
+    }
     let pid = rustix::process::Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(hear().await, "STOPPING=1\n");
+    let mut heard = hear().await;
+    while heard == "WATCHDOG=1\n" {
+        heard = hear().await;
+    }
+    assert_eq!(heard, "STOPPING=1\n");
     assert_eq!(child.wait().await.unwrap().code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_of_logs_are_served_if_the_operator_wants_it() {
+async fn log_files_are_served_if_the_operator_enables_it() {
     let server = Server::start(flags(&["--enable-logs-handler=true"])).await;
     let client = server.client();
     for (path, accept, want) in [
@@ -222,10 +231,10 @@ async fn files_of_logs_are_served_if_the_operator_wants_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_beta_version_is_another_name_of_the_stable_one() {
+async fn a_beta_version_serves_the_objects_of_the_stable_version() {
     let beta = "/apis/networking.k8s.io/v1beta1/ipaddresses";
     let usual = Server::start_upstream().await;
-    assert_eq!(usual.client().get(beta).await.status, 404, "off unless it is turned on");
+    assert_eq!(usual.client().get(beta).await.status, 404, "the beta version is disabled by default");
     let server = Server::start(Options {
         flags: vec!["--runtime-config=networking.k8s.io/v1beta1=true".to_owned()],
         ..Options::default()
@@ -248,7 +257,7 @@ async fn a_beta_version_is_another_name_of_the_stable_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_end_by_chance_after_an_answer_so_that_clients_find_other_servers() {
+async fn connections_are_closed_by_chance_so_that_clients_find_other_servers() {
     let server = Server::start(flags(&["--goaway-chance=0.02"])).await;
     let client = server.client();
     let mut ended = 0;
@@ -263,8 +272,8 @@ async fn connections_end_by_chance_after_an_answer_so_that_clients_find_other_se
             match sender.send_request(request).await {
                 Ok(answer) => assert_eq!(answer.status(), 200),
                 Err(error) => {
-                    // The connection ended between two requests, or before a request was accepted: the client
-                    // may send that one again.
+                    // The connection ended between two requests, or before a request was accepted, so the
+                    // client may send the request again.
                     let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
                     let is_untaken = why.contains("not a result of an error");
                     assert!(error.is_closed() || error.is_canceled() || is_untaken, "{error}: {why}");
@@ -275,7 +284,7 @@ async fn connections_end_by_chance_after_an_answer_so_that_clients_find_other_se
         }
         connection.abort();
     }
-    assert!(ended > 10, "of 20 connections with 200 requests each {ended} ended, and 98 % should");
+    assert!(ended > 10, "{ended} of 20 connections with 200 requests ended; 98 % are expected");
 }
 
 /// Returns the maximum number of streams of an HTTP/2 connection, from the server's SETTINGS (RFC 9113,
@@ -288,7 +297,7 @@ async fn streams_offered(server: &Server) -> Option<u32> {
     stream.write_all(&[0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]).await.unwrap();
     let mut head = [0; 9];
     stream.read_exact(&mut head).await.unwrap();
-    assert_eq!(head[3], SETTINGS, "the first frame is another one");
+    assert_eq!(head[3], SETTINGS, "the first frame is not SETTINGS");
     let mut settings = vec![0; usize::from(u16::from_be_bytes([head[1], head[2]]))];
     stream.read_exact(&mut settings).await.unwrap();
     let entries = settings.chunks(6).map(|entry| {
@@ -299,7 +308,7 @@ async fn streams_offered(server: &Server) -> Option<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_are_told_how_many_requests_a_connection_may_have() {
+async fn clients_learn_the_maximum_number_of_concurrent_streams_per_connection() {
     for (given, want) in [("0", 1000), ("-1", 1000), ("7", 7), ("99999999999", u32::MAX)] {
         let flag = format!("--http2-max-streams-per-connection={given}");
         let server = Server::start(flags(&[&flag, "--controllers="])).await;

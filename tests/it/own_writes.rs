@@ -1,5 +1,5 @@
-//! Writes of the server itself pass admission, with the identities of upstream's controllers
-//! (docs/api/admission.md).
+//! Writes of the server itself pass admission. These writes have the identities of the controllers of
+//! kube-controller-manager (docs/api/admission.md).
 
 use std::future::ready;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use super::hook::Hook;
 
 const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
-/// Allows everything except the deletion of `kept` by another user than the administrator.
+/// Returns a review response that allows everything except the deletion of `kept` by a user who is not the
+/// administrator.
 fn verdict(review: &Value) -> Value {
     let request = &review["request"];
     let is_kept = request["operation"] == "DELETE"
@@ -24,7 +25,7 @@ fn verdict(review: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 }
 
-/// Formats a review in one line: user, operation and object.
+/// Returns the user, operation and object of a review in one line.
 fn line(review: &Value) -> String {
     let request = &review["request"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -54,7 +55,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn controllers_writes_are_admitted_and_may_be_refused() {
+async fn writes_of_controllers_pass_admission_and_may_be_refused() {
     let fixture = Fixture::new("own-writes").await;
     let (client, ns) = (&fixture.client, &fixture.ns);
     let hook = Hook::start(|review: Value| ready(verdict(&review))).await;
@@ -76,7 +77,7 @@ async fn controllers_writes_are_admitted_and_may_be_refused() {
     let core = format!("/api/v1/namespaces/{ns}");
     let maps = format!("{core}/configmaps");
     let map = |name: &str| json!({"metadata": {"name": name}});
-    let saw = |wanted: &str| hook.received().iter().any(|review| line(review) == wanted);
+    let saw = |expected: &str| hook.received().iter().any(|review| line(review) == expected);
 
     // The service account of a namespace is created again.
     assert_eq!(client.delete(&format!("{core}/serviceaccounts/default")).await.status, 200);
@@ -101,7 +102,7 @@ async fn controllers_writes_are_admitted_and_may_be_refused() {
     let collected = "generic-garbage-collector DELETE configmaps dependent DeleteOptions";
     until(collected, async || saw(collected)).await;
 
-    // An object whose deletion is refused keeps its namespace, which reports the reason.
+    // If the deletion of an object is refused, its namespace stays too, and reports the reason.
     assert_eq!(client.post(&maps, &map("kept")).await.status, 201);
     let own = format!("/api/v1/namespaces/{ns}");
     assert_eq!(client.delete(&own).await.status, 200);
@@ -110,20 +111,20 @@ async fn controllers_writes_are_admitted_and_may_be_refused() {
         let list = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
         list.into_iter().find(|one| one["type"] == "NamespaceDeletionContentFailure").unwrap_or_default()
     };
-    until("the condition tells of the refusal", async || condition().await["status"] == "True").await;
+    until("the condition reports the refusal", async || condition().await["status"] == "True").await;
     let message = condition().await["message"].as_str().unwrap_or_default().to_owned();
     let why = r#"admission webhook "hook.example.com" denied the request: it is kept"#;
     assert!(message.contains(why), "{message}");
     let swept = "namespace-controller DELETE configmaps kept DeleteOptions";
     let reviews = hook.received();
     let review = reviews.iter().find(|review| line(review) == swept).expect(swept);
-    assert_eq!(review["request"].get("name"), None, "one of a collection");
+    assert_eq!(review["request"].get("name"), None, "the review of a collection has no name");
     let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
     assert_eq!(review["request"]["userInfo"]["groups"], json!(groups));
     assert!(saw(&format!("namespace-controller UPDATE namespaces/status {ns} UpdateOptions")));
 
-    // The refusal delays no other deletion.
+    // The refusal does not delay other deletions.
     assert_eq!(client.get(&format!("{maps}/owner")).await.status, 404);
     assert_eq!(client.delete(&format!("{VALIDATING}/{ns}")).await.status, 200);
-    until("the namespace goes", async || client.get(&own).await.status == 404).await;
+    until("the namespace is removed", async || client.get(&own).await.status == 404).await;
 }

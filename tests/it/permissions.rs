@@ -1,8 +1,8 @@
-//! The permission matrix, a readable page in `tests/golden/permissions.txt`: the verbs that each kind of user may use
-//! on each resource. The resources are those of the real route table, and the roles are those that every server has
+//! The permission matrix in `tests/golden/permissions.txt` lists the verbs that each kind of user may use on each
+//! resource. The resources come from discovery, and the roles are the roles that every server has
 //! (docs/api/authorization.md#rbac).
 //!
-//! The test takes the rows from discovery, so it fails for a new route, which the page does not have yet.
+//! The test takes the rows from discovery, so it fails for a new route that the page does not have yet.
 //! `UPDATE_GOLDEN=1` writes the page again, and a reviewer reads the change. Letters: g get, l list, w watch, c create,
 //! u update, p patch, d delete, D deletecollection; `-` means no permission.
 
@@ -24,7 +24,7 @@ const VERBS: [(&str, char); 8] = [
     ("deletecollection", 'D'),
 ];
 
-/// A kind of user: its column, user, groups, and the namespace of the requests.
+/// A kind of user: its column, name, groups, and the namespace of its requests.
 type Kind = (&'static str, &'static str, &'static [&'static str], &'static str);
 
 const KINDS: [Kind; 10] = [
@@ -113,9 +113,9 @@ async fn row(client: &Client, route: &Route) -> String {
         for (verb, letter) in VERBS.iter().filter(|(verb, _)| route.verbs.iter().any(|served| served == verb))
         {
             let namespace = if route.is_namespaced { kind.3 } else { "" };
-            let asked = json!({"group": route.group, "resource": resource, "subresource": subresource, "verb": verb,
+            let attributes = json!({"group": route.group, "resource": resource, "subresource": subresource, "verb": verb,
                                "namespace": namespace, "name": "x"});
-            if may(client, kind, ("resourceAttributes", asked)).await {
+            if may(client, kind, ("resourceAttributes", attributes)).await {
                 letters.push(*letter);
             }
         }
@@ -125,7 +125,7 @@ async fn row(client: &Client, route: &Route) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_kind_of_user_may_what_the_page_says() {
+async fn each_kind_of_user_has_the_documented_permissions() {
     let options = Options { flags: vec!["--authorization-mode=Node,RBAC".to_owned()], ..Options::default() };
     let server = Arc::new(Server::start(options).await);
     let client = server.client();
@@ -215,25 +215,25 @@ async fn no_request_of_any_user_makes_the_server_panic() {
         if route.is_namespaced {
             collections.push(format!("{base}/namespaces/default/{resource}"));
         }
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         for collection in collections {
             let item = format!("{collection}/x");
             if sub.is_empty() {
                 for query in
                     ["", "?watch=1&sendInitialEvents=true&resourceVersion=x", "?limit=1&labelSelector=a"]
                 {
-                    asked.push(("GET", format!("{collection}{query}")));
+                    requests.push(("GET", format!("{collection}{query}")));
                 }
-                asked.push(("HEAD", collection.clone()));
-                asked.push(("POST", format!("{collection}?dryRun=All")));
-                asked.push(("DELETE", format!("{collection}?dryRun=All&labelSelector=a")));
+                requests.push(("HEAD", collection.clone()));
+                requests.push(("POST", format!("{collection}?dryRun=All")));
+                requests.push(("DELETE", format!("{collection}?dryRun=All&labelSelector=a")));
             }
             let item = if sub.is_empty() { item } else { format!("{item}/{sub}") };
             for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] {
-                asked.push((method, format!("{item}?dryRun=All")));
+                requests.push((method, format!("{item}?dryRun=All")));
             }
         }
-        for (method, path) in asked {
+        for (method, path) in requests {
             let json = [("Content-Type", "application/json"), as_all[0]];
             for (who, client, headers) in [("anonymous", &anonymous, &json[..1]), ("all", client, &json[..])]
             {

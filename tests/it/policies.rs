@@ -1,5 +1,5 @@
-//! Admission policies like those of public policy libraries (docs/api/policies.md), applied to manifests:
-//! each object is refused by the expected policies. `tests/fixtures/policies.txt` has the policies.
+//! Admission policies as in public policy libraries (docs/api/policies.md), applied to manifests: each object is
+//! refused by the expected policies. `tests/fixtures/policies.txt` has the policies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,8 +28,8 @@ fn group(resource: &str) -> &'static str {
     }
 }
 
-/// Returns a policy and its binding from a line of the fixture. Failures are reported as warnings, so that
-/// all of them are visible.
+/// Returns the policy of a line of the fixture, with a binding. The binding reports failures as warnings, so that a
+/// response shows all of them.
 fn policy(line: &str) -> [Value; 2] {
     let mut parts = line.splitn(4, "; ");
     let mut part = || parts.next().unwrap_or_else(|| panic!("{line}"));
@@ -157,17 +157,17 @@ const OWN: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_policies_say_no_to_what_they_are_about() {
+async fn fifty_policies_refuse_the_objects_that_they_target() {
     let server = server().await;
     let made = server.client().post("/api/v1/namespaces", &json!({"metadata": {"name": "apps"}})).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let mut wrong = Vec::new();
-    for (manifest, wanted) in OWN {
+    for (manifest, expected) in OWN {
         let object: Value = serde_json::from_str(manifest).unwrap();
         let got = refusals(&server, &object).await.join(" ");
-        if got != *wanted {
+        if got != *expected {
             wrong.push(format!(
-                "{} {}\n  want {wanted}\n  got  {got}",
+                "{} {}\n  want {expected}\n  got  {got}",
                 object["kind"], object["metadata"]["name"]
             ));
         }
@@ -221,7 +221,7 @@ const COMMON: &str = "allowed-registries drop-all-capabilities image-by-digest l
                       seccomp-profile spread";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn public_manifests_are_told_what_they_lack() {
+async fn published_manifests_violate_the_expected_policies() {
     let Some(directory) = reference("manifests/workloads") else { return };
     let server = server().await;
     let mut found = BTreeMap::new();
@@ -256,10 +256,10 @@ async fn public_manifests_are_told_what_they_lack() {
             .map(String::as_str)
             .filter(|name| !COMMON.split(' ').any(|common| common == *name))
             .collect();
-        if let Some((_, wanted)) = PUBLIC.iter().find(|(known, _)| known == key)
-            && own.join(" ") != *wanted
+        if let Some((_, expected)) = PUBLIC.iter().find(|(known, _)| known == key)
+            && own.join(" ") != *expected
         {
-            wrong.push(format!("{key}\n  want {wanted}\n  got  {}", own.join(" ")));
+            wrong.push(format!("{key}\n  want {expected}\n  got  {}", own.join(" ")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -267,7 +267,7 @@ async fn public_manifests_are_told_what_they_lack() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn checks_and_match_conditions_are_counted() {
+async fn policy_checks_and_match_conditions_are_counted() {
     let server = Server::start(Options::default()).await;
     let client = server.client();
     // No controller creates objects of this type.
@@ -316,7 +316,7 @@ async fn checks_and_match_conditions_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mutations_go_on_after_one_that_fails_and_are_made_again_where_they_were_before() {
+async fn mutations_continue_after_a_failing_policy_and_are_reinvoked_in_order() {
     let server = Server::start(Options::default()).await;
     let client = server.client();
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["podtemplates"]});
@@ -326,7 +326,7 @@ async fn mutations_go_on_after_one_that_fails_and_are_made_again_where_they_were
     };
     let is_late = "has(object.metadata.labels) && 'late' in object.metadata.labels";
     for (name, reinvocation, conditions, mutations) in [
-        // The condition skips this policy in the first round, so the second round skips it too.
+        // The condition skips this policy in the first round, so the second round also skips the policy.
         ("a", "IfNeeded", json!([{"name": "c", "expression": is_late}]), vec![labelled("a", "'made'")]),
         ("b", "IfNeeded", json!([]), vec![labelled("b", &format!("{is_late} ? 'late' : 'early'"))]),
         ("c", "Never", json!([]), vec![labelled("c", &format!("{is_late} ? 'late' : 'early'"))]),

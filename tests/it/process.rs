@@ -1,5 +1,5 @@
-//! The server process: the lock of the data directory, the state that a restart keeps, and the drain on
-//! SIGTERM (docs/api/operations.md#shutdown).
+//! The server process: the lock of the data directory, the state that survives a restart, and the drain on SIGTERM
+//! (docs/api/operations.md#shutdown).
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn start_another(directory: &Path, naming: &str) -> Output {
 }
 
 #[test]
-fn a_failed_start_is_one_record_in_the_format_of_the_log() {
+fn a_failed_start_writes_one_record_in_the_log_format() {
     let directory = TempDir::new();
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -73,7 +73,7 @@ fn a_failed_start_is_one_record_in_the_format_of_the_log() {
     }
 }
 
-/// Checks for exit code 1 and a single line that contains all `words`.
+/// Checks that the exit code is 1, and that the error is a single line with all `words`.
 #[track_caller]
 fn assert_refused(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
@@ -93,7 +93,7 @@ fn map(name: &str) -> Value {
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_data_directory_has_one_server() {
+async fn a_data_directory_can_be_used_by_one_server_only() {
     let server = Server::start_upstream().await;
     let directory = server.data_dir().display().to_string();
     let kubeconfig = std::fs::read(server.kubeconfig()).unwrap();
@@ -105,12 +105,12 @@ async fn a_data_directory_has_one_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_of_a_later_release_is_refused_and_left_alone() {
+async fn a_store_of_a_later_release_is_refused_and_not_changed() {
     let mut server = Server::start_upstream().await;
     assert_eq!(server.client().post(MAPS, &map("a")).await.status, 201);
     assert_eq!(server.terminate(), Some(0));
-    // Change both copies of the header, as a later release would write them: magic, version, and a matching
-    // checksum.
+    // Change both copies of the header so that they look like the header of a later release: magic, version,
+    // and a matching checksum.
     let path = server.data_dir().join("log/0000000001.segment");
     let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     let mut original = [0; 128];
@@ -171,7 +171,8 @@ async fn a_restart_keeps_objects_revisions_and_credentials() {
             (&now.authority, &now.certificate, &now.key),
             (&before.authority, &before.certificate, &before.key)
         );
-        // The credentials of the first start are still valid, whatever the present address of the server.
+        // The credentials of the first start are still valid, even if the address of the server has
+        // changed.
         let old = tests::client::Identity { address: now.address.clone(), ..before.clone() };
         let client = tests::Client::new(old);
         assert_eq!(client.get(&format!("{MAPS}/a")).await.json(), created);
@@ -188,7 +189,7 @@ async fn a_restart_keeps_objects_revisions_and_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_sigterm_watches_end_cleanly_and_requests_are_finished() {
+async fn sigterm_ends_watches_cleanly_and_finishes_requests() {
     let (mut server, client) = upstream().await;
     let plain = server.client().clone();
     let mut watches = Vec::new();
@@ -200,10 +201,10 @@ async fn on_sigterm_watches_end_cleanly_and_requests_are_finished() {
     let watching = tokio::spawn(async move {
         let mut ended = 0;
         for watch in watches {
-            // A stream that is cut off would return an error here.
+            // An aborted stream would return an error here.
             let body =
                 watch.into_body().collect().await.expect("the watch ends with the last chunk").to_bytes();
-            assert!(body.is_empty() || body.ends_with(b"\n"), "the last event is whole");
+            assert!(body.is_empty() || body.ends_with(b"\n"), "the last event is complete");
             ended += 1;
         }
         ended
@@ -221,9 +222,9 @@ async fn on_sigterm_watches_end_cleanly_and_requests_are_finished() {
     slow.write_all(format!("{head}{first}").as_bytes()).await.unwrap();
     slow.flush().await.unwrap();
     // The server requests the rest, so it is reading the body.
-    let mut asked = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
-    slow.read_exact(&mut asked).await.unwrap();
-    assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let mut interim = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    slow.read_exact(&mut interim).await.unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     let finishing = tokio::spawn({
         let rest = rest.to_owned();
         async move {
@@ -272,7 +273,7 @@ async fn on_sigterm_watches_end_cleanly_and_requests_are_finished() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_leaving_everything_is_served_but_nothing_is_ready() {
+async fn during_the_shutdown_delay_all_requests_are_served_but_readyz_fails() {
     let flags = vec!["--shutdown-delay-duration=5s".to_owned()];
     let mut server = Server::start(Options { flags, ..Options::default() }).await;
     let client = server.client().clone();
@@ -280,19 +281,19 @@ async fn while_leaving_everything_is_served_but_nothing_is_ready() {
         client.another().watch(&format!("{MAPS}?watch=1&fieldSelector=metadata.name%3Dlate")).await;
     let ending = tokio::task::spawn_blocking(move || server.terminate());
     while client.get("/readyz").await.status != 500 {
-        assert!(!ending.is_finished(), "it left without a word");
+        assert!(!ending.is_finished(), "the server ended before it reported that it shuts down");
     }
     assert_eq!(client.get("/livez").await.status, 200);
     // New connections are accepted too, because a load balancer may still send them.
     assert_eq!(client.another().post(MAPS, &map("late")).await.status, 201);
-    // A watch that was open before lasts until the delay is over.
+    // A watch that was already open lasts until the end of the delay.
     assert_eq!(watch.expect().await.1, "late");
     assert_eq!(ending.await.unwrap(), Some(0));
     assert!(client.try_get("/readyz").await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_connections_are_refused_while_a_request_finishes() {
+async fn new_connections_are_refused_while_the_last_request_finishes() {
     let mut server = Server::start(Options::default()).await;
     let client = server.client().clone();
     let mut stream = client.connect().await.unwrap();
@@ -304,18 +305,18 @@ async fn new_connections_are_refused_while_a_request_finishes() {
     );
     stream.write_all(&[head.as_bytes(), first].concat()).await.unwrap();
     stream.flush().await.unwrap();
-    // Once a later request has been answered, this request is in progress.
+    // After a later request has been answered, this request is in progress.
     assert_eq!(client.another().get("/livez").await.status, 200);
     let ending = tokio::task::spawn_blocking(move || server.terminate());
     let began = Instant::now();
     loop {
         match TcpStream::connect(&client.identity().address).await {
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => break,
-            _ => assert!(began.elapsed() < PATIENCE && !ending.is_finished(), "it still listens"),
+            _ => assert!(began.elapsed() < PATIENCE && !ending.is_finished(), "the server still listens"),
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(!ending.is_finished(), "it waits for the request");
+    assert!(!ending.is_finished(), "the server waits for the request");
     stream.write_all(rest).await.unwrap();
     stream.flush().await.unwrap();
     let mut answer = vec![0; 12];
@@ -325,7 +326,7 @@ async fn new_connections_are_refused_while_a_request_finishes() {
     assert_eq!(ending.await.unwrap(), Some(0));
 }
 
-/// Starts a server whose standard error is `log`, with a line for every request.
+/// Starts a server that logs every request to the standard error `log`.
 fn start_logging_to(directory: &TempDir, log: impl Into<Stdio>) -> Running {
     let child = Command::new(binary())
         .arg(format!("--data-dir={}", directory.path().display()))
@@ -365,12 +366,12 @@ async fn when_ready(directory: &TempDir) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn standard_error_that_takes_no_lines_costs_lines_and_not_the_server() {
+async fn a_blocked_standard_error_loses_log_lines_but_does_not_block_the_server() {
     for log in ["closed pipe", "unread pipe", "full disk"] {
         let directory = TempDir::new();
         let mut child = match log {
             "full disk" => {
-                let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+                let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full exists");
                 start_logging_to(&directory, full)
             }
             _ => start_logging_to(&directory, Stdio::piped()),
@@ -379,7 +380,7 @@ async fn standard_error_that_takes_no_lines_costs_lines_and_not_the_server() {
             drop(child.0.stderr.take());
         }
         let client = when_ready(&directory).await;
-        // The log contains the path: far more bytes than a pipe and the server's own queue hold.
+        // The log contains the path, so its lines exceed the capacity of a pipe and of the server's queue.
         let path = format!("/api/v1/namespaces/{}", "x".repeat(8_000));
         for request in 0..400 {
             let answer = tokio::time::timeout(PATIENCE, client.get(&path));
@@ -388,7 +389,7 @@ async fn standard_error_that_takes_no_lines_costs_lines_and_not_the_server() {
         let metrics = client.get("/metrics").await.text();
         let dropped =
             metrics.lines().find_map(|line| line.strip_prefix("apiserver_log_lines_dropped_total "));
-        let dropped: u64 = dropped.expect("there is such a metric").parse().unwrap();
+        let dropped: u64 = dropped.expect("the metrics have the number of dropped lines").parse().unwrap();
         assert!(dropped > 0, "{log}");
         let pid = rustix::process::Pid::from_raw(child.0.id().cast_signed()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -398,9 +399,34 @@ async fn standard_error_that_takes_no_lines_costs_lines_and_not_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hangup_or_an_interrupt_ends_the_server_as_sigterm_does() {
+async fn sighup_and_sigint_end_the_server_like_sigterm() {
     for signal in [Signal::HUP, Signal::INT] {
         let mut server = Server::start_upstream().await;
         assert_eq!(server.end_with(signal), Some(0), "{signal:?}");
+    }
+}
+
+/// A container has such a process namespace if the command of the container was started from outside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_session_is_outside_its_process_namespace_watches_its_parent() {
+    let namespace = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
+    let tried = Command::new("unshare").args(namespace).arg("true").output();
+    if !tried.as_ref().is_ok_and(|output| output.status.success()) {
+        return testkit::skip(&format!("no process namespace can be made here: {tried:?}"));
+    }
+    let directory = TempDir::new();
+    // The shell is the first process of the namespace, and the parent of the server.
+    let mut command = Command::new("unshare");
+    command.args(namespace).args(["sh", "-c", "\"$@\" & wait", "sh"]).arg(binary());
+    command.arg("--exit-with-parent").arg(format!("--data-dir={}", directory.path().display()));
+    command.args(["--naming=kubernetes", "--secure-port=free"]).env_remove("RUST_LOG").stdin(Stdio::null());
+    let running = Running(command.stderr(Stdio::null()).spawn().expect("unshare runs"));
+    let client = when_ready(&directory).await;
+    // The end of `unshare` ends the shell, which is the parent of the server.
+    drop(running);
+    let begun = Instant::now();
+    while client.try_get("/readyz").await.is_some() {
+        assert!(begun.elapsed() < PATIENCE, "the server did not end in time");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -20,7 +20,7 @@ fn holds(reply: &Reply, file: &str, words: &[&str]) {
     assert_eq!(reply.header_all("content-type"), ["application/octet-stream"]);
     assert_eq!(reply.header_all("content-disposition"), [format!("attachment; filename=\"{file}\"")]);
     let mut profile = Vec::new();
-    GzDecoder::new(&*reply.body).read_to_end(&mut profile).expect("it is compressed");
+    GzDecoder::new(&*reply.body).read_to_end(&mut profile).expect("the profile is compressed with gzip");
     for word in words {
         let found = profile.windows(word.len()).any(|bytes| bytes == word.as_bytes());
         assert!(found, "{word} is not in {file}: {}", String::from_utf8_lossy(&profile));
@@ -28,7 +28,7 @@ fn holds(reply: &Reply, file: &str, words: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn profiles_are_taken_under_load_for_who_may_see_them() {
+async fn profiles_under_load_are_served_to_permitted_users() {
     let server = Server::start(Options {
         flags: vec!["--token-auth-file=$dir/tokens.csv".to_owned()],
         files: vec![("tokens.csv", TOKENS.to_owned())],
@@ -74,7 +74,7 @@ async fn profiles_are_taken_under_load_for_who_may_see_them() {
 }
 
 /// Sends a request to a debug socket, and returns the head and the body of the response.
-async fn asked_at(socket: &Path, request: &str) -> (String, String) {
+async fn send_to_socket(socket: &Path, request: &str) -> (String, String) {
     let mut stream = UnixStream::connect(socket).await.expect("the server listens");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -85,7 +85,7 @@ async fn asked_at(socket: &Path, request: &str) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_open_the_debug_socket_needs_no_credential() {
+async fn the_debug_socket_needs_no_credential() {
     let mut server = Server::start(Options {
         flags: ["--debug-socket-path=$dir/debug.sock", "--profiling=false"].map(str::to_owned).to_vec(),
         ..Options::default()
@@ -115,7 +115,7 @@ async fn who_may_open_the_debug_socket_needs_no_credential() {
         (format!("GET /readyz HTTP/1.1\r\n{close}\r\n"), "404", "404 page not found\n"),
         ("\u{1}\r\n\r\n".to_owned(), "400", ""),
     ] {
-        let (head, body) = asked_at(&socket, &request).await;
+        let (head, body) = send_to_socket(&socket, &request).await;
         assert!(
             head.starts_with(&format!("HTTP/1.1 {status} ")) && body.contains(words),
             "{request}: {head} {body}"
@@ -124,16 +124,16 @@ async fn who_may_open_the_debug_socket_needs_no_credential() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&socket), 0o600);
 
-    // A socket that a killed run left is replaced, and a socket is removed when its run ends.
+    // The server replaces the socket of a killed process, and removes its own socket at its end.
     server.kill();
     assert!(socket.exists());
     server.restart().await;
-    let (head, _) = asked_at(&socket, &format!("GET /debug/pprof/ HTTP/1.1\r\n{close}\r\n")).await;
+    let (head, _) = send_to_socket(&socket, &format!("GET /debug/pprof/ HTTP/1.1\r\n{close}\r\n")).await;
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert_eq!(server.terminate(), Some(0));
     assert!(!socket.exists());
 
-    // A file that is not a socket is kept, and the server runs without a debug socket.
+    // The server keeps a file that is not a socket, and runs without a debug socket.
     std::fs::write(&socket, "mine").unwrap();
     server.restart().await;
     assert_eq!(server.client().get("/readyz").await.status, 200);

@@ -63,7 +63,7 @@ fn comparable(mut object: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_written_as_protobuf_are_the_objects_written_as_json() {
+async fn objects_written_as_protobuf_equal_objects_written_as_json() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let deployment = |name: &str| {
@@ -92,7 +92,7 @@ async fn objects_written_as_protobuf_are_the_objects_written_as_json() {
         assert_eq!(by_json.status, 201, "{}", by_json.text());
         let by_protobuf = send(client, "POST", path, &protobuf(name, &object("protobuf"))).await;
         assert_eq!(by_protobuf.status, 201, "{}", by_protobuf.text());
-        assert_eq!(media_type(&by_protobuf), "application/json", "the answer is in the form accepted");
+        assert_eq!(media_type(&by_protobuf), "application/json", "the response has the accepted type");
         let stored = client.get(&format!("{path}/protobuf")).await.json();
         assert_eq!(comparable(stored.clone()), comparable(by_json.json()));
 
@@ -123,7 +123,7 @@ async fn objects_written_as_protobuf_are_the_objects_written_as_json() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subresources_and_reviews_take_and_give_protobuf() {
+async fn subresources_and_reviews_accept_and_return_protobuf() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let headers = [("content-type", PROTOBUF), ("accept", PROTOBUF)];
@@ -150,7 +150,7 @@ async fn subresources_and_reviews_take_and_give_protobuf() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_of_any_length_are_protobuf_with_the_right_length() {
+async fn lists_of_any_length_have_a_correct_protobuf_length() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let big = "x".repeat(3000);
@@ -185,14 +185,14 @@ async fn lists_of_any_length_are_protobuf_with_the_right_length() {
         (&json!("PartialObjectMetadataList"), &json!("meta.k8s.io/v1"))
     );
     let items = list["items"].as_array().unwrap();
-    // The list also has the root certificates that every namespace contains.
+    // The list also contains the config map with root certificates that every namespace has.
     let own: Vec<_> = items
         .iter()
         .map(|item| &item["metadata"]["name"])
         .filter(|name| *name != "kube-root-ca.crt")
         .collect();
     assert_eq!((own.len(), own[3]), (200, &json!("m003")));
-    assert!(reply.body.len() < 200 * 1000, "the data stays behind");
+    assert!(reply.body.len() < 200 * 1000, "the response does not contain the data");
 
     let partial = format!("{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io");
     let reply = get(client, &format!("{MAPS}/m003"), &partial).await;
@@ -204,7 +204,7 @@ async fn lists_of_any_length_are_protobuf_with_the_right_length() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watches_are_frames_of_protobuf() {
+async fn watches_are_streams_of_protobuf_frames() {
     use http_body_util::BodyExt;
     let server = Server::start_upstream().await;
     let client = server.client();
@@ -222,7 +222,7 @@ async fn watches_are_frames_of_protobuf() {
     let mut events = Vec::new();
     let mut changed = false;
     while events.len() < 4 {
-        let data = body.frame().await.expect("another frame").unwrap().into_data().unwrap();
+        let data = body.frame().await.expect("the response has another frame").unwrap().into_data().unwrap();
         buffer.extend_from_slice(&data);
         while buffer.len() >= 4 {
             let len = u32::from_be_bytes(buffer[..4].try_into().unwrap()) as usize;
@@ -250,7 +250,7 @@ async fn watches_are_frames_of_protobuf() {
     assert_eq!(events[1]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], json!("true"));
     assert_eq!(events[2]["object"]["data"], json!({"k": "w"}));
 
-    // An error is a Status in a frame as well.
+    // An error is sent as a Status in a frame.
     let path = format!(
         "{MAPS}?watch=1&resourceVersion=99999999&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"
     );
@@ -266,7 +266,7 @@ async fn watches_are_frames_of_protobuf() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn accept_decides_the_encoding_of_errors_too() {
+async fn the_accept_header_selects_the_encoding_of_errors_too() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let table = "as=Table;v=v1;g=meta.k8s.io";
@@ -293,7 +293,7 @@ async fn accept_decides_the_encoding_of_errors_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_that_are_something_else_are_refused_precisely() {
+async fn bodies_that_are_not_protobuf_are_refused_with_a_precise_error() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let map = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a"}});
@@ -337,8 +337,8 @@ async fn bodies_that_are_something_else_are_refused_precisely() {
         let reply = send(client, "POST", MAPS, &body).await;
         assert_eq!((reply.status, reply.json()["message"].as_str().unwrap()), (400, want.as_str()));
     }
-    // A length of a gigabyte, and two million messages in a few bytes each: both are refused, and the server
-    // keeps running.
+    // A message with a length of a gigabyte, and two million messages of a few bytes, are refused, and the server keeps
+    // running.
     let mut promise = envelope::PREFIX.to_vec();
     promise.extend_from_slice(b"\x12\x80\x80\x80\x80\x04x");
     assert_eq!(send(client, "POST", MAPS, &promise).await.status, 400);
@@ -350,7 +350,7 @@ async fn bodies_that_are_something_else_are_refused_precisely() {
     // Kind and version may be omitted.
     let raw = Unknown::read(&good).unwrap().raw.to_vec();
     assert_eq!(send(client, "POST", MAPS, &named("", "", &raw)).await.status, 201);
-    // 415 lists the supported media types.
+    // A 415 response lists the supported media types.
     let reply = client.send("POST", MAPS, &[("content-type", "text/plain")], b"x").await;
     let message = reply.json()["message"].as_str().unwrap().to_owned();
     assert!(
@@ -374,7 +374,7 @@ fn varint(mut value: u64) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_default_vocabulary_has_its_own_media_type_and_understands_upstream_s() {
+async fn the_default_profile_has_its_own_protobuf_media_type_and_accepts_upstreams() {
     let server = Server::start(Options { naming: "cluster", ..Options::default() }).await;
     let client = server.client();
     let own = CLUSTER.protobuf_media_type;

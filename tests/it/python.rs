@@ -1,5 +1,5 @@
-//! The Python client as an informer uses it: list, watch from that version, resume, and decode objects; and
-//! an operator written with the framework kopf on top of its own client.
+//! The Python client used like an informer (list, watch from the version of the list, resume, and decode objects), and
+//! an operator written with the framework kopf, which has its own client.
 
 use std::process::Stdio;
 
@@ -9,8 +9,8 @@ use tests::{Options, PATIENCE, Server};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
-/// An informer's loop: list, then watch from the list's version, and from the last version seen after each
-/// end of a watch. Prints one line for each event.
+/// The loop of an informer. The loop lists, watches from the version of the list, and after each end of a watch watches
+/// again from the last version. For each event, the loop prints one line.
 const INFORMER: &str = "\
 import sys
 from kubernetes import client, config, watch
@@ -33,7 +33,7 @@ while seen < int(sys.argv[2]):
             break
 ";
 
-/// An operator: one config map for each object, created again when the spec changes, and a status.
+/// An operator that creates one config map for each object, creates it again when the spec changes, and sets a status.
 const OPERATOR: &str = "\
 import kopf
 from kubernetes import client, config
@@ -63,7 +63,7 @@ def gone(name, namespace, **_):
 ";
 
 /// Returns whether Python with a module is installed; prints a line if not.
-async fn has(module: &str) -> bool {
+pub async fn has(module: &str) -> bool {
     let import = format!("import {module}");
     let found = Command::new("python3").args(["-c", &import]).stderr(Stdio::null()).status().await;
     let found = found.is_ok_and(|status| status.success());
@@ -82,7 +82,7 @@ async fn an_operator_in_python_reconciles_custom_objects() {
     let client = server.client();
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
-        // Field for the reports of the framework and its handlers.
+        // The framework and its handlers write reports into this field.
         "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
     }});
     let definition = json!({"metadata": {"name": "baskets.e2e.example.com"}, "spec": {
@@ -134,7 +134,7 @@ async fn an_operator_in_python_reconciles_custom_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_informer_in_python_hears_everything_once() {
+async fn an_informer_in_python_receives_every_event_once() {
     if !has("kubernetes").await {
         return;
     }
@@ -152,10 +152,10 @@ async fn an_informer_in_python_hears_everything_once() {
         .kill_on_drop(true)
         .spawn()
         .expect("python3 runs");
-    let mut lines = BufReader::new(informer.stdout.take().expect("it is piped")).lines();
+    let mut lines = BufReader::new(informer.stdout.take().expect("the output is a pipe")).lines();
     let mut next = async || {
-        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("the informer goes on");
-        line.expect("it is text").expect("it has not ended")
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("the informer prints");
+        line.expect("the output is text").expect("the informer has not ended")
     };
     assert_eq!(next().await, "LISTED a b");
     client.post(path, &json!({"metadata": {"name": "c"}})).await;
@@ -163,7 +163,7 @@ async fn an_informer_in_python_hears_everything_once() {
     for want in ["ADDED c", "MODIFIED a"] {
         assert_eq!(next().await, want);
     }
-    // The watches last a second, so some changes happen between two watches.
+    // Each watch lasts a second, so some changes happen between two watches.
     for n in 0..2 {
         let name = format!("late-{n}");
         client.post(path, &json!({"metadata": {"name": name}})).await;
@@ -173,5 +173,5 @@ async fn an_informer_in_python_hears_everything_once() {
         }
     }
     let ended = tokio::time::timeout(PATIENCE, informer.wait()).await.expect("the informer ends");
-    assert!(ended.expect("it can be waited for").success());
+    assert!(ended.expect("the informer can be waited for").success());
 }

@@ -32,10 +32,10 @@ async fn used(client: &Client, ns: &str, name: &str) -> String {
 }
 
 /// Waits until the quota reports this usage.
-async fn until_used(client: &Client, ns: &str, name: &str, wanted: &str) {
-    let is_so = |quota: Option<&Value>| quota.is_some_and(|quota| quota["status"]["used"][name] == wanted);
+async fn until_used(client: &Client, ns: &str, name: &str, expected: &str) {
+    let is_so = |quota: Option<&Value>| quota.is_some_and(|quota| quota["status"]["used"][name] == expected);
     let found = client.until(&format!("/api/v1/namespaces/{ns}/resourcequotas/q"), is_so).await;
-    assert!(found.is_some(), "not {wanted} but {} {name} are used", used(client, ns, name).await);
+    assert!(found.is_some(), "not {expected} but {} {name} are used", used(client, ns, name).await);
 }
 
 /// Creates maps from many connections at once, and returns the codes of the responses.
@@ -55,12 +55,13 @@ async fn creates(client: &Client, ns: &str, stem: &str, each: usize) -> Vec<u16>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writers_use_a_quota_up_and_no_more_and_deletes_give_back() {
+async fn writers_use_a_quota_exactly_and_deletes_release_it() {
     let fixture = Fixture::new("quota").await;
     let (client, ns) = (&fixture.client, fixture.ns.as_str());
     quota(client, ns, json!({"count/configmaps": "100"})).await;
     let count = |codes: &[u16], code: u16| codes.iter().filter(|found| **found == code).count();
-    // The namespace has a map of its own, with the authorities of the cluster.
+    // The namespace already contains the config map `kube-root-ca.crt` with the CA certificates of the
+    // cluster.
     let own = used(client, ns, "count/configmaps").await.parse::<usize>().unwrap();
     let codes = creates(client, ns, "a", 2).await;
     assert_eq!((count(&codes, 201), count(&codes, 403)), (100 - own, 28 + own));
@@ -71,7 +72,7 @@ async fn writers_use_a_quota_up_and_no_more_and_deletes_give_back() {
                    count/configmaps=100, limited: count/configmaps=100";
     assert_eq!((refused.status, refused.json()["message"].as_str().unwrap()), (403, message));
 
-    // Half of the maps are deleted, and all writers create as many at once: the quota is used up exactly, and
+    // The test deletes half of the maps while all writers create the same number: the quota is used up exactly, and is
     // never exceeded.
     let list = client.get(&maps).await.json();
     let names = list["items"].as_array().unwrap().iter().filter_map(|map| map["metadata"]["name"].as_str());
@@ -88,19 +89,19 @@ async fn writers_use_a_quota_up_and_no_more_and_deletes_give_back() {
     if let Some(kubectl) = Kubectl::find(fixture.server()).await {
         let described = kubectl.ok(&format!("describe quota q -n {ns}")).await;
         let lines: Vec<Vec<&str>> = described.lines().map(|line| line.split_whitespace().collect()).collect();
-        for wanted in [
+        for expected in [
             vec!["Name:", "q"],
             vec!["Namespace:", ns],
             vec!["Resource", "Used", "Hard"],
             vec!["count/configmaps", "100", "100"],
         ] {
-            assert!(lines.contains(&wanted), "{wanted:?}: {described}");
+            assert!(lines.contains(&expected), "{expected:?}: {described}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crash_loses_nothing_of_a_quota_and_leaks_nothing_beyond_a_recount() {
+async fn a_crash_loses_no_quota_usage_and_a_recount_removes_leaks() {
     let mut server = Server::start_upstream().await;
     let ns = "default";
     let is_there = |found: Option<&Value>| found.is_some();
@@ -108,7 +109,7 @@ async fn a_crash_loses_nothing_of_a_quota_and_leaks_nothing_beyond_a_recount() {
     assert!(server.client().until(&root, is_there).await.is_some());
     quota(server.client(), ns, json!({"count/configmaps": "200"})).await;
     for round in 0..3 {
-        // The writers are cut off at random moments between the charge to the quota and the response.
+        // The connections of the writers break at random moments between the charge to the quota and the response.
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
                 let client = server.client().another();
@@ -137,23 +138,23 @@ async fn a_crash_loses_nothing_of_a_quota_and_leaks_nothing_beyond_a_recount() {
         assert!(stored <= 200, "{stored}");
         until_used(client, ns, "count/configmaps", &stored.to_string()).await;
     }
-    // The remaining quota can be used, and no more than that.
+    // Exactly the remaining quota can be used.
     let codes = creates(server.client(), ns, "last", 4).await;
     assert!(codes.iter().all(|code| matches!(code, 201 | 403)), "{codes:?}");
     let list = server.client().get(&format!("/api/v1/namespaces/{ns}/configmaps")).await.json();
     assert_eq!(list["items"].as_array().unwrap().len(), 200);
 }
 
-/// Environment variable with the seconds of the test below; manual runs use ten minutes:
+/// Environment variable with the duration of the test below in seconds. Manual runs use ten minutes:
 /// `QUOTA_WRITERS_SECONDS=600`.
 const SECONDS: &str = "QUOTA_WRITERS_SECONDS";
 
-/// Maximum time of one write. A namespace in a deadlock stops for ten seconds, after which a write without a
-/// decision gets a 500 response.
+/// Maximum time of one write. In a deadlock, the writes of a namespace wait for ten seconds, and then get a 500
+/// response.
 const WRITE_MAX: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writers_that_delete_while_quotas_change_and_are_recounted_never_wait_for_each_other() {
+async fn deletes_quota_changes_and_recounts_never_block_each_other() {
     let seconds = std::env::var(SECONDS).ok().and_then(|text| text.parse().ok()).unwrap_or(4);
     let server = Server::start_upstream().await;
     let (client, ns) = (server.client(), "default");
@@ -193,7 +194,7 @@ async fn writers_that_delete_while_quotas_change_and_are_recounted_never_wait_fo
         is_over.store(true, Ordering::Relaxed);
         written
     };
-    // Each edit requires a recount, and so does each delete.
+    // Each edit and each delete requires a recount.
     let editing = async {
         let client = client.another();
         let path = format!("/api/v1/namespaces/{ns}/resourcequotas/q");

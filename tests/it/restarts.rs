@@ -1,4 +1,4 @@
-//! A server that restarts under load (docs/api/operations.md#shutdown): acknowledged writes stay, accepted
+//! A server that restarts under load (docs/api/operations.md#shutdown): acknowledged writes are preserved, accepted
 //! requests are answered, and watches resume.
 //!
 //! `SHUTDOWN_CLIENTS` is the number of clients of the `kube` crate; several kubectl processes run at the same
@@ -22,13 +22,13 @@ use tests::{Options, PATIENCE, Server};
 use crate::kubectl::Kubectl;
 use crate::support::{from_environment, kube_client};
 
-/// The namespace of the objects; nothing else writes there.
+/// The namespace of the objects. Only this test writes there.
 const NAMESPACE: &str = "kube-node-lease";
 
-/// A client in this many also watches.
+/// Each client whose number is a multiple of this number also watches.
 const WATCHES: usize = 5;
 
-/// Number of tasks that run one kubectl after the other.
+/// Number of tasks. Each task runs kubectl repeatedly, one process at a time.
 const KUBECTLS: usize = 2;
 
 fn map(name: &str) -> ConfigMap {
@@ -36,10 +36,10 @@ fn map(name: &str) -> ConfigMap {
 }
 
 /// Names of the acknowledged objects, and failures of accepted requests.
-type Told = (Vec<String>, Vec<String>);
+type CreateOutcome = (Vec<String>, Vec<String>);
 
 /// Creates objects until `is_over`. A failed connection does not count as a request.
-async fn create(api: Api<ConfigMap>, client: usize, is_over: Arc<AtomicBool>) -> Told {
+async fn create(api: Api<ConfigMap>, client: usize, is_over: Arc<AtomicBool>) -> CreateOutcome {
     let (mut acknowledged, mut failed) = (Vec::new(), Vec::new());
     for n in 0.. {
         if is_over.load(Ordering::Relaxed) {
@@ -56,8 +56,8 @@ async fn create(api: Api<ConfigMap>, client: usize, is_over: Arc<AtomicBool>) ->
     (acknowledged, failed)
 }
 
-/// Creates objects like [`create`], with one kubectl after the other.
-async fn create_by_kubectl(kubectl: Kubectl, place: usize, is_over: Arc<AtomicBool>) -> Told {
+/// Creates objects like [`create`], with a kubectl process for each object, one at a time.
+async fn create_by_kubectl(kubectl: Kubectl, place: usize, is_over: Arc<AtomicBool>) -> CreateOutcome {
     let (mut acknowledged, mut failed) = (Vec::new(), Vec::new());
     for n in 0.. {
         if is_over.load(Ordering::Relaxed) {
@@ -68,7 +68,7 @@ async fn create_by_kubectl(kubectl: Kubectl, place: usize, is_over: Arc<AtomicBo
         let is_refused = ["connection refused", "was refused", "connection reset by peer"];
         match ran.code {
             Some(0) => acknowledged.push(name),
-            // kubectl begins with discovery requests, and does not report which request failed.
+            // kubectl sends discovery requests first, and does not report which of its requests failed.
             _ if is_refused.iter().any(|why| ran.err.contains(why)) => {}
             _ => failed.push(format!("{name}: {ran:?}")),
         }
@@ -82,7 +82,7 @@ async fn watch(api: Api<ConfigMap>, end: &'static str) -> BTreeSet<String> {
     let changes = watcher(api, watcher::Config::default()).default_backoff().applied_objects();
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.next().await {
-        // An error ends a stream; the watcher then starts another one.
+        // An error ends a stream. The watcher then starts another stream.
         let Ok(object) = change else { continue };
         let name = object.name_any();
         let is_end = name == end;
@@ -95,10 +95,10 @@ async fn watch(api: Api<ConfigMap>, end: &'static str) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_of_a_server_that_leaves_and_comes_back_lose_nothing() {
+async fn clients_lose_nothing_when_the_server_restarts() {
     const END: &str = "zz-end";
     let clients = from_environment("SHUTDOWN_CLIENTS", 40);
-    // The port stays the same after the restart, like that of a service.
+    // The port stays the same after the restart, like the port of a service.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let flags = vec![format!("--secure-port={port}"), "--shutdown-delay-duration=300ms".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;
@@ -128,8 +128,8 @@ async fn clients_of_a_server_that_leaves_and_comes_back_lose_nothing() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     is_over.store(true, Ordering::Relaxed);
     let (mut acknowledged, mut failed) = (BTreeSet::new(), Vec::new());
-    for told in join_all(writers).await {
-        let (names, failures) = told.unwrap();
+    for outcome in join_all(writers).await {
+        let (names, failures) = outcome.unwrap();
         acknowledged.extend(names);
         failed.extend(failures);
     }
@@ -144,7 +144,7 @@ async fn clients_of_a_server_that_leaves_and_comes_back_lose_nothing() {
     let last = Api::namespaced(kube_client(&server).await, NAMESPACE);
     last.create(&PostParams::default(), &map(END)).await.unwrap();
     for watcher in watchers {
-        let seen = tokio::time::timeout(PATIENCE, watcher).await.expect("watchers see the end").unwrap();
+        let seen = tokio::time::timeout(PATIENCE, watcher).await.expect("the watcher ends").unwrap();
         let missing: Vec<_> = acknowledged.difference(&seen).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }

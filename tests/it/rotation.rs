@@ -1,5 +1,5 @@
-//! Rotation without a restart: the authorities of clients and of the proxy, the keys of service account
-//! tokens, and the serving certificate are files, and new contents apply soon after they were written
+//! Rotation without a restart. The authorities of clients and of the proxy, the keys of service account tokens, and the
+//! serving certificate are in files. New contents of these files take effect shortly after they were written
 //! (docs/api/authentication.md).
 
 use std::path::Path;
@@ -35,7 +35,7 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Returns the administrator's client with a certificate of this authority instead.
+    /// Returns the administrator's client, but with a certificate of this authority.
     fn client(&self, server: &Server, name: &str) -> Client {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(name);
@@ -61,13 +61,13 @@ fn named(name: &str) -> DistinguishedName {
 }
 
 fn write(path: &Path, text: &str) {
-    // Tools replace a file in one step by a new one.
+    // Rename the new file, so that the server never reads an incomplete file.
     let new = path.with_extension("new");
     std::fs::write(&new, text).unwrap();
     std::fs::rename(&new, path).unwrap();
 }
 
-/// Returns the user that the server sees for the client.
+/// Returns the user as which the server authenticates the client.
 async fn who(client: &Client, headers: &[(&str, &str)]) -> Result<String, u16> {
     let mut all = vec![("content-type", "application/json")];
     all.extend(headers);
@@ -80,9 +80,9 @@ async fn who(client: &Client, headers: &[(&str, &str)]) -> Result<String, u16> {
 
 /// The names of authorities in the server's handshake, in DER.
 #[derive(Debug, Default)]
-struct Told(parking_lot::Mutex<Vec<Vec<u8>>>);
+struct RecordingResolver(parking_lot::Mutex<Vec<Vec<u8>>>);
 
-impl rustls::client::ResolvesClientCert for Told {
+impl rustls::client::ResolvesClientCert for RecordingResolver {
     fn resolve(
         &self,
         names: &[&[u8]],
@@ -98,8 +98,11 @@ impl rustls::client::ResolvesClientCert for Told {
 }
 
 /// Returns the names of the authorities that a server sends in a handshake.
-async fn told(server: &Server, version: &'static rustls::SupportedProtocolVersion) -> Vec<String> {
-    let told = Arc::new(Told::default());
+async fn announced_authorities(
+    server: &Server,
+    version: &'static rustls::SupportedProtocolVersion,
+) -> Vec<String> {
+    let resolver = Arc::new(RecordingResolver::default());
     let identity = server.client().identity();
     let mut roots = rustls::RootCertStore::empty();
     roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&identity.authority).map(Result::unwrap));
@@ -108,17 +111,17 @@ async fn told(server: &Server, version: &'static rustls::SupportedProtocolVersio
         .with_protocol_versions(&[version])
         .unwrap()
         .with_root_certificates(roots)
-        .with_client_cert_resolver(told.clone());
+        .with_client_cert_resolver(resolver.clone());
     let stream = tokio::net::TcpStream::connect(&identity.address).await.unwrap();
     let name = rustls_pki_types::ServerName::try_from("127.0.0.1").unwrap();
     tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
-    let names = told.0.lock().clone();
-    // The common name is the last text of these names.
+    let names = resolver.0.lock().clone();
+    // The common name is the last text in a name.
     names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_are_told_whose_certificates_are_wanted() {
+async fn the_tls_handshake_names_the_accepted_client_authorities() {
     let (old, new) = (Authority::new("old authority"), Authority::new("new authority"));
     let options = Options {
         flags: vec!["--client-ca-file=$dir/clients.pem".to_owned()],
@@ -127,34 +130,34 @@ async fn clients_are_told_whose_certificates_are_wanted() {
     };
     let server = Server::start(options).await;
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        let names = told(&server, version).await;
-        assert_eq!(names.len(), 2, "the server's own and that of the file: {names:?}");
+        let names = announced_authorities(&server, version).await;
+        assert_eq!(names.len(), 2, "the names are the server's own CA and the CA of the file: {names:?}");
         assert!(names.iter().any(|name| name.ends_with("old authority")), "{names:?}");
     }
     write(&server.data_dir().join("clients.pem"), &new.pem);
     becomes("the name of the new authority", Ok("named"), async || {
-        let names = told(&server, &rustls::version::TLS13).await;
+        let names = announced_authorities(&server, &rustls::version::TLS13).await;
         let has = |end: &str| names.iter().any(|name| name.ends_with(end));
         if has("new authority") && !has("old authority") { Ok("named".to_owned()) } else { Err(0) }
     })
     .await;
 }
 
-/// Retries until the result is the wanted one.
-async fn becomes(what: &str, wanted: Result<&str, u16>, ask: impl AsyncFn() -> Result<String, u16>) {
+/// Retries until the result is `expected`.
+async fn becomes(what: &str, expected: Result<&str, u16>, ask: impl AsyncFn() -> Result<String, u16>) {
     let mut got = Err(0);
     for _ in 0..150 {
         got = ask().await;
-        if got.as_ref().map(String::as_str).map_err(|status| *status) == wanted {
+        if got.as_ref().map(String::as_str).map_err(|status| *status) == expected {
             return;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    panic!("{what}: {got:?}, not {wanted:?}");
+    panic!("{what}: {got:?}, not {expected:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn authorities_of_clients_and_proxies_are_replaced() {
+async fn client_and_proxy_authorities_can_be_replaced_without_a_restart() {
     let (old, new, front, later) =
         (Authority::new("old"), Authority::new("new"), Authority::new("front"), Authority::new("later"));
     let options = Options {
@@ -175,7 +178,7 @@ async fn authorities_of_clients_and_proxies_are_replaced() {
     assert_eq!(who(&of_new, &[]).await, Err(401));
     assert_eq!(who(&proxy, &carol).await, Ok("carol".to_owned()));
     assert_eq!(who(&later_proxy, &carol).await, Err(401));
-    // Invalid contents leave the old authorities in use.
+    // After invalid contents were written, the server continues to use the old authorities.
     write(&server.data_dir().join("clients.pem"), "nothing");
     write(&server.data_dir().join("front.pem"), "nothing");
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -190,7 +193,7 @@ async fn authorities_of_clients_and_proxies_are_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_of_service_account_tokens_are_replaced() {
+async fn service_account_signing_keys_can_be_replaced_without_a_restart() {
     let (old, new) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let options = Options {
         flags: vec![
@@ -220,8 +223,8 @@ async fn keys_of_service_account_tokens_are_replaced() {
     let account = Ok("system:serviceaccount:default:default");
     becomes("a token of the old key", account, async || who(&client.with_token(&by_old), &[]).await).await;
     let ids = key_ids().await;
-    // Verifiers get the new key before a token is signed with it, and verify with the old one as long as its
-    // tokens live.
+    // Verifiers get the new key before a token is signed with it. Verifiers keep the old key as long as tokens of
+    // that key are valid.
     write(&server.data_dir().join("keys.pem"), &(old.public_key_pem() + &new.public_key_pem()));
     write(&server.data_dir().join("signing.pem"), &new.serialize_pem());
     becomes("the keys that are published", Ok("2"), async || Ok(key_ids().await.len().to_string())).await;
@@ -236,7 +239,7 @@ async fn keys_of_service_account_tokens_are_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_serving_certificate_is_replaced() {
+async fn the_serving_certificate_can_be_replaced_without_a_restart() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let (certificate, key) = old.serving();
     let options = Options {
@@ -257,7 +260,7 @@ async fn the_serving_certificate_is_replaced() {
     assert!(trusting(&old).connect().await.is_ok());
     assert!(trusting(&new).connect().await.is_err());
     let (certificate, key) = new.serving();
-    // Between the two writes certificate and key do not match, and the old pair stays in use.
+    // Between the two writes, the certificate and the key do not match, so the server continues to use the old pair.
     write(&server.data_dir().join("tls.pem"), &certificate);
     write(&server.data_dir().join("tls.key"), &key);
     let shown = async |authority: &Authority| match trusting(authority).connect().await {

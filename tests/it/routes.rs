@@ -1,5 +1,5 @@
-//! The existing paths and methods, and the responses for all others (docs/api/errors.md#routing-errors,
-//! docs/api/paths-and-verbs.md#stages, #request-info).
+//! The existing paths and methods, and the responses to requests with other paths and methods
+//! (docs/api/errors.md#routing-errors, docs/api/paths-and-verbs.md#stages, #request-info).
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ const NO_NAMESPACE: &str = "404 NotFound: namespaces \"namespaces\" not found";
 const PAGE: &str = "404 text: 404 page not found\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_path_is_a_resource_a_document_or_nothing() {
+async fn every_path_is_a_resource_a_document_or_404() {
     let fixture = Fixture::new("routes").await;
     fixture.make("$core/configmaps", &[json!({"metadata": {"name": "a"}})]).await;
     fixture
@@ -78,11 +78,11 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             ("discovery-documents", "PUT /apis/apps/v1", "{}", NO_SUCH_METHOD),
             ("discovery-documents", "POST /apis", "{}", "200 APIGroupList"),
             ("discovery-documents", "DELETE /apis/apps", "", "200 APIGroup"),
-            // Legacy watches are read-only, and the old proxy paths are gone.
+            // Legacy watch paths are read-only, and legacy proxy paths do not exist.
             ("request-info", "POST /api/v1/watch/namespaces/$ns/configmaps", "{}", NO_SUCH_METHOD),
             ("request-info", "DELETE /api/v1/watch/namespaces/$ns/configmaps/a", "", NO_SUCH_METHOD),
             ("request-info", "GET /api/v1/watch/nothing", "", NO_SUCH_ROUTE),
-            // Only resources that can be watched have such a path.
+            // Only resources that can be watched have a legacy watch path.
             ("request-info", "GET /api/v1/watch/componentstatuses", "", NO_SUCH_ROUTE),
             ("request-info", "GET /api/v1/watch/namespaces/$ns/bindings", "", NO_SUCH_ROUTE),
             ("request-info", "GET /api/v1/watch/namespaces/$ns/pods/a/log", "", NO_SUCH_ROUTE),
@@ -108,7 +108,7 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             ("discovery-documents", "GET /apis/", "", "200 APIGroupList"),
             ("discovery-documents", "GET /apis/apps/", "", "200 APIGroup"),
             ("discovery-documents", "GET /apis/apps/v1/", "", "200 APIResourceList"),
-            // `watch` on an item is ignored; so are unknown parameters.
+            // The server ignores `watch` on an item, and unknown parameters.
             ("watch-events", "GET $core/configmaps/a?watch=true", "", "200 ConfigMap"),
             (
                 "query-parameters",
@@ -116,7 +116,7 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
                 "",
                 "200 ConfigMapList",
             ),
-            // Names are decoded, and unusual ones are ordinary names of absent objects.
+            // Names are decoded. The server treats unusual names as names of absent objects.
             ("request-info", "GET $core/configmaps/%61", "", "200 ConfigMap"),
             (
                 "routing-errors",
@@ -148,11 +148,11 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn route_errors_carry_empty_details_and_pages_are_plain_text() {
+async fn routing_errors_have_empty_details_and_pages_are_plain_text() {
     let fixture = Fixture::new("routes").await;
     for path in ["/api/v1/nothing", "$core/configmaps"] {
         let request = if path == "$core/configmaps" { format!("PUT {path}") } else { format!("GET {path}") };
-        let body = fixture.ask(&request, "").await.json();
+        let body = fixture.send(&request, "").await.json();
         assert_eq!((&body["metadata"], &body["details"]), (&json!({}), &json!({})), "routing-errors {path}");
     }
     let page = fixture.client.get("/nothing").await;
@@ -166,28 +166,28 @@ async fn route_errors_carry_empty_details_and_pages_are_plain_text() {
 async fn every_answer_has_the_common_headers() {
     let fixture = Fixture::new("routes").await;
     for path in ["$core/configmaps", "$core/configmaps/none", "/nothing", "/healthz", "/api/v1"] {
-        let reply = fixture.ask(&format!("GET {path} | Audit-ID: 12345"), "").await;
+        let reply = fixture.send(&format!("GET {path} | Audit-ID: 12345"), "").await;
         assert_eq!(reply.header_all("audit-id"), ["12345"], "stages {path}");
         assert_eq!(reply.header_all("cache-control"), ["no-cache, private"], "stages {path}");
-        let own = fixture.ask(&format!("GET {path}"), "").await.header_all("audit-id");
+        let own = fixture.send(&format!("GET {path}"), "").await.header_all("audit-id");
         assert!(own.len() == 1 && own[0].len() == 36, "stages {path}: {own:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn head_of_a_document_is_a_get_without_its_body_and_no_method_of_objects() {
+async fn head_is_supported_for_documents_but_not_for_objects() {
     let fixture = Fixture::new("routes").await;
     fixture.make("$core/configmaps", &[json!({"metadata": {"name": "a"}})]).await;
     for path in ["$core/configmaps/a", "$core/configmaps", "$core/configmaps/none"] {
-        let head = fixture.ask(&format!("HEAD {path}"), "").await;
+        let head = fixture.send(&format!("HEAD {path}"), "").await;
         assert_eq!((head.status, head.body.is_empty()), (405, true), "{path}");
     }
     for path in ["/api", "/api/v1", "/apis/apps/v1", "/version"] {
-        assert_eq!(fixture.ask(&format!("HEAD {path}"), "").await.status, 405, "{path}");
+        assert_eq!(fixture.send(&format!("HEAD {path}"), "").await.status, 405, "{path}");
     }
     for path in ["/apis", "/healthz", "/nothing", "/openapi/v3"] {
-        let get = fixture.ask(&format!("GET {path}"), "").await;
-        let head = fixture.ask(&format!("HEAD {path}"), "").await;
+        let get = fixture.send(&format!("GET {path}"), "").await;
+        let head = fixture.send(&format!("HEAD {path}"), "").await;
         assert_eq!(head.status, get.status, "{path}");
         assert!(head.body.is_empty(), "{path}");
         assert_eq!(head.header_all("content-type"), get.header_all("content-type"), "{path}");
@@ -196,7 +196,7 @@ async fn head_of_a_document_is_a_get_without_its_body_and_no_method_of_objects()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_the_openapi_documents_the_one_of_v2_is_compressed() {
+async fn openapi_v2_is_compressed_and_openapi_v3_is_not() {
     let fixture = Fixture::new("routes").await;
     for (path, accept, want) in [
         ("/openapi/v2", "gzip", Some("gzip")),
@@ -210,7 +210,7 @@ async fn of_the_openapi_documents_the_one_of_v2_is_compressed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deprecated_kinds_say_so() {
+async fn deprecated_kinds_send_a_warning() {
     let fixture = Fixture::new("routes").await;
     for (path, want) in [
         ("/api/v1/componentstatuses", "299 - \"v1 ComponentStatus is deprecated in v1.19+\""),
@@ -220,10 +220,10 @@ async fn deprecated_kinds_say_so() {
             "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"",
         ),
     ] {
-        let reply = fixture.ask(&format!("GET {path}"), "").await;
+        let reply = fixture.send(&format!("GET {path}"), "").await;
         assert_eq!(reply.header_all("warning"), [want], "warnings {path}");
     }
-    assert!(fixture.ask("GET $core/configmaps", "").await.header_all("warning").is_empty());
+    assert!(fixture.send("GET $core/configmaps", "").await.header_all("warning").is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -295,7 +295,7 @@ async fn accept_and_content_type_are_negotiated() {
         ),
         ("encoding-of-errors", "POST $core/configmaps | Accept: text/html", "{", "406 NotAcceptable: …"),
     ] {
-        let got = outcome(&fixture.ask(request, body).await);
+        let got = outcome(&fixture.send(request, body).await);
         if !agrees(&got, want) {
             wrong.push(format!("{section} {request}\n  want {want}\n  got  {got}"));
         }
@@ -304,7 +304,7 @@ async fn accept_and_content_type_are_negotiated() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn indented_answers_are_for_people_and_compact_ones_end_their_line() {
+async fn json_is_indented_for_browsers_and_compact_for_clients() {
     let fixture = Fixture::new("routes").await;
     fixture.make("$core/configmaps", &[json!({"metadata": {"name": "a"}})]).await;
     for (request, pretty) in [
@@ -318,7 +318,7 @@ async fn indented_answers_are_for_people_and_compact_ones_end_their_line() {
         ("GET $core/configmaps", false),
         ("GET $core/configmaps/none", false),
     ] {
-        let text = fixture.ask(request, "").await.text();
+        let text = fixture.send(request, "").await.text();
         assert_eq!(text.starts_with("{\n  \"kind\""), pretty, "json-and-yaml-output {request}: {text}");
         assert_eq!(text.ends_with('\n'), !pretty, "json-and-yaml-output {request}: {text:?}");
     }

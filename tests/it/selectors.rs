@@ -1,4 +1,5 @@
-//! Selectors: both grammars with their errors, and every selectable field of every kind (docs/api/selectors.md).
+//! Selectors (docs/api/selectors.md): the grammars of label selectors and field selectors, the errors for invalid
+//! selectors, and every selectable field of every kind.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +10,7 @@ use crate::fixture::{Fixture, escape, names, outcome, report};
 use crate::support::reference;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn label_selectors_select() {
+async fn label_selectors_select_objects() {
     let fixture = Fixture::new("labels").await;
     for (name, labels) in [
         ("a", json!({"app": "web", "tier": "1", "example.com/zone": "x"})),
@@ -58,7 +59,7 @@ async fn label_selectors_select() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn invalid_selectors_get_the_messages_of_kube_apiserver() {
+async fn invalid_selectors_have_the_errors_of_kube_apiserver() {
     const PART: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
         alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
         '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -114,9 +115,9 @@ async fn invalid_selectors_get_the_messages_of_kube_apiserver() {
     let fields = fields.iter().map(|(text, want)| ("fieldSelector", *text, *want));
     let mut wrong = Vec::new();
     for (parameter, text, want) in labels.chain(fields) {
-        // The same applies to a list, a watch and a deletecollection.
+        // A list, a watch and a deletecollection return the same errors.
         for request in ["GET $core/secrets?", "GET $core/secrets?watch=1&", "DELETE $core/secrets?"] {
-            let got = outcome(&fixture.ask(&format!("{request}{parameter}={}", escape(text)), "").await);
+            let got = outcome(&fixture.send(&format!("{request}{parameter}={}", escape(text)), "").await);
             let want = format!("400 BadRequest: {want}");
             if got != want {
                 wrong.push(format!("selectors {request} {text}\n  want {want}\n  got  {got}"));
@@ -127,13 +128,13 @@ async fn invalid_selectors_get_the_messages_of_kube_apiserver() {
     // Empty terms are skipped; escaped characters are text.
     for text in ["", ",", ",,", r"metadata.name=a\,b\=c\\", "metadata.name!=", "metadata.name==a"] {
         let got =
-            outcome(&fixture.ask(&format!("GET $core/secrets?fieldSelector={}", escape(text)), "").await);
+            outcome(&fixture.send(&format!("GET $core/secrets?fieldSelector={}", escape(text)), "").await);
         assert_eq!(got, "200 SecretList", "selectors {text}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_resource_accepts_the_fields_of_the_reference_and_no_others() {
+async fn every_resource_accepts_exactly_the_field_selectors_of_the_reference() {
     let Some(path) = reference("facts/selectable_fields.json") else { return };
     let facts: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let fixture = Fixture::new("known").await;
@@ -146,7 +147,7 @@ async fn every_resource_accepts_the_fields_of_the_reference_and_no_others() {
             "" => format!("/api/{version}/{resource}"),
             group => format!("/apis/{group}/{version}/{resource}"),
         };
-        // Custom resources have rules instead of a row; other versions are not served.
+        // Groups with `*` have rules instead of a row. Some versions in the reference data are not served.
         if group == "*" || fixture.client.get(&path).await.status != 200 {
             continue;
         }
@@ -182,7 +183,7 @@ async fn every_resource_accepts_the_fields_of_the_reference_and_no_others() {
     for (query, count) in [("", 3), ("?fieldSelector=metadata.name%3Dnobody", 0), ("?labelSelector=none", 0)]
     {
         let list = fixture.get(&format!("/api/v1/componentstatuses{query}")).await;
-        assert_eq!(names(&list).len(), count, "selectors what is not stored is selected too {query}");
+        assert_eq!(names(&list).len(), count, "selectors: unstored objects {query}");
     }
     assert!(served > 55, "only {served} of the reference's resources are served");
 }
@@ -215,9 +216,9 @@ async fn every_selectable_field_selects_exactly_the_matching_objects() {
         .await;
     let running = json!({"status": {"phase": "Running", "podIP": "10.0.0.1",
         "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}});
-    fixture.ask("PATCH $core/pods/p2/status", &running.to_string()).await;
+    fixture.send("PATCH $core/pods/p2/status", &running.to_string()).await;
     let nominated = json!({"status": {"nominatedNodeName": "n9"}});
-    fixture.ask("PATCH $core/pods/p3/status", &nominated.to_string()).await;
+    fixture.send("PATCH $core/pods/p3/status", &nominated.to_string()).await;
     check(
         &fixture,
         "/api/v1",
@@ -274,7 +275,7 @@ async fn every_selectable_field_selects_exactly_the_matching_objects() {
             ("reason", "Scaled", "e2"),
             ("reportingComponent", "controller", "e2"),
             ("reportingComponent", "other", "e1"),
-            // The reporter of events without a source.
+            // For an event without a source, the field has the name of the reporting component.
             ("source", "kubelet", "e1"),
             ("source", "controller", "e2"),
             ("source", "other", ""),
@@ -344,7 +345,7 @@ async fn every_selectable_field_selects_exactly_the_matching_objects() {
     let controller =
         |name: &str| json!({"metadata": meta(name), "spec": {"selector": {"a": "b"}, "template": template}});
     fixture.make("$core/replicationcontrollers", &[controller("r1"), controller("r2")]).await;
-    fixture.ask("PATCH $core/replicationcontrollers/r1/status", r#"{"status":{"replicas":3}}"#).await;
+    fixture.send("PATCH $core/replicationcontrollers/r1/status", r#"{"status":{"replicas":3}}"#).await;
     check(
         &fixture,
         "/api/v1",
@@ -365,7 +366,7 @@ async fn every_selectable_field_selects_exactly_the_matching_objects() {
     };
     fixture.make("$batch/jobs", &[job("j1"), job("j2")]).await;
     let started = json!({"status": {"succeeded": 2, "startTime": "2024-01-01T00:00:00Z"}});
-    let patched = fixture.ask("PATCH $batch/jobs/j1/status", &started.to_string()).await;
+    let patched = fixture.send("PATCH $batch/jobs/j1/status", &started.to_string()).await;
     assert_eq!(patched.status, 200, "{}", patched.text());
     check(
         &fixture,
@@ -380,7 +381,7 @@ async fn every_selectable_field_selects_exactly_the_matching_objects() {
     )
     .await;
 
-    // Labels keep these cluster-scoped objects apart from those of other tests.
+    // Labels keep these cluster-scoped objects apart from the objects of other tests.
     let full = |name: &str| format!("{ns}-{name}");
     let node = |name: &str, off: bool| json!({"metadata": meta(&full(name)), "spec": {"unschedulable": off}});
     fixture.make("/api/v1/nodes", &[node("on", false), node("off", true)]).await;
@@ -414,7 +415,7 @@ async fn every_selectable_field_selects_exactly_the_matching_objects() {
         ],
     )
     .await;
-    fixture.ask(&format!("PATCH /api/v1/namespaces/{going}"), r#"{"metadata":{"finalizers":null}}"#).await;
+    fixture.send(&format!("PATCH /api/v1/namespaces/{going}"), r#"{"metadata":{"finalizers":null}}"#).await;
 
     let key = KeyPair::generate().unwrap();
     let request = CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
@@ -461,7 +462,7 @@ async fn every_selectable_field_selects_exactly_the_matching_objects() {
     )
     .await;
 
-    // A selector in one namespace and in all, with several conditions at once.
+    // Selectors with several conditions, in one namespace and in all namespaces.
     for (path, selector, want) in [
         ("/api/v1/pods", format!("metadata.namespace={ns}"), "p1 p2 p3"),
         ("/api/v1/pods", format!("metadata.namespace={ns},spec.nodeName=n1"), "p1"),

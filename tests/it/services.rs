@@ -22,17 +22,17 @@ fn service(name: &str, spec: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-async fn made(client: &Client, name: &str, spec: Value) -> Value {
+async fn create_service(client: &Client, name: &str, spec: Value) -> Value {
     let reply = client.post(SERVICES, &service(name, spec)).await;
     assert_eq!(reply.status, 201, "{}", reply.text());
     reply.json()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn addresses_and_ports_are_handed_out_and_come_back() {
+async fn service_addresses_and_ports_are_allocated_and_released() {
     let mut server = Server::start(small()).await;
     let client = server.client().clone();
-    let first = made(&client, "a", json!({"type": "NodePort"})).await;
+    let first = create_service(&client, "a", json!({"type": "NodePort"})).await;
     let address = first["spec"]["clusterIP"].as_str().unwrap().to_owned();
     let port = first["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
     assert!(address.starts_with("10.9.0.") && (31000..31100).contains(&port), "{first}");
@@ -62,14 +62,15 @@ async fn addresses_and_ports_are_handed_out_and_come_back() {
     ] {
         refused(client.post(SERVICES, &service("b", spec)).await, &want);
     }
-    // A dry run allocates values but does not keep them; neither does a request that is refused later.
+    // A dry run allocates values but does not keep them. A request that is refused later does not keep allocated
+    // values either.
     let dry = client
         .post(&format!("{SERVICES}?dryRun=All"), &service("dry", json!({"clusterIP": "10.9.0.9"})))
         .await;
     assert_eq!(dry.status, 201, "{}", dry.text());
     let invalid = json!({"clusterIP": "10.9.0.9", "ports": [{"port": 0}]});
     assert_eq!(client.post(SERVICES, &service("bad", invalid)).await.status, 422);
-    made(&client, "c", json!({"clusterIP": "10.9.0.9"})).await;
+    create_service(&client, "c", json!({"clusterIP": "10.9.0.9"})).await;
 
     // A PUT without the allocated values keeps them; a change to ExternalName releases all of them.
     let replaced = client.put(&format!("{SERVICES}/a"), &service("a", json!({"type": "NodePort"}))).await;
@@ -79,14 +80,14 @@ async fn addresses_and_ports_are_handed_out_and_come_back() {
     let named = client.patch(&format!("{SERVICES}/c"), "merge", &name).await.json();
     assert_eq!(named["spec"].get("clusterIP"), None, "{named}");
     assert_eq!(named["spec"].get("ipFamilies"), None, "{named}");
-    made(&client, "d", json!({"clusterIP": "10.9.0.9"})).await;
+    create_service(&client, "d", json!({"clusterIP": "10.9.0.9"})).await;
 
-    // The values of a deleted service are free at once, even if the process is killed right after.
+    // The values of a deleted service are free immediately, even if the process is killed after the deletion.
     for again in [false, true] {
         assert_eq!(client.delete(&format!("{SERVICES}/a")).await.status, 200);
         let spec =
             json!({"type": "NodePort", "clusterIP": address, "ports": [{"port": 1, "nodePort": port}]});
-        made(&client, "a", spec).await;
+        create_service(&client, "a", spec).await;
         if again {
             server.kill();
             server.restart().await;
@@ -96,7 +97,7 @@ async fn addresses_and_ports_are_handed_out_and_come_back() {
     let taken = client.post(SERVICES, &service("e", json!({"clusterIP": address}))).await;
     assert_eq!(taken.status, 422, "{}", taken.text());
     client.delete(&format!("{SERVICES}/a")).await;
-    made(client, "e", json!({"clusterIP": address})).await;
+    create_service(client, "e", json!({"clusterIP": address})).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,7 +110,7 @@ async fn sixty_four_concurrent_creates_get_sixty_four_addresses() {
     let tasks = (0..64).map(|n| {
         let client = server.client().another();
         tokio::spawn(async move {
-            let object = made(&client, &format!("s-{n}"), json!({"type": "NodePort"})).await;
+            let object = create_service(&client, &format!("s-{n}"), json!({"type": "NodePort"})).await;
             let address = object["spec"]["clusterIP"].as_str().unwrap().to_owned();
             (address, object["spec"]["ports"][0]["nodePort"].as_i64().unwrap())
         })
@@ -119,11 +120,11 @@ async fn sixty_four_concurrent_creates_get_sixty_four_addresses() {
         let (address, port) = task.await.unwrap();
         assert!(addresses.insert(address.clone()) && ports.insert(port), "{address} {port}");
     }
-    assert!(!addresses.contains("10.9.0.1"), "the first one is the server's own");
+    assert!(!addresses.contains("10.9.0.1"), "the first address belongs to the server's own service");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_server_has_a_service_of_its_own_and_keeps_it() {
+async fn the_server_creates_and_restores_its_own_service() {
     let mut options = small();
     options.flags.push("--advertise-address=192.0.2.9".to_owned());
     let server = Server::start(options).await;
@@ -152,7 +153,7 @@ async fn the_server_has_a_service_of_its_own_and_keeps_it() {
     assert_eq!(slice["ports"], json!([{"name": "https", "protocol": "TCP", "port": port}]));
     assert_eq!(slice["metadata"]["labels"], json!({"kubernetes.io/service-name": "kubernetes"}));
     assert_eq!(slice["addressType"], "IPv4");
-    // Every change of these objects is reverted, and nothing else is written.
+    // The server reverts every change of these objects, and writes nothing else.
     for (path, before) in paths.iter().zip([&own, &endpoints, &slice]) {
         client.delete(path).await;
         let another = |object: &Value| object["metadata"]["uid"] != before["metadata"]["uid"];
@@ -168,15 +169,15 @@ async fn the_server_has_a_service_of_its_own_and_keeps_it() {
     assert_eq!(noted["metadata"]["annotations"]["a"], "b");
     assert_ne!(noted["metadata"]["resourceVersion"], quiet);
     for name in ["another", "one-more"] {
-        made(client, name, json!({})).await;
+        create_service(client, name, json!({})).await;
     }
     assert_eq!(client.get(&paths[0]).await.json(), noted);
 }
 
-/// Clients look for this object; like the server's own service it is part of the server, and needs no
-/// controllers.
+/// Clients look for this object. The server itself creates this object, like its own service, so that the
+/// object exists without controllers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_default_service_cidr_is_there_and_ready() {
+async fn the_default_service_cidr_exists_and_is_ready() {
     const PATH: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes";
     for flags in [&[][..], &["--controllers="]] {
         let mut options = small();
@@ -193,7 +194,7 @@ async fn the_default_service_cidr_is_there_and_ready() {
             "{flags:?}"
         );
         assert!(condition["lastTransitionTime"].is_string(), "{flags:?}");
-        // A deleted object is created again, and so is a condition that was removed.
+        // The server creates a deleted object again, and also restores a removed condition.
         assert_eq!(client.delete(PATH).await.status, 200);
         let is_ready = |object: &Value| object["status"]["conditions"][0]["type"] == "Ready";
         let is_another =
@@ -202,13 +203,13 @@ async fn the_default_service_cidr_is_there_and_ready() {
         let bare = json!({"status": {"conditions": null}});
         assert_eq!(client.patch(&format!("{PATH}/status"), "merge", &bare).await.status, 200);
         client.until(PATH, |object| object.is_some_and(is_ready)).await;
-        // A condition with another status is not changed.
+        // The server does not overwrite a condition whose status a client has changed.
         let busy = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Busy", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
         assert_eq!(client.patch(&format!("{PATH}/status"), "merge", &busy).await.status, 200);
         let labelled = json!({"metadata": {"labels": {"a": "b"}}});
         assert_eq!(client.patch(PATH, "merge", &labelled).await.status, 200);
-        made(client, "later", json!({})).await;
+        create_service(client, "later", json!({})).await;
         assert_eq!(client.get(PATH).await.json()["status"]["conditions"][0]["status"], "False", "{flags:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! SIGTERM ends the process within `--shutdown-deadline`, whatever hangs (docs/api/operations.md#shutdown).
-//! Acknowledged writes exist after the next start, and the log has the numbers of lost events and requests.
+//! SIGTERM ends the process within `--shutdown-deadline`, even if something hangs (docs/api/operations.md#shutdown).
+//! Acknowledged writes exist after the next start, and the log contains the numbers of lost events and requests.
 
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use crate::hook::Hook;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Value of the flag. In these tests, operations that hang would not end by themselves in ten times this
+/// Value of `--shutdown-deadline`. In these tests, hanging operations would not end by themselves within ten times this
 /// time.
 const DEADLINE: Duration = Duration::from_secs(3);
 
 /// Additional time for a slow machine.
 const MARGIN: Duration = Duration::from_secs(12);
 
-/// Exit codes of an orderly shutdown, and of an exit at the deadline.
+/// Exit codes of a complete shutdown, and of an exit at the deadline.
 const CODES: [Option<i32>; 2] = [Some(0), Some(3)];
 
 fn options(flags: &[&str], files: Vec<(&'static str, String)>) -> Options {
@@ -103,19 +103,19 @@ fn audited(hook: &Hook, mode: &str) -> Options {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_audit_webhook_that_hangs_does_not_delay_the_end() {
+async fn a_hanging_audit_webhook_does_not_delay_the_shutdown() {
     let hook = hanging().await;
     let server = Server::start(audited(&hook, "batch")).await;
     for n in 0..50 {
         let path = format!("/api/v1/namespaces/default/secrets/s{n}");
         assert_eq!(server.client().get(&path).await.status, 404);
     }
-    // All events wait in the queue, because the first batch was never answered.
+    // All events wait in the queue, because the webhook never answered the first batch.
     assert!(ends_in_time(server, "audit_events_lost").await >= 50);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_wait_for_an_audit_webhook_are_cut() {
+async fn requests_waiting_for_an_audit_webhook_are_aborted_at_shutdown() {
     let hook = hanging().await;
     let server = Server::start(audited(&hook, "blocking")).await;
     let path = || "/api/v1/namespaces/default/secrets/none".to_owned();
@@ -124,7 +124,7 @@ async fn requests_that_wait_for_an_audit_webhook_are_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_wait_for_a_webhook_are_cut() {
+async fn requests_waiting_for_a_webhook_are_aborted_at_shutdown() {
     let hook = hanging().await;
     let server = Server::start(options(&[], Vec::new())).await;
     let webhook = json!({"metadata": {"name": "hanging"}, "webhooks": [{"name": "hanging.example.com",
@@ -156,7 +156,7 @@ async fn requests_that_wait_for_a_webhook_are_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_wait_for_an_extension_server_are_cut() {
+async fn requests_waiting_for_an_extension_server_are_aborted_at_shutdown() {
     let (port, _held) = silent().await;
     let server = Server::start(options(&[], Vec::new())).await;
     let client = server.client();
@@ -174,7 +174,7 @@ async fn requests_that_wait_for_an_extension_server_are_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_do_not_read_are_cut() {
+async fn clients_that_do_not_read_are_disconnected_at_shutdown() {
     let server = Server::start(options(&[], Vec::new())).await;
     for n in 0..12 {
         let big = json!({"metadata": {"name": format!("big-{n}")}, "data": {"k": "x".repeat(900_000)}});
@@ -192,7 +192,7 @@ async fn clients_that_do_not_read_are_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_trace_collector_that_hangs_does_not_delay_the_end() {
+async fn a_hanging_trace_collector_does_not_delay_the_shutdown() {
     let (port, _held) = silent().await;
     let config = format!(
         "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: 127.0.0.1:{port}\n\
@@ -233,12 +233,12 @@ async fn start_ends_in_time(directory: &TempDir, options: &Options, hangs: impl 
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
-    let ended = ended.unwrap_or_else(|| panic!("it does not end: {}", log()));
+    let ended = ended.unwrap_or_else(|| panic!("the server does not end: {}", log()));
     assert!(ended.code().is_some(), "{ended}: {}", log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_that_waits_for_etcd_ends() {
+async fn a_start_that_waits_for_etcd_can_be_interrupted() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let (seen, is_asked) = tokio::sync::watch::channel(false);
@@ -254,7 +254,7 @@ async fn a_start_that_waits_for_etcd_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_that_waits_for_a_key_service_ends() {
+async fn a_start_that_waits_for_a_kms_can_be_interrupted() {
     let directory = TempDir::new();
     let socket = directory.path().join("kms.socket");
     let listener = UnixListener::bind(&socket).unwrap();

@@ -1,4 +1,4 @@
-//! Service account tokens that an external process signs: it changes its keys, hangs, sends wrong responses,
+//! Service account tokens that an external process signs. The process changes its keys, hangs, sends wrong responses,
 //! ends and restarts (docs/api/authentication.md#external-signers).
 
 use std::convert::Infallible;
@@ -70,12 +70,12 @@ fn header(header: &Value) -> String {
     URL_SAFE_NO_PAD.encode(header.to_string())
 }
 
-/// Behaviours of a signer on a request to sign.
+/// The response of a signer to a request to sign.
 #[derive(Clone)]
 enum Manner {
     Honest,
     Hangs,
-    /// Returns this header, and a signature over it.
+    /// Returns this header and a valid signature.
     Says(Value),
     /// Signs with the public key as if it were a shared secret.
     SharesPublicKey,
@@ -142,7 +142,7 @@ impl Signer {
         let _ = std::fs::remove_file(&self.path);
     }
 
-    fn tells(&self, keys: &[&Key]) {
+    fn set_keys(&self, keys: &[&Key]) {
         self.said.lock().keys = keys.iter().map(|key| (*key).clone()).collect();
     }
 
@@ -291,13 +291,13 @@ async fn is_robot(server: &Server, token: &str) -> bool {
     whoami(server, token).await == (201, ROBOT.to_owned())
 }
 
-async fn shown_keys(server: &Server) -> Vec<String> {
+async fn published_key_ids(server: &Server) -> Vec<String> {
     let set = server.client().get("/openid/v1/jwks").await.json();
     set["keys"].as_array().unwrap().iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_are_signed_by_another_process_whose_keys_change() {
+async fn an_external_signer_signs_tokens_and_can_change_its_keys() {
     let directory = TempDir::new();
     let [one, two, three] = ["one", "two", "three"].map(Key::new);
     let signer = Signer::new(directory.path(), &[&one, &two.hidden()]);
@@ -310,7 +310,11 @@ async fn tokens_are_signed_by_another_process_whose_keys_change() {
     assert_eq!(part(&first, 0), json!({"alg": "ES256", "kid": "one", "typ": "JWT"}));
     assert_eq!(part(&first, 1)["iss"], ISSUER);
     assert!(is_robot(&server, &first).await);
-    assert_eq!(shown_keys(&server).await, ["one"], "a key that signs nothing is not shown");
+    assert_eq!(
+        published_key_ids(&server).await,
+        ["one"],
+        "a key that is excluded from discovery is not published"
+    );
     let reply = server.client().get("/openid/v1/jwks").await;
     let cache = reply.header_all("cache-control").join("");
     assert!(
@@ -318,36 +322,36 @@ async fn tokens_are_signed_by_another_process_whose_keys_change() {
         "{cache}"
     );
 
-    // A hidden key verifies tokens that another server got signed with it before.
+    // A key that is excluded from discovery still verifies tokens.
     let mut claims = part(&first, 1);
     claims["jti"] = "other".into();
     assert!(is_robot(&server, &two.token(&claims)).await);
 
-    // The signer's next key signs at once, and tokens of the last one are still valid.
+    // The next key of the signer is used immediately, and tokens of the previous key are still valid.
     signer.said.lock().hint = 600;
     tokio::time::sleep(Duration::from_secs(3)).await; // the keys are fetched once more, then not for a long time
     let fetches = signer.said.lock().fetches;
-    signer.tells(&[&one.hidden(), &three]);
+    signer.set_keys(&[&one.hidden(), &three]);
     let second = token(&server).await;
     assert_eq!(part(&second, 0)["kid"], "three");
     assert!(is_robot(&server, &second).await && is_robot(&server, &first).await);
-    assert_eq!(shown_keys(&server).await, ["three"]);
+    assert_eq!(published_key_ids(&server).await, ["three"]);
     assert_eq!(signer.said.lock().fetches, fetches + 1);
 
     // Another server issued this token with a key that this server has not seen yet.
     let four = Key::new("four");
-    signer.tells(&[&three, &four]);
+    signer.set_keys(&[&three, &four]);
     assert!(is_robot(&server, &four.token(&claims)).await);
     // Tokens of a removed key are refused.
     assert_eq!(whoami(&server, &first).await.0, 401);
-    // Invalid tokens cause at most one request to the signer in a second.
+    // Invalid tokens cause at most one request to the signer per second.
     let (began, fetches) = (Instant::now(), signer.said.lock().fetches);
     let client = server.client().with_token(&Key::new("nobody's").token(&claims));
     let ask = || async { client.another().get("/api").await.status };
     let refused = futures_util::future::join_all((0..20).map(|_| ask())).await;
     assert_eq!(refused, [401; 20]);
-    let asked = signer.said.lock().fetches - fetches;
-    assert!(asked as u64 <= began.elapsed().as_secs() + 2, "{asked} calls in {:?}", began.elapsed());
+    let calls = signer.said.lock().fetches - fetches;
+    assert!(calls as u64 <= began.elapsed().as_secs() + 2, "{calls} calls in {:?}", began.elapsed());
 
     // A known key id with another algorithm is refused.
     let mut forged = three.token(&claims);
@@ -368,7 +372,7 @@ async fn tokens_are_signed_by_another_process_whose_keys_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_of_a_signer_that_lies_are_not_handed_out() {
+async fn invalid_tokens_of_an_external_signer_are_not_returned() {
     let directory = TempDir::new();
     let [one, old] = ["one", "old"].map(Key::new);
     let signer = Signer::new(directory.path(), &[&one, &old.hidden()]);
@@ -429,7 +433,7 @@ async fn tokens_of_a_signer_that_lies_are_not_handed_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signer_that_hangs_or_dies_is_waited_for_and_missed_by_nothing_else() {
+async fn a_hanging_or_dead_external_signer_delays_only_token_requests() {
     let directory = TempDir::new();
     let [one, two] = ["one", "two"].map(Key::new);
     let signer = Signer::new(directory.path(), &[&one]);
@@ -450,7 +454,7 @@ async fn a_signer_that_hangs_or_dies_is_waited_for_and_missed_by_nothing_else() 
         let began = Instant::now();
         assert_eq!(server.client().get("/api/v1/namespaces").await.status, 200);
         assert!(is_robot(&server, &issued).await);
-        assert!(began.elapsed() < Duration::from_secs(5), "others are served meanwhile");
+        assert!(began.elapsed() < Duration::from_secs(5), "other requests are served meanwhile");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let refused = hanging.await.unwrap();
@@ -458,11 +462,11 @@ async fn a_signer_that_hangs_or_dies_is_waited_for_and_missed_by_nothing_else() 
     assert!(refused.text().contains("code = DeadlineExceeded"), "{}", refused.text());
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 
-    // While the signer is down, existing tokens stay valid; requests for new tokens wait until it is back,
-    // even with another key.
+    // While the signer is down, existing tokens stay valid; requests for new tokens wait until the signer is
+    // back, even if it has another key then.
     signer.stop();
     signer.is(Manner::Honest);
-    signer.tells(&[&two, &one]);
+    signer.set_keys(&[&two, &one]);
     assert!(is_robot(&server, &issued).await);
     let slow = server.client().another();
     let waiting = tokio::spawn(async move { slow.post(TOKENS, &request()).await });
@@ -475,13 +479,13 @@ async fn a_signer_that_hangs_or_dies_is_waited_for_and_missed_by_nothing_else() 
     let made = made.json()["status"]["token"].as_str().unwrap().to_owned();
     assert_eq!(part(&made, 0)["kid"], "two");
     assert!(is_robot(&server, &made).await && is_robot(&server, &issued).await);
-    // A token ends at once with its service account, whatever the signer does.
+    // A token becomes invalid immediately when its service account is deleted, whether or not the signer runs.
     assert_eq!(server.client().delete(&format!("{ACCOUNTS}/robot")).await.status, 200);
     assert_eq!(whoami(&server, &made).await.0, 401);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_last_no_longer_than_the_signer_says() {
+async fn tokens_last_no_longer_than_the_external_signer_allows() {
     let directory = TempDir::new();
     let one = Key::new("one");
     let signer = Signer::new(directory.path(), &[&one]);
@@ -524,7 +528,7 @@ async fn tokens_last_no_longer_than_the_signer_says() {
                 error: code = Unavailable desc = as it likes";
     assert!(why.contains(want), "{why}");
     signer.is(Manner::Honest);
-    signer.tells(&[]);
+    signer.set_keys(&[]);
     let why = refusal(&[]).await;
     assert!(why.contains("while fetching token verification keys: found no keys"), "{why}");
 }

@@ -1,4 +1,4 @@
-//! Refusals: codes, reasons, messages and details of every verb (docs/api/errors.md,
+//! Tests of refusals: their codes, reasons, messages and details for every verb (docs/api/errors.md,
 //! docs/api/paths-and-verbs.md#options, docs/api/writes.md, docs/api/patches.md).
 
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn map(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn creation_is_refused_for_one_reason_at_a_time() {
+async fn creation_is_refused_with_one_reason_at_a_time() {
     let fixture = Fixture::new("create").await;
     fixture.make("$core/configmaps", &[map("taken")]).await;
     let long = "x".repeat(254);
@@ -33,7 +33,7 @@ async fn creation_is_refused_for_one_reason_at_a_time() {
             ("create", "POST $autoscaling/horizontalpodautoscalers", r#"{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1","metadata":{"name":"x"}}"#, "400 BadRequest: the API version in the data (autoscaling/v1) does not match the expected API version (autoscaling/v2)"),
             ("create", "POST $core/configmaps", r#"{"metadata":{"name":"x","namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
             ("create", "POST /api/v1/nodes?dryRun=All", r#"{"metadata":{"name":"x","namespace":"other"}}"#, "201 Node"),
-            // Names.
+            // The next rows have invalid names.
             ("create", "POST $core/configmaps", r#"{"metadata":{}}"#, "422 Invalid: ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required"),
             ("create", "POST $core/configmaps", "{}", "422 Invalid: ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required"),
             ("create", "POST $core/configmaps", r#"{"metadata":{"name":"Big"}}"#, "422 Invalid: ConfigMap \"Big\" is invalid: metadata.name: Invalid value: \"Big\": a lowercase RFC 1123 subdomain must consist of…"),
@@ -43,7 +43,7 @@ async fn creation_is_refused_for_one_reason_at_a_time() {
             ("create", "POST /api/v1/namespaces", r#"{"metadata":{"name":"a.b"}}"#, "422 Invalid: Namespace \"a.b\" is invalid: …"),
             ("create", "POST $rbac/roles", r#"{"metadata":{"name":"Any:Name"},"rules":[]}"#, "201 Role"),
             ("create", "POST $rbac/roles", r#"{"metadata":{"name":"a%b"},"rules":[]}"#, "422 Invalid: Role.rbac.authorization.k8s.io \"a%b\" is invalid: metadata.name: Invalid value: \"a%b\": may not contain '%'"),
-            // Existing objects, absent objects, fields that only the system sets.
+            // The next rows have existing objects, absent objects, and fields that only the system sets.
             ("messages", "POST $core/configmaps", r#"{"metadata":{"name":"taken"}}"#, "409 AlreadyExists: configmaps \"taken\" already exists"),
             ("create", "POST $core/configmaps", r#"{"metadata":{"name":"c","resourceVersion":"1"}}"#, "500 -: resourceVersion should not be set on objects to be created"),
             ("create", "POST $core/configmaps", r#"{"metadata":{"name":"taken","resourceVersion":"1"}}"#, "500 -: resourceVersion should not be set on objects to be created"),
@@ -54,7 +54,7 @@ async fn creation_is_refused_for_one_reason_at_a_time() {
             ("create", "POST $core/configmaps?dryRun=All", r#"{"metadata":{"name":"taken","resourceVersion":"1"}}"#, "409 AlreadyExists: configmaps \"taken\" already exists"),
             ("namespace-lifecycle", "POST /api/v1/namespaces/missing/configmaps", r#"{"metadata":{"name":"a"}}"#, "404 NotFound: namespaces \"missing\" not found"),
             ("namespace-lifecycle", "GET /api/v1/namespaces/missing/configmaps", "", "200 ConfigMapList"),
-            // Options.
+            // The next rows have invalid options.
             ("options", "POST $core/configmaps?dryRun=Some", r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\""),
             ("options", "POST $core/configmaps?dryRun=", r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"\"]: supported values: \"All\""),
             ("options", "POST $core/configmaps?fieldValidation=strict", r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"strict\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""),
@@ -68,7 +68,7 @@ async fn creation_is_refused_for_one_reason_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn details_name_the_object_of_the_error() {
+async fn status_details_name_the_object_of_the_error() {
     let fixture = Fixture::new("details").await;
     fixture.make("$core/configmaps", &[map("a")]).await;
     for (section, request, body, want) in [
@@ -103,11 +103,11 @@ async fn details_name_the_object_of_the_error() {
             r#"{"metadata":{"name":"q"}}"#,
             json!({"group": "meta.k8s.io", "kind": "CreateOptions", "causes": [{"reason": "FieldValueNotSupported", "message": "Unsupported value: [\"x\"]: supported values: \"All\"", "field": "dryRun"}]}),
         ),
-        // A delete's precondition error names the kind.
+        // The details of a failed precondition of a delete have the kind.
         ("status-object", "DELETE $core/configmaps/a?uid=x", "", json!({"name": "a", "kind": "ConfigMap"})),
         ("messages", "POST $core/configmaps", "{", Value::Null),
     ] {
-        let reply = fixture.ask(request, body).await;
+        let reply = fixture.send(request, body).await;
         assert_eq!(reply.json()["details"], want, "{section} {request}: {}", reply.text());
     }
 }
@@ -126,10 +126,10 @@ async fn bodies_over_three_mebibytes_are_too_large() {
         ("PUT $core/configmaps/big", limit + 1, Some(refused)),
         ("PATCH $core/configmaps/big", limit + 1, Some(refused)),
         ("DELETE $core/configmaps/big", limit + 1, Some(refused)),
-        // A body at the limit is read completely, and then validated.
+        // The server reads a body at the limit completely, and then validates it.
         ("POST $core/configmaps?dryRun=All", limit, None),
     ] {
-        let reply = fixture.ask(request, &body(bytes)).await;
+        let reply = fixture.send(request, &body(bytes)).await;
         match want {
             Some(want) => assert_eq!(outcome(&reply), want, "timeouts-and-limits {request}"),
             None => assert_ne!(reply.status, 413, "timeouts-and-limits {request}"),
@@ -138,7 +138,7 @@ async fn bodies_over_three_mebibytes_are_too_large() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unknown_and_repeated_fields_are_ignored_warned_of_or_refused() {
+async fn unknown_and_repeated_fields_are_ignored_warned_about_or_refused() {
     let fixture = Fixture::new("fields").await;
     let body = r#"{"metadata":{"name":"a","colour":"red"},"data":{"k":"v"},"data":{"k":"w"},"extra":1}"#;
     let found = ["unknown field \"metadata.colour\"", "duplicate field \"data\"", "unknown field \"extra\""];
@@ -151,7 +151,7 @@ async fn unknown_and_repeated_fields_are_ignored_warned_of_or_refused() {
         ("options", "PUT $core/configmaps/a", body, true),
         ("options", "PUT $core/configmaps/a?fieldValidation=Ignore", body, false),
     ] {
-        let reply = fixture.ask(request, body).await;
+        let reply = fixture.send(request, body).await;
         assert!(reply.status == 201 || reply.status == 200, "{section} {request}: {}", reply.text());
         let want = if warned { warnings.clone() } else { Vec::new() };
         let mut got = reply.header_all("warning");
@@ -165,27 +165,27 @@ async fn unknown_and_repeated_fields_are_ignored_warned_of_or_refused() {
             "strict-decoding {request}"
         );
     }
-    let strict = fixture.ask("POST $core/configmaps?fieldValidation=Strict", body).await;
+    let strict = fixture.send("POST $core/configmaps?fieldValidation=Strict", body).await;
     let message = outcome(&strict);
     assert!(message.starts_with("400 BadRequest: ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: "), "strict-decoding {message}");
     for text in found {
         assert!(message.contains(text), "strict-decoding {message}");
     }
     assert!(strict.header_all("warning").is_empty(), "strict-decoding");
-    // A patch is validated by its result, with the code 422.
-    let patch = fixture.ask("PATCH $core/configmaps/a?fieldValidation=Strict", r#"{"colour":"red"}"#).await;
+    // The server validates the result of a patch, so the status code is 422.
+    let patch = fixture.send("PATCH $core/configmaps/a?fieldValidation=Strict", r#"{"colour":"red"}"#).await;
     let message = outcome(&patch);
     assert!(
         message.starts_with("422 Invalid:  \"\" is invalid: patch: Invalid value: "),
         "patch-requests {message}"
     );
     assert!(message.ends_with("strict decoding error: unknown field \"colour\""), "patch-requests {message}");
-    let patch = fixture.ask("PATCH $core/configmaps/a", r#"{"colour":"red"}"#).await;
+    let patch = fixture.send("PATCH $core/configmaps/a", r#"{"colour":"red"}"#).await;
     assert_eq!(patch.header_all("warning"), ["299 - \"unknown field \\\"colour\\\"\""], "patch-requests");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn patches_fail_as_their_form_prescribes() {
+async fn invalid_patches_fail_as_their_type_prescribes() {
     let fixture = Fixture::new("patch").await;
     fixture.make("$core/configmaps", &[map("a")]).await;
     let json_patch = "PATCH $core/configmaps/a | Content-Type: application/json-patch+json";
@@ -210,6 +210,6 @@ async fn patches_fail_as_their_form_prescribes() {
         ])
         .await;
     assert_eq!(fixture.get("$core/configmaps/a").await["data"], json!({"z": "1"}), "strategic-merge-patch");
-    fixture.ask("PATCH $core/configmaps/a", r#"{"data":null}"#).await;
+    fixture.send("PATCH $core/configmaps/a", r#"{"data":null}"#).await;
     assert_eq!(fixture.get("$core/configmaps/a").await["data"], Value::Null, "merge-patch");
 }

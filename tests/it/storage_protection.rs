@@ -1,4 +1,4 @@
-//! Objects in use are not removed when they are deleted, but when they are no longer used
+//! A deleted object that is in use is removed only when it is no longer in use
 //! (docs/api/admission.md#storage-protection).
 
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn pod(name: &str, claim: &str) -> Value {
     })
 }
 
-/// Returns whether an object that is being deleted still exists shortly after another pod was created.
+/// Creates another pod, and returns whether an object that is being deleted still exists shortly afterwards.
 async fn waits(client: &Client, path: &str) -> bool {
     let mut other = pod("", "none");
     other["metadata"] = json!({"generateName": "other-"});
@@ -44,7 +44,7 @@ async fn waits(client: &Client, path: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_deleted_waits_for_its_users() {
+async fn claims_and_volumes_are_deleted_only_after_their_users() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let (claims, pods) = (format!("{NAMESPACE}/persistentvolumeclaims"), format!("{NAMESPACE}/pods"));
@@ -57,10 +57,10 @@ async fn what_is_deleted_waits_for_its_users() {
     client.delete(&format!("{claims}/free")).await;
     client.until_gone(&format!("{claims}/free")).await;
     client.delete(&used).await;
-    assert!(waits(client, &used).await, "two pods use it");
+    assert!(waits(client, &used).await, "two pods use the claim");
     client.delete(&format!("{pods}/first")).await;
     client.until_gone(&format!("{pods}/first")).await;
-    assert!(waits(client, &used).await, "the second uses it");
+    assert!(waits(client, &used).await, "the second pod uses the claim");
     client.delete(&format!("{pods}/second")).await;
     client.until_gone(&used).await;
 
@@ -73,13 +73,13 @@ async fn what_is_deleted_waits_for_its_users() {
     let (volume, status) = (format!("{volumes}/v"), format!("{volumes}/v/status"));
     client.patch(&status, "merge", &json!({"status": {"phase": "Bound"}})).await;
     client.delete(&volume).await;
-    assert!(waits(client, &volume).await, "it is bound");
+    assert!(waits(client, &volume).await, "the volume is bound");
     client.patch(&status, "merge", &json!({"status": {"phase": "Released"}})).await;
     client.until_gone(&volume).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_class_waits_for_claims_and_what_waits_is_found_after_a_restart() {
+async fn a_storage_class_in_use_is_deleted_after_its_claims_even_across_a_restart() {
     let mut server = Server::start_upstream().await;
     let client = server.client();
     let claims = format!("{NAMESPACE}/persistentvolumeclaims");
@@ -90,11 +90,11 @@ async fn a_class_waits_for_claims_and_what_waits_is_found_after_a_restart() {
     make(client, &format!("{NAMESPACE}/pods"), &pod("p", "c")).await;
     client.delete(&format!("{CLASSES}/fast")).await;
     client.delete(&format!("{claims}/c")).await;
-    assert!(waits(client, &format!("{CLASSES}/fast")).await, "the claim has it");
+    assert!(waits(client, &format!("{CLASSES}/fast")).await, "the claim uses the class");
     server.kill();
     server.restart().await;
     let client = server.client();
-    assert!(waits(client, &format!("{claims}/c")).await, "the pod uses it");
+    assert!(waits(client, &format!("{claims}/c")).await, "the pod uses the claim");
     client.delete(&format!("{NAMESPACE}/pods/p")).await;
     client.until_gone(&format!("{claims}/c")).await;
     client.until_gone(&format!("{CLASSES}/fast")).await;

@@ -1,6 +1,6 @@
-//! Tests of subresources: one table each shows which fields a write takes from the body, which it keeps, and what it
-//! refuses
-//! (docs/api/subresources.md, docs/api/delete.md#namespace-lifecycle, docs/api/authentication.md#token-requests,
+//! Tests of subresources. The table of each subresource shows which fields a write takes from the body, which fields
+//! it keeps, and which bodies it refuses (docs/api/subresources.md, docs/api/delete.md#namespace-lifecycle,
+//! docs/api/authentication.md#token-requests,
 //! #certificate-signing-requests).
 
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn pod(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ephemeral_containers_come_and_stay() {
+async fn ephemeral_containers_can_be_added_but_not_removed() {
     let fixture = Fixture::new("ephemeral").await;
     fixture.make("$core/pods", &[pod("p")]).await;
     let path = format!("PATCH $core/pods/p/ephemeralcontainers | {STRATEGIC}");
@@ -47,7 +47,7 @@ async fn ephemeral_containers_come_and_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_resize_changes_amounts_and_nothing_else() {
+async fn a_resize_changes_only_resource_amounts() {
     let fixture = Fixture::new("resize").await;
     fixture.make("$core/pods", &[pod("p")]).await;
     let path = format!("PATCH $core/pods/p/resize | {STRATEGIC}");
@@ -79,13 +79,13 @@ async fn a_resize_changes_amounts_and_nothing_else() {
         json!({"cpu": "1500m", "memory": "2Gi"})
     );
     assert_eq!(now["spec"]["terminationGracePeriodSeconds"], 30);
-    // If all requests equalled their limits, the QoS class would change.
+    // With requests equal to all limits, the QoS class would change.
     let guaranteed = r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"3","memory":"4Gi"}}}],"initContainers":[{"name":"i","resources":{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"1","memory":"1Gi"}}},{"name":"s","resources":{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"1","memory":"1Gi"}}}]}}"#;
     fixture.check(&[("subresources", &path, guaranteed, &class)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_is_resized_as_a_whole() {
+async fn pod_level_resources_can_be_resized() {
     let fixture = Fixture::new("whole").await;
     let spec = json!({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}, "containers": [{"name": "c", "image": "i"}]});
     fixture.make("$core/pods", &[json!({"metadata": {"name": "p"}, "spec": spec})]).await;
@@ -111,7 +111,7 @@ async fn a_pod_is_resized_as_a_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_for_certificates_are_judged_once_and_answered_once() {
+async fn certificate_requests_are_approved_or_denied_once_and_issued_once() {
     let fixture = Fixture::new("csr").await;
     const PEM: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIRk1HNENBUUF3RERFS01BZ0dBMVVFQXd3QllUQlpNQk1HQnlxR1NNNDlBZ0VHQ0NxR1NNNDlBd0VIQTBJQQpCRUw3UzQwRnlQT2pXYkREdldXNGRBbzVwVVdWZnN1Z2ZWb1FoZjZQbGZEWkQ2eWZHdndxZUxXa3A2TWlhOFl6Clh0YzdjVXQzS3pXZnVVWVRiWjFodnUrZ0FEQUtCZ2dxaGtqT1BRUURBZ05IQURCRUFpQXJDN29TQ0lCN2FtYkIKZzBDRTQzSTVOT09JaU5QYU1WOVIveWovZkZEOVVBSWdiNHNPTXU4QzllMlkyQ1FadWtjQk91ZjB2dHJTSlozcgpwck15T1JZSzV3ST0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==";
     let collection = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -123,7 +123,7 @@ async fn requests_for_certificates_are_judged_once_and_answered_once() {
         assert_ne!(
             made.json()["spec"]["username"],
             "mallory",
-            "certificate-signing-requests: who asks is known"
+            "certificate-signing-requests: the server sets the user"
         );
     }
     let base = format!("{collection}/$ns-a");
@@ -176,14 +176,14 @@ async fn requests_for_certificates_are_judged_once_and_answered_once() {
     let failed = format!("PATCH {collection}/$ns-b/status");
     let body = r#"{"status":{"conditions":[{"type":"Failed","status":"True","reason":"Broken"}]}}"#;
     assert_eq!(
-        outcome(&fixture.ask(&failed, body).await),
+        outcome(&fixture.send(&failed, body).await),
         "200 CertificateSigningRequest",
         "certificate-signing-requests"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_finalize_changes_the_finalizers_of_a_namespace() {
+async fn only_the_finalize_subresource_changes_the_finalizers_of_a_namespace() {
     let fixture = Fixture::new("finalize").await;
     let namespace = "/api/v1/namespaces/$ns";
     fixture
@@ -262,7 +262,7 @@ async fn every_scalable_kind_has_a_scale() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn autoscalers_are_one_object_in_two_versions() {
+async fn autoscaler_versions_show_the_same_object() {
     let fixture = Fixture::new("scalers").await;
     let v1 = "/apis/autoscaling/v1/namespaces/$ns/horizontalpodautoscalers";
     let v2 = "$autoscaling/horizontalpodautoscalers";
@@ -310,7 +310,7 @@ async fn autoscalers_are_one_object_in_two_versions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bindings_have_preconditions_and_bring_metadata() {
+async fn a_binding_checks_preconditions_and_adds_metadata_to_the_pod() {
     let fixture = Fixture::new("binding").await;
     let mut gated = pod("gated");
     gated["spec"]["schedulingGates"] = json!([{"name": "example.com/wait"}]);
@@ -336,7 +336,7 @@ async fn bindings_have_preconditions_and_bring_metadata() {
         ])
         .await;
     assert_eq!(fixture.get("$core/pods/p").await["spec"]["nodeName"], Value::Null, "dry-run");
-    let bound = fixture.ask(path, &right).await;
+    let bound = fixture.send(path, &right).await;
     assert_eq!((bound.status, &bound.json()["code"]), (201, &json!(201)), "subresources");
     let now = fixture.get("$core/pods/p").await;
     assert_eq!(now["spec"]["nodeName"], "n");

@@ -25,7 +25,7 @@ pub async fn upstream() -> (Server, kube::Client) {
 
 /// Returns the administrator's client, created as a user creates it.
 pub async fn kube_client(server: &Server) -> kube::Client {
-    kube::Client::try_from(kube_config(server).await).expect("the kubeconfig makes a client")
+    kube::Client::try_from(kube_config(server).await).expect("a client can use the kubeconfig")
 }
 
 /// Reads the server's kubeconfig into a configuration of the `kube` crate.
@@ -35,13 +35,13 @@ pub async fn kube_config(server: &Server) -> kube::Config {
     config.expect("the kubeconfig is complete")
 }
 
-/// Waits until the object, or its absence, satisfies `wanted`, and returns it.
-pub async fn until<K>(api: &Api<K>, name: &str, wanted: impl Fn(Option<&K>) -> bool) -> Option<K>
+/// Waits until the object satisfies `condition`, and returns the object. An absent object is `None`.
+pub async fn until<K>(api: &Api<K>, name: &str, condition: impl Fn(Option<&K>) -> bool) -> Option<K>
 where
     K: kube::Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
 {
-    let waiting = await_condition(api.clone(), name, wanted);
-    tokio::time::timeout(PATIENCE, waiting).await.expect("it comes about").expect("the watch goes on")
+    let waiting = await_condition(api.clone(), name, condition);
+    tokio::time::timeout(PATIENCE, waiting).await.expect("the condition holds").expect("the watch continues")
 }
 
 /// Returns the Status of a refused operation.
@@ -56,7 +56,7 @@ pub fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> kube::core::Statu
 /// Returns the anonymous memory of a process in bytes.
 pub fn anonymous_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux tells it");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the status has RssAnon");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }
 
@@ -67,7 +67,7 @@ pub fn pod_of_many_containers() -> String {
     format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"containers":[{containers}]}}}}"#)
 }
 
-/// Reads a number from the environment that makes a test larger; `otherwise` is the default.
+/// Reads the size of a test from an environment variable; `otherwise` is the default.
 pub fn from_environment(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).map_or(otherwise, |text| text.parse().expect("a number"))
 }
@@ -81,7 +81,7 @@ pub async fn metric(server: &Server, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
 }
 
-/// Encodes a part of a token.
+/// Encodes the header or the claims of a token.
 pub fn encoded(value: &Value) -> String {
     URL_SAFE_NO_PAD.encode(value.to_string())
 }

@@ -1,4 +1,4 @@
-//! Service account tokens: requested, used, and ended with the objects they are bound to
+//! Service account tokens: requests for tokens, their use, and their end with the objects that they are bound to
 //! (docs/api/authentication.md#service-account-tokens).
 
 use base64::Engine;
@@ -13,17 +13,17 @@ use crate::support::signed;
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-async fn ask(client: &Client, account: &str, spec: Value) -> tests::client::Reply {
+async fn request_token(client: &Client, account: &str, spec: Value) -> tests::client::Reply {
     client.post(&format!("{ACCOUNTS}/{account}/token"), &json!({"spec": spec})).await
 }
 
 async fn token(client: &Client, account: &str, spec: Value) -> String {
-    let reply = ask(client, account, spec).await;
+    let reply = request_token(client, account, spec).await;
     assert_eq!(reply.status, 201, "{}", reply.text());
     reply.json()["status"]["token"].as_str().unwrap().to_owned()
 }
 
-/// Returns the user that the server sees in a token; `None` if it refuses the token.
+/// Returns the user as which the server authenticates a token; `None` if the server refuses the token.
 async fn bearer(client: &Client, token: &str) -> Option<Value> {
     let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let reply = client.with_token(token).post(reviews, &json!({})).await;
@@ -43,11 +43,11 @@ fn claims(token: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_made_here_is_believed_here_until_its_account_is_gone() {
+async fn a_service_account_token_is_valid_until_its_account_is_deleted() {
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
     make(&client, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
-    let reply = ask(&client, "robot", json!({})).await.json();
+    let reply = request_token(&client, "robot", json!({})).await.json();
     assert_eq!(
         (reply["kind"].as_str(), reply["apiVersion"].as_str()),
         (Some("TokenRequest"), Some("authentication.k8s.io/v1"))
@@ -74,7 +74,7 @@ async fn a_token_made_here_is_believed_here_until_its_account_is_gone() {
     server.restart().await;
     let client = server.client().clone();
     assert!(bearer(&client, text).await.is_some());
-    // An account created again with the same name is another account.
+    // A new account with the same name is another account.
     client.delete(&format!("{ACCOUNTS}/robot")).await;
     assert_eq!(bearer(&client, text).await, None);
     make(&client, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
@@ -82,7 +82,7 @@ async fn a_token_made_here_is_believed_here_until_its_account_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bound_token_ends_with_its_object() {
+async fn a_bound_token_is_valid_until_its_object_is_deleted() {
     let server = Server::start_upstream().await;
     let client = server.client();
     make(client, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
@@ -144,13 +144,13 @@ async fn a_bound_token_ends_with_its_object() {
             ),
         ),
     ] {
-        let reply = ask(client, "robot", json!({"boundObjectRef": reference})).await;
+        let reply = request_token(client, "robot", json!({"boundObjectRef": reference})).await;
         assert_eq!((reply.status, reply.json()["message"].as_str()), (status, Some(want.as_str())));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lifetimes_have_bounds_and_old_clients_get_a_year() {
+async fn token_lifetimes_have_bounds_and_legacy_clients_get_one_year() {
     let flags = [
         "--service-account-max-token-expiration=2h",
         "--service-account-issuer=https://issuer.example",
@@ -171,11 +171,11 @@ async fn lifetimes_have_bounds_and_old_clients_get_a_year() {
             "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 4294967297: may not specify a duration larger than 2^32 seconds",
         ),
     ] {
-        let reply = ask(client, "default", json!({"expirationSeconds": seconds})).await;
+        let reply = request_token(client, "default", json!({"expirationSeconds": seconds})).await;
         assert_eq!((reply.status, reply.json()["message"].as_str()), (422, Some(want)));
     }
-    assert_eq!(ask(client, "absent", json!({})).await.status, 404);
-    let shortened = ask(client, "default", json!({"expirationSeconds": 9000})).await;
+    assert_eq!(request_token(client, "absent", json!({})).await.status, 404);
+    let shortened = request_token(client, "default", json!({"expirationSeconds": 9000})).await;
     assert_eq!(shortened.json()["spec"]["expirationSeconds"], 7200);
     let warning = "299 - \"requested expiration of 9000 seconds shortened to 7200 seconds\"";
     assert_eq!(shortened.header_all("warning"), [warning]);
@@ -183,8 +183,9 @@ async fn lifetimes_have_bounds_and_old_clients_get_a_year() {
         "serviceAccountName": "default", "containers": [{"name": "c", "image": "i"}]}});
     make(client, PODS, mine).await;
     let bound = json!({"kind": "Pod", "apiVersion": "v1", "name": "p"});
-    let old =
-        ask(client, "default", json!({"expirationSeconds": 3607, "boundObjectRef": bound})).await.json();
+    let old = request_token(client, "default", json!({"expirationSeconds": 3607, "boundObjectRef": bound}))
+        .await
+        .json();
     let said = claims(old["status"]["token"].as_str().unwrap());
     let year = said["exp"].as_i64().unwrap() - said["iat"].as_i64().unwrap();
     assert_eq!(year, 365 * 24 * 3600);
@@ -198,7 +199,7 @@ async fn lifetimes_have_bounds_and_old_clients_get_a_year() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_legacy_token_leaves_the_day_on_its_secret() {
+async fn the_use_of_a_legacy_token_sets_a_last_used_label_on_its_secret() {
     let key = KeyPair::generate().unwrap();
     let options = Options {
         flags: vec!["--service-account-signing-key-file=$dir/sa.key".to_owned()],

@@ -1,6 +1,6 @@
-//! End-to-end tests of traces (docs/api/operations.md#traces): spans arrive at a collector of the
-//! OpenTelemetry protocol, in the trace that an administrator began, and the trace continues in the webhooks
-//! that the server calls.
+//! End-to-end tests of traces (docs/api/operations.md#traces). An administrator begins a trace. The spans of the
+//! trace arrive at a collector of the OpenTelemetry protocol, and the trace continues in the webhooks that the server
+//! calls.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ use crate::hook::Hook;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A received span: its trace, its own id, the id of its parent, and its name.
+/// A received span: the id of the trace, the id of the span, the id of the parent, and the name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Span {
     trace: String,
@@ -34,7 +34,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
-            let (byte, rest) = bytes.split_first().expect("a whole number");
+            let (byte, rest) = bytes.split_first().expect("the number is complete");
             *bytes = rest;
             value |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
@@ -118,7 +118,7 @@ async fn collector() -> (u16, Arc<Mutex<Vec<Span>>>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_trace_goes_through_the_server_to_webhooks_and_to_the_collector() {
+async fn a_trace_continues_through_the_server_to_webhooks_and_reaches_the_collector() {
     const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
     const ABOVE: &str = "b7ad6b7169203331";
     const OTHER: &str = "11111111111111111111111111111111";
@@ -194,5 +194,5 @@ async fn a_trace_goes_through_the_server_to_webhooks_and_to_the_collector() {
     let heads = heads.lock();
     let begin = format!("\r\ntraceparent: 00-{TRACE}-");
     let after = heads[0].split_once(&begin).unwrap_or_else(|| panic!("{}", heads[0])).1;
-    assert!(collected.iter().any(|span| after.starts_with(&span.id)), "{after} is none of {collected:?}");
+    assert!(collected.iter().any(|span| after.starts_with(&span.id)), "{after} is not in {collected:?}");
 }

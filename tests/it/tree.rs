@@ -1,4 +1,4 @@
-//! The files of the workspace, for tests that read its text.
+//! The files of the workspace, for tests that read the text of the project.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use tests::Server;
 use tests::server::Options;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
+async fn requests_for_a_node_agent_without_an_agent_fail_as_if_the_node_were_unreachable() {
     let flags = vec!["--token-auth-file=$dir/tokens.csv".to_owned()];
     let files = vec![("tokens.csv", "viewer-token,viewer,1\n".to_owned())];
     let server = Server::start(Options { flags, files, ..Options::default() }).await;
@@ -23,7 +23,7 @@ async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
     for (name, addresses) in
         [("bare", json!([])), ("known", json!([{"type": "InternalIP", "address": "127.0.0.1"}]))]
     {
-        // The port of an agent on which nothing listens.
+        // No process listens on the port of this agent.
         let node = json!({"metadata": {"name": name}, "status": {"addresses": addresses,
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}}});
         assert_eq!(client.post("/api/v1/nodes", &node).await.status, 201);

@@ -61,7 +61,7 @@ async fn with_damage(gate: bool) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_unreadable_objects_are_force_deleted_and_only_with_permission() {
+async fn only_unreadable_objects_can_be_force_deleted_and_only_with_permission() {
     let server = with_damage(true).await;
     let client = server.client();
     let broken = format!("{MAPS}/broken");
@@ -130,7 +130,7 @@ async fn only_unreadable_objects_are_force_deleted_and_only_with_permission() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_gate_the_option_is_ignored() {
+async fn without_the_feature_gate_the_force_delete_option_is_ignored() {
     let server = with_damage(false).await;
     let client = server.client();
     let reply = client.delete(&format!("{MAPS}/broken?{OPTION}")).await;
@@ -138,8 +138,8 @@ async fn without_the_gate_the_option_is_ignored() {
     assert_eq!(client.delete(&format!("{MAPS}/whole?{OPTION}")).await.status, 200);
 }
 
-/// A page of a mapped file that cannot be read raises a signal: a bad sector, or a page beyond the end of a shortened
-/// file.
+/// An access to an unreadable page of a mapped file raises a signal. The page may be a bad sector, or may lie beyond
+/// the end of a truncated file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unreadable_disk_pages_affect_only_their_objects() {
     let server = Server::start(Options::default()).await;
@@ -156,9 +156,9 @@ async fn unreadable_disk_pages_affect_only_their_objects() {
     }
     let file = fs::File::options().write(true).open(&segment).unwrap();
     let mut tries = 0;
-    // A write of the server would extend the file again, with readable zeros in the gap.
+    // A write of the server would extend the file again, and the gap would then contain readable zeros.
     while metric(&server, "apiserver_store_unreadable_pages").await == 0 {
-        assert!(tries < 1000, "nothing was ever unreadable");
+        assert!(tries < 1000, "no page became unreadable");
         tries += 1;
         file.set_len(sound_end + 50_000).unwrap();
         assert_eq!(client.get(&format!("{MAPS}/second")).await.status, 500);
@@ -184,10 +184,10 @@ async fn unreadable_disk_pages_affect_only_their_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damaged_objects_of_the_server_are_written_anew_once_their_loss_is_accepted() {
+async fn damaged_bootstrap_objects_are_recreated_after_their_loss_is_accepted() {
     let mut server = Server::start(Options::default()).await;
     server.kill();
-    // Each step of the start reads one of these objects: a role, flow control, an API service, a namespace.
+    // Each step of the start reads objects of one of these types: roles, flow control, API services, namespaces.
     let marks = [
         ("/apis/rbac.authorization.k8s.io/v1/clusterroles/system:basic-user", "selfsubjectaccessreviews"),
         ("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/probes", "/readyz"),
@@ -197,7 +197,7 @@ async fn damaged_objects_of_the_server_are_written_anew_once_their_loss_is_accep
     for (_, mark) in marks {
         damage(server.data_dir(), mark.as_bytes());
     }
-    // The server starts, and replaces no object that a client may have written.
+    // The server starts, and does not replace objects that a client may have written.
     server.restart().await;
     for (path, _) in marks {
         let found = server.client().get(path).await;

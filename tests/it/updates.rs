@@ -10,13 +10,13 @@ fn map(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_system_sets_its_own_fields() {
+async fn the_server_sets_system_fields() {
     let fixture = Fixture::new("system").await;
     let given = json!({"metadata": {
         "name": "a", "uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "selfLink": "/x",
         "deletionTimestamp": "2001-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5, "generation": 7,
     }});
-    let made = fixture.ask("POST $core/configmaps", &given.to_string()).await.json();
+    let made = fixture.send("POST $core/configmaps", &given.to_string()).await.json();
     let metadata = &made["metadata"];
     assert_ne!(metadata["uid"], "mine", "system-metadata");
     assert_eq!(metadata["uid"].as_str().map(str::len), Some(36), "preparation-and-validation");
@@ -27,13 +27,16 @@ async fn the_system_sets_its_own_fields() {
     for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         assert_eq!(metadata[name], Value::Null, "system-metadata {name}");
     }
-    assert_eq!(metadata["generation"], 7, "system-metadata: kinds that count no generation keep a given one");
+    assert_eq!(
+        metadata["generation"], 7,
+        "system-metadata: kinds without generations keep the generation of the request"
+    );
     assert_eq!(metadata["namespace"], fixture.ns, "system-metadata");
 
     // Names are generated from a base of at most 58 bytes.
     for (base, kept) in [("web-".to_owned(), 4), ("x".repeat(100), 58)] {
         let body = json!({"metadata": {"generateName": base}}).to_string();
-        let made = fixture.ask("POST $core/configmaps", &body).await.json();
+        let made = fixture.send("POST $core/configmaps", &body).await.json();
         let name = made["metadata"]["name"].as_str().unwrap();
         let (head, suffix) = name.split_at(kept);
         assert_eq!((head, suffix.len()), (&base[..kept], 5), "generated-names {name}");
@@ -42,7 +45,7 @@ async fn the_system_sets_its_own_fields() {
     }
     // A given name takes precedence over `generateName`.
     let body = json!({"metadata": {"name": "given", "generateName": "web-"}}).to_string();
-    assert_eq!(fixture.ask("POST $core/configmaps", &body).await.json()["metadata"]["name"], "given");
+    assert_eq!(fixture.send("POST $core/configmaps", &body).await.json()["metadata"]["name"], "given");
 
     // A namespace is labelled with its name, and has a finalizer for its content.
     let namespace = fixture.get("/api/v1/namespaces/$ns").await;
@@ -57,7 +60,7 @@ async fn the_system_sets_its_own_fields() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn updates_are_checked_against_what_is_stored() {
+async fn updates_are_validated_against_the_stored_object() {
     let fixture = Fixture::new("update").await;
     fixture.make("$core/configmaps", &[map("a")]).await;
     fixture.make("$lease/leases", &[json!({"metadata": {"name": "l"}})]).await;
@@ -65,7 +68,7 @@ async fn updates_are_checked_against_what_is_stored() {
     let uid = object["metadata"]["uid"].as_str().unwrap().to_owned();
     fixture
         .check(&[
-            // Name, namespace and kind in the body.
+            // The next rows have another name, namespace or kind in the body.
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"b"}}"#, "400 BadRequest: the name of the object (b) does not match the name on the URL (a)"),
             ("update", "PUT $core/configmaps/a", "{}", "400 BadRequest: the name of the object (a based on URL) was undeterminable: name must be provided"),
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
@@ -85,7 +88,7 @@ async fn updates_are_checked_against_what_is_stored() {
             ("update", "PUT $rbac/roles/r", r#"{"metadata":{"name":"r"},"rules":[]}"#, "201 Role"),
             ("update", "PUT $core/limitranges/r", r#"{"metadata":{"name":"r"},"spec":{"limits":[]}}"#, "201 LimitRange"),
             ("namespace-lifecycle", "PUT /api/v1/namespaces/missing/configmaps/a", r#"{"metadata":{"name":"a"}}"#, "404 NotFound: configmaps \"a\" not found"),
-            // Versions in the body.
+            // The next rows have a resource version in the body.
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a"},"data":{"k":"1"}}"#, "200 ConfigMap"),
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"0"},"data":{"k":"2"}}"#, "200 ConfigMap"),
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"1"},"data":{"k":"3"}}"#, "409 Conflict: Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest version and try again"),
@@ -104,13 +107,13 @@ async fn updates_are_checked_against_what_is_stored() {
             ("options", "PATCH $core/configmaps/a?force=true", "{}", "422 Invalid: PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"),
             ("options", "PATCH $core/configmaps/a?force=true&dryRun=Foo", "{}", "422 Invalid: PatchOptions.meta.k8s.io \"\" is invalid: [force: Forbidden: may not be specified for non-apply patch, dryRun: Unsupported value: [\"Foo\"]: supported values: \"All\"]"),
             ("options", "PATCH $core/configmaps/a?dryRun=Foo | Content-Type: application/apply-patch+yaml", "{}", "422 Invalid: PatchOptions.meta.k8s.io \"\" is invalid: [fieldManager: Required value: is required for apply patch, dryRun: Unsupported value: [\"Foo\"]: supported values: \"All\"]"),
-            // Immutable fields.
+            // The next rows change immutable fields.
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","deletionTimestamp":"2030-01-01T00:00:00Z"}}"#, "422 Invalid: ConfigMap \"a\" is invalid: metadata.deletionTimestamp: Invalid value: …"),
             ("update", "PATCH $core/configmaps/a", r#"{"metadata":{"creationTimestamp":"2030-01-01T00:00:00Z"}}"#, "200 ConfigMap"),
         ])
         .await;
     let wrong = r#"{"metadata":{"name":"a","uid":"other"}}"#;
-    let refused = outcome(&fixture.ask("PUT $core/configmaps/a", wrong).await);
+    let refused = outcome(&fixture.send("PUT $core/configmaps/a", wrong).await);
     let end = format!("Precondition failed: UID in precondition: other, UID in object meta: {uid}");
     assert!(refused.starts_with("409 Conflict: Operation cannot be fulfilled on configmaps \"a\": StorageError: invalid object, Code: 4, Key: "), "messages {refused}");
     assert!(refused.ends_with(&end), "messages {refused}");
@@ -120,9 +123,9 @@ async fn updates_are_checked_against_what_is_stored() {
     }
 }
 
-/// A patch itself has no owners: upstream looks for duplicates in the result of the patch, after admission.
+/// For a patch, kube-apiserver looks for duplicates in the result of the patch, after admission.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn repeated_owners_are_dropped_with_a_warning_that_says_when() {
+async fn repeated_owner_references_are_dropped_with_a_warning() {
     let fixture = Fixture::new("owners").await;
     fixture.make("$core/configmaps", &[map("a"), map("p")]).await;
     let uid = fixture.get("$core/configmaps/p").await["metadata"]["uid"].clone();
@@ -137,7 +140,7 @@ async fn repeated_owners_are_dropped_with_a_warning_that_says_when() {
         ("PUT $core/configmaps/a", "a", ""),
         ("PATCH $core/configmaps/a", "a", after),
     ] {
-        let reply = fixture.ask(request, &body(name)).await;
+        let reply = fixture.send(request, &body(name)).await;
         assert!(matches!(reply.status, 200 | 201), "{request}: {}", reply.text());
         assert_eq!(reply.json()["metadata"]["ownerReferences"].as_array().unwrap().len(), 1, "{request}");
         let warnings = reply.header_all("warning");
@@ -146,10 +149,11 @@ async fn repeated_owners_are_dropped_with_a_warning_that_says_when() {
     }
 }
 
-/// The members that a JSON or merge patch adds are read sorted by name; a strategic merge is copied in the
-/// order of the type's fields, and reports unknown ones sorted.
+/// Members that a JSON patch or merge patch adds are decoded in the order of their names. The result of a
+/// strategic merge patch is decoded in the order of the fields of the type, and unknown fields are reported
+/// in the order of their names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn results_of_patches_are_refused_for_their_first_fault() {
+async fn the_result_of_a_patch_is_refused_for_its_first_fault() {
     const JSON_PATCH: &str = " | Content-Type: application/json-patch+json";
     const STRATEGIC: &str = " | Content-Type: application/strategic-merge-patch+json";
     let fixture = Fixture::new("faults").await;
@@ -205,23 +209,23 @@ async fn results_of_patches_are_refused_for_their_first_fault() {
             "cannot convert float64 to int32",
         ),
     ] {
-        let got = outcome(&fixture.ask(&format!("{path}{media_type}"), body).await);
+        let got = outcome(&fixture.send(&format!("{path}{media_type}"), body).await);
         if !got.starts_with("422 Invalid:  \"\" is invalid: patch: Invalid value: ") || !got.ends_with(end) {
             wrong.push(format!("{path}{media_type} {body}: {got}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let whole = fixture.ask(&format!("{deployments}{STRATEGIC}"), r#"{"spec":{"replicas":2.0}}"#).await;
+    let whole = fixture.send(&format!("{deployments}{STRATEGIC}"), r#"{"spec":{"replicas":2.0}}"#).await;
     assert_eq!((whole.status, &whole.json()["spec"]["replicas"]), (200, &json!(2)));
     // A null in an object of a list is dropped.
     let containers =
         r#"{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"k","bogus":null}]}}}}"#;
-    let pruned = fixture.ask(&format!("{deployments}?fieldValidation=Strict"), containers).await;
+    let pruned = fixture.send(&format!("{deployments}?fieldValidation=Strict"), containers).await;
     assert_eq!(outcome(&pruned), "200 Deployment");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_that_changes_nothing_is_not_written() {
+async fn a_no_op_write_is_not_stored() {
     let fixture = Fixture::new("noop").await;
     fixture
         .make(
@@ -247,7 +251,7 @@ async fn a_write_that_changes_nothing_is_not_written() {
         ("PATCH $core/configmaps/a?dryRun=All", json!({"data": {"k": "other"}}).to_string()),
         ("PUT $core/configmaps/a?dryRun=All", json!({"metadata": {"name": "a"}}).to_string()),
     ] {
-        let reply = fixture.ask(request, &body).await;
+        let reply = fixture.send(request, &body).await;
         assert_eq!(
             (reply.status, version(&reply.json())),
             (200, version(&before)),
@@ -256,13 +260,13 @@ async fn a_write_that_changes_nothing_is_not_written() {
         assert_eq!(fixture.get("$core/configmaps/a").await, before, "writes-without-effect {request}");
     }
     let secret = fixture.version("$core/secrets/s").await;
-    fixture.ask("PATCH $core/secrets/s", r#"{"stringData":{"k":"v"}}"#).await;
+    fixture.send("PATCH $core/secrets/s", r#"{"stringData":{"k":"v"}}"#).await;
     assert_eq!(
         fixture.version("$core/secrets/s").await,
         secret,
-        "validation: the same value, written as text"
+        "validation: an unchanged value in stringData writes nothing"
     );
-    fixture.ask("PATCH $core/configmaps/a", r#"{"data":{"k":"w"}}"#).await;
+    fixture.send("PATCH $core/configmaps/a", r#"{"data":{"k":"w"}}"#).await;
     assert!(fixture.version("$core/configmaps/a").await > version(&before));
 }
 
@@ -284,7 +288,7 @@ async fn generation_counts_changes_of_the_spec() {
         ("PATCH $apps/deployments/d/scale", r#"{"spec":{"replicas":5}}"#, 3),
         ("PATCH $apps/deployments/d", r#"{"metadata":{"annotations":{"x":"z"}}}"#, 4),
     ] {
-        let reply = fixture.ask(request, body).await;
+        let reply = fixture.send(request, body).await;
         assert_eq!(reply.status, 200, "{request}: {}", reply.text());
         assert_eq!(
             fixture.get("$apps/deployments/d").await["metadata"]["generation"],
@@ -295,7 +299,7 @@ async fn generation_counts_changes_of_the_spec() {
     let now = fixture.get("$apps/deployments/d").await;
     assert_eq!((&now["spec"]["replicas"], &now["status"]["replicas"]), (&json!(5), &json!(1)), "validation");
     // A write to the main endpoint keeps the status.
-    fixture.ask("PATCH $apps/deployments/d", r#"{"status":{"replicas":9}}"#).await;
+    fixture.send("PATCH $apps/deployments/d", r#"{"status":{"replicas":9}}"#).await;
     assert_eq!(fixture.get("$apps/deployments/d").await["status"]["replicas"], 1, "validation");
 }
 
@@ -310,7 +314,7 @@ async fn fields_with_the_same_meaning_are_kept_equal() {
     fixture.make("$apps/daemonsets", &[json!({"metadata": {"name": "s"}, "spec": set})]).await;
     fixture.make("$batch/jobs", &[json!({"metadata": {"name": "j"}, "spec": {"template": once}})]).await;
     const COUNT: &str = "/metadata/annotations/deprecated.daemonset.template.generation";
-    for (request, body, member, wanted) in [
+    for (request, body, member, expected) in [
         ("GET $core/pods/p", "", "/spec/serviceAccountName", json!("builder")),
         (
             "PATCH $core/pods/p/status",
@@ -324,7 +328,8 @@ async fn fields_with_the_same_meaning_are_kept_equal() {
             "/status/podIP",
             json!("10.0.0.2"),
         ),
-        // If a writer sends only the field of the single address, the list of addresses follows it.
+        // If a writer sends only the field of the single address, the server changes the list of
+        // addresses accordingly.
         (
             "PATCH $core/pods/p/status",
             r#"{"status":{"podIP":"10.0.0.3"}}"#,
@@ -350,14 +355,14 @@ async fn fields_with_the_same_meaning_are_kept_equal() {
             json!("j"),
         ),
     ] {
-        let reply = fixture.ask(request, body).await;
+        let reply = fixture.send(request, body).await;
         assert_eq!(reply.status, 200, "{request}: {}", reply.text());
-        assert_eq!(reply.json().pointer(member), Some(&wanted), "{request} {body}: {}", reply.text());
+        assert_eq!(reply.json().pointer(member), Some(&expected), "{request} {body}: {}", reply.text());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dry_run_does_everything_but_write() {
+async fn a_dry_run_does_everything_except_storing() {
     let fixture = Fixture::new("dry").await;
     fixture
         .make(
@@ -366,7 +371,8 @@ async fn a_dry_run_does_everything_but_write() {
         )
         .await;
     let before = (fixture.get("$core/configmaps/a").await, fixture.get("$core/configmaps/h").await);
-    let made = fixture.ask("POST $core/configmaps?dryRun=All", r#"{"metadata":{"generateName":"n-"}}"#).await;
+    let made =
+        fixture.send("POST $core/configmaps?dryRun=All", r#"{"metadata":{"generateName":"n-"}}"#).await;
     assert_eq!(made.status, 201);
     let metadata = made.json()["metadata"].clone();
     assert!(
@@ -378,11 +384,11 @@ async fn a_dry_run_does_everything_but_write() {
     assert_eq!(
         metadata["resourceVersion"],
         Value::Null,
-        "dry-run: nothing has a version that was not stored"
+        "dry-run: an object that is not stored has no version"
     );
-    let changed = fixture.ask("PATCH $core/configmaps/a?dryRun=All", r#"{"data":{"k":"new"}}"#).await.json();
+    let changed = fixture.send("PATCH $core/configmaps/a?dryRun=All", r#"{"data":{"k":"new"}}"#).await.json();
     assert_eq!((&changed["data"]["k"], version(&changed)), (&json!("new"), version(&before.0)), "dry-run");
-    let marked = fixture.ask("DELETE $core/configmaps/h?dryRun=All", "").await.json();
+    let marked = fixture.send("DELETE $core/configmaps/h?dryRun=All", "").await.json();
     assert!(marked["metadata"]["deletionTimestamp"].is_string(), "dry-run");
     fixture
         .check(&[
@@ -434,7 +440,7 @@ async fn a_dry_run_does_everything_but_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_two_writers_learns_that_it_lost() {
+async fn a_stale_update_is_a_conflict() {
     let fixture = Fixture::new("race").await;
     fixture.make("$core/configmaps", &[json!({"metadata": {"name": "a"}, "data": {}})]).await;
     // Unconditional patches all succeed, in any order.

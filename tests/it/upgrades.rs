@@ -1,8 +1,15 @@
-//! Versions that are added and removed (docs/api/operations.md#runtime-config): objects survive while no
-//! version serves them, and operators can see the use of a deprecated version.
+//! Versions that are added and removed (docs/api/operations.md#runtime-config): objects are preserved while no version
+//! serves them, and operators can see the use of a deprecated version.
+//!
+//! The tests also cover the data directories of released servers, `tests/fixtures/served_*`: this server serves every
+//! object as its release did. `CLUSTER_APISERVER=OLD cargo test --package tests --test it earlier_release` makes an
+//! older binary serve the directories of newer binaries, which is a downgrade.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tests::{Client, Options, Server};
+use tests::{Client, Options, Server, TempDir};
 
 const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
@@ -27,7 +34,7 @@ async fn documents(client: &Client, group: &str) -> Vec<bool> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_outlive_their_versions_being_turned_off_and_on() {
+async fn objects_survive_disabling_and_enabling_their_version() {
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
     let class = client.post(CLASSES, &json!({"metadata": {"name": "c"}, "handler": "h"})).await.json();
@@ -46,7 +53,7 @@ async fn objects_outlive_their_versions_being_turned_off_and_on() {
         assert_eq!(client.get(path).await.status, 404, "{path}");
     }
     assert_eq!(documents(&client, "node.k8s.io").await, [false; 4]);
-    // The other type now has a second version, which reads and changes the same object.
+    // The other type now has a second version. Requests for this version read and change the same object.
     let mut beta = client.get(&format!("{BETA}/10.1.2.3")).await.json();
     assert_eq!((&beta["apiVersion"], &beta["spec"]), (&json!("networking.k8s.io/v1beta1"), &address["spec"]));
     beta["metadata"]["labels"] = json!({"changed": "by-beta"});
@@ -61,7 +68,7 @@ async fn objects_outlive_their_versions_being_turned_off_and_on() {
 
     server.restart_with(&[]).await;
     let client = server.client().clone();
-    assert_eq!(client.get(&format!("{CLASSES}/c")).await.json(), class, "as it was");
+    assert_eq!(client.get(&format!("{CLASSES}/c")).await.json(), class, "the object is unchanged");
     assert_eq!(documents(&client, "node.k8s.io").await, [true; 4]);
     assert_eq!(client.get(BETA).await.status, 404);
     let stable = client.get(&format!("{ADDRESSES}/10.1.2.3")).await.json();
@@ -85,7 +92,7 @@ fn definition(is_served: bool) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_use_of_a_deprecated_version_is_seen_in_warning_metric_and_audit() {
+async fn the_use_of_a_deprecated_version_causes_a_warning_a_metric_and_an_audit_annotation() {
     let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
                   rules: [{level: Metadata, resources: [{group: example.com}]}]\n";
     let flags = ["--audit-policy-file=$dir/policy", "--audit-log-path=$dir/audit.log"];
@@ -124,10 +131,110 @@ async fn the_use_of_a_deprecated_version_is_seen_in_warning_metric_and_audit() {
         let event = found.next().unwrap_or_else(|| panic!("no {verb} in {log}"));
         assert_eq!(event["annotations"]["k8s.io/deprecated"], deprecated, "{event}");
     }
-    // An object is not found under the version that is no longer served, but under the other one.
+    // The object is found only under the version that is still served.
     let versions = json!({"spec": {"versions": definition(false)["spec"]["versions"]}});
     let changed = client.patch(&format!("{definitions}/widgets.example.com"), "merge", &versions).await;
     assert_eq!(changed.status, 200, "{}", changed.text());
     client.until_gone(&path("v1beta1")).await;
     assert_eq!(client.get(&format!("{}/w", path("v1"))).await.json()["apiVersion"], "example.com/v1");
+}
+
+/// The data directories, each with whether its release recorded the authors of writes (docs/format.md#authors).
+const SERVED: [(&str, bool); 2] = [("served_1", false), ("served_2", true)];
+
+/// The collections whose objects a fixture lists, with the names of their files.
+const COLLECTIONS: [(&str, &str); 4] = [
+    ("configmaps.json", "/api/v1/namespaces/shop/configmaps"),
+    ("secrets.json", "/api/v1/namespaces/shop/secrets"),
+    ("roles.json", "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles"),
+    ("orders.json", "/apis/shop.example.com/v1/namespaces/shop/orders"),
+];
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+}
+
+/// Returns a new data directory with the files of a fixture. Each compressed file begins with its length, because it is
+/// stored without the zeros at its end.
+fn unpack(name: &str) -> TempDir {
+    let directory = TempDir::new();
+    std::fs::create_dir(directory.path().join("log")).unwrap();
+    std::fs::copy(fixture(name).join("profile"), directory.path().join("profile")).unwrap();
+    for entry in std::fs::read_dir(fixture(name)).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "gz") {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        let packed = std::fs::File::open(&path).unwrap();
+        flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+        let len = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        let target = directory.path().join("log").join(path.file_stem().unwrap());
+        std::fs::write(&target, &bytes[8..]).unwrap();
+        std::fs::OpenOptions::new().write(true).open(&target).unwrap().set_len(len).unwrap();
+    }
+    directory
+}
+
+async fn serve(name: &str) -> Server {
+    // The history of a fixture is older than any usual retention.
+    let flags = vec!["--history-retention=876000h".to_owned()];
+    Server::start_in(unpack(name), Options { flags, ..Options::default() }).await
+}
+
+/// Checks that the server answers with the objects of the fixture, except those that `is_changed` selects.
+async fn check_objects(client: &Client, name: &str, is_changed: impl Fn(&Value) -> bool) {
+    for (file, path) in COLLECTIONS {
+        let text = std::fs::read_to_string(fixture(name).join(file)).unwrap();
+        let expected: Value = serde_json::from_str(&text).unwrap();
+        // A custom type is served once its definition was read.
+        client.until(path, |list| list.is_some()).await;
+        let found = client.get(path).await.json();
+        let items = |list: &Value| {
+            let mut items = list["items"].as_array().unwrap().clone();
+            // Certificates are not part of a fixture, so the server publishes a new CA.
+            items.retain(|item| item["metadata"]["name"] != "kube-root-ca.crt" && !is_changed(item));
+            items
+        };
+        assert_eq!(items(&found), items(&expected), "{name}: {path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_of_an_earlier_release_is_served_unchanged_and_can_be_modified() {
+    for (name, _) in SERVED {
+        let mut server = serve(name).await;
+        let client = server.client().clone();
+        check_objects(&client, name, |_| false).await;
+        let path = "/api/v1/namespaces/shop/configmaps/prices";
+        let before = client.get(path).await.json();
+        let change = json!({"data": {"plum": "5"}});
+        let after = client.patch(path, "merge", &change).await.json();
+        assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"], "{name}");
+        assert_eq!(after["data"], json!({"apple": "3", "pear": "4", "plum": "5"}), "{name}");
+        assert_eq!(server.terminate(), Some(0), "{name}");
+        server.restart().await;
+        let client = server.client().clone();
+        check_objects(&client, name, |object| object["metadata"]["name"] == "prices").await;
+        assert_eq!(client.get(path).await.json(), after, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_history_in_data_of_an_earlier_release_has_the_recorded_authors() {
+    for (name, has_authors) in SERVED {
+        let server = serve(name).await;
+        let log = server.client().get("/history/api/v1/namespaces/shop/configmaps/prices").await;
+        assert_eq!(log.status, 200, "{name}: {}", log.text());
+        let log = log.json();
+        let items = log["items"].as_array().unwrap();
+        let operations: Vec<_> = items.iter().map(|item| item["operation"].as_str().unwrap()).collect();
+        assert_eq!(operations, ["Update", "Update", "Create"], "{name}");
+        for item in items {
+            let user = item["author"]["user"].as_str();
+            assert_eq!(user, has_authors.then_some("cluster-admin"), "{name}: {item}");
+        }
+        let gone = server.client().get("/history/api/v1/namespaces/shop/configmaps/gone").await.json();
+        assert_eq!(gone["items"][0]["operation"], "Delete", "{name}: {gone}");
+    }
 }

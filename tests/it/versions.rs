@@ -1,4 +1,4 @@
-//! Every cell of the resource-version tables of get, list and watch (docs/api/lists.md#resource-versions,
+//! Tests of every cell of the resource-version tables of get, list and watch (docs/api/lists.md#resource-versions,
 //! docs/api/watches.md#watch-start), on a collection with a compacted version, a retained version and a future
 //! version.
 //!
@@ -82,7 +82,8 @@ impl Past {
         self.full(word).parse().expect("a version")
     }
 
-    /// Returns the abbreviation of a version: one of the four, or that of a retained version.
+    /// Returns the abbreviation of a version: one of the four abbreviations, or the abbreviation of a retained
+    /// version.
     fn name(&self, version: u64) -> &'static str {
         match version {
             _ if version == self.number("$old") => "$old",
@@ -92,9 +93,9 @@ impl Past {
         }
     }
 
-    /// Returns the outcome of a read in one line: [`outcome`] for an object or an error; for a list its
-    /// names, its version, `+` if it continues, and the remaining count if present.
-    fn shown(&self, reply: &Reply) -> String {
+    /// Returns the outcome of a read in one line. For an object or an error this is [`outcome`]; for a list it
+    /// is the names, the version, `+` if the list continues, and the remaining count if present.
+    fn read_outcome(&self, reply: &Reply) -> String {
         let mut text = outcome(reply);
         let body = reply.json();
         if body["kind"] == "SecretList" {
@@ -123,22 +124,22 @@ impl Past {
         text
     }
 
-    /// Sends all rows at once, because some responses are delayed, and compares the outcomes.
+    /// Sends the requests of all rows concurrently, because some responses are delayed, and compares the outcomes.
     async fn check(&self, path: &str, rows: &[(&str, &str, &str)]) {
-        let asked =
+        let checks =
             rows.iter().filter(|(_, query, _)| self.is_time(query)).map(|(cell, query, want)| async move {
                 let request = self.full(&format!("{path}{query}"));
-                let got = self.shown(&self.server.client().another().get(&request).await);
-                // The abbreviations stay unexpanded on both sides.
+                let got = self.read_outcome(&self.server.client().another().get(&request).await);
+                // Both sides contain the abbreviations of versions.
                 let (got, want) = (got, self.full_but_versions(want));
                 (!agrees(&got, &want)).then(|| format!("{cell} {query}\n  want {want}\n  got  {got}"))
             });
-        let wrong: Vec<String> = futures_util::future::join_all(asked).await.into_iter().flatten().collect();
+        let wrong: Vec<String> = futures_util::future::join_all(checks).await.into_iter().flatten().collect();
         report(&wrong);
     }
 
-    /// Returns an expected text with the requested versions as numbers; those of the response stay
-    /// abbreviations.
+    /// Replaces the abbreviations of the requested versions in an expected text by numbers; abbreviations of
+    /// versions in the response are kept.
     fn full_but_versions(&self, want: &str) -> String {
         want.replace(": $future,", &format!(": {},", self.full("$future")))
     }
@@ -157,7 +158,7 @@ async fn page(client: &Client, query: &str) -> Value {
 }
 
 fn token(list: &Value) -> String {
-    list["metadata"]["continue"].as_str().expect("the list goes on").to_owned()
+    list["metadata"]["continue"].as_str().expect("the list has another page").to_owned()
 }
 
 /// The outcome for a future version, whether the server waits for it or not.
@@ -183,7 +184,7 @@ const EXACTLY_ANY: &str = "422 Invalid: ListOptions.meta.k8s.io \"\" is invalid:
 const WITH_TOKEN: &str = "400 BadRequest: specifying resource version is not allowed when using continue";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_combination_of_match_paging_and_version_reads_as_documented() {
+async fn each_combination_of_match_limit_and_version_behaves_as_documented() {
     let mut past = Past::new().await;
     tables(&past).await;
     past.compact().await;
@@ -195,20 +196,20 @@ async fn tables(past: &Past) {
     past.check(
         SECRETS,
         &[
-            // Match unset, limit unset.
+            // Rows without `resourceVersionMatch` and without a limit.
             ("resource-versions unset/none/unset", "", "200 b c d @$now"),
             ("resource-versions unset/none/0", "?resourceVersion=0", "200 b c d @$now"),
             ("resource-versions unset/none/other", "?resourceVersion=$then", "200 b c d @$now"),
             ("resource-versions unset/none/other", "?resourceVersion=$old", "200 b c d @$now"),
             ("resource-versions unset/none/other", "?resourceVersion=$future", LATE),
-            // Match unset, a first chunk.
+            // Rows without `resourceVersionMatch`, for the first chunk of a list.
             ("resource-versions unset/first/unset", "?limit=1", "200 b @$now +2"),
             ("read-consistency unset/first/0", "?limit=1&resourceVersion=0", "200 b c d @$now"),
             ("resource-versions unset/first/other", "?limit=1&resourceVersion=$then", "200 b @$then +1"),
             ("resource-versions unset/first/other", "?limit=5&resourceVersion=$then", "200 b c @$then"),
             ("resource-versions unset/first/other", "?limit=1&resourceVersion=$old", GONE),
             ("resource-versions unset/first/other", "?limit=1&resourceVersion=$future", LATE),
-            // Match unset, a later chunk.
+            // Rows without `resourceVersionMatch`, for a later chunk.
             ("resource-versions unset/next/unset", "?limit=1&continue=$token", "200 c @$then"),
             ("resource-versions unset/next/unset", "?limit=1&continue=$oldtoken", EXPIRED_TOKEN),
             ("resource-versions unset/next/unset", "?limit=1&continue=$futuretoken", LATE),
@@ -229,7 +230,7 @@ async fn tables(past: &Past) {
                 "?limit=1&continue=$token&resourceVersion=$now",
                 WITH_TOKEN,
             ),
-            // Match Exact.
+            // Rows with `resourceVersionMatch=Exact`.
             ("resource-versions Exact/none/unset", "?resourceVersionMatch=Exact", WITHOUT_VERSION),
             ("resource-versions Exact/none/0", "?resourceVersionMatch=Exact&resourceVersion=0", EXACTLY_ANY),
             (
@@ -269,7 +270,7 @@ async fn tables(past: &Past) {
                 "?limit=1&resourceVersionMatch=Exact&resourceVersion=$future",
                 LATE,
             ),
-            // Match NotOlderThan.
+            // Rows with `resourceVersionMatch=NotOlderThan`.
             (
                 "resource-versions NotOlderThan/none/unset",
                 "?resourceVersionMatch=NotOlderThan",
@@ -320,7 +321,7 @@ async fn tables(past: &Past) {
                 "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=$future",
                 LATE,
             ),
-            // A selector for one name reads one key, with the same rules for versions.
+            // A selector for one name reads one key. The same rules for versions apply.
             ("read-consistency one name", "?fieldSelector=metadata.name%3Dd", "200 d @$now"),
             (
                 "read-consistency one name",
@@ -355,8 +356,8 @@ async fn tables(past: &Past) {
     watches(past).await;
 }
 
-/// Checks the table of docs/api/watches.md#watch-start. Every watch is open before `end` is created, whose
-/// event ends it here.
+/// Checks the table of docs/api/watches.md#watch-start. Every watch is open before the object `end` is
+/// created. The event of this object ends the reading.
 async fn watches(past: &Past) {
     const STREAM: &str = "&resourceVersionMatch=NotOlderThan&sendInitialEvents";
     let marked = |rest: &str| format!("{STREAM}=true&allowWatchBookmarks=true{rest}");
@@ -484,11 +485,11 @@ async fn tokens_outlive_the_history(past: &Past) {
         versions.push(version(&chunk));
         next = chunk["metadata"]["continue"].as_str().map(str::to_owned);
         if versions.len() == 1 {
-            // From here on the version is fixed again: objects created later are not part of the list.
+            // The version of this token is fixed: objects that are created later are not part of the list.
             make(client, &["e"]).await;
         }
     }
-    assert_eq!(seen, ["b", "c", "d"], "continue-tokens: the rest as it is now");
+    assert_eq!(seen, ["b", "c", "d"], "continue-tokens: the last pages have the current state");
     assert!(
         versions[0] >= past.number("$now") && versions.iter().all(|at| *at == versions[0]),
         "continue-tokens {versions:?}"

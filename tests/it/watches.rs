@@ -43,7 +43,7 @@ fn labelled(color: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn initial_events_are_selected_too() {
+async fn selectors_apply_to_initial_events() {
     let fixture = Fixture::new("start").await;
     fixture.make("$core/secrets", &[map("a"), map("b")]).await;
     let marked = "sendInitialEvents=1&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1";
@@ -56,12 +56,12 @@ async fn initial_events_are_selected_too() {
         let mut watch = fixture.client.watch(&fixture.full(&format!("$core/secrets?watch=1&{query}"))).await;
         fixture.make("$core/secrets", &[map("c")]).await;
         assert_eq!(events(&mut watch, want.split(", ").count()).await.join(", "), want, "{section} {query}");
-        assert_eq!(fixture.ask("DELETE $core/secrets/c", "").await.status, 200);
+        assert_eq!(fixture.send("DELETE $core/secrets/c", "").await.status, 200);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_marker_closes_the_initial_events() {
+async fn a_bookmark_marks_the_end_of_the_initial_events() {
     let fixture = Fixture::new("marker").await;
     fixture.make("$core/secrets", &[map("a")]).await;
     let at_least = version(&fixture.get("$core/secrets").await);
@@ -79,7 +79,7 @@ async fn the_marker_closes_the_initial_events() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn selectors_turn_changes_into_arrivals_and_departures() {
+async fn selectors_turn_changes_into_added_and_deleted_events() {
     let fixture = Fixture::new("transitions").await;
     fixture
         .make(
@@ -119,7 +119,7 @@ async fn selectors_turn_changes_into_arrivals_and_departures() {
         ),
     ] {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let reply = fixture.ask(request, &body).await;
+        let reply = fixture.send(request, &body).await;
         assert!(reply.status < 300, "{request}: {}", reply.text());
         let Some(kind) = want else { continue };
         let event = watch.next().await.unwrap();
@@ -135,7 +135,7 @@ async fn selectors_turn_changes_into_arrivals_and_departures() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn field_selectors_follow_changes_too() {
+async fn field_selectors_apply_to_changes() {
     let fixture = Fixture::new("fieldwatch").await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let mut watch =
@@ -143,29 +143,29 @@ async fn field_selectors_follow_changes_too() {
     let mut pending =
         fixture.client.watch(&fixture.full("$core/pods?watch=1&fieldSelector=status.phase%3DPending")).await;
     fixture.make("$core/pods", &[pod]).await;
-    fixture.ask("POST $core/pods/p/binding", r#"{"metadata":{"name":"p"},"target":{"name":"n1"}}"#).await;
-    fixture.ask("PATCH $core/pods/p/status", r#"{"status":{"phase":"Running"}}"#).await;
-    fixture.ask("DELETE $core/pods/p?gracePeriodSeconds=0", "").await;
-    // The deletion marks the pod first.
+    fixture.send("POST $core/pods/p/binding", r#"{"metadata":{"name":"p"},"target":{"name":"n1"}}"#).await;
+    fixture.send("PATCH $core/pods/p/status", r#"{"status":{"phase":"Running"}}"#).await;
+    fixture.send("DELETE $core/pods/p?gracePeriodSeconds=0", "").await;
+    // The deletion first sets the deletion timestamp.
     let all = ["ADDED p", "MODIFIED p", "MODIFIED p", "DELETED p"];
     assert_eq!(events(&mut watch, 4).await, all, "watch-events");
     assert_eq!(events(&mut pending, 3).await, ["ADDED p", "MODIFIED p", "DELETED p"], "watch-events");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deletion_carries_the_last_state_at_its_own_version() {
+async fn a_deleted_event_has_the_last_state_and_its_own_version() {
     let fixture = Fixture::new("deletions").await;
     fixture.make("$core/secrets", &[json!({"metadata": {"name": "a"}, "data": {"k": "vvvv"}})]).await;
     let before = fixture.get("$core/secrets/a").await;
     let path = fixture.full(&format!("$core/secrets?watch=1&resourceVersion={}", version(&before)));
     let mut watch = fixture.client.watch(&path).await;
-    fixture.ask("DELETE $core/secrets/a", "").await;
+    fixture.send("DELETE $core/secrets/a", "").await;
     let event = watch.next().await.unwrap();
     let mut want = before.clone();
     want["metadata"]["resourceVersion"] = event["object"]["metadata"]["resourceVersion"].clone();
     assert_eq!((&event["type"], &event["object"]), (&json!("DELETED"), &want), "watch-events");
     assert!(version(&event["object"]) > version(&before), "watch-events");
-    // A later watcher, and a list at that version, see the same.
+    // A later watcher, and a list at that version, return the same object.
     let mut late = fixture.client.watch(&path).await;
     assert_eq!(late.next().await.unwrap(), event, "watch-events");
     let gone = version(&event["object"]);
@@ -177,19 +177,19 @@ async fn a_deletion_carries_the_last_state_at_its_own_version() {
 }
 
 /// If a deletion waited for finalizers, the DELETED event has the object as it was before the last finalizer was
-/// removed, as with a store whose delete events contain the previous value.
+/// removed, as in a store whose delete events contain the previous value.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deletion_that_waited_carries_the_finalizers_that_held_it() {
+async fn a_deleted_event_has_the_finalizers_that_delayed_the_deletion() {
     let fixture = Fixture::new("waited").await;
     let mut watch = fixture.client.watch(&fixture.full("$core/secrets?watch=1")).await;
     let held = json!({"metadata": {"name": "a", "finalizers": ["example.com/a", "example.com/b"]}, "stringData": {"k": "1"}});
     fixture.make("$core/secrets", &[held]).await;
-    assert_eq!(fixture.ask("DELETE $core/secrets/a", "").await.status, 200);
+    assert_eq!(fixture.send("DELETE $core/secrets/a", "").await.status, 200);
     for left in [r#"["example.com/b"]"#, "null"] {
         let patch = format!(r#"{{"metadata":{{"finalizers":{left}}}}}"#);
-        let reply = fixture.ask("PATCH $core/secrets/a", &patch).await;
+        let reply = fixture.send("PATCH $core/secrets/a", &patch).await;
         let shown = &reply.json()["metadata"]["finalizers"];
-        assert_eq!((reply.status, shown.is_null()), (200, left == "null"), "the answer shows what was asked");
+        assert_eq!((reply.status, shown.is_null()), (200, left == "null"), "the response has the finalizers");
     }
     let mut seen = Vec::new();
     for _ in 0..4 {
@@ -200,12 +200,12 @@ async fn a_deletion_that_waited_carries_the_finalizers_that_held_it() {
     let one = json!(["example.com/b"]);
     let want = [("ADDED", &both), ("MODIFIED", &both), ("MODIFIED", &one), ("DELETED", &one)];
     assert_eq!(seen, want.map(|(kind, finalizers)| (json!(kind), finalizers.clone())));
-    assert_eq!(fixture.ask("GET $core/secrets/a", "").await.status, 404);
+    assert_eq!(fixture.send("GET $core/secrets/a", "").await.status, 404);
 }
 
 /// A MODIFIED event tells the agent of a node to stop a pod.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_on_a_node_is_marked_before_it_is_removed_at_once() {
+async fn a_bound_pod_gets_a_modified_event_before_an_immediate_deletion() {
     let fixture = Fixture::new("marked").await;
     let pod = |name: &str, node: &str| json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}});
     for (name, node, want) in [
@@ -217,10 +217,10 @@ async fn a_pod_on_a_node_is_marked_before_it_is_removed_at_once() {
             .watch(&fixture.full(&format!("$core/pods?watch=1&fieldSelector=spec.nodeName%3D{node}")))
             .await;
         fixture.make("$core/pods", &[pod(name, node)]).await;
-        let reply = fixture.ask(&format!("DELETE $core/pods/{name}?gracePeriodSeconds=0"), "").await;
+        let reply = fixture.send(&format!("DELETE $core/pods/{name}?gracePeriodSeconds=0"), "").await;
         assert_eq!((reply.status, &reply.json()["metadata"]["deletionGracePeriodSeconds"]), (200, &json!(0)));
         assert_eq!(events(&mut watch, want.len()).await, want, "{name}");
-        assert_eq!(fixture.ask(&format!("GET $core/pods/{name}"), "").await.status, 404, "{name}");
+        assert_eq!(fixture.send(&format!("GET $core/pods/{name}"), "").await.status, 404, "{name}");
     }
 }
 
@@ -241,7 +241,7 @@ async fn watches_end_cleanly_at_their_timeout() {
         assert!((least..most).contains(&elapsed), "watch-transport {query}: {elapsed} ms");
         assert_eq!(types, events, "watch-transport {query}");
     }
-    // Before its end a watch sends a bookmark.
+    // A watch sends a bookmark before it ends.
     let mut watch = fixture.client.watch(&fixture.full("$core/secrets?watch=1&timeoutSeconds=3&allowWatchBookmarks=1&sendInitialEvents=0&resourceVersionMatch=NotOlderThan")).await;
     fixture.make("$core/configmaps", &[map("elsewhere")]).await;
     let seen = fixture.version("$core/configmaps/elsewhere").await;
@@ -259,7 +259,7 @@ async fn watches_end_cleanly_at_their_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn errors_before_a_watch_are_ordinary_responses() {
+async fn errors_before_the_start_of_a_watch_are_plain_responses() {
     let fixture = Fixture::new("refused").await;
     let options = |text: &str| format!("422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: {text}");
     let rows = [
@@ -313,7 +313,7 @@ async fn errors_before_a_watch_are_ordinary_responses() {
     let rows: Vec<_> =
         rows.iter().map(|(section, request, want)| (*section, request.as_str(), "", want.as_str())).collect();
     fixture.check(&rows).await;
-    // Every value of `watch` except 0 and false means true; the first value counts.
+    // Every value of `watch` except 0 and false means true. If the parameter is repeated, the first value counts.
     for (query, stream) in [
         ("watch", true),
         ("watch=", true),
@@ -322,14 +322,14 @@ async fn errors_before_a_watch_are_ordinary_responses() {
         ("watch=False", false),
         ("watch=false&watch=true", false),
     ] {
-        let reply = fixture.ask(&format!("GET $core/secrets?{query}&timeoutSeconds=-1"), "").await;
+        let reply = fixture.send(&format!("GET $core/secrets?{query}&timeoutSeconds=-1"), "").await;
         let want = if stream { "200" } else { "200 SecretList" };
         assert_eq!(outcome(&reply), want, "query-parameters {query}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_old_paths_watch_as_the_parameter_does() {
+async fn legacy_watch_paths_equal_the_watch_parameter() {
     let fixture = Fixture::new("legacy").await;
     fixture.make("$core/secrets", &[map("a"), map("b")]).await;
     for (path, want) in [
@@ -368,13 +368,13 @@ async fn the_old_paths_watch_as_the_parameter_does() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_stream_is_chunked_json_and_starts_at_once() {
+async fn a_watch_stream_is_chunked_json_and_starts_immediately() {
     let fixture = Fixture::new("stream").await;
     let path = fixture.full("$core/secrets?watch=1");
     let response =
         tokio::time::timeout(Duration::from_secs(5), fixture.client.another().open("GET", &path, &[], b""))
             .await
-            .expect("the head does not wait for an event");
+            .expect("the response begins before the first event");
     assert_eq!(response.headers()["content-type"], "application/json", "watch-transport");
     assert_eq!(response.headers()["transfer-encoding"], "chunked", "watch-transport");
 }
@@ -407,12 +407,12 @@ async fn every_watcher_sees_every_event_once_and_in_order() {
             let (kind, name, version) = watch.expect().await;
             seen.push((version.parse::<u64>().unwrap(), kind, name));
         }
-        assert!(seen.is_sorted_by(|(a, ..), (b, ..)| a < b), "watch-events: strictly by version");
+        assert!(seen.is_sorted_by(|(a, ..), (b, ..)| a < b), "watch-events: versions strictly increase");
         seen_events.push(seen);
     }
     assert!(
         seen_events.windows(2).all(|pair| pair[0] == pair[1]),
-        "watch-events: the same for every watcher"
+        "watch-events: every watcher receives the same events"
     );
     let mut late = fixture.client.watch(&path).await;
     for (version, kind, name) in &seen_events[0] {
@@ -425,7 +425,7 @@ async fn every_watcher_sees_every_event_once_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watcher_that_reads_nothing_for_a_while_loses_nothing() {
+async fn a_watcher_that_pauses_reading_loses_no_event() {
     let fixture = Fixture::new("slow").await;
     let start = version(&fixture.get("$core/secrets").await);
     let mut slow =
@@ -435,7 +435,7 @@ async fn a_watcher_that_reads_nothing_for_a_while_loses_nothing() {
     fixture.make("$core/secrets", &[map("a")]).await;
     for n in 0..150 {
         let reply = fixture
-            .ask(
+            .send(
                 "PATCH $core/secrets/a",
                 &json!({"data": {"n": format!("{n:04}"), "filler": filler}}).to_string(),
             )
@@ -454,7 +454,7 @@ async fn a_watcher_that_reads_nothing_for_a_while_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_resumes_after_the_server_was_killed() {
+async fn a_watch_can_resume_after_the_server_was_killed() {
     let mut server = Server::start(Options::default()).await;
     let maps = "/api/v1/namespaces/default/secrets";
     let mut seen = Vec::new();
@@ -486,14 +486,14 @@ async fn a_watch_resumes_after_the_server_was_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_describe_their_columns_once() {
+async fn a_table_watch_describes_its_columns_once() {
     let fixture = Fixture::new("tables").await;
     fixture.make("$core/secrets", &[map("a")]).await;
     let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
     let path = fixture.full("$core/secrets?watch=1");
     let response = fixture.client.another().open("GET", &path, &[("accept", table)], b"").await;
     let mut watch = Watch::new(response);
-    fixture.ask("PATCH $core/secrets/a", r#"{"data":{"k":"vvvv"}}"#).await;
+    fixture.send("PATCH $core/secrets/a", r#"{"data":{"k":"vvvv"}}"#).await;
     for (kind, columns) in [("ADDED", true), ("MODIFIED", false)] {
         let event = watch.next().await.unwrap();
         let object = &event["object"];
@@ -538,17 +538,18 @@ async fn an_event_is_encoded_once_for_watchers_with_the_same_representation() {
         while !all.windows(last.len()).any(|window| window == last.as_bytes()) {
             let frame =
                 tokio::time::timeout(Duration::from_secs(60), http_body_util::BodyExt::frame(&mut body));
-            let frame = frame.await.expect("events come").expect("the watch goes on").unwrap();
+            let frame =
+                frame.await.expect("the watch sends events").expect("the watch does not end").unwrap();
             all.extend_from_slice(&frame.into_data().unwrap());
         }
         let first = first_of.entry(accept).or_insert_with(|| all.clone());
         let common = first.len().min(all.len());
-        assert_eq!(first[..common], all[..common], "watch-events: the same for every watcher");
+        assert_eq!(first[..common], all[..common], "watch-events: every watcher receives the same events");
     }
     let rendered = metric(&server, "apiserver_watch_events_rendered_total").await - rendered;
     let sent = metric(&server, "apiserver_watch_events_sent_total").await - sent;
     assert_eq!(sent, WATCHERS * forms.len() as u64 * WRITES);
-    assert_eq!(rendered, forms.len() as u64 * WRITES, "once per form, not once per watcher");
+    assert_eq!(rendered, forms.len() as u64 * WRITES, "each event is rendered once per form");
 }
 
 /// Reads the next frame of a WebSocket: its first byte and its payload.
@@ -566,7 +567,7 @@ async fn frame(socket: &mut (impl tokio::io::AsyncRead + Unpin)) -> (u8, Vec<u8>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_may_be_a_websocket() {
+async fn a_watch_can_use_a_websocket() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let fixture = Fixture::new("websocket").await;
     fixture.make("$core/secrets", &[map("a")]).await;
@@ -604,10 +605,13 @@ async fn a_watch_may_be_a_websocket() {
         let mut seen: Vec<Vec<u8>> = Vec::new();
         while !String::from_utf8_lossy(seen.last().unwrap_or(&Vec::new())).contains(&name) {
             let (first, payload) = frame(&mut socket).await;
-            assert_eq!(first, first_byte, "watch-transport: text in JSON, binary in protobuf");
+            assert_eq!(
+                first, first_byte,
+                "watch-transport: frames are text for JSON and binary for protobuf"
+            );
             seen.push(payload);
         }
-        // Each frame has one event; protobuf begins with the event itself, without a length.
+        // Each frame has one event. In protobuf, a frame begins with the event, without a length.
         for event in &seen {
             match first_byte {
                 0x81 => assert_eq!(
@@ -622,9 +626,9 @@ async fn a_watch_may_be_a_websocket() {
         socket.write_all(&[0x88, 0x80, 1, 2, 3, 4]).await.unwrap();
         assert_eq!(frame(&mut socket).await, (0x88, 1000_u16.to_be_bytes().to_vec()), "watch-transport");
     }
-    // An incomplete upgrade gets an ordinary watch.
+    // A request with an incomplete upgrade gets a plain watch.
     let plain = fixture
-        .ask(
+        .send(
             "GET $core/secrets?watch=1&timeoutSeconds=-1 | Upgrade: websocket | Sec-WebSocket-Version: 13",
             "",
         )

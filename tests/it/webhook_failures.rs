@@ -1,6 +1,6 @@
 //! Admission webhooks that do not respond, or respond incorrectly (docs/api/webhooks.md): each failure
-//! affects only its own request. Also webhooks behind services, and the identity that this server presents to
-//! them.
+//! affects only its own request. The tests also cover webhooks behind services, and the identity that this
+//! server presents to them.
 
 use std::future::ready;
 use std::time::Duration;
@@ -38,7 +38,7 @@ async fn namespace(client: &Client, name: &str) {
     assert_eq!(made.status, 201, "{}", made.text());
 }
 
-/// Starts a server without controllers, which would write into namespaces by themselves.
+/// Starts a server without controllers, because controllers would also write into the namespaces.
 async fn server(flags: &[&str], files: Vec<(&'static str, String)>) -> Server {
     let mut flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
     flags.push("--controllers=".to_owned());
@@ -47,7 +47,7 @@ async fn server(flags: &[&str], files: Vec<(&'static str, String)>) -> Server {
 
 /// Failures of a server that accepts connections.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum ServerFailure {
     Hangs,
     StreamsForEver,
     SlowHeaders,
@@ -78,8 +78,8 @@ async fn read(stream: &mut TlsStream<TcpStream>) -> Option<Value> {
     }
 }
 
-/// Serves a connection with one of the failures. Errors of the stream occur if the client has given up.
-async fn fail(way: Way, mut stream: TlsStream<TcpStream>) {
+/// Serves a connection with one of the failures. Writing to the stream fails if the client has disconnected.
+async fn fail(failure: ServerFailure, mut stream: TlsStream<TcpStream>) {
     let Some(review) = read(&mut stream).await else { return };
     let answer = |code: &str, headers: &str, body: &str| {
         let length = body.len();
@@ -95,17 +95,17 @@ async fn fail(way: Way, mut stream: TlsStream<TcpStream>) {
         )
     };
     let v1 = "admission.k8s.io/v1";
-    let text = match way {
-        Way::Hangs => return tokio::time::sleep(Duration::from_secs(60)).await,
-        Way::Closes => return,
-        Way::StreamsForEver => {
+    let text = match failure {
+        ServerFailure::Hangs => return tokio::time::sleep(Duration::from_secs(60)).await,
+        ServerFailure::Closes => return,
+        ServerFailure::StreamsForEver => {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
             while stream.write_all(b"1\r\n \r\n").await.is_ok() && stream.flush().await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             return;
         }
-        Way::SlowHeaders => {
+        ServerFailure::SlowHeaders => {
             for byte in b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}" {
                 if stream.write_all(&[*byte]).await.is_err() || stream.flush().await.is_err() {
                     return;
@@ -114,17 +114,17 @@ async fn fail(way: Way, mut stream: TlsStream<TcpStream>) {
             }
             return;
         }
-        Way::Megabytes => {
+        ServerFailure::Megabytes => {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
             let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
             while stream.write_all(&chunk).await.is_ok() {}
             return;
         }
-        Way::Says(code, body) => answer(code, "", body),
-        Way::Redirects => answer("307 Temporary Redirect", "location: /again\r\n", ""),
-        Way::OtherUid => answer("200 OK", "", &response("other", v1, "")),
-        Way::OtherKind => answer("200 OK", "", &response(uid, "admission.k8s.io/v1beta1", "")),
-        Way::BadPatch => {
+        ServerFailure::Says(code, body) => answer(code, "", body),
+        ServerFailure::Redirects => answer("307 Temporary Redirect", "location: /again\r\n", ""),
+        ServerFailure::OtherUid => answer("200 OK", "", &response("other", v1, "")),
+        ServerFailure::OtherKind => answer("200 OK", "", &response(uid, "admission.k8s.io/v1beta1", "")),
+        ServerFailure::BadPatch => {
             let patch = STANDARD.encode("no patch");
             answer(
                 "200 OK",
@@ -132,7 +132,7 @@ async fn fail(way: Way, mut stream: TlsStream<TcpStream>) {
                 &response(uid, v1, &format!(r#","patchType":"JSONPatch","patch":"{patch}""#)),
             )
         }
-        Way::NoPatchType => {
+        ServerFailure::NoPatchType => {
             let patch = STANDARD.encode("[]");
             answer("200 OK", "", &response(uid, v1, &format!(r#","patch":"{patch}""#)))
         }
@@ -143,38 +143,38 @@ async fn fail(way: Way, mut stream: TlsStream<TcpStream>) {
 }
 
 /// The failures, the kind of configuration, and the message that the client gets.
-const WAYS: &[(Way, usize, &str)] = &[
-    (Way::Hangs, 1, "context deadline exceeded"),
-    (Way::StreamsForEver, 1, "context deadline exceeded"),
-    (Way::SlowHeaders, 0, "context deadline exceeded"),
-    (Way::Closes, 1, "EOF"),
-    (Way::Megabytes, 0, "http: response body too large"),
+const FAILURES: &[(ServerFailure, usize, &str)] = &[
+    (ServerFailure::Hangs, 1, "context deadline exceeded"),
+    (ServerFailure::StreamsForEver, 1, "context deadline exceeded"),
+    (ServerFailure::SlowHeaders, 0, "context deadline exceeded"),
+    (ServerFailure::Closes, 1, "EOF"),
+    (ServerFailure::Megabytes, 0, "http: response body too large"),
     (
-        Way::Says("500 Internal Server Error", "{}"),
+        ServerFailure::Says("500 Internal Server Error", "{}"),
         1,
         "an error on the server (\"unknown\") has prevented the request",
     ),
-    (Way::Says("200 OK", "hello"), 1, "couldn't get version/kind; json parse error"),
-    (Way::Says("200 OK", "{"), 0, "couldn't get version/kind; json parse error"),
-    (Way::Says("200 OK", ""), 0, "0-length response with status code: 200"),
-    (Way::Redirects, 1, "stopped after 10 redirects"),
-    (Way::OtherUid, 0, "received invalid webhook response: expected response.uid="),
-    (Way::OtherKind, 1, "unknown conversion"),
-    (Way::BadPatch, 0, "received undecodable patch in webhook response"),
-    (Way::NoPatchType, 0, "webhook returned response.patch but not response.patchType"),
+    (ServerFailure::Says("200 OK", "hello"), 1, "couldn't get version/kind; json parse error"),
+    (ServerFailure::Says("200 OK", "{"), 0, "couldn't get version/kind; json parse error"),
+    (ServerFailure::Says("200 OK", ""), 0, "0-length response with status code: 200"),
+    (ServerFailure::Redirects, 1, "stopped after 10 redirects"),
+    (ServerFailure::OtherUid, 0, "received invalid webhook response: expected response.uid="),
+    (ServerFailure::OtherKind, 1, "unknown conversion"),
+    (ServerFailure::BadPatch, 0, "received undecodable patch in webhook response"),
+    (ServerFailure::NoPatchType, 0, "webhook returned response.patch but not response.patchType"),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_fails_costs_only_its_own_request() {
+async fn a_failing_webhook_affects_only_its_own_request() {
     let server = server(&[], Vec::new()).await;
     let client = server.client();
     let mut hooks = Vec::new();
-    for (at, (way, kind, wanted)) in WAYS.iter().enumerate() {
-        let hook = Hook::raw("localhost", move |stream| fail(*way, stream)).await;
+    for (at, (failure, kind, expected)) in FAILURES.iter().enumerate() {
+        let hook = Hook::raw("localhost", move |stream| fail(*failure, stream)).await;
         let to = json!({"url": hook.url("/review"), "caBundle": hook.ca_bundle()});
-        hooks.push((hook, format!("way-{at}"), *kind, to, *wanted));
+        hooks.push((hook, format!("way-{at}"), *kind, to, *expected));
     }
-    // A certificate of an unknown authority, and a server that is gone.
+    // Two more failures: a certificate of an unknown authority, and a server that has ended.
     let (a, b) = (Hook::start(ready).await, Hook::start(ready).await);
     let url = a.url("/review");
     hooks.push((a, "authority".to_owned(), 1, json!({"url": url, "caBundle": b.ca_bundle()}), "x509: "));
@@ -188,13 +188,13 @@ async fn a_webhook_that_fails_costs_only_its_own_request() {
     namespace(client, "quiet").await;
 
     let map = json!({"metadata": {"name": "m"}});
-    let failing = hooks.iter().map(|(_, ns, _, _, wanted)| {
+    let failing = hooks.iter().map(|(_, ns, _, _, expected)| {
         let (client, map) = (client.another(), &map);
         async move {
             let reply = client.post(&format!("/api/v1/namespaces/{ns}/configmaps"), map).await;
             let message = reply.json()["message"].as_str().unwrap_or_default().to_owned();
-            let is_right = reply.status == 500 && message.contains(wanted);
-            (!is_right).then(|| format!("{ns}: want {wanted:?}, got {} {message}", reply.status))
+            let is_right = reply.status == 500 && message.contains(expected);
+            (!is_right).then(|| format!("{ns}: want {expected:?}, got {} {message}", reply.status))
         }
     });
     // Meanwhile other clients write and read.
@@ -225,7 +225,7 @@ async fn a_webhook_that_fails_costs_only_its_own_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sidecar_injector_behind_a_service_is_told_who_asks() {
+async fn a_webhook_behind_a_service_receives_the_user_of_the_request() {
     let inject = |review: Value| {
         let patch = json!([
             {"op": "add", "path": "/spec/containers/-", "value": {"name": "proxy", "image": "proxy:1"}},
@@ -282,7 +282,7 @@ async fn a_sidecar_injector_behind_a_service_is_told_who_asks() {
     let made = client.post(pods, &pod("a", json!({}))).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let containers = made.json()["spec"]["containers"].clone();
-    // The added container has defaults, too.
+    // The server sets defaults in the added container.
     assert_eq!(containers[1]["name"], "proxy");
     assert_eq!(containers[1]["imagePullPolicy"], "IfNotPresent");
     assert_eq!(made.json()["metadata"]["labels"]["injected"], "true");

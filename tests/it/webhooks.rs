@@ -1,6 +1,5 @@
-//! Servers that this server calls: webhooks for admission, conversion and audit (docs/api/webhooks.md,
-//! docs/api/custom-resources.md, docs/api/audit.md), and extension servers (docs/api/extension-servers.md);
-//! and the effect of a slow one on waiting clients (docs/api/fairness.md).
+//! Admission webhooks over real TLS (docs/api/webhooks.md), the verification of servers without a CA bundle, and the
+//! effect of a slow webhook on waiting clients (docs/api/fairness.md).
 
 use std::future::ready;
 use std::sync::Arc;
@@ -46,7 +45,7 @@ const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookcon
 const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn admission_webhooks_change_and_refuse_writes() {
+async fn admission_webhooks_can_change_and_refuse_writes() {
     let fixture = Fixture::new("hooks").await;
     let patch = STANDARD.encode(r#"[{"op":"add","path":"/data/added","value":"by the hook"}]"#);
     let answer = move |review: Value| {
@@ -78,7 +77,7 @@ async fn admission_webhooks_change_and_refuse_writes() {
     assert_eq!(reviews[0]["request"]["userInfo"]["username"], "cluster-admin");
     assert_eq!(reviews[0]["request"]["operation"], "CREATE");
 
-    // If the webhook's server is gone, the requests that it should review are refused.
+    // After the server of the webhook has ended, the requests that it should review are refused.
     hook.end().await;
     let failed = fixture.client.post(&maps, &json!({"metadata": {"name": "c"}})).await;
     assert_eq!(failed.status, 500, "{}", failed.text());
@@ -100,14 +99,14 @@ fn webhook(name: &str, hook: &Hook, path: &str, more: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_patch_that_changes_nothing_invokes_no_webhook_again() {
+async fn a_webhook_is_not_reinvoked_after_a_patch_that_changes_nothing() {
     let fixture = Fixture::new("reinvoked").await;
     let patched = |review: &Value, patch: Value| {
         let patch = STANDARD.encode(patch.to_string());
         admitted(review, json!({"patchType": "JSONPatch", "patch": patch}))
     };
     // The first patch of a write is always a change. The last webhook sets a member to its present value, or
-    // to another one.
+    // to another value.
     let changing = Hook::start(move |review: Value| {
         ready(patched(&review, json!([{"op": "add", "path": "/data/added", "value": "1"}])))
     });
@@ -135,16 +134,16 @@ async fn a_patch_that_changes_nothing_invokes_no_webhook_again() {
     let made = fixture.client.post(MUTATING, &config).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let maps = format!("/api/v1/namespaces/{}/configmaps", fixture.ns);
-    let mut asked = [0; 3];
+    let mut before = [0; 3];
     for (wish, calls) in [("same", [1, 1, 1]), ("other", [1, 2, 1])] {
         let map = json!({"metadata": {"name": wish}, "data": {"wish": wish}});
         assert_eq!(fixture.client.post(&maps, &map).await.status, 201, "{wish}");
         let now = [&changing, &first, &last].map(|hook| hook.received().len());
-        assert_eq!([0, 1, 2].map(|at| now[at] - asked[at]), calls, "{wish}");
-        asked = now;
+        assert_eq!([0, 1, 2].map(|at| now[at] - before[at]), calls, "{wish}");
+        before = now;
     }
 
-    // For a PUT without a version, mutating webhooks get the object as it was sent.
+    // For a PUT without a resource version, mutating webhooks get the object that the client sent.
     let maps_a = format!("{maps}/same");
     let body = json!({"metadata": {"name": "same"}, "data": {"wish": "same", "more": "1"}});
     assert_eq!(
@@ -163,7 +162,7 @@ async fn a_patch_that_changes_nothing_invokes_no_webhook_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_is_asked_once_whatever_other_servers_write_meanwhile() {
+async fn a_webhook_is_called_once_even_if_other_servers_write_meanwhile() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let (server, other) = (etcd.server(&[]).await, Arc::new(etcd.server(&[]).await));
     let client = server.client();
@@ -195,10 +194,10 @@ async fn a_webhook_is_asked_once_whatever_other_servers_write_meanwhile() {
     assert_eq!(client.post(maps, &map("good", "a")).await.status, 201);
     assert_eq!(client.post(maps, &map("refused", "bad")).await.status, 400);
     assert_eq!(client.put(&format!("{maps}/good"), &map("good", "bad")).await.status, 400);
-    // A no-op write is also decided by the store.
+    // The store also decides whether a write is a no-op.
     assert_eq!(client.put(&format!("{maps}/good"), &map("good", "a")).await.status, 200);
     assert_eq!(hook.received().len(), 4);
-    // An invalid object from a webhook's patch is refused without calling the webhook again.
+    // If the patch of a webhook makes the object invalid, the server refuses it without calling the webhook again.
     assert_eq!(client.delete(&format!("{VALIDATING}/asked")).await.status, 200);
     let config = configuration("MutatingWebhookConfiguration", "asked", &hook, "asked");
     assert_eq!(client.post(MUTATING, &config).await.status, 201);
@@ -208,7 +207,7 @@ async fn a_webhook_is_asked_once_whatever_other_servers_write_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_of_a_webhook_share_its_connection() {
+async fn calls_of_a_webhook_share_a_connection() {
     let fixture = Fixture::new("shared").await;
     let hook = Hook::start(|review: Value| ready(admitted(&review, json!({})))).await;
     let config = configuration("ValidatingWebhookConfiguration", &fixture.ns, &hook, &fixture.ns);
@@ -222,12 +221,12 @@ async fn calls_of_a_webhook_share_its_connection() {
     make("first".to_owned()).await;
     assert_eq!(hook.connections(), 1);
     futures_util::future::join_all((0..50).map(|at| make(format!("c{at}")))).await;
-    assert_eq!((hook.received().len(), hook.connections()), (51, 1), "a server that speaks HTTP/2");
+    assert_eq!((hook.received().len(), hook.connections()), (51, 1), "the calls share a connection");
     fixture.client.delete(&format!("{VALIDATING}/{}", fixture.ns)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_delete_of_what_waits_for_finalizers_is_admitted() {
+async fn each_delete_of_an_object_with_finalizers_is_admitted() {
     let fixture = Fixture::new("deleted").await;
     let hook = Hook::start(|review: Value| ready(admitted(&review, json!({})))).await;
     let mut config = configuration("ValidatingWebhookConfiguration", &fixture.ns, &hook, &fixture.ns);
@@ -250,148 +249,7 @@ async fn each_delete_of_what_waits_for_finalizers_is_admitted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn custom_versions_are_converted_by_a_webhook() {
-    let fixture = Fixture::new("converted").await;
-    // Version v1 has the words in a list, v2 in a text.
-    let answer = |review: Value| {
-        let wanted = review["request"]["desiredAPIVersion"].as_str().unwrap();
-        let objects = review["request"]["objects"].as_array().unwrap();
-        let converted = objects.iter().map(|object| {
-            let mut object = object.clone();
-            object["apiVersion"] = wanted.into();
-            object["words"] = match &object["words"] {
-                Value::Array(words) => {
-                    words.iter().map(|word| word.as_str().unwrap()).collect::<Vec<_>>().join(" ").into()
-                }
-                Value::String(text) => text.split(' ').map(Value::from).collect::<Vec<_>>().into(),
-                other => other.clone(),
-            };
-            object
-        });
-        ready(json!({
-            "apiVersion": review["apiVersion"],
-            "kind": "ConversionReview",
-            "response": {
-                "uid": review["request"]["uid"],
-                "result": {"status": "Success"},
-                "convertedObjects": converted.collect::<Vec<_>>(),
-            },
-        }))
-    };
-    let hook = Hook::start(answer).await;
-    let group = format!("{}.example.com", fixture.ns);
-    let version = |name: &str, storage: bool, words: Value| {
-        json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {
-            "type": "object", "properties": {"words": words},
-        }}})
-    };
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("texts.{group}")},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": "texts", "kind": "Text"},
-            "versions": [
-                version("v1", true, json!({"type": "array", "items": {"type": "string"}})),
-                version("v2", false, json!({"type": "string"})),
-            ],
-            "conversion": {"strategy": "Webhook", "webhook": {
-                "conversionReviewVersions": ["v1"],
-                "clientConfig": {"url": hook.url("/convert"), "caBundle": hook.ca_bundle()},
-            }},
-        },
-    });
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let made = fixture.client.post(definitions, &definition).await;
-    assert_eq!(made.status, 201, "{}", made.text());
-    let texts = |version: &str| format!("/apis/{group}/{version}/namespaces/{}/texts", fixture.ns);
-    let listed = fixture.client.until(&texts("v2"), |list| list.is_some()).await;
-    assert!(listed.is_some(), "the type is not served");
-
-    let object = json!({
-        "apiVersion": format!("{group}/v1"), "kind": "Text", "metadata": {"name": "t"}, "words": ["one", "two"],
-    });
-    let made = fixture.client.post(&texts("v1"), &object).await;
-    assert_eq!(made.status, 201, "{}", made.text());
-    assert_eq!(fixture.client.get(&format!("{}/t", texts("v2"))).await.json()["words"], "one two");
-    let patch = json!({"words": "three four five"});
-    let patched = fixture.client.patch(&format!("{}/t", texts("v2")), "merge", &patch).await;
-    assert_eq!(patched.json()["words"], "three four five", "{}", patched.text());
-    let stored = fixture.client.get(&format!("{}/t", texts("v1"))).await.json();
-    assert_eq!(stored["words"], json!(["three", "four", "five"]));
-    assert_eq!(fixture.client.get(&texts("v2")).await.json()["items"][0]["words"], "three four five");
-
-    // Without the webhook's server, other versions cannot be read, but the stored version can.
-    hook.end().await;
-    let failed = fixture.client.get(&format!("{}/t", texts("v2"))).await;
-    assert_eq!(failed.status, 500, "{}", failed.text());
-    assert!(
-        failed.json()["message"].as_str().unwrap().contains("conversion webhook for"),
-        "{}",
-        failed.text()
-    );
-    assert_eq!(fixture.client.get(&format!("{}/t", texts("v1"))).await.status, 200);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn audit_events_reach_a_webhook() {
-    let hook = Hook::start(|_| ready(json!({}))).await;
-    let kubeconfig = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {
-            "server": hook.url("/audit"), "certificate-authority-data": hook.ca_bundle(),
-        }}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "users": [{"name": "u", "user": {}}],
-        "current-context": "c",
-    });
-    let policy = json!({
-        "apiVersion": "audit.k8s.io/v1",
-        "kind": "Policy",
-        "omitStages": ["RequestReceived"],
-        "rules": [{"level": "Request", "resources": [{"group": "", "resources": ["configmaps"]}], "verbs": ["create"]}],
-    });
-    let server = Server::start(Options {
-        flags: vec![
-            "--audit-policy-file=$dir/policy.json".to_owned(),
-            "--audit-webhook-config-file=$dir/hook.json".to_owned(),
-            "--audit-webhook-batch-max-wait=100ms".to_owned(),
-        ],
-        files: vec![("policy.json", policy.to_string()), ("hook.json", kubeconfig.to_string())],
-        ..Options::default()
-    })
-    .await;
-    let path = "/api/v1/namespaces/default/configmaps";
-    for n in 0..20 {
-        let made = server.client().post(path, &json!({"metadata": {"name": format!("m{n}")}})).await;
-        assert_eq!(made.status, 201, "{}", made.text());
-    }
-    let names = || {
-        let lists = hook.received();
-        let events = lists.iter().flat_map(|list| list["items"].as_array().unwrap());
-        let ours = events.filter(|event| event["objectRef"]["namespace"] == "default");
-        let mut names: Vec<String> = ours
-            .map(|event| event["requestObject"]["metadata"]["name"].as_str().unwrap().to_owned())
-            .collect();
-        names.sort();
-        names
-    };
-    let mut wanted: Vec<String> = (0..20).map(|n| format!("m{n}")).collect();
-    wanted.sort();
-    for _ in 0..200 {
-        if names().len() >= wanted.len() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    assert_eq!(names(), wanted);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_beyond_the_seats_of_their_level_are_refused() {
+async fn requests_without_a_free_seat_in_their_level_are_refused() {
     let server = Server::start(Options {
         flags: vec![
             "--token-auth-file=$dir/tokens.csv".to_owned(),
@@ -483,86 +341,7 @@ async fn requests_beyond_the_seats_of_their_level_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_for_a_version_go_to_its_extension_server() {
-    let fixture = Fixture::new("extended").await;
-    let group = format!("{}.example.com", fixture.ns);
-    let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{group}/v1"), "resources": [
-        {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get", "list"]},
-    ]});
-    let answer = move |asked: Value| {
-        let is_list = asked["path"].as_str().is_some_and(|path| path.ends_with("/v1"));
-        ready(if is_list { list.clone() } else { json!({"kind": "Thing", "asked": asked}) })
-    };
-    let hook = Hook::start(answer).await;
-    let services = format!("/api/v1/namespaces/{}/services", fixture.ns);
-    let service =
-        json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
-    assert_eq!(fixture.client.post(&services, &service).await.status, 201);
-    let api_services = "/apis/apiregistration.k8s.io/v1/apiservices";
-    let path = format!("{api_services}/v1.{group}");
-    let api_service = json!({
-        "metadata": {"name": format!("v1.{group}")},
-        "spec": {
-            "group": group, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
-            "caBundle": hook.ca_bundle(),
-            "service": {"namespace": fixture.ns, "name": "ext", "port": hook.port()},
-        },
-    });
-    let made = fixture.client.post(api_services, &api_service).await;
-    assert_eq!(made.status, 201, "{}", made.text());
-    let until = async |wanted: &str| {
-        let has = |object: Option<&Value>| {
-            object.is_some_and(|object| object["status"]["conditions"][0]["reason"] == wanted)
-        };
-        let found = fixture.client.until(&path, has).await;
-        found.unwrap_or_else(|| panic!("no condition with the reason {wanted}"))
-    };
-    // The certificate does not have the name of the service.
-    let found = until("FailedDiscoveryCheck").await;
-    let message = found["status"]["conditions"][0]["message"].as_str().unwrap();
-    assert!(message.contains(&format!("not ext.{}.svc", fixture.ns)), "{message}");
-    let things = format!("/apis/{group}/v1/namespaces/{}/things", fixture.ns);
-    let refused = fixture.client.get(&things).await;
-    assert_eq!((refused.status, refused.text().as_str()), (503, "service unavailable\n"));
-
-    let patch = json!({"spec": {"caBundle": null, "insecureSkipTLSVerify": true}});
-    let patched = fixture.client.patch(&path, "merge", &patch).await;
-    assert_eq!(patched.status, 200, "{}", patched.text());
-    until("Passed").await;
-    let forged = [("x-remote-user", "somebody"), ("x-remote-group", "system:masters")];
-    let reply = fixture.client.send("GET", &format!("{things}/a?x=%20y"), &forged, b"").await;
-    assert_eq!(reply.status, 200, "{}", reply.text());
-    let asked = reply.json()["asked"].clone();
-    assert_eq!(asked["path"], format!("{things}/a?x=+y"));
-    assert_eq!(asked["headers"]["x-remote-user"], "cluster-admin");
-    assert!(asked["headers"].get("authorization").is_none(), "{asked}");
-    let groups = fixture.client.get("/apis").await.json();
-    assert!(groups["groups"].as_array().unwrap().iter().any(|one| one["name"] == *group), "{groups}");
-    assert_eq!(
-        fixture.client.get(&format!("/apis/{group}")).await.json()["preferredVersion"]["version"],
-        "v1"
-    );
-
-    // The built-in versions have APIServices of their own; a server that is gone affects only its own
-    // requests.
-    let built_in = fixture.client.get(&format!("{api_services}/v1.apps")).await.json();
-    assert_eq!(built_in["status"]["conditions"][0]["reason"], "Local");
-    hook.end().await;
-    let failed = fixture.client.get(&things).await;
-    assert_eq!(failed.status, 503, "{}", failed.text());
-    assert_eq!(fixture.client.get("/apis").await.status, 200);
-    assert_eq!(fixture.client.delete(&path).await.status, 200);
-    for _ in 0..100 {
-        if fixture.client.get(&things).await.status == 404 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("the version is still served");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_without_a_bundle_are_verified_against_the_authorities_of_the_system() {
+async fn webhooks_without_a_ca_bundle_are_verified_against_the_system_authorities() {
     let group = "trusted.example.com";
     let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{group}/v1"), "resources": [
         {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get", "list"]},
@@ -632,12 +411,12 @@ async fn servers_without_a_bundle_are_verified_against_the_authorities_of_the_sy
             },
         });
         make("/apis/apiregistration.k8s.io/v1/apiservices", api_service).await;
-        let wanted = if is_believed { "Passed" } else { "FailedDiscoveryCheck" };
+        let reason = if is_believed { "Passed" } else { "FailedDiscoveryCheck" };
         let has = |object: Option<&Value>| {
-            object.is_some_and(|object| object["status"]["conditions"][0]["reason"] == wanted)
+            object.is_some_and(|object| object["status"]["conditions"][0]["reason"] == reason)
         };
         let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/v1.{group}");
-        assert!(client.until(&path, has).await.is_some(), "no condition with the reason {wanted}");
+        assert!(client.until(&path, has).await.is_some(), "no condition with the reason {reason}");
 
         let mut config = configuration("ValidatingWebhookConfiguration", "trusted", &hook, "default");
         config["webhooks"][0]["clientConfig"].as_object_mut().unwrap().remove("caBundle");
@@ -649,7 +428,7 @@ async fn servers_without_a_bundle_are_verified_against_the_authorities_of_the_sy
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refusals_failures_and_slowness_of_webhooks_are_in_the_log_and_in_the_audit_event() {
+async fn refusals_failures_and_latency_of_webhooks_are_logged_and_audited() {
     let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
                   rules: [{level: Metadata, resources: [{group: '', resources: [configmaps]}]}]\n";
     let server = Server::start(Options {
@@ -691,7 +470,7 @@ async fn refusals_failures_and_slowness_of_webhooks_are_in_the_log_and_in_the_au
     };
     assert_eq!((post("denied").await, post("broken").await, post("slow").await), (418, 500, 201));
     let began = std::time::Instant::now();
-    let wanted: [(&str, &str, &[&str]); 5] = [
+    let expected: [(&str, &str, &[&str]); 5] = [
         (
             "denied",
             "webhook denied the request",
@@ -716,7 +495,7 @@ async fn refusals_failures_and_slowness_of_webhooks_are_in_the_log_and_in_the_au
         ),
         ("slow", "slow request", &["status=201"]),
     ];
-    for (id, text, parts) in wanted {
+    for (id, text, parts) in expected {
         let is_it = |line: &&str| {
             (line.contains(&format!("audit_id=\"{id}\"")) || line.contains(&format!("audit_id={id} ")))
                 && line.contains(text)

@@ -29,10 +29,10 @@ binaryData:
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_may_be_yaml() {
+async fn request_bodies_may_be_yaml() {
     let fixture = Fixture::new("yaml").await;
     let yaml = "Content-Type: application/yaml";
-    let created = fixture.ask(&format!("POST $core/configmaps | {yaml}"), MAP).await;
+    let created = fixture.send(&format!("POST $core/configmaps | {yaml}"), MAP).await;
     assert_eq!(created.status, 201, "{}", created.text());
     let object = created.json();
     assert_eq!(object["data"], json!({"literal": "a\nb\n", "quoted": "1_000"}));
@@ -126,7 +126,7 @@ async fn bodies_may_be_yaml() {
         .await;
 
     let warned = fixture
-        .ask(
+        .send(
             &format!("POST $core/configmaps | {yaml}"),
             "metadata:\n  name: warned\ndata: {a: 1, a: b}\ndata:\n  a: c\nmore: 1",
         )
@@ -159,9 +159,9 @@ async fn both(fixture: &Fixture, request: &str, parameters: &str) -> (Reply, Rep
     let version = |reply: &Reply| reply.json()["metadata"]["resourceVersion"].clone();
     let json = format!("{request} | Accept: application/json{parameters}");
     for _ in 0..100 {
-        let want = fixture.ask(&json, "").await;
-        let got = fixture.ask(&format!("{request} | Accept: application/yaml{parameters}"), "").await;
-        if version(&fixture.ask(&json, "").await) == version(&want) {
+        let want = fixture.send(&json, "").await;
+        let got = fixture.send(&format!("{request} | Accept: application/yaml{parameters}"), "").await;
+        if version(&fixture.send(&json, "").await) == version(&want) {
             return (want, got);
         }
     }
@@ -169,9 +169,9 @@ async fn both(fixture: &Fixture, request: &str, parameters: &str) -> (Reply, Rep
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_answer_but_a_watch_may_be_yaml() {
+async fn every_answer_except_a_watch_may_be_yaml() {
     let fixture = Fixture::new("yaml").await;
-    // More than one chunk of a stream, with texts that need quotes or block style.
+    // The object is longer than one chunk of a stream, and has texts that need quotes or block style.
     let texts = ["yes", "a: b", "line\nline\n", "\u{2028}", "1_000", "", "ü", "#", " x "];
     for (at, text) in texts.into_iter().enumerate() {
         let long = "0123456789".repeat(1500);
@@ -212,19 +212,19 @@ async fn every_answer_but_a_watch_may_be_yaml() {
     }
 
     let text = fixture
-        .ask("GET $core/configmaps?fieldSelector=metadata.name%3Dm0 | Accept: application/yaml", "")
+        .send("GET $core/configmaps?fieldSelector=metadata.name%3Dm0 | Accept: application/yaml", "")
         .await
         .text();
     let (head, rest) = text.split_once("    long: ").unwrap();
     assert_eq!(
         head, "apiVersion: v1\nitems:\n- data:\n",
-        "json-and-yaml-output: members sorted, lists at their key's edge"
+        "json-and-yaml-output: members are sorted, and lists are not indented"
     );
     assert!(
         rest.contains("    text: \"yes\"\n")
             && rest.contains("\nkind: ConfigMapList\nmetadata:\n  resourceVersion: ")
     );
-    let empty = fixture.ask("GET $core/pods | Accept: application/yaml", "").await.text();
+    let empty = fixture.send("GET $core/pods | Accept: application/yaml", "").await.text();
     assert!(
         empty.starts_with("apiVersion: v1\nitems: []\nkind: PodList\nmetadata:\n  resourceVersion: \""),
         "{empty}"
@@ -233,20 +233,20 @@ async fn every_answer_but_a_watch_may_be_yaml() {
     // Responses to writes have the same encoding, gzip applies, and a watch is refused before it begins
     // (docs/api/watches.md#watch-transport).
     let created = fixture
-        .ask("POST $core/configmaps | Accept: application/yaml", r#"{"metadata":{"name":"new"}}"#)
+        .send("POST $core/configmaps | Accept: application/yaml", r#"{"metadata":{"name":"new"}}"#)
         .await;
     assert_eq!((created.status, &read(&created)["kind"]), (201, &json!("ConfigMap")));
     let scale = json!({"metadata": {"name": "rs"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
     fixture.make("$apps/replicasets", &[scale]).await;
-    let scale = fixture.ask("GET $apps/replicasets/rs/scale | Accept: application/yaml", "").await;
+    let scale = fixture.send("GET $apps/replicasets/rs/scale | Accept: application/yaml", "").await;
     assert_eq!(read(&scale)["spec"], json!({"replicas": 1}));
     let gzip =
-        fixture.ask("GET $core/configmaps | Accept: application/yaml | Accept-Encoding: gzip", "").await;
+        fixture.send("GET $core/configmaps | Accept: application/yaml | Accept-Encoding: gzip", "").await;
     assert_eq!(gzip.header_all("content-encoding"), ["gzip"]);
     let streams = "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
     for request in ["GET $core/configmaps?watch=true", "GET /api/v1/watch/namespaces/$ns/configmaps"] {
-        let refused = fixture.ask(&format!("{request} | Accept: application/yaml"), "").await;
+        let refused = fixture.send(&format!("{request} | Accept: application/yaml"), "").await;
         let status = read(&refused);
         assert_eq!((refused.status, &status["message"]), (406, &json!(streams)), "{request}");
     }

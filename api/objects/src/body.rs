@@ -33,17 +33,17 @@ pub struct Expected<'e> {
     pub message: &'e Message,
     /// Older versions of the same group with the same schema, which are accepted as well.
     pub older: &'e [&'e str],
-    /// An object of the type that the body is probably a changed copy of; its unchanged parts are reused.
+    /// An object of this type that the body probably resembles. Decoding reuses the parts that are unchanged.
     pub known: Option<&'e Object>,
-    /// Whether unknown and duplicate fields are reported. If not, objects of custom types are read in another
-    /// way.
+    /// Whether unknown and duplicate fields are reported. This setting also selects the error for a custom
+    /// object without a kind.
     pub is_strict: bool,
 }
 
 impl Expected<'_> {
-    /// Decodes a request body according to its `Content-Type`. If the body has a kind and an apiVersion, they
-    /// must be those of the endpoint. If they are absent, the endpoint's values are used, except for custom
-    /// types.
+    /// Decodes a request body according to its `Content-Type`. If the body has a kind and an apiVersion, these values
+    /// must be the kind and the apiVersion of the endpoint. If kind and apiVersion are absent, the values of the
+    /// endpoint are used, except for custom types.
     pub fn decode(&self, input: Input, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         match input {
             Input::Json => self.decode_json(registry, body),
@@ -87,7 +87,8 @@ impl Expected<'_> {
             Some(known) => decode_known(self.message, body, known),
             None => decode(self.message, body),
         };
-        // The reference server ignores case when it looks for the type, but not when it reads the object.
+        // The reference server ignores the case of member names when it reads the kind and version, but not when it
+        // reads the rest of the object.
         let is_apart = |decoded: &Decoded| decoded.strict.iter().any(|found| is_of_type(found));
         let document = match &decoded {
             Ok(decoded) if !self.message.custom && is_apart(decoded) => json::parse(body).ok(),
@@ -96,7 +97,7 @@ impl Expected<'_> {
         if let Some(why) = document.as_ref().and_then(untyped) {
             return Err(self.unrecognized(body, &why));
         }
-        // Decoding skips the values of unknown fields, however deep they are.
+        // Decoding skips the values of unknown fields at any depth, so the syntax of these values was not checked.
         if decoded.as_ref().is_ok_and(|decoded| !decoded.strict.is_empty())
             && let Some(syntax) = json::syntax_error(body)
         {
@@ -105,8 +106,8 @@ impl Expected<'_> {
         self.check(decoded, document.as_ref().map(type_of), body, |error| self.explain(registry, body, error))
     }
 
-    /// Decodes YAML by converting it to JSON, which sorts the members by name. Strict decoding errors of the
-    /// YAML text come before those of the object.
+    /// Decodes YAML by converting it to JSON, which sorts the members by name. Strict decoding errors of the YAML text
+    /// come before strict decoding errors of the object.
     fn decode_yaml(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let mut document = yaml::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         untyped(&document.value).map_or(Ok(()), |why| Err(self.unrecognized(body, &why)))?;
@@ -119,15 +120,15 @@ impl Expected<'_> {
         Ok(Decoded { strict: duplicates.into_iter().chain(decoded.strict).collect(), ..decoded })
     }
 
-    /// Decodes CBOR. The CBOR reader has already refused duplicate names, so only unknown fields remain to be
-    /// found.
+    /// Decodes CBOR. The CBOR parser has already refused duplicate names, so this function only has to find
+    /// unknown fields.
     fn decode_cbor(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let value = cbor::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         self.decode_tree(registry, value, exact_type_of, body)
     }
 
-    /// Decodes a body that was read to a tree without its schema. `type_of` finds the kind and the version
-    /// that the body states.
+    /// Decodes a body that was parsed to a tree without its schema. `type_of` returns the kind and the
+    /// version that the body states.
     fn decode_tree(
         &self,
         registry: &Registry,
@@ -146,8 +147,8 @@ impl Expected<'_> {
         })
     }
 
-    /// Checks that a body has the kind of the endpoint, and sets the kind. `named` is the kind and version
-    /// that the body states, if they cannot be read from the object.
+    /// Checks that a body has the kind of the endpoint, and sets the kind. `named` is the kind and the
+    /// version that the body states, for bodies whose object does not contain kind and version.
     fn check(
         &self,
         decoded: Result<Decoded, DecodeError>,
@@ -227,8 +228,8 @@ impl Expected<'_> {
         Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     }
 
-    /// Returns the 422 for an object of another kind at an endpoint of custom objects, which accepts objects
-    /// of any kind until they are validated.
+    /// Returns the 422 for an object of another kind at an endpoint of custom objects. Such an endpoint
+    /// decodes objects of any kind, and validation refuses other kinds.
     fn other_kind(&self, kind: &str, object: &Object) -> Status {
         let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
         let subject = Subject { group, kind, name: meta(object, "name") };
@@ -236,7 +237,7 @@ impl Expected<'_> {
         Status::invalid(subject, &[error])
     }
 
-    /// Returns the 400 for a JSON body that is of another type or cannot be read.
+    /// Returns the 400 for a JSON body that has another type or cannot be read.
     fn explain(&self, registry: &Registry, body: &[u8], error: &str) -> Status {
         if let Some(why) = untyped_text(body) {
             return self.unrecognized(body, &why);
@@ -261,7 +262,8 @@ impl Expected<'_> {
         ))
     }
 
-    /// Returns the 400 for a readable body of another kind than that of the endpoint. `document` is the body, if it is a tree.
+    /// Returns the 400 for a readable body whose kind is not the kind of the endpoint. `document` is the body
+    /// as a tree, if it was parsed.
     fn mismatch(
         &self,
         registry: &Registry,
@@ -278,7 +280,7 @@ impl Expected<'_> {
                 self.kind
             ));
         }
-        // Objects of custom types are read regardless of the type that they state; the version is compared
+        // An object of a custom type is decoded even if it states another type. The version is compared
         // afterwards.
         if self.message.custom && api_version != self.api_version {
             return self.other_version(api_version);
@@ -314,12 +316,12 @@ pub fn untyped_text(body: &[u8]) -> Option<String> {
     }
 }
 
-/// Returns the kind and the version that a document states in members with exactly these names.
+/// Returns the kind and the version that a document states in members named exactly `kind` and `apiVersion`.
 fn exact_type_of(document: &Value) -> (&str, &str) {
     (document.str_at(&["kind"]), document.str_at(&["apiVersion"]))
 }
 
-/// Returns the first bytes of a body, as error messages show them.
+/// Returns the beginning of a body for error messages.
 fn summary(body: &[u8]) -> String {
     const SHOWN: usize = 30;
     if body.is_empty() {
@@ -343,7 +345,7 @@ mod tests {
     use values::naming::KUBERNETES;
 
     #[test]
-    fn the_type_of_a_body_may_be_in_any_case() {
+    fn kind_and_api_version_of_a_body_may_be_in_any_case() {
         let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
         let (kind, api_version) = ("Pod", "v1");
         let expected = Expected { kind, api_version, message, older: &[], known: None, is_strict: true };
@@ -377,7 +379,7 @@ mod tests {
             ),
         ] {
             let decoded = expected.decode(Input::Json, &registry, body.as_bytes());
-            let got = decoded.map(|decoded| decoded.strict.join(", ")).map_err(|status| status.message);
+            let got = decoded.map(|decoded| decoded.strict.join(", ")).map_err(Status::into_message);
             assert_eq!(got, want, "{body}");
         }
         let yaml = expected.decode(Input::Yaml, &registry, b"Kind: Service");
@@ -386,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_nest_as_deep_as_go_reads() {
+    fn a_body_may_nest_unknown_fields_as_deep_as_the_json_decoder_of_go_allows() {
         let message = builtin::message(&KUBERNETES, "api.core.v1.ConfigMap").unwrap();
         let (kind, api_version) = ("ConfigMap", "v1");
         let expected = Expected { kind, api_version, message, older: &[], known: None, is_strict: true };
@@ -394,7 +396,7 @@ mod tests {
         let decode = |depth| {
             let body = format!(r#"{{"x":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
             let decoded = expected.decode(Input::Json, &registry, body.as_bytes());
-            decoded.map(|decoded| decoded.strict.join(", ")).map_err(|status| status.message)
+            decoded.map(|decoded| decoded.strict.join(", ")).map_err(Status::into_message)
         };
         assert_eq!(decode(9_999), Ok(r#"unknown field "x""#.to_owned()));
         let refused = decode(10_000).unwrap_err();
@@ -403,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_says_of_which_type_it_is_or_nothing() {
+    fn a_body_that_is_not_an_object_is_refused_with_its_json_type() {
         for (body, want) in [
             (r#"{"kind":"A","apiVersion":"a/b"}"#, None),
             (r#"{"kind":null}"#, None),

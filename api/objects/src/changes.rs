@@ -1,4 +1,4 @@
-//! The changes from one state of an object to the next: the paths of the changed fields, and a JSON Patch.
+//! The changes between two states of an object: the paths of the changed fields, and a JSON Patch.
 //!
 //! ```text
 //! two trees ─► leaves that differ ─┬─► paths: spec.replicas, metadata.annotations["a.b/c"], spec.containers[0].image
@@ -9,9 +9,14 @@
 //! `metadata.managedFields` change with nearly every write and are left out.
 
 use std::fmt::Write;
+use std::ops::ControlFlow;
 
 use values::cancellation;
 use values::json::{self, Object, Value};
+
+/// Maximum length of all paths of a comparison in bytes, enough for a hundred long paths. The limit is needed
+/// because the name of a member may be as long as an object, and each path below the member repeats the name.
+const PATHS_BYTES_MAX: usize = 32 * 1024;
 
 /// A step of a path from the root of an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -20,55 +25,114 @@ enum Step<'v> {
     Item(usize),
 }
 
+impl Step<'_> {
+    /// Returns the approximate length of the step in a path, in bytes.
+    fn len(self) -> usize {
+        match self {
+            Step::Member(name) => name.len() + 1,
+            Step::Item(_) => 4,
+        }
+    }
+}
+
 /// A difference at one path.
 #[derive(Debug)]
 pub struct Difference<'v> {
     path: Vec<Step<'v>>,
-    /// Value before the change; `None` if it did not exist.
+    /// Value before the change; `None` if the value did not exist.
     pub old: Option<&'v Value>,
-    /// Value after the change; `None` if it no longer exists.
+    /// Value after the change; `None` if the value no longer exists.
     pub new: Option<&'v Value>,
+}
+
+/// The first differences between two states.
+#[derive(Debug, Default)]
+pub struct Differences<'v> {
+    /// The differences, in an order in which a JSON Patch can apply them.
+    pub found: Vec<Difference<'v>>,
+    /// Whether there are more differences than `found` contains.
+    pub is_cut: bool,
 }
 
 /// Paths that are left out.
 const OMITTED: [[&str; 2]; 2] = [["metadata", "managedFields"], ["metadata", "resourceVersion"]];
 
-/// Returns the differences from `old` to `new`, in an order in which a JSON Patch can apply them.
-pub fn differences<'v>(old: &'v Value, new: &'v Value) -> Vec<Difference<'v>> {
-    let mut found = Vec::new();
-    compare(old, new, &mut Vec::new(), &mut found);
-    found
+/// Returns the first differences from `old` to `new`: at most `most` differences, whose paths have at most
+/// `PATHS_BYTES_MAX` bytes together. The comparison stops at these limits.
+pub fn differences<'v>(old: &'v Value, new: &'v Value, most: usize) -> Differences<'v> {
+    let mut comparison =
+        Comparison { path: Vec::new(), found: Vec::new(), most, paths_bytes: PATHS_BYTES_MAX };
+    let is_cut = comparison.compare(old, new).is_break();
+    Differences { found: comparison.found, is_cut }
 }
 
-fn compare<'v>(old: &'v Value, new: &'v Value, path: &mut Vec<Step<'v>>, found: &mut Vec<Difference<'v>>) {
-    cancellation::step();
-    match (old, new) {
-        (Value::Object(old), Value::Object(new)) => compare_members(old, new, path, found),
-        (Value::Array(old), Value::Array(new)) => compare_items(old, new, path, found),
-        (old, new) if old == new => {}
-        (old, new) => found.push(Difference { path: path.clone(), old: Some(old), new: Some(new) }),
-    }
+/// A comparison of two states, which stops at the first difference above the limits.
+struct Comparison<'v> {
+    /// Path of the values that are compared.
+    path: Vec<Step<'v>>,
+    found: Vec<Difference<'v>>,
+    most: usize,
+    /// Bytes that are left for paths.
+    paths_bytes: usize,
 }
 
-fn compare_members<'v>(
-    old: &'v Object,
-    new: &'v Object,
-    path: &mut Vec<Step<'v>>,
-    found: &mut Vec<Difference<'v>>,
-) {
-    let removed =
-        old.iter().filter(|(name, _)| !new.contains(name)).map(|(name, value)| (name, Some(value), None));
-    let others = new.iter().map(|(name, value)| (name, old.get(name), Some(value)));
-    for (name, old, new) in removed.chain(others) {
-        if OMITTED.iter().any(|omitted| is_at(path, name, omitted)) {
-            continue;
-        }
-        path.push(Step::Member(name));
+impl<'v> Comparison<'v> {
+    fn compare(&mut self, old: &'v Value, new: &'v Value) -> ControlFlow<()> {
+        cancellation::step();
         match (old, new) {
-            (Some(old), Some(new)) => compare(old, new, path, found),
-            (old, new) => found.push(Difference { path: path.clone(), old, new }),
+            (Value::Object(old), Value::Object(new)) => self.compare_members(old, new),
+            (Value::Array(old), Value::Array(new)) => self.compare_items(old, new),
+            (old, new) if old == new => ControlFlow::Continue(()),
+            (old, new) => self.add(Some(old), Some(new)),
         }
-        path.pop();
+    }
+
+    fn compare_members(&mut self, old: &'v Object, new: &'v Object) -> ControlFlow<()> {
+        let removed =
+            old.iter().filter(|(name, _)| !new.contains(name)).map(|(name, value)| (name, Some(value), None));
+        let others = new.iter().map(|(name, value)| (name, old.get(name), Some(value)));
+        for (name, old, new) in removed.chain(others) {
+            if !OMITTED.iter().any(|omitted| is_at(&self.path, name, omitted)) {
+                self.at(Step::Member(name), old, new)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn compare_items(&mut self, old: &'v [Value], new: &'v [Value]) -> ControlFlow<()> {
+        let common = old.len().min(new.len());
+        for index in 0..common {
+            self.at(Step::Item(index), Some(&old[index]), Some(&new[index]))?;
+        }
+        // Items are removed from the end, so that the positions of the remaining items stay valid.
+        for index in (common..old.len()).rev() {
+            self.at(Step::Item(index), Some(&old[index]), None)?;
+        }
+        for (index, item) in new.iter().enumerate().skip(common) {
+            self.at(Step::Item(index), None, Some(item))?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Compares the values at a step below the current path.
+    fn at(&mut self, step: Step<'v>, old: Option<&'v Value>, new: Option<&'v Value>) -> ControlFlow<()> {
+        self.path.push(step);
+        let flow = match (old, new) {
+            (Some(old), Some(new)) => self.compare(old, new),
+            (old, new) => self.add(old, new),
+        };
+        self.path.pop();
+        flow
+    }
+
+    fn add(&mut self, old: Option<&'v Value>, new: Option<&'v Value>) -> ControlFlow<()> {
+        let len: usize = self.path.iter().copied().map(Step::len).sum();
+        if self.found.len() == self.most || len > self.paths_bytes {
+            return ControlFlow::Break(());
+        }
+        self.paths_bytes -= len;
+        self.found.push(Difference { path: self.path.clone(), old, new });
+        ControlFlow::Continue(())
     }
 }
 
@@ -76,35 +140,8 @@ fn is_at(path: &[Step<'_>], name: &str, [parent, child]: &[&str; 2]) -> bool {
     path == [Step::Member(parent)] && name == *child
 }
 
-fn compare_items<'v>(
-    old: &'v [Value],
-    new: &'v [Value],
-    path: &mut Vec<Step<'v>>,
-    found: &mut Vec<Difference<'v>>,
-) {
-    let mut at = |index, old: Option<&'v Value>, new: Option<&'v Value>| {
-        path.push(Step::Item(index));
-        match (old, new) {
-            (Some(old), Some(new)) => compare(old, new, path, found),
-            (old, new) => found.push(Difference { path: path.clone(), old, new }),
-        }
-        path.pop();
-    };
-    let common = old.len().min(new.len());
-    for index in 0..common {
-        at(index, Some(&old[index]), Some(&new[index]));
-    }
-    // Items are removed from the end, so that the positions of the others stay valid.
-    for index in (common..old.len()).rev() {
-        at(index, Some(&old[index]), None);
-    }
-    for (index, item) in new.iter().enumerate().skip(common) {
-        at(index, None, Some(item));
-    }
-}
-
 impl Difference<'_> {
-    /// Returns the path as field paths are written.
+    /// Returns the path in the notation of field paths.
     pub fn path(&self) -> String {
         let mut text = String::new();
         for step in &self.path {
@@ -185,12 +222,35 @@ mod tests {
             ),
         ] {
             let (old, new) = (value(old), value(new));
-            let found = differences(&old, &new);
+            let Differences { found, is_cut } = differences(&old, &new, 10);
+            assert!(!is_cut);
             let got: Vec<_> = found.iter().map(Difference::path).collect();
             assert_eq!(got.join(" "), paths, "{old:?} {new:?}");
             let patch = Value::Array(found.iter().map(Difference::operation).collect());
             let patched = apply_operations(patch, old.clone()).unwrap();
-            assert_eq!(differences(&patched, &new).len(), 0, "{patched:?} {new:?}");
+            assert_eq!(differences(&patched, &new, 10).found.len(), 0, "{patched:?} {new:?}");
+        }
+    }
+
+    #[test]
+    fn many_changes_and_long_paths_are_truncated() {
+        let map = |count: usize, name: &str, value: usize| {
+            let members = (0..count).map(|at| format!("\"{name}{at}\":{value}"));
+            parse(format!("{{\"m\":{{{}}}}}", members.collect::<Vec<_>>().join(",")).as_bytes()).unwrap()
+        };
+        let long = "n".repeat(PATHS_BYTES_MAX / 4);
+        for (count, name, most, found, is_cut) in [
+            (100, "n", 100, 100, false),
+            (101, "n", 100, 100, true),
+            (100_000, "n", 100, 100, true),
+            (100, "n", 0, 0, true),
+            (100, &*long, 100, 3, true),
+        ] {
+            let (old, new) = (map(count, name, 1), map(count, name, 2));
+            let got = differences(&old, &new, most);
+            assert_eq!((got.found.len(), got.is_cut), (found, is_cut), "{count} of at most {most}");
+            let paths: usize = got.found.iter().map(|change| change.path().len()).sum();
+            assert!(paths <= PATHS_BYTES_MAX, "{paths} bytes");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Limits of devices that several modules share: validation rules enforce them
-//! (docs/api/validation.md#devices), selectors use them to estimate costs, and quotas use them to count.
-//! Limits that only validation needs are defined there.
+//! Limits of devices that several modules use. Validation rules enforce the limits
+//! (docs/api/validation.md#devices), the cost estimates of selectors use the limits, and quotas use the limits to count
+//! devices. Limits that only validation needs are defined in the module of validation.
 
 use super::validation::DRIVER_MAX;
 
-/// Maximum number of attributes and capacities of a device together, and therefore of domains, and of names
-/// in one domain.
+/// Maximum number of attributes and capacities of a device together. The same limit applies to the number of domains,
+/// and to the number of names in one domain.
 pub(crate) const ATTRIBUTES_MAX: usize = 32;
 /// Maximum length in bytes of the domain of an attribute or capacity. A domain has the syntax of a driver
 /// name.

@@ -1,9 +1,10 @@
-//! The types that an endpoint reads before it refuses them (docs/api/writes.md#request-body).
+//! The types that an endpoint reads before it refuses the object (docs/api/writes.md#request-body).
 //!
-//! The reference server has three registries of types: one for custom resource definitions, one for
-//! registrations of extension servers (`APIService`), and one for all other groups. A body of a type in the
-//! endpoint's registry is read and then found to be unconvertible; any other type is not registered. The
-//! registries also contain versions that are not served.
+//! The reference server has three registries of types: one registry for custom resource definitions, one for
+//! registrations of extension servers (`APIService`), and one for all other groups. If the type of a body is
+//! in the registry of the endpoint, the body is decoded, and then refused because the type cannot be
+//! converted. Otherwise the type is not registered. The registries also contain versions that are not
+//! served.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use types::schema::table::Message;
 use values::json::Value;
 use values::naming::Naming;
 
-/// The name of a type: kind and version of its objects.
+/// The name of a type: the kind and the version of its objects.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TypeName<'n> {
     /// Kind of the objects.
@@ -39,7 +40,7 @@ enum Scheme {
 }
 
 impl Scheme {
-    fn of(api_version: &str) -> Self {
+    fn for_api_version(api_version: &str) -> Self {
         match group_stem(api_version) {
             "apiextensions" => Scheme::Definitions,
             "apiregistration" => Scheme::Registrations,
@@ -47,8 +48,8 @@ impl Scheme {
         }
     }
 
-    /// Returns the source location at which the reference server creates the registry, as error messages name
-    /// it.
+    /// Returns the source location at which the reference server creates the registry. Error messages contain
+    /// this location.
     fn name(self) -> &'static str {
         match self {
             Scheme::Definitions => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:56",
@@ -64,7 +65,7 @@ fn group_stem(api_version: &str) -> &str {
     group.split('.').next().unwrap_or_default()
 }
 
-/// Returns the package of the reference server that has its internal type for all versions of a kind.
+/// Returns the package of the reference server that contains the internal type of all versions of a kind.
 fn package(api_version: &str) -> &str {
     match group_stem(api_version) {
         "" | "events" => "core",
@@ -72,7 +73,7 @@ fn package(api_version: &str) -> &str {
     }
 }
 
-/// Returns whether an endpoint for objects of version `own_version` reads objects of a type.
+/// Returns whether an endpoint for objects of version `own_version` reads objects of this type.
 pub fn is_known(
     registry: &Registry,
     TypeName { kind, api_version }: TypeName<'_>,
@@ -83,19 +84,19 @@ pub fn is_known(
         registry.by_kind(group, version, kind).is_some_and(|resource| !resource.table.message.custom)
             || is_listed(registry.naming(), UNSERVED, TypeName::new(kind, api_version))
     };
-    let is_in_scheme = Scheme::of(api_version) == Scheme::of(own_version)
+    let is_in_scheme = Scheme::for_api_version(api_version) == Scheme::for_api_version(own_version)
         && (is_resource(kind)
             || kind.strip_suffix("List").is_some_and(is_resource)
             || is_listed(registry.naming(), WITHOUT_RESOURCE, TypeName::new(kind, api_version)));
-    let has_options =
-        api_version == own_version || api_version == "v1" && Scheme::of(own_version) != Scheme::Registrations;
+    let has_options = api_version == own_version
+        || api_version == "v1" && Scheme::for_api_version(own_version) != Scheme::Registrations;
     let is_common = has_options && is_meta(IN_ALL_VERSIONS, kind);
     is_in_scheme || is_common || is_meta(UNVERSIONED, kind)
 }
 
-/// Returns the served version of a kind whose schema fits objects of `api_version`, and the one of
-/// `own_version`; `None` if both have the same schema. A version of another group that is not served uses the
-/// schema of a version that its group serves.
+/// Returns two versions of a kind: the served version whose schema fits objects of `api_version`, and the
+/// version `own_version`. Returns `None` if both versions have the same schema. If the version is not served
+/// and belongs to another group, the result contains a served version of that group.
 pub fn other_form<'r>(
     registry: &'r Registry,
     TypeName { kind, api_version }: TypeName<'_>,
@@ -114,10 +115,10 @@ pub fn other_form<'r>(
     (!std::ptr::eq(&*served.table.message, &*own.table.message)).then_some((served, own))
 }
 
-/// Types in versions that are not served, one version per line.
+/// Types in versions that are not served. Each line contains one version.
 const UNSERVED: &str = include_str!("../../bootstrap/unserved_types.txt");
 
-/// Types of objects that belong to no resource, one version per line.
+/// Types of objects that belong to no resource. Each line contains one version.
 const WITHOUT_RESOURCE: &str = include_str!("../../bootstrap/types_without_resource.txt");
 
 /// Kinds that exist in every version of every group.
@@ -139,7 +140,7 @@ fn is_meta(kinds: &[&str], kind: &str) -> bool {
     kinds.contains(&kind)
 }
 
-/// Returns whether `types` lists a type. A line has a version followed by kinds.
+/// Returns whether `types` lists a type. A line of `types` contains a version and then kinds.
 fn is_listed(naming: &Naming, types: &str, TypeName { kind, api_version }: TypeName<'_>) -> bool {
     naming.fill(types).lines().any(|line| {
         let mut words = line.split(' ');
@@ -147,7 +148,7 @@ fn is_listed(naming: &Naming, types: &str, TypeName { kind, api_version }: TypeN
     })
 }
 
-/// Returns the message for an object of a known type that cannot be converted to the expected one.
+/// Returns the message for an object of a known type that cannot be converted to the expected type.
 pub fn unconvertible(TypeName { kind, api_version }: TypeName<'_>, own: TypeName<'_>) -> String {
     // The types of the meta group are the same in all versions.
     let version = if is_meta(IN_ALL_VERSIONS, kind) || is_meta(UNVERSIONED, kind) {
@@ -162,14 +163,15 @@ pub fn unconvertible(TypeName { kind, api_version }: TypeName<'_>, own: TypeName
     )
 }
 
-/// Returns the reason why an object that names a known type is not read as one of another type: the object does not fit the
-/// type that it names, or no conversion begins at that type.
+/// Returns the reason why an object of a known type is not accepted as an object of another type. Either the
+/// object does not fit the type that it names, or there is no conversion from that type.
 pub fn unreadable_as(registry: &Registry, object: Value, given: TypeName<'_>, own: TypeName<'_>) -> String {
     let misfit = message_of(registry, given).and_then(|message| conform(message, object).err());
     misfit.map_or_else(|| unconvertible(given, own), |error| error.to_string())
 }
 
-/// Returns the schema of a known type; `None` for types that no resource has, except two of the meta group.
+/// Returns the schema of a known type. Returns `None` for a type without a resource, except for two types of
+/// the meta group.
 fn message_of<'r>(
     registry: &'r Registry,
     TypeName { kind, api_version }: TypeName<'_>,
@@ -186,7 +188,7 @@ fn message_of<'r>(
 
 /// Returns the message for an object of an unknown type where `own_version` is expected.
 pub fn not_registered(TypeName { kind, api_version }: TypeName<'_>, own_version: &str) -> String {
-    let scheme = Scheme::of(own_version).name();
+    let scheme = Scheme::for_api_version(own_version).name();
     format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{scheme}\"")
 }
 
@@ -196,7 +198,7 @@ mod tests {
     use values::naming::KUBERNETES;
 
     #[test]
-    fn an_endpoint_knows_the_types_of_its_registry() {
+    fn is_known_accepts_only_the_types_of_the_registry_of_the_endpoint() {
         let registry = Registry::new(&KUBERNETES);
         for (kind, api_version, own_version, want) in [
             ("Pod", "v1", "apps/v1", true),
@@ -207,8 +209,8 @@ mod tests {
             ("Scale", "autoscaling/v1", "apps/v1", true),
             ("Scale", "apps/v1", "apps/v1", false),
             ("Foo", "v1", "v1", false),
-            // The registries of definitions and of registrations share no types with each other or with the
-            // third registry.
+            // The registries of definitions and of registrations have no types in common with each other or
+            // with the third registry.
             ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1", true),
             ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "v1", false),
             ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "apiregistration.k8s.io/v1", false),
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_a_kind_may_have_other_forms() {
+    fn other_form_finds_the_version_with_another_form_of_the_kind() {
         let registry = Registry::new(&KUBERNETES);
         for (kind, api_version, own_version, want) in [
             ("HorizontalPodAutoscaler", "autoscaling/v1", "autoscaling/v2", Some("autoscaling/v1")),
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_read_as_the_type_that_it_names_before_it_is_refused() {
+    fn an_object_of_a_wrong_type_is_decoded_as_that_type_before_it_is_refused() {
         let registry = Registry::new(&KUBERNETES);
         let own = TypeName::new("Deployment", "apps/v1");
         for (given, object, want) in [
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_types_by_package_and_registries_by_place() {
+    fn conversion_errors_name_types_by_package_and_registries_by_source_file() {
         let own = TypeName::new("ConfigMap", "v1");
         assert_eq!(
             unconvertible(TypeName::new("Scale", "autoscaling/v1"), own),

@@ -1,8 +1,8 @@
-//! Cache of encoded object lengths, for encodings that write a length before the content.
+//! Cache of the lengths of encoded objects, for encodings that write a length before the content.
 //!
 //! The key is the revision, which identifies one version of one object. The cache is a table of fixed size,
-//! in which a newer length replaces an older one. If a length is missing, it is computed by encoding the
-//! object again.
+//! in which a newer length replaces an older length in the same slot. A length that is not cached is computed
+//! by encoding the object again.
 
 use engine::Revision;
 use std::sync::OnceLock;
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 20;
 
-/// Number of slots that are allocated together, when the first length is put into one of them.
+/// Number of slots that are allocated together, when the first length is stored in one of the slots.
 const PAGE_SLOTS: usize = 4096;
 
-/// Bits of a slot that hold the length. The other bits hold the part of the revision that the index of the
-/// slot does not determine.
+/// Number of bits of a slot that contain the length. The other bits contain the upper bits of the revision.
+/// The index of the slot contains the lower bits.
 const LENGTH_BITS: u32 = 22;
 
-/// Representation whose items are measured.
+/// Part of an object whose encoded length is cached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MeasuredForm {
     /// Whole objects with all members.
@@ -54,7 +54,7 @@ impl Lengths {
 
     /// Caches a length, except 0 and lengths of 4 MiB or more.
     pub fn put(&self, form: MeasuredForm, revision: Revision, bytes: usize) {
-        // Revisions are below 2^62, so the upper bits of a revision fit.
+        // Revisions are below 2^62, so the upper bits of a revision fit into a slot.
         let slot = (revision.get() >> SLOT_BITS) << LENGTH_BITS | bytes as u64;
         if (1..1 << LENGTH_BITS).contains(&bytes) {
             let place = place(revision);
@@ -65,8 +65,8 @@ impl Lengths {
     }
 }
 
-/// Returns the slot of a revision. Objects created together have consecutive revisions and therefore use
-/// consecutive slots.
+/// Returns the index of the slot of a revision. Objects that are created together have consecutive revisions
+/// and therefore use consecutive slots.
 fn place(revision: Revision) -> usize {
     revision.get() as usize % SLOTS
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_length_is_that_of_its_revision_or_forgotten() {
+    fn a_remembered_length_belongs_to_its_revision_or_is_forgotten() {
         let lengths = Lengths::default();
         assert_eq!(lengths.get(MeasuredForm::Whole, Revision::new(7)), None);
         lengths.put(MeasuredForm::Whole, Revision::new(7), 100);

@@ -1,4 +1,5 @@
-//! Operations on single objects: patches, validation, ownership, conversion, storage and representation.
+//! Operations on single objects: patches, validation, field ownership, conversion, storage and
+//! representation.
 
 pub mod apply;
 pub mod body;

@@ -6,9 +6,9 @@
 //!                 └─ no: 406 with the route's types                     └─ none: 406 with the server's types
 //! ```
 //!
-//! Clauses are tried by weight, then specific before wildcard, then in the order of the header. As in the
-//! reference server, a weight of zero does not exclude a clause, and only the first of several headers
-//! counts.
+//! Clauses are tried by weight. Among clauses of equal weight, specific clauses come before wildcards; the
+//! order of the header decides last. As in the reference server, a weight of zero does not exclude a clause,
+//! and only the first of several headers is used.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ pub const CBOR: &str = "application/cbor";
 /// Media type of a watch in CBOR, which is a sequence of items.
 pub const CBOR_SEQUENCE: &str = "application/cbor-seq";
 
-/// The part or view of an object that a response shows.
+/// The part or view of an object that a response contains.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Transform {
     /// The whole object, unchanged.
@@ -80,18 +80,18 @@ pub struct Output {
     pub encoding: Encoding,
     /// Media type of the response body.
     pub media_type: &'static str,
-    /// Part of the object that the response shows.
+    /// Part of the object that the response contains.
     pub transform: Transform,
-    /// Version of the meta group that tables and metadata-only objects have.
+    /// Version of the meta group for tables and metadata-only objects.
     pub meta_version: MetaVersion,
-    /// Naming profile of the requested transform; the response uses the meta group of that profile.
+    /// Naming profile that the requested transform uses; the response uses the meta group of this profile.
     pub words: &'static Naming,
     /// Whether the text is indented.
     pub pretty: bool,
 }
 
 impl Output {
-    /// The representation of errors if the server cannot serve any representation in `Accept`
+    /// The representation of an error if `Accept` contains no representation that the server can produce
     /// (docs/api/errors.md#encoding-of-errors).
     pub const FALLBACK: Output = Output { pretty: true, ..Output::JSON };
 
@@ -118,7 +118,7 @@ pub enum Offer {
     List,
     /// A watch of a collection or object.
     Watch,
-    /// A Status or another document without transforms.
+    /// A Status or another document that has no transforms.
     Plain,
 }
 
@@ -141,7 +141,7 @@ pub enum Objects {
     Typed,
     /// Objects of custom types. Only their metadata has a protobuf form.
     Custom,
-    /// Bodies of operations (a review, an eviction), which have no table form.
+    /// Bodies of operations (a review, an eviction), which cannot be shown as a table.
     Operation,
 }
 
@@ -157,7 +157,7 @@ struct Clause<'h> {
 impl Formats {
     /// Returns the formats of an endpoint whose objects are of class `objects`.
     #[must_use]
-    pub fn of(self, objects: Objects) -> Self {
+    pub fn with_objects(self, objects: Objects) -> Self {
         Formats { objects, ..self }
     }
 
@@ -171,13 +171,14 @@ impl Formats {
         self.encodings().map(|encoding| encoding.media_type(self.naming)).collect()
     }
 
-    /// Returns the media types of watches, in the same order.
+    /// Returns the media types of watches, in the order of `media_types`.
     fn stream_types(self) -> Vec<String> {
         let streaming = self.encodings().filter(|encoding| *encoding != Encoding::Yaml);
         streaming.map(|encoding| format!("{};stream=watch", encoding.media_type(self.naming))).collect()
     }
 
-    /// Chooses the representation, or returns a 406 (docs/api/encodings.md#accept).
+    /// Chooses the representation. Returns a 406 if there is no acceptable representation
+    /// (docs/api/encodings.md#accept).
     pub fn output(self, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Output, Status> {
         let header =
             headers.get(ACCEPT).map_or(Cow::Borrowed(""), |value| String::from_utf8_lossy(value.as_bytes()));
@@ -204,7 +205,7 @@ impl Formats {
                 continue;
             }
             if offer == Offer::Watch && encoding == Encoding::Yaml {
-                // The clause can be served, but not as a stream; the reference server stops here.
+                // The clause is acceptable, but not for a stream. The reference server stops here.
                 return Err(Status::not_acceptable(&self.stream_types()));
             }
             let meta_version = clause.parameter("v").and_then(MetaVersion::by_name).unwrap_or_default();
@@ -214,10 +215,10 @@ impl Formats {
         Err(Status::not_acceptable(&self.media_types()))
     }
 
-    /// Checks the header as the router of the reference server does: exact media types or `*/*` match,
-    /// whatever their parameters (docs/api/encodings.md#accept).
+    /// Checks the header like the router of the reference server. An exact media type or `*/*` matches;
+    /// parameters are ignored (docs/api/encodings.md#accept).
     fn check_route(self, header: &str, offer: Offer) -> Result<(), Status> {
-        // Custom types share one route, which accepts any header.
+        // All custom types have one route, which accepts any header.
         if offer == Offer::Plain || self.objects == Objects::Custom {
             return Ok(());
         }
@@ -241,7 +242,7 @@ impl Formats {
         Err(Status::no_such_representation(&list))
     }
 
-    /// Returns the first encoding that the media type or range of the clause covers, with the media type of
+    /// Returns the first encoding that matches the media type or range of the clause, with the media type of
     /// that encoding.
     fn encoding(self, clause: &Clause<'_>, offer: Offer) -> Option<(Encoding, &'static str)> {
         match (clause.kind, clause.sub) {
@@ -251,8 +252,8 @@ impl Formats {
             ("application", "cbor-seq") if self.cbor && offer == Offer::Watch => Some((Encoding::Cbor, CBOR)),
             given => {
                 let mut types = self.naming.understood().map(|words| words.protobuf_media_type);
-                let asked = types.find(|protobuf| protobuf.split_once('/') == Some(given))?;
-                Some((Encoding::Protobuf, asked))
+                let media_type = types.find(|protobuf| protobuf.split_once('/') == Some(given))?;
+                Some((Encoding::Protobuf, media_type))
             }
         }
     }
@@ -262,7 +263,8 @@ impl Formats {
     pub fn input(self, headers: &HeaderMap) -> Result<Input, Status> {
         let given = match content_type(headers) {
             None => return Ok(Input::Json),
-            // A header with parameters but no media type is invalid; an empty header counts as a missing one.
+            // A header with parameters but without a media type is invalid. An empty header counts as a
+            // missing header.
             Some("")
                 if headers
                     .get(CONTENT_TYPE)
@@ -295,8 +297,8 @@ impl Formats {
     }
 }
 
-/// Returns whether the response is indented: because of the query, the clause, or the user agent of an
-/// interactive tool.
+/// Returns whether the response is indented. The query, the clause, or the user agent of an interactive tool
+/// requests the indentation.
 fn is_pretty(headers: &HeaderMap, query: &Query, clause: &Clause<'_>) -> bool {
     let by_agent = || {
         let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -310,8 +312,8 @@ impl<'h> Clause<'h> {
         self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// Returns the requested transform and its naming profile, or `None` if this endpoint cannot serve the
-    /// clause.
+    /// Returns the requested transform and its naming profile; `None` if this endpoint cannot produce the
+    /// transform.
     fn transform(&self, naming: &'static Naming, offer: Offer) -> Option<(Transform, &'static Naming)> {
         let given = |name: &str| self.parameter(name).filter(|value| !value.is_empty());
         if given("stream").is_some_and(|stream| stream != "watch") {
@@ -321,7 +323,7 @@ impl<'h> Clause<'h> {
             return None;
         }
         let Some(target) = self.parameter("as") else {
-            // A clause with a group or a version but no kind requests an unknown transform.
+            // A clause with a group or a version but without a kind requests an unknown transform.
             let is_plain = self.parameter("g").or(self.parameter("v")).is_none();
             return is_plain.then_some((Transform::None, naming));
         };

@@ -1,4 +1,4 @@
-//! The negotiation tables of docs/api/encodings.md#accept, #content-type.
+//! Tests of the negotiation tables in docs/api/encodings.md#accept and #content-type.
 
 use super::*;
 use values::naming::{CLUSTER, KUBERNETES};
@@ -10,14 +10,14 @@ const PROTOBUF: &str = KUBERNETES.protobuf_media_type;
 /// A template; the test fills in the suffix of the naming profile.
 const META: &str = "v=v1;g=meta{suffix}";
 
-fn ask(formats: Formats, accept: &str, offer: Offer) -> Result<Output, Status> {
+fn negotiate(formats: Formats, accept: &str, offer: Offer) -> Result<Output, Status> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, KUBERNETES.fill(accept).parse().unwrap());
     formats.output(&headers, &Query::parse(""), offer)
 }
 
 /// Returns the encoding and the transform, or the message of the 406.
-fn told(outcome: Result<Output, Status>) -> String {
+fn outcome_text(outcome: Result<Output, Status>) -> String {
     match outcome {
         Ok(output) => {
             let transform = match output.transform {
@@ -30,13 +30,13 @@ fn told(outcome: Result<Output, Status>) -> String {
         }
         Err(status) => {
             assert_eq!((status.code.as_u16(), status.reason), (406, StatusReason::NotAcceptable));
-            status.message
+            status.message.clone()
         }
     }
 }
 
 #[test]
-fn accept_is_read_as_semantics_9_1_says() {
+fn accept_headers_are_negotiated_as_documented() {
     let accepted = format!(
         "only the following media types are accepted: application/json, application/yaml, {PROTOBUF}"
     );
@@ -118,12 +118,12 @@ fn accept_is_read_as_semantics_9_1_says() {
         ("encoding-of-errors", Plain, &format!("application/json;as=Table;{META}"), &accepted),
         ("encoding-of-errors", Plain, "application/*", "json"),
     ] {
-        assert_eq!(told(ask(FORMATS, accept, offer)), want, "{section} {offer:?} {accept}");
+        assert_eq!(outcome_text(negotiate(FORMATS, accept, offer)), want, "{section} {offer:?} {accept}");
     }
 }
 
 #[test]
-fn cbor_is_offered_behind_its_gate() {
+fn cbor_is_offered_only_with_its_feature_gate() {
     let accepted = format!(
         "only the following media types are accepted: application/json, application/yaml, {PROTOBUF}, application/cbor"
     );
@@ -143,12 +143,12 @@ fn cbor_is_offered_behind_its_gate() {
             ),
         ),
     ] {
-        assert_eq!(told(ask(WITH_CBOR, accept, offer)), want, "{offer:?} {accept}");
+        assert_eq!(outcome_text(negotiate(WITH_CBOR, accept, offer)), want, "{offer:?} {accept}");
     }
 }
 
 #[test]
-fn of_several_headers_the_first_counts() {
+fn the_first_of_several_accept_headers_counts() {
     let mut headers = HeaderMap::new();
     headers.append(ACCEPT, "application/yaml".parse().unwrap());
     headers.append(ACCEPT, "application/json".parse().unwrap());
@@ -157,13 +157,13 @@ fn of_several_headers_the_first_counts() {
 }
 
 #[test]
-fn the_default_vocabulary_understands_upstreams_words_and_answers_in_them() {
+fn the_cluster_profile_accepts_upstream_media_types_and_answers_with_them() {
     let formats = Formats { naming: &CLUSTER, cbor: false, objects: Objects::Typed };
-    let ask = |accept: &str| ask(formats, accept, Offer::Object).unwrap();
+    let output = |accept: &str| negotiate(formats, accept, Offer::Object).unwrap();
     for words in [&CLUSTER, &KUBERNETES] {
-        let table = ask(&format!("application/json;as=Table;v=v1;g={}", words.meta_group()));
+        let table = output(&format!("application/json;as=Table;v=v1;g={}", words.meta_group()));
         assert_eq!((table.transform, table.words), (Transform::Table, words));
-        let plain = ask(words.protobuf_media_type);
+        let plain = output(words.protobuf_media_type);
         assert_eq!((plain.encoding, plain.media_type), (Encoding::Protobuf, words.protobuf_media_type));
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, words.protobuf_media_type.parse().unwrap());
@@ -172,7 +172,7 @@ fn the_default_vocabulary_understands_upstreams_words_and_answers_in_them() {
 }
 
 #[test]
-fn pretty_is_asked_for_in_three_ways() {
+fn pretty_output_is_chosen_by_query_accept_parameter_or_user_agent() {
     for (accept, agent, query, want) in [
         ("*/*", "curl/8", "", true),
         ("*/*", "curl/8", "pretty=0", false),
@@ -189,7 +189,7 @@ fn pretty_is_asked_for_in_three_ways() {
 }
 
 #[test]
-fn content_types_are_read_as_semantics_9_2_says() {
+fn content_types_are_negotiated_as_documented() {
     use Input::{Cbor, Json, Protobuf, Yaml};
     for (formats, given, want) in [
         (FORMATS, "application/json", Some(Json)),
@@ -228,8 +228,8 @@ fn content_types_are_read_as_semantics_9_2_says() {
 }
 
 #[test]
-fn custom_types_have_no_protobuf_form_but_for_their_metadata() {
-    let formats = FORMATS.of(Objects::Custom);
+fn custom_types_have_no_protobuf_encoding_except_for_their_metadata() {
+    let formats = FORMATS.with_objects(Objects::Custom);
     let accepted = format!(
         "only the following media types are accepted: application/json, application/yaml, {PROTOBUF}"
     );
@@ -239,10 +239,10 @@ fn custom_types_have_no_protobuf_form_but_for_their_metadata() {
         (Offer::Object, &format!("{PROTOBUF},application/json"), "json"),
         (Offer::Object, &format!("{PROTOBUF};as=PartialObjectMetadata;{META}"), "protobuf metadata"),
         (Offer::List, &format!("application/json;as=Table;{META}"), "json table"),
-        // The route accepts any header, so the clauses are evaluated.
+        // The route accepts any header, so the clauses determine the result.
         (Offer::Object, "text/plain", &accepted),
     ] {
-        assert_eq!(told(ask(formats, accept, offer)), want, "{offer:?} {accept}");
+        assert_eq!(outcome_text(negotiate(formats, accept, offer)), want, "{offer:?} {accept}");
     }
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, PROTOBUF.parse().unwrap());

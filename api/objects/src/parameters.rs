@@ -1,9 +1,10 @@
-//! The parameters of a media type, as Go's `mime` package reads them (RFC 2045 section 5.1).
+//! Parses the parameters of a media type like Go's `mime` package (RFC 2045 section 5.1).
 
 use std::collections::HashMap;
 
 /// Returns whether the text after the first semicolon of a header consists of parameters. A parameter is a
-/// name and a value; if a name occurs twice, both values must be equal. A single semicolon at the end is allowed.
+/// name and a value. If a name occurs twice, both values must be equal. A single semicolon at the end is
+/// permitted.
 pub fn are_valid(header: &str) -> bool {
     let Some(at) = header.find(';') else { return true };
     let mut rest = header[at..].trim();
@@ -19,7 +20,8 @@ pub fn are_valid(header: &str) -> bool {
     true
 }
 
-/// Splits a semicolon, a name and a value off the front of a text.
+/// Returns the name and the value of the parameter at the start of a text, and the text after the parameter.
+/// The parameter begins with a semicolon.
 fn parameter(text: &str) -> Option<(String, String, &str)> {
     let (name, rest) = token(text.strip_prefix(';')?.trim_start());
     let rest = rest.trim_start().strip_prefix('=')?.trim_start();
@@ -34,7 +36,7 @@ fn parameter(text: &str) -> Option<(String, String, &str)> {
     Some((name.to_ascii_lowercase(), value, rest))
 }
 
-/// Returns the token at the start of a text, which may be empty, and the rest of the text.
+/// Returns the token at the start of a text, which may be empty, and the text after the token.
 fn token(text: &str) -> (&str, &str) {
     let is_part = |c: char| c.is_ascii_graphic() && !is_special(c);
     text.split_at(text.find(|c: char| !is_part(c)).unwrap_or(text.len()))
@@ -64,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_have_names_and_values() {
+    fn media_type_parameters_need_a_name_and_a_value() {
         for (header, want) in [
             ("a/b", true),
             ("a/b;", true),

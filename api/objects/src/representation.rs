@@ -6,8 +6,8 @@
 //!                                          └─ protobuf: whole · metadata only
 //! ```
 //!
-//! A [`Renderer`] is the representation that one request negotiated for the objects of one resource. An
-//! `Encoding` holds the state of the encoder; each encoding has its own type. All functions append to a
+//! A [`Renderer`] produces the representation that one request negotiated for the objects of one resource. An
+//! `Encoding` contains the state of the encoder; each encoding has its own type. All functions append to a
 //! buffer. Plain JSON is copied. Protobuf, table rows and metadata are built from the stored text. YAML and
 //! CBOR are built from the tree of one object at a time.
 
@@ -58,11 +58,11 @@ pub struct ListMeta {
     pub revision: Revision,
     /// Continue token for the next chunk; empty in the last chunk.
     pub continue_token: String,
-    /// Number of items after this chunk, if it is known and reported.
+    /// Number of items after this chunk; `None` if the number is unknown or not reported.
     pub remaining: Option<u64>,
 }
 
-/// Size of a list. Only the values that the encoding needs are valid.
+/// Size of a list. Only the values that the encoding requires are valid.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListSize {
     /// Number of items in the chunk.
@@ -71,14 +71,15 @@ pub struct ListSize {
     pub bytes: u64,
 }
 
-/// Information about a list's items that an encoding needs before it can write the first byte.
+/// Information about the items of a list. An encoding needs this information before the encoding can write the first
+/// byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SizeNeeded {
     /// The encoding needs no information.
     Nothing,
     /// The number of items.
     Items,
-    /// The number of items and their total length.
+    /// The number of items and the total length of the items.
     Bytes,
 }
 
@@ -91,9 +92,9 @@ pub enum EventType {
     Modified,
     /// The object was deleted or no longer matches the selector.
     Deleted,
-    /// All events up to a revision have been sent.
+    /// All events up to a revision were sent.
     Bookmark,
-    /// The watch ends with an error, sent as a Status.
+    /// The watch ends with an error. The event contains a Status.
     Error,
 }
 
@@ -111,47 +112,48 @@ impl EventType {
 
 /// An object to be rendered.
 #[derive(Clone, Copy)]
-struct Shown<'b> {
-    /// The stored bytes.
+struct RenderInput<'b> {
+    /// The stored bytes of the object.
     stored: &'b [u8],
-    /// The object in the served version; equal to `stored` if no conversion is needed.
+    /// The JSON of the object in the served version. If no conversion is needed, `served` equals `stored`.
     served: &'b [u8],
 }
 
-/// An encoder of objects. A function that fails appends nothing.
+/// An encoder of objects. If a function fails, the output is unchanged.
 trait Encoding: Send + Sync {
     /// Appends one object as a whole document.
-    fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status>;
+    fn document(&mut self, object: RenderInput<'_>, out: &mut Vec<u8>) -> Result<(), Status>;
 
-    /// Appends the part of a list document that does not depend on its items, or nothing if no size is
-    /// needed. [`Encoding::list_head`] writes this part again at its beginning.
+    /// Appends the part of a list document that does not depend on its items. Appends nothing if the encoding
+    /// needs no size. [`Encoding::list_head`] writes this part again at the beginning of its output.
     fn list_opening(&self, _: &mut Vec<u8>) {}
 
-    /// Returns an encoder for items of the same list or events of the same watch, except the first. The
-    /// caller concatenates the outputs of several encoders in order.
+    /// Returns an encoder for further items of the same list, or for further events of the same watch. The
+    /// first item or event must come from the original encoder. The caller concatenates the outputs of
+    /// several encoders in order.
     fn fork(&self) -> Box<dyn Encoding>;
 
     /// Appends the start of a list document, up to its first item. Only the parts of `size` that
     /// [`Renderer::size_needed`] requires are valid.
     fn list_head(&mut self, meta: &ListMeta, size: ListSize, out: &mut Vec<u8>) -> Result<(), Status>;
 
-    /// Appends one item, with the separator before it.
-    fn list_item(&mut self, object: Shown<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status>;
+    /// Appends one item, after the separator that precedes the item.
+    fn list_item(&mut self, object: RenderInput<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status>;
 
     /// Appends the end of a list document.
     fn list_tail(&self, out: &mut Vec<u8>);
 
-    /// Appends one watch event with its frame. Negotiation never chooses an encoding without watches for a
+    /// Appends one watch event with its frame. Negotiation does not choose an encoding without watches for a
     /// watch.
-    fn event(&mut self, _: EventType, _: Shown<'_>, _: &mut Vec<u8>) -> Result<(), Status> {
+    fn event(&mut self, _: EventType, _: RenderInput<'_>, _: &mut Vec<u8>) -> Result<(), Status> {
         Err(Status::internal("there are no watches in this encoding"))
     }
 
-    /// Appends the watch event of an error. Its Status is never transformed.
+    /// Appends the watch event of an error. The transform of the response does not apply to the Status.
     fn error_event(&self, _: &Status, _: &mut Vec<u8>) {}
 }
 
-/// Renderer of one resource's objects for one response.
+/// Renderer of the objects of one resource for one response.
 pub struct Renderer {
     resource: Arc<Resource>,
     naming: &'static Naming,
@@ -160,11 +162,11 @@ pub struct Renderer {
     metrics: Arc<Metrics>,
     /// Account that is charged for the memory of the response.
     account: Account,
-    /// Cache of item lengths, which all clients share. Only set for representations that need lengths.
+    /// Cache of item lengths, which all clients share; `None` for representations that need no lengths.
     lengths: Option<(Arc<Lengths>, lengths::MeasuredForm)>,
 }
 
-/// Parameters of a renderer: the resource, the requested representation, and the shared counters and caches.
+/// Parameters of a renderer: the resource, the negotiated representation, and the shared counters and caches.
 #[derive(Clone, Copy)]
 pub struct RendererParameters<'c> {
     /// The resource whose objects are rendered.
@@ -173,7 +175,7 @@ pub struct RendererParameters<'c> {
     pub naming: &'static Naming,
     /// Encoding and transform that were negotiated.
     pub output: Output,
-    /// Query parameters of the request, for the parameter `includeObject` of tables.
+    /// Query parameters of the request. Tables use the parameter `includeObject`.
     pub query: &'c Query,
     /// Metrics that count rendered objects.
     pub metrics: &'c Arc<Metrics>,
@@ -181,7 +183,7 @@ pub struct RendererParameters<'c> {
     pub lengths: &'c Arc<Lengths>,
     /// Account that is charged for the memory of the response.
     pub account: &'c Account,
-    /// Time to which ages in tables are relative; `None` for the present.
+    /// Time to which ages in tables are relative; `None` for the current time.
     pub time: Option<Timestamp>,
 }
 
@@ -190,22 +192,22 @@ impl Renderer {
     ///
     /// # Errors
     /// 400 if a parameter for tables is invalid.
-    pub fn new(wanted: RendererParameters<'_>) -> Result<Self, Status> {
-        let RendererParameters { resource, naming, output, .. } = wanted;
+    pub fn new(parameters: RendererParameters<'_>) -> Result<Self, Status> {
+        let RendererParameters { resource, naming, output, .. } = parameters;
         let encoding: Box<dyn Encoding> = match output.encoding {
-            negotiate::Encoding::Json => Box::new(json::Json::new(&wanted)?),
-            negotiate::Encoding::Yaml => Box::new(yaml::Yaml::new(&wanted)?),
-            negotiate::Encoding::Cbor => Box::new(cbor::Cbor::new(&wanted)?),
-            negotiate::Encoding::Protobuf => Box::new(protobuf::Protobuf::new(&wanted)),
+            negotiate::Encoding::Json => Box::new(json::Json::new(&parameters)?),
+            negotiate::Encoding::Yaml => Box::new(yaml::Yaml::new(&parameters)?),
+            negotiate::Encoding::Cbor => Box::new(cbor::Cbor::new(&parameters)?),
+            negotiate::Encoding::Protobuf => Box::new(protobuf::Protobuf::new(&parameters)),
         };
-        let metrics = wanted.metrics.clone();
+        let metrics = parameters.metrics.clone();
         let is_remembered = output.encoding == negotiate::Encoding::Protobuf && resource.is_stored_form();
         let form = match output.transform {
             Transform::PartialObject | Transform::PartialObjectList => lengths::MeasuredForm::Metadata,
             Transform::None | Transform::Table => lengths::MeasuredForm::Whole,
         };
-        let lengths = is_remembered.then(|| (wanted.lengths.clone(), form));
-        let account = wanted.account.clone();
+        let lengths = is_remembered.then(|| (parameters.lengths.clone(), form));
+        let account = parameters.account.clone();
         Ok(Renderer { resource: resource.clone(), naming, output, encoding, metrics, account, lengths })
     }
 
@@ -219,7 +221,7 @@ impl Renderer {
         &self.account
     }
 
-    /// Returns whether objects are sent as they are stored: as compact JSON of the stored version.
+    /// Returns whether objects are sent in their stored form, which is compact JSON of the stored version.
     pub fn is_as_stored(&self) -> bool {
         self.output.encoding == negotiate::Encoding::Json
             && self.output.transform == Transform::None
@@ -241,8 +243,9 @@ impl Renderer {
         }
     }
 
-    /// Returns the object in the served version; borrows the stored bytes if no conversion is needed.
-    fn served<'b>(&self, stored: &'b [u8]) -> Result<Cow<'b, [u8]>, Status> {
+    /// Returns the JSON of the object in the served version. Borrows the stored bytes if no conversion is
+    /// needed.
+    fn served_json<'b>(&self, stored: &'b [u8]) -> Result<Cow<'b, [u8]>, Status> {
         if self.resource.is_stored_form() {
             return Ok(Cow::Borrowed(stored));
         }
@@ -253,14 +256,13 @@ impl Renderer {
         Ok(Cow::Owned(out))
     }
 
-    /// Returns the JSON text of the object if the response shows the whole object in an encoding other than
-    /// JSON.
+    /// Returns the JSON text of the object if the response contains the whole object in another encoding.
     pub fn text_beside(&self, stored: &Bytes) -> Result<Option<Bytes>, Status> {
         let is_whole = self.output.transform == Transform::None;
         if !is_whole || self.output.encoding == negotiate::Encoding::Json {
             return Ok(None);
         }
-        Ok(Some(match self.served(stored)? {
+        Ok(Some(match self.served_json(stored)? {
             Cow::Borrowed(_) => stored.clone(),
             Cow::Owned(text) => text.into(),
         }))
@@ -268,22 +270,22 @@ impl Renderer {
 
     /// Renders one object as a whole document.
     pub fn document(&mut self, stored: &Bytes) -> Result<Bytes, Status> {
-        let served = self.served(stored)?;
+        let served = self.served_json(stored)?;
         let mut out = Vec::with_capacity(served.len() + 64);
-        self.encoding.document(Shown { stored, served: &served }, &mut out)?;
+        self.encoding.document(RenderInput { stored, served: &served }, &mut out)?;
         Ok(out.into())
     }
 
-    /// Responds with an object of another type than the request's resource, such as a scale or a review. The
-    /// table columns of the resource do not apply to it, so it is only served whole or as metadata. `object`
-    /// contains its kind and version.
+    /// Responds with an object that is not of the requested resource, such as a scale or a review. The table
+    /// columns of the resource do not apply to the object, so the object is served only as a whole or as metadata.
+    /// `object` contains its kind and version.
     pub fn respond_foreign(
         output: &Output,
         code: StatusCode,
         message: &Message,
         object: &Object,
     ) -> Result<Response, Status> {
-        // A Status has no object metadata, so it is always sent whole.
+        // A Status has no object metadata, so a Status is always sent whole.
         if output.transform == Transform::PartialObject && !std::ptr::eq(message, builtin::STATUS) {
             let api_version = format!("{}/{}", output.words.meta_group(), output.meta_version.as_str());
             let mut partial = Object::new();
@@ -301,12 +303,12 @@ impl Renderer {
         };
         let mut response = respond(code, output.media_type, body);
         if output.encoding != negotiate::Encoding::Json {
-            response.extensions_mut().insert(answer::ShownObject::Tree(Arc::new(object.clone())));
+            response.extensions_mut().insert(answer::ResponseObject::Tree(Arc::new(object.clone())));
         }
         Ok(response)
     }
 
-    /// Responds with a table of one object of type `message` that is not of the request's resource. If the
+    /// Responds with a table of one object of type `message` that is not of the requested resource. If the
     /// resource is custom, the table has the columns of the resource, as in the reference server. Only JSON
     /// and YAML support tables.
     pub fn respond_foreign_table(
@@ -331,7 +333,7 @@ impl Renderer {
         Ok(respond(StatusCode::OK, output.media_type, body))
     }
 
-    /// Responds with a list of objects that are not stored, as of `revision`.
+    /// Responds with a list of objects that are not stored. The list has the resourceVersion `revision`.
     pub fn respond_foreign_list(mut self, revision: Revision, objects: &[Bytes]) -> Result<Response, Status> {
         let renderer = &mut self;
         let mut items = Vec::new();
@@ -356,22 +358,23 @@ impl Renderer {
         }
     }
 
-    /// Returns the length of the list item for the version of an object at `revision`, if it is cached.
+    /// Returns the length of the list item for the object version at `revision`, if the length is cached.
     pub fn known_item_len(&self, revision: Revision) -> Option<u64> {
         let (lengths, form) = self.lengths.as_ref()?;
         lengths.get(*form, revision)
     }
 
-    /// Caches the length of an item if this representation needs lengths.
+    /// Caches the length of an item if the representation needs lengths.
     pub fn remember_item_len(&self, revision: Revision, bytes: usize) {
         if let Some((lengths, form)) = &self.lengths {
             lengths.put(*form, revision, bytes);
         }
     }
 
-    /// Returns a renderer for items of the same list or events of the same watch, except the first. The
-    /// caller concatenates the outputs of several renderers in order. The new renderer keeps its own memo of
-    /// converted parts, up to `MEMO_BYTES` of the protobuf codec.
+    /// Returns a renderer for further items of the same list, or for further events of the same watch. The
+    /// first item or event must come from the original renderer. The caller concatenates the outputs of
+    /// several renderers in order. The new renderer has its own memo of converted parts, of at most
+    /// `MEMO_BYTES` of the protobuf codec.
     pub fn fork(&self) -> Renderer {
         Renderer {
             resource: self.resource.clone(),
@@ -384,7 +387,7 @@ impl Renderer {
         }
     }
 
-    /// Appends the beginning of [`Renderer::list_head`] that does not depend on the size.
+    /// Appends the part of [`Renderer::list_head`] that does not depend on the size.
     pub fn list_opening(&self, out: &mut Vec<u8>) {
         self.encoding.list_opening(out);
     }
@@ -395,14 +398,14 @@ impl Renderer {
         self.encoding.list_head(meta, size, out)
     }
 
-    /// Appends one item of a list, with the separator before it.
+    /// Appends one item of a list, after the separator that precedes the item.
     pub fn list_item(&mut self, stored: &[u8], first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
-        let served = self.served(stored)?;
-        self.encoding.list_item(Shown { stored, served: &served }, first, out)
+        let served = self.served_json(stored)?;
+        self.encoding.list_item(RenderInput { stored, served: &served }, first, out)
     }
 
-    /// Appends the separator of a list item that is sent as it is stored, and returns the part of the stored
-    /// bytes that follows. Returns `None` for other representations.
+    /// Appends the beginning of a list item that is sent in its stored form, and returns the rest of the item
+    /// as a slice of the stored bytes. Returns `None` for other representations.
     pub fn list_item_stored(&self, stored: &Bytes, first: bool, out: &mut Vec<u8>) -> Option<Bytes> {
         if !self.is_as_stored() {
             return None;
@@ -420,15 +423,16 @@ impl Renderer {
         self.encoding.list_tail(out);
     }
 
-    /// Returns whether documents are indented. Lists are rendered compactly and indented when they are sent.
+    /// Returns whether documents are indented. Lists are rendered without indentation, and indented when they
+    /// are sent.
     pub fn is_pretty(&self) -> bool {
         self.output.pretty && self.output.encoding == negotiate::Encoding::Json
     }
 
     /// Appends one watch event.
     pub fn event(&mut self, kind: EventType, stored: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
-        let served = self.served(stored)?;
-        self.encoding.event(kind, Shown { stored, served: &served }, out)
+        let served = self.served_json(stored)?;
+        self.encoding.event(kind, RenderInput { stored, served: &served }, out)
     }
 
     /// Appends a bookmark at `revision`. `initial_end` marks the end of the initial events
@@ -437,8 +441,8 @@ impl Renderer {
         let mut metadata = Object::new();
         metadata.push("resourceVersion", revision.to_string().into());
         if initial_end {
-            // The client waits for the annotation of its own naming profile, and a request for plain JSON
-            // does not tell which profile that is. So the bookmark has one annotation for each profile.
+            // The client waits for the annotation of its own naming profile, but a request for plain JSON
+            // does not contain the profile. Therefore the bookmark has one annotation for each profile.
             let mut annotations = Object::new();
             for words in self.naming.understood() {
                 let domain = words.group_suffix.trim_start_matches('.');
@@ -453,19 +457,19 @@ impl Renderer {
         complete_empty(&self.resource.table.message, &mut object);
         let mut encoded = Vec::new();
         encode(&self.resource.table.message, &object, &mut encoded);
-        let shown = Shown { stored: &encoded, served: &encoded };
-        if let Err(error) = self.encoding.event(EventType::Bookmark, shown, out) {
+        let bookmark = RenderInput { stored: &encoded, served: &encoded };
+        if let Err(error) = self.encoding.event(EventType::Bookmark, bookmark, out) {
             tracing::error!(%error, "a bookmark could not be encoded");
         }
     }
 
-    /// Appends an ERROR event. Its Status is never transformed.
+    /// Appends an ERROR event. The transform of the response does not apply to the Status.
     pub fn error_event(&self, status: &Status, out: &mut Vec<u8>) {
         self.encoding.error_event(status, out);
     }
 }
 
-/// Returns the response body for a Status that is given as a tree.
+/// Returns the response body for a Status, which is given as a tree.
 pub fn status_body(status: &Object, output: &Output) -> Bytes {
     match output.encoding {
         negotiate::Encoding::Json => json::status(status, output.pretty),
@@ -498,8 +502,8 @@ pub fn discovery(naming: &Naming, answer: discovery::Answer) -> Result<http::Res
     Ok(http::Response::from_parts(head, write(message, &object)?))
 }
 
-/// Returns the position of the digits of the resourceVersion. Only strings precede it in the stored form, and
-/// quotes in strings are escaped, so the first match is the member itself.
+/// Returns the position of the digits of the resourceVersion. In the stored form only strings precede this
+/// member, and quotes in strings are escaped, so the first match is the member itself.
 fn revision_range(stored: &[u8]) -> Option<std::ops::Range<usize>> {
     const MEMBER: &[u8] = b"\"resourceVersion\":\"";
     let start = stored.windows(MEMBER.len()).position(|window| window == MEMBER)? + MEMBER.len();
@@ -507,8 +511,8 @@ fn revision_range(stored: &[u8]) -> Option<std::ops::Range<usize>> {
     Some(start..start + len)
 }
 
-/// Returns an object with another revision, for the event of an object that no longer matches the selector
-/// (docs/api/watches.md#watch-events).
+/// Returns an object with another resourceVersion, for the event of an object that no longer matches the
+/// selector (docs/api/watches.md#watch-events).
 pub fn with_revision(stored: &Bytes, revision: Revision) -> Bytes {
     let Some(range) = revision_range(stored) else { return stored.clone() };
     let mut moved = BytesMut::with_capacity(stored.len() + 20);
@@ -533,14 +537,14 @@ pub fn refuse_list_transform(output: &Output, resource: &Resource) -> Result<(),
     }
 }
 
-/// Returns the name of the Go type in which the reference server holds objects of `kind`. The package is the
-/// first word of the group's name; all custom resources have one type.
+/// Returns the Go type that the reference server uses for objects of `kind`. The package is the first label
+/// of the group's name. `custom` is the type of all custom resources.
 fn internal_type(resource: &Resource, kind: &str, custom: &str) -> String {
     if resource.table.message.custom {
         return format!("unstructured.{custom}");
     }
     let package = match resource.group.split('.').next().unwrap_or_default() {
-        // Events of both groups have the same type.
+        // The events of both groups have the same type.
         "" | "events" => "core",
         package => package,
     };
@@ -562,7 +566,8 @@ pub fn refuse_object_transform(output: &Output, resource: &Resource) -> Result<(
     }
 }
 
-/// Returns the bytes of a payload as they would be stored at `revision`, for the response of a dry run.
+/// Returns the bytes of a payload in the form in which they would be stored at `revision`. A dry run responds
+/// with these bytes.
 pub fn stamped(payload: &engine::Payload, revision: Revision) -> Bytes {
     let Some(at) = payload.stamp_at else { return payload.value.clone() };
     let (head, tail) = payload.value.split_at(at as usize);

@@ -1,8 +1,8 @@
-//! The meaning of a method and a URL: the attributes that authorization, routing and handlers share.
+//! The meaning of a method and a URL: the attributes that authorization, routing and handlers use.
 //!
-//! The rules are those of docs/api/paths-and-verbs.md#request-info, including the unusual ones (a request for
-//! a namespace object counts as being in that namespace; a field selector on `metadata.name` gives a list a
-//! name). This module does not check whether the resource exists.
+//! docs/api/paths-and-verbs.md#request-info describes the rules, including two unusual rules. A request
+//! for a namespace object counts as a request in that namespace. A field selector on `metadata.name` sets the
+//! name of a list. This module does not check whether the resource exists.
 
 use std::borrow::Cow;
 
@@ -14,50 +14,51 @@ use types::selector::field::FieldTerms;
 use types::selector::requirements::Requirements;
 use values::query::{Query, escapes_are_whole};
 
-/// The parsed method and URL of a request. All fields are decoded; fields that do not apply are empty.
+/// The parsed method and URL of a request. All fields are decoded. A field that does not apply is empty.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RequestInfo {
-    /// Whether the path addresses a resource; all other requests are authorized by path.
+    /// Whether the path addresses a resource. All other requests are authorized by path.
     pub is_resource: bool,
-    /// Path after decoding of `%` escapes, without the prefix of an earlier point.
+    /// Path after decoding of `%` escapes, without the prefix `/as-of/<point>`.
     pub path: String,
-    /// Earlier point at which the path is read, as in its prefix `/as-of/<point>`; `None` for a request about
-    /// the present.
+    /// Earlier point at which the path is read, from the prefix `/as-of/<point>`; `None` for the present.
     pub as_of: Option<String>,
     /// Operation on the history of the object at the path, for a path below `/history`.
     pub history: Option<HistoryVerb>,
-    /// Verb, derived from method and path.
+    /// Verb of the request, derived from method and path.
     pub verb: Verb,
-    /// Method in lower case, if HTTP does not define the method and the request is for no resource.
+    /// Method in lower case, for a method that HTTP does not define in a request without a resource; empty
+    /// otherwise.
     pub other_method: String,
-    /// API group as in the path; empty for the core group.
+    /// API group in the path; empty for the core group.
     pub group: String,
-    /// API version as in the path.
+    /// API version in the path.
     pub version: String,
-    /// Namespace in the path. A request for a namespace object has the name of that namespace here.
+    /// Namespace in the path. A request for a namespace object has the name of that namespace in this field.
     pub namespace: String,
     /// Plural name of the resource.
     pub resource: String,
-    /// Object name, including a name that only a field selector fixes.
+    /// Name of the object, from the path or from a field selector on the name.
     pub name: String,
     /// Subresource name; empty if the path has none.
     pub subresource: String,
     /// Path segments after the subresource (`proxy/…`).
     pub subpath: Vec<String>,
-    /// Whether the path contains the name (as opposed to a field selector).
+    /// Whether the path contains the name. The alternative source of the name is a field selector.
     pub name_in_path: bool,
     /// Whether the path has the legacy `/watch/` segment.
     pub legacy_watch: bool,
-    /// Requirements of the selectors, for authorization; empty for requests with the legacy segment.
+    /// Requirements of the selectors, for authorization; empty for requests with the legacy `/watch/`
+    /// segment.
     pub requirements: Requirements,
 }
 
 /// An operation on the history of an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HistoryVerb {
-    /// Reads the history. The verb of the request is that of reading the object.
+    /// Reads the history. The verb is the same as for a read of the object.
     Log,
-    /// Writes an earlier state again. The verb of the request is `update`.
+    /// Writes an earlier version of the object again. The verb is `update`.
     Restore,
 }
 
@@ -80,9 +81,9 @@ pub enum Verb {
     Delete,
     /// Deletes the objects of a collection.
     DeleteCollection,
-    /// A request with a legacy path below `/proxy/`.
+    /// A request with a legacy path that contains `/proxy/`.
     Proxy,
-    /// A request outside the resource API: the method in lower case. Empty for a method that HTTP does not
+    /// A method in lower case: for a request outside the resource API. Empty for a method that HTTP does not
     /// define, and for a method that has no meaning for a resource.
     Other(&'static str),
 }
@@ -94,7 +95,8 @@ impl Default for Verb {
 }
 
 impl Verb {
-    /// Returns the verb as discovery spells it. [`RequestInfo::verb_name`] handles all methods.
+    /// Returns the verb as discovery spells it. [`RequestInfo::verb_name`] also returns methods that HTTP
+    /// does not define.
     pub fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -189,7 +191,7 @@ impl RequestInfo {
         if self.other_method.is_empty() { self.verb.as_str() } else { &self.other_method }
     }
 
-    /// Performs steps 5 and 6: a get or delete without a name concerns the collection.
+    /// Performs steps 5 and 6: a get or delete without a name becomes a request for the collection.
     fn classify_collection(&mut self, query: &Query) {
         if self.name.is_empty() {
             match self.verb {
@@ -214,7 +216,7 @@ impl RequestInfo {
         }
     }
 
-    /// Returns the namespace that is part of the object's key; empty for cluster-scoped resources.
+    /// Returns the namespace in the key of the object; empty for cluster-scoped resources.
     pub fn namespace_of(&self, resource: &Resource) -> &str {
         if resource.namespaced() { &self.namespace } else { "" }
     }
@@ -227,10 +229,10 @@ impl RequestInfo {
     }
 }
 
-/// Prefix of paths that are read at an earlier point, which follows as one segment.
+/// Prefix of paths that are read at an earlier point. The segment after the prefix is the point.
 const AS_OF: &str = "/as-of/";
 
-/// Separates the point from a path that is read at an earlier point.
+/// Splits a path into the earlier point, if there is one, and the path to read.
 fn split_point(raw_path: &str) -> (Option<&str>, &str) {
     let Some(rest) = raw_path.strip_prefix(AS_OF) else { return (None, raw_path) };
     let at = rest.find('/').unwrap_or(rest.len());
@@ -238,12 +240,13 @@ fn split_point(raw_path: &str) -> (Option<&str>, &str) {
     (Some(point), if path.is_empty() { "/" } else { path })
 }
 
-/// Prefix of paths about the history of an object, and the last segment of those that restore a state.
+/// Prefix of paths about the history of an object.
 const HISTORY: &str = "/history";
+/// Last segment of paths that restore a version.
 const RESTORE: &str = "/restore";
 
-/// Separates an operation on the history of an object from the path of the object. Returns the method that
-/// has the permission of the operation on that path.
+/// Splits a path into an operation on the history of an object, if there is one, and the path of the object.
+/// The returned method requires the same permission on the path of the object as the operation.
 fn split_history<'r>(method: &'r Method, raw_path: &'r str) -> (Option<HistoryVerb>, &'r Method, &'r str) {
     let of_object = raw_path.strip_prefix(HISTORY).filter(|path| path.starts_with("/api"));
     let Some(path) = of_object else { return (None, method, raw_path) };
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_read_as_semantics_3_2_says() {
+    fn request_urls_are_parsed_as_documented() {
         // Columns: method, URL, verb, group/version, namespace, resource, name, subresource.
         for (method, url, want) in [
             (Method::GET, "/api/v1/pods", "list /v1 ns= res=pods name= sub="),
@@ -352,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prefix_of_an_earlier_point_is_no_part_of_the_path() {
+    fn the_as_of_prefix_is_not_a_component_of_the_path() {
         for (url, as_of, path, name) in [
             ("/as-of/12/api/v1/namespaces/n/pods/p", Some("12"), "/api/v1/namespaces/n/pods/p", "p"),
             ("/as-of/-10m/apis", Some("-10m"), "/apis", ""),
@@ -371,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_history_of_an_object_has_the_attributes_of_the_object() {
+    fn a_history_request_has_the_request_attributes_of_its_object() {
         let object = "/apis/apps/v1/namespaces/n/deployments/web";
         for (method, url, history, path, verb) in [
             (Method::GET, format!("/history{object}"), Some(HistoryVerb::Log), object, "get"),
@@ -387,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_a_path() {
+    fn every_other_url_is_a_non_resource_path() {
         for (method, url, verb) in [
             (Method::GET, "/", "get"),
             (Method::GET, "/api", "get"),

@@ -1,8 +1,8 @@
 //! Addresses of the services that the server calls: webhooks, conversion webhooks and extension servers
 //! (docs/api/webhooks.md#calls).
 //!
-//! The server reaches a service at its cluster address or, if the operator configures it, at one of its
-//! endpoints. Each call looks the service up in the newest state.
+//! The server reaches a service at its cluster address. If the operator configures direct connections to endpoints, the
+//! server uses one of the endpoints instead. Each call looks up the service in the newest state.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use values::object::at;
 use values::status::Status;
 use wire::outgoing::Service;
 
-/// Lookup of service addresses in the store.
+/// Looks up the addresses of services in the store.
 pub struct Services {
     engine: Engine,
     services: Arc<Resource>,
@@ -27,10 +27,10 @@ pub struct Services {
 }
 
 impl Services {
-    /// Creates a lookup that reads this store.
+    /// Creates a lookup that reads from `backends`.
     ///
     /// # Panics
-    /// Panics if the registry has no services or endpoint slices.
+    /// Panics if the registry does not contain services or endpoint slices.
     pub fn new(
         engine: Engine,
         builtin: &Registry,
@@ -39,7 +39,7 @@ impl Services {
     ) -> Services {
         let resource = |group: &str, plural: &str| {
             let found = builtin.resource(group, "v1", plural).cloned();
-            found.expect("a test holds that services are built in")
+            found.expect("services are built in, as a test checks")
         };
         let services = resource("", "services");
         let slices = resource(&naming.group("discovery", true), "endpointslices");
@@ -51,11 +51,11 @@ impl Services {
     /// # Errors
     /// Returns the reason why the service cannot be reached.
     pub fn address(&self, service: &Service) -> Result<(String, u16), String> {
-        let object = self.find(service).map_err(|status| status.message)?;
+        let object = self.find(service).map_err(Status::into_message)?;
         if !self.reaches_endpoints {
             return service.address(object.as_ref());
         }
-        let slices = self.slices_of(service).map_err(|status| status.message)?;
+        let slices = self.slices_of(service).map_err(Status::into_message)?;
         service.endpoint(object.as_ref(), &slices, |count| {
             usize::from_le_bytes(names::random::<{ size_of::<usize>() }>()) % count
         })

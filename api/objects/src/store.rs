@@ -1,9 +1,9 @@
 //! Objects in the engine: their keys, selector attributes and stored bytes. `access.rs` opens the store for a
 //! permission.
 //!
-//! A key is `/<stored group or "core">/<resource>/[<namespace>/]<name>`, and key order is list order. The
-//! value is the stored form, which is also the served form. The selector attributes are stored next to the
-//! value.
+//! A key is `/<stored group or "core">/<resource>/[<namespace>/]<name>`. Lists are in key order. The value is
+//! the stored form of the object, which is also the served form. The selector attributes are stored next to
+//! the value.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,7 +13,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use engine::{CommitError, Committed, Entry, Payload, ReadError, Record, Write};
 
-pub use access::{Component, Reach, Store, StoreView, engine_for_path};
+pub use access::{Component, Store, StoreScope, StoreView, engine_for_path};
 
 use crate::validation::names::path_segment;
 use types::attributes::{self, Attributes, Selection};
@@ -34,18 +34,18 @@ pub mod backends;
 #[cfg(test)]
 mod bloom_test;
 
-/// An external authority that decides the writes of a server and knows the newest revision. The engine then
-/// only follows it; everything else works as without a ledger. Servers that share a ledger announce their
-/// addresses to each other through it.
+/// An external authority that decides the writes of a server and has the newest revision. With a ledger, the
+/// engine only follows the ledger; all other functions work as without a ledger. Servers with the same ledger
+/// announce their addresses to each other through the ledger.
 pub trait Ledger: Send + Sync {
-    /// Decides one write. The engine has applied the write when this resolves.
+    /// Decides one write. The future resolves when the engine has applied the write.
     fn commit(&self, write: Write) -> Pending<'_, Result<Committed, CommitFailure>>;
 
-    /// Resolves once the engine has every write that any server acknowledged before the call.
+    /// Resolves when the engine has applied every write that any server acknowledged before the call.
     fn current(&self) -> Pending<'_, Result<(), Status>>;
 
-    /// Announces the address of this server to the other servers for some seconds. `round` differs in each
-    /// call.
+    /// Announces the address of this server to the other servers for some seconds. `round` must differ in
+    /// each call.
     fn announce<'l>(
         &'l self,
         server: &'l str,
@@ -56,28 +56,28 @@ pub trait Ledger: Send + Sync {
     /// Withdraws the announcement of this server.
     fn withdraw<'l>(&'l self, server: &'l str) -> Pending<'l, Result<(), Status>>;
 
-    /// Returns host and port of the announced servers, by server identity.
+    /// Returns the host and port of each announced server, by server identity.
     fn announced(&self) -> Pending<'_, Result<Addresses, Status>>;
 
     /// Announces for some seconds that the server at an address is an endpoint of the API servers' service.
-    /// `round` differs in each call.
+    /// `round` must differ in each call.
     fn enter_service(&self, address: IpAddr, round: i64) -> Pending<'_, Result<(), Status>>;
 
     /// Withdraws an address from the endpoints of the API servers' service.
     fn leave_service(&self, address: IpAddr) -> Pending<'_, Result<(), Status>>;
 
-    /// Returns the endpoint addresses of the API servers' service, ordered by their text.
+    /// Returns the endpoint addresses of the API servers' service, sorted by their text.
     fn in_service(&self) -> Pending<'_, Result<Vec<IpAddr>, Status>>;
 
-    /// Repairs allocations to services that are stored apart from the service objects. Returns whether
-    /// everything is settled; if not, the caller should repeat the repair soon.
+    /// Repairs the allocations of services, which are stored separately from the service objects. Returns
+    /// `true` if the repair is complete. If the result is `false`, the caller should soon repeat the repair.
     fn repair_allocations(&self) -> Pending<'_, Result<bool, Status>>;
 
-    /// Returns an error with the reason if the ledger could not decide writes a moment ago.
+    /// Returns an error with the reason if the ledger recently could not decide writes.
     fn health(&self) -> Result<(), String>;
 }
 
-/// Host and port of servers, by server identity.
+/// Host and port of each server, by server identity.
 pub type Addresses = BTreeMap<String, (String, u16)>;
 
 /// Boxed future of a method of [`Ledger`].
@@ -86,15 +86,15 @@ pub type Pending<'l, T> = Pin<Box<dyn Future<Output = T> + Send + 'l>>;
 /// Reason why a write was not committed.
 #[derive(Debug)]
 pub enum CommitFailure {
-    /// The condition did not hold. Carries the newest state.
+    /// The condition was not satisfied. Contains the newest state.
     Conflict {
-        /// Newest state of the object; `None` if it does not exist.
+        /// Newest state of the object; `None` if the object does not exist.
         current: Option<Entry>,
     },
-    /// The condition held, but another write took something that this write allocates, such as an address.
-    /// The caller must start again.
+    /// The condition was satisfied, but another write has allocated a value that this write allocates, such
+    /// as an address. The caller must compute the write again.
     Again,
-    /// The engine, which decides writes itself, refused the write.
+    /// The engine refused the write. This variant occurs only without a ledger.
     Engine(CommitError),
     /// The write failed with this Status for the client.
     Status(Box<Status>),
@@ -115,13 +115,13 @@ pub struct Stored {
     pub record: Record,
 }
 
-/// Reads the record of an entry. Damage becomes a 500 that names the key.
+/// Reads the record of an entry. If the record is damaged, the result is a 500 that contains the key.
 pub fn read(entry: Entry) -> Result<Stored, Status> {
     let record = entry.read().map_err(damaged)?;
     Ok(Stored { entry, record })
 }
 
-/// Reads the record of an entry if the object is selected. Records of other objects are not read.
+/// Reads the record of an entry if the selection includes its object. Records of other objects are not read.
 pub fn read_selected(
     resource: &Resource,
     selection: &Selection,
@@ -130,13 +130,13 @@ pub fn read_selected(
     if selects(resource, selection, &entry)? { read(entry).map(Some) } else { Ok(None) }
 }
 
-/// Returns whether the object of an entry is selected. Reads the selector attributes, and the value only if a
-/// release with other selector attributes wrote them.
+/// Returns whether the selection includes the object of an entry. Reads the selector attributes. Reads the
+/// value only if a release with other selectable fields wrote the selector attributes.
 pub fn selects(resource: &Resource, selection: &Selection, entry: &Entry) -> Result<bool, Status> {
     if selection.is_everything() {
         return Ok(true);
     }
-    let (namespace, name) = identity(resource, entry.key());
+    let ObjectName { namespace, name } = object_name(resource, entry.key());
     if !selection.field().may_match(name, namespace) {
         return Ok(false);
     }
@@ -151,7 +151,7 @@ pub fn selects(resource: &Resource, selection: &Selection, entry: &Entry) -> Res
     Ok(selection.matches(name, namespace, &attributes))
 }
 
-/// Returns an object with only its kind and name, as a stand-in for an object that cannot be read.
+/// Returns an object with only its kind and name, as a placeholder for an object that cannot be read.
 pub fn remains(resource: &Resource, namespace: &str, name: &str) -> Object {
     let stored = resource.stored();
     let mut object = Object::new();
@@ -175,13 +175,13 @@ impl Stored {
         decode_stored(resource, &self.record.value)
     }
 
-    /// Returns the object as a tree with all parts parsed, for callers that build a similar object from it.
+    /// Returns the object as a tree with all parts parsed, for callers that build a similar object from the tree.
     pub fn settled(&self, resource: &Resource) -> Result<Object, Status> {
         decode_settled(&resource.stored().message, &self.record.value).map_err(unreadable)
     }
 
-    /// Returns the object as a tree, for the object `new` that will replace it. Parts that are equal in both
-    /// are parsed once.
+    /// Returns the object as a tree. `new` is the object that will replace this object. Parts that are equal in both
+    /// objects are parsed once.
     pub fn object_sharing(&self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
         decode_sharing(&resource.stored().message, &self.record.value, new).map_err(unreadable)
     }
@@ -196,12 +196,12 @@ pub fn decode_stored(resource: &Resource, value: &[u8]) -> Result<Object, Status
     decode_own(&resource.stored().message, value).map_err(unreadable)
 }
 
-/// Encodes an object for storage: the value with space for its revision, and the selector attributes.
+/// Encodes an object for storage: the value, with space for its revision, and the selector attributes.
 pub fn payload(resource: &Resource, object: &Object) -> Payload {
     payload_of_change(resource, object, &[])
 }
 
-/// Encodes an object like [`payload`], to replace an object whose selector attributes are `replaced`.
+/// Encodes an object like [`payload`]. The object replaces an object with the selector attributes `replaced`.
 pub fn payload_of_change(resource: &Resource, object: &Object, replaced: &[u8]) -> Payload {
     let (value, stamp_at) = encode_stamped(&resource.stored().message, object);
     let attributes = attributes::encode_changed(&resource.stored().table, object, replaced);
@@ -214,8 +214,8 @@ pub fn payload_of_change(resource: &Resource, object: &Object, replaced: &[u8]) 
     }
 }
 
-/// Returns whether a write of the object is a step of its deletion. Such writes are accepted even if the disk
-/// is full.
+/// Returns whether a write of the object is a step of its deletion. The engine accepts such writes even if
+/// the disk is full.
 pub fn is_essential(object: &Object) -> bool {
     !meta(object, "deletionTimestamp").is_empty()
 }
@@ -249,9 +249,8 @@ pub fn check_key_name(name: &str) -> Result<(), Status> {
     Err(Status::bad_request(format!("Name parameter invalid: {name}: {faults}")))
 }
 
-/// Returns the key of an object for error messages: the key under which the reference server stores it in
-/// etcd.
-pub fn shown_key(resource: &Resource, namespace: &str, name: &str) -> String {
+/// Returns the key of an object for error messages, which is the key that the reference server uses in etcd.
+pub fn etcd_key(resource: &Resource, namespace: &str, name: &str) -> String {
     let mut key = format!("/registry/{}/", etcd_path(resource));
     if !namespace.is_empty() {
         key.push_str(namespace);
@@ -261,17 +260,18 @@ pub fn shown_key(resource: &Resource, namespace: &str, name: &str) -> String {
     key
 }
 
-/// Returns the common key prefix of a collection: all objects of a resource, or those in one namespace.
+/// Returns the common key prefix of all objects of a resource, or of its objects in one namespace.
 pub fn collection(resource: &Resource, namespace: &str) -> Bytes {
     key(resource, namespace, "")
 }
 
-/// Returns whether an object is selected, like [`selects`], from a record that was already read.
+/// Returns whether the selection includes the object in `record`. Unlike [`selects`], this function gets a
+/// record that was already read.
 pub fn is_selected(resource: &Resource, selection: &Selection, record: &Record) -> Result<bool, Status> {
     if selection.is_everything() {
         return Ok(true);
     }
-    let (namespace, name) = identity(resource, &record.key);
+    let ObjectName { namespace, name } = object_name(resource, &record.key);
     let attributes = Attributes::new(&record.attributes);
     if selection.is_outdated(&attributes) {
         let object = decode_stored(resource, &record.value)?;
@@ -281,11 +281,29 @@ pub fn is_selected(resource: &Resource, selection: &Selection, record: &Record) 
     Ok(selection.matches(name, namespace, &attributes))
 }
 
-/// Returns namespace and name from a key of `resource`. The namespace is empty for cluster-scoped resources.
-pub fn identity<'k>(resource: &Resource, key: &'k [u8]) -> (&'k str, &'k str) {
+/// The namespace and name of an object.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct ObjectName<'n> {
+    /// Namespace; empty for cluster-scoped objects.
+    pub namespace: &'n str,
+    /// Name of the object.
+    pub name: &'n str,
+}
+
+impl<'n> ObjectName<'n> {
+    /// Returns the name of a cluster-scoped object.
+    pub fn cluster_scoped(name: &'n str) -> Self {
+        ObjectName { namespace: "", name }
+    }
+}
+
+/// Returns the namespace and name of the object whose key of `resource` is `key`.
+pub fn object_name<'k>(resource: &Resource, key: &'k [u8]) -> ObjectName<'k> {
     let rest = key.get(resource.stored().key_prefix.len()..).unwrap_or_default();
     let rest = std::str::from_utf8(rest).unwrap_or_default();
-    if resource.namespaced() { rest.split_once('/').unwrap_or(("", rest)) } else { ("", rest) }
+    let (namespace, name) =
+        if resource.namespaced() { rest.split_once('/').unwrap_or(("", rest)) } else { ("", rest) };
+    ObjectName { namespace, name }
 }
 
 #[cfg(test)]
@@ -331,7 +349,7 @@ mod tests {
             ("apiregistration.k8s.io", "apiservices", "", "/registry/apiregistration.k8s.io/apiservices/a"),
         ] {
             let resource = registry.resource(group, "v1", plural).unwrap();
-            assert_eq!(shown_key(resource, namespace, "a"), want);
+            assert_eq!(etcd_key(resource, namespace, "a"), want);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Changes that the server makes to an object before it is stored, in addition to defaulting: limiting a
-//! write to the fields that its endpoint may write, and counting the generation.
+//! Changes that the server makes to an object before it is stored, in addition to defaulting. These changes
+//! limit a write to the fields that its endpoint may write, and increment the generation.
 //!
-//! These are functions from objects to objects. The data (which paths, which kinds count generations) is in
-//! the schema tables. Behavior that tables cannot express is a `Strategy` in `strategy/kinds.rs`, which a
-//! kind names in its schema (option `strategy`). This module refers to no kind by name.
+//! All functions are pure functions on objects. The schema tables contain the data (paths, and the kinds with
+//! generations). Behavior that tables cannot express is a `Strategy` in `strategy/kinds.rs`, which the schema
+//! of a kind selects (option `strategy`). This module contains no names of kinds.
 
 mod dropped;
 mod kinds;
@@ -18,7 +18,7 @@ use dropped::{Dropped, drop_unused};
 use crate::validation;
 use types::schema::decode_form::reset;
 use types::schema::registry::Resource;
-use values::json::{Object, Value};
+use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::{self, copy_path, meta, same_at, set_meta};
 use values::status::Status;
@@ -30,23 +30,23 @@ include!(concat!(env!("SCHEMA_TABLES"), "/strategies.rs"));
 struct Strategy {
     /// Completes a new object after decoding and defaulting.
     create: Option<fn(&mut Object, &mut Creation)>,
-    /// Completes the first object, which is about to replace the second through an endpoint. The caller has
-    /// already limited it to the fields that the endpoint may write.
+    /// Completes the first object, which will replace the second object. The endpoint is that of the write.
+    /// The caller has already limited the first object to the fields that the endpoint may write.
     update: Option<fn(Endpoint, &mut Object, &Object)>,
     /// Collects the warnings for the writer of a valid object.
     warnings: Option<fn(&mut warnings::Texts, warnings::WrittenObject)>,
     /// Collects the warnings for the writer of a valid status.
     status_warnings: Option<fn(&mut warnings::Texts, warnings::WrittenObject)>,
-    /// Fields that are dropped because the feature that they belong to is off.
+    /// Fields that are dropped because their feature is disabled.
     dropped: &'static [Dropped],
-    /// Completes an object at its first deletion, if the object then waits for a controller to clean up.
+    /// Completes an object at its first deletion if a controller must clean up before the object is removed.
     delete: Option<fn(&mut Object, &Naming)>,
-    /// Whether a new object counts as stored without its status, which is filled in on reading. The first
-    /// write after the creation is then stored even if it is a no-op.
+    /// Whether a new object counts as stored without its status. Reading the object adds the status. The
+    /// first write after the creation is then stored even if it is a no-op.
     completed_by_reading: bool,
 }
 
-/// Strategy of a kind whose tables express all of its behavior.
+/// Strategy of a kind whose behavior the tables express completely.
 const NONE: Strategy = Strategy {
     create: None,
     update: None,
@@ -61,13 +61,13 @@ const NONE: Strategy = Strategy {
 struct Creation<'a> {
     user: &'a User,
     naming: &'a Naming,
-    /// Whether the writer set the labels of the object, rather than defaulting.
+    /// Whether the writer set the labels of the object. If not, defaulting set the labels.
     is_labelled: bool,
     /// Warnings for the writer.
     warnings: Vec<String>,
 }
 
-/// Returns the strategy that the kind of a resource names.
+/// Returns the strategy that the schema of a kind selects.
 fn strategy_of(resource: &Resource) -> Option<&'static Strategy> {
     STRATEGIES.get(usize::from(resource.table.behavior.strategy.checked_sub(1)?))
 }
@@ -79,9 +79,9 @@ pub enum Endpoint {
     Main,
     /// The subresource `/status` of the object.
     Status,
-    /// The subresource `/scale`, which takes only the replica count of the parent.
+    /// The subresource `/scale`, through which a write changes only the replica count of the parent.
     Scale,
-    /// The subresource `/binding` of pods. The handler of the subresource makes the change itself.
+    /// The subresource `/binding` of pods. The handler of the subresource changes the object itself.
     Binding,
     /// The subresource `/finalize` of namespaces.
     Finalize,
@@ -108,8 +108,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the endpoint of a subresource that reads and writes its parent object; `None` for other
-    /// subresources.
+    /// Returns the endpoint of a subresource that reads and writes its parent object. Returns `None` for
+    /// other subresources.
     pub fn of_parent(subresource: &str) -> Option<Self> {
         Some(match subresource {
             "" => Self::Main,
@@ -133,7 +133,8 @@ pub fn wipe_system_metadata(object: &mut Object) {
     metadata.retain(|name, _| !SYSTEM_METADATA.contains(&name));
 }
 
-/// Sets the namespace of an object to that of its request, or removes it if the resource is cluster-scoped.
+/// Sets the namespace of an object to the namespace of the request, or removes it if the resource is
+/// cluster-scoped.
 ///
 /// # Errors
 /// 400 if the object names another namespace.
@@ -151,9 +152,9 @@ pub fn scope_to(resource: &Resource, namespace: &str, object: &mut Object) -> Re
     Ok(())
 }
 
-/// Prepares a new object, after decoding and defaulting, for its creation. Returns warnings about the object
-/// as it was sent, because the prepared object no longer shows their cause. `is_labelled` says whether the
-/// writer set the labels, rather than defaulting.
+/// Prepares a new object for its creation, after decoding and defaulting. Returns warnings about fields of
+/// the sent object that the prepared object no longer contains. `is_labelled` is `true` if the writer set the
+/// labels; otherwise defaulting set the labels.
 pub fn prepare_create(
     resource: &Resource,
     object: &mut Object,
@@ -181,14 +182,14 @@ pub fn prepare_create(
     creation.warnings
 }
 
-/// Returns whether the first write after the creation of an object is stored even if it changes nothing that
-/// a reader sees (docs/api/writes.md#writes-without-effect).
+/// Returns whether the first write after the creation of an object is stored even if readers cannot see a
+/// difference (docs/api/writes.md#writes-without-effect).
 pub fn is_completed_by_reading(resource: &Resource) -> bool {
     strategy_of(resource).is_some_and(|strategy| strategy.completed_by_reading)
 }
 
-/// Limits `new` to the changes that an update of `old` through `endpoint` may make, and counts the
-/// generation.
+/// Limits `new` to the changes that an update of `old` through `endpoint` may make, and increments the
+/// generation if necessary.
 pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object, old: &Object) {
     match endpoint {
         Endpoint::Main => {
@@ -231,8 +232,8 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
     restore_system_metadata(new, old);
     let counted = &resource.table.generation_on;
     let is_custom = resource.table.message.custom;
-    // The generation does not change: a binding completes the specification as defaulting does, and a status
-    // has no effect on it.
+    // A binding and a status do not change the generation: a binding completes the specification like
+    // defaulting, and a status does not belong to the specification.
     if is_custom || !counted.is_empty() && !matches!(endpoint, Endpoint::Binding | Endpoint::Status) {
         let before =
             old.get("metadata").and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64);
@@ -248,8 +249,8 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
     }
 }
 
-/// Prepares an object at its first deletion if a controller cleans up for its kind. Returns whether that is
-/// so.
+/// Prepares an object at its first deletion if its kind needs a cleanup by a controller. Returns whether the
+/// kind needs such a cleanup.
 pub fn begin_deletion(resource: &Resource, object: &mut Object, naming: &Naming) -> bool {
     let delete = strategy_of(resource).and_then(|strategy| strategy.delete);
     if let Some(delete) = delete {
@@ -258,7 +259,7 @@ pub fn begin_deletion(resource: &Resource, object: &mut Object, naming: &Naming)
     delete.is_some()
 }
 
-/// Returns whether deletion of this kind differs from that of most kinds.
+/// Returns whether this kind has its own deletion behavior.
 pub fn has_own_deletion(resource: &Resource) -> bool {
     resource.table.behavior.spec_finalizers
         || strategy_of(resource).is_some_and(|strategy| strategy.delete.is_some())
@@ -271,8 +272,8 @@ fn same_outside_metadata(a: &Object, b: &Object) -> bool {
         && a.iter().all(|(name, value)| name == "metadata" || b.get(name).is_some_and(|other| other == value))
 }
 
-/// Returns the warnings for the writer of a valid object. Only the resource itself and its status produce
-/// warnings.
+/// Returns the warnings for the writer of a valid object. Only writes of the resource itself and of its
+/// status produce warnings.
 pub fn warnings(
     resource: &Resource,
     endpoint: Endpoint,
@@ -289,11 +290,11 @@ pub fn warnings(
         _ => None,
     });
     advice.map_or_else(Vec::new, |advice| {
-        warnings::Texts::of(advice, warnings::WrittenObject { new, old, naming })
+        warnings::Texts::collect(advice, warnings::WrittenObject { new, old, naming })
     })
 }
 
-/// Resets `new` to `old`, except for the given paths and for the metadata members `resourceVersion` and
+/// Resets `new` to `old`, except for `paths` and for the metadata members `resourceVersion` and
 /// `managedFields`.
 fn only(new: &mut Object, old: &Object, paths: &[&'static str]) {
     let mut kept = old.clone();
@@ -306,22 +307,25 @@ fn only(new: &mut Object, old: &Object, paths: &[&'static str]) {
 }
 
 /// Limits `new` to the changes that a resize may make: the resources of the pod, and the resources and resize
-/// policies of its containers. If the containers are not the same in the same order, the new ones are kept,
-/// and validation refuses them.
+/// policies of its containers. If the containers or their order differ, `new` keeps its containers, and
+/// validation refuses the change.
 fn take_resources(new: &mut Object, old: &Object) {
     let mut kept = old.clone();
     for list in ["containers", "initContainers"] {
-        let wanted =
+        let requested =
             new.get("spec").and_then(|spec| spec.get(list)).and_then(Value::as_array).unwrap_or_default();
         let Some(spec) = kept.get_mut("spec").and_then(Value::as_object_mut) else { continue };
         let own = spec.get(list).and_then(Value::as_array).unwrap_or_default();
-        if !own.iter().map(|item| item.str_at(&["name"])).eq(wanted.iter().map(|item| item.str_at(&["name"])))
+        if !own
+            .iter()
+            .map(|item| item.str_at(&["name"]))
+            .eq(requested.iter().map(|item| item.str_at(&["name"])))
         {
-            spec.insert(list, Value::Array(wanted.to_vec()));
+            spec.insert(list, Value::Array(requested.to_vec()));
             continue;
         }
         let own = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for (container, source) in own.zip(wanted) {
+        for (container, source) in own.zip(requested) {
             if let (Some(target), Some(source)) = (container.as_object_mut(), source.as_object()) {
                 copy_path(target, source, "resources");
                 copy_path(target, source, "resizePolicy");
@@ -335,7 +339,7 @@ fn take_resources(new: &mut Object, old: &Object) {
     *new = kept;
 }
 
-/// Fills in, from the stored object, metadata that an update may omit but not change
+/// Copies from the stored object the metadata that an update may omit but not change
 /// (docs/api/writes.md#what-an-update-keeps).
 fn restore_system_metadata(new: &mut Object, old: &Object) {
     let old_meta = |name: &str| old.get("metadata").and_then(|metadata| metadata.get(name)).cloned();
@@ -355,9 +359,9 @@ fn restore_system_metadata(new: &mut Object, old: &Object) {
     }
 }
 
-/// Sorts a map of strings by key, the order in which it is written.
+/// Sorts a map of strings by key, which is the order in the stored form.
 pub fn sort_members(members: &mut Object) {
-    members.members_mut().sort_by(|(a, _), (b, _)| a.cmp(b));
+    json::sort_members(members.members_mut());
 }
 
 #[cfg(test)]
@@ -366,7 +370,7 @@ mod tests {
     use values::testing;
 
     #[test]
-    fn a_deletion_stays_and_its_grace_period_is_filled_in() {
+    fn deletion_timestamp_is_kept_and_its_grace_period_is_filled_in() {
         const OLD: &str = r#""deletionTimestamp":"2024-01-01T00:00:00Z","deletionGracePeriodSeconds":0"#;
         let metadata = |members: &str| testing::object(&format!(r#"{{"metadata":{{"uid":"u",{members}}}}}"#));
         for (given, want) in [
@@ -383,8 +387,8 @@ mod tests {
         ] {
             let mut new = metadata(given);
             restore_system_metadata(&mut new, &metadata(OLD));
-            let wanted = metadata(&want);
-            assert!(Value::from(new.clone()).is_same_in_any_order(&wanted.into()), "{given}: {new:?}");
+            let expected = metadata(&want);
+            assert!(Value::from(new.clone()).is_same_in_any_order(&expected.into()), "{given}: {new:?}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Users as they appear in objects.
+//! Representation of users in objects.
 
 use auth::identity::User;
 
 use values::json::{Object, Value};
 
-/// Returns a user in the form of `userInfo` in reviews and `user` in audit events, without empty fields.
+/// Returns a user as in `userInfo` of reviews and in `user` of audit events, without empty fields.
 pub fn info(user: &User) -> Object {
     let mut members = Object::with_capacity(4);
     for (name, text) in [("username", &user.name), ("uid", &user.uid)] {

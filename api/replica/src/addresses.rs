@@ -1,12 +1,12 @@
-//! Addresses of the servers on one etcd: a key for each, in kube-apiserver's form, with a lease that ends
-//! unless the server writes the key again (docs/api/peers.md#addresses).
+//! Addresses of the servers that use one etcd. Each server has a key in kube-apiserver's form. The lease of
+//! the key ends if the server does not write the key again (docs/api/peers.md#addresses).
 //!
 //! ```text
 //! server ─ every few seconds ─► /registry/peerserverleases/<identity> ─► any server that forwards a request
 //! ```
 //!
-//! The keys are not objects, so no copy contains them: they are read when they are needed. Values of other
-//! servers are not trusted: a value without an address is skipped.
+//! The keys are not objects, so the copies do not contain them, and they are read from etcd when needed.
+//! Values of other servers are not trusted: a value without an address is skipped.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,10 +33,10 @@ const PATH: &str = "peerserverleases/";
 /// Time after which a server that does not renew its key is forgotten.
 pub(super) const TTL: Duration = Duration::from_secs(15);
 
-/// Maximum number of servers that are read; far more than share one etcd in practice.
+/// Maximum number of servers that are read. In practice, far fewer servers use one etcd.
 const SERVERS_MAX: i64 = 1000;
 
-/// Label with the identity of the server to which an address belongs.
+/// Label that contains the identity of the server of an address.
 const IDENTITY: &str = "apiserverIdentity";
 
 impl Replica {
@@ -60,21 +60,21 @@ impl Replica {
         self.change_known(Request::Delete(delete).into()).await
     }
 
-    /// Changes a key about a server. Has no effect on a store that is being moved or was moved, since such a
-    /// store takes only the writes of the move.
+    /// Changes a key of a server. During and after a move of the store, this function has no effect, because
+    /// etcd then accepts only the writes of the move.
     pub(super) async fn change_known(&self, operation: RequestOp) -> Result<(), Status> {
         let compare = vec![Compare::mod_revision(self.mark_key(), self.claimed())];
         let request = TxnRequest { compare, success: vec![operation], ..TxnRequest::default() };
         self.client.txn(&request).await.map(drop).map_err(|error| self.unanswered(&error))
     }
 
-    /// Returns host and port of all servers whose lease has not ended, by identity.
+    /// Returns the host and port of each server whose lease has not ended, by server identity.
     pub(super) async fn read_addresses(&self) -> Result<Addresses, Status> {
         let (found, endpoints) = (self.read_known(self.address_of("")).await?, self.endpoints()?);
         Ok(found.iter().filter_map(|kv| decode(self.values.registry(), endpoints, &kv.value)).collect())
     }
 
-    /// Reads the keys about servers with the prefix `start`.
+    /// Reads those keys of servers whose bytes begin with `start`.
     pub(super) async fn read_known(&self, start: Bytes) -> Result<Vec<KeyValue>, Status> {
         let range = KeyRange::prefix(&start);
         let end = range.end.unwrap_or_else(|| Bytes::from_static(b"\0"));
@@ -88,7 +88,7 @@ impl Replica {
     }
 
     pub(super) fn endpoints(&self) -> Result<&Resource, Status> {
-        let found = self.keys.of(b"/core/endpoints/x/x").and_then(|(_, resource)| resource);
+        let found = self.keys.etcd_key(b"/core/endpoints/x/x").and_then(|(_, resource)| resource);
         found.map(|resource| &**resource).ok_or_else(|| Status::internal("endpoints are not built in"))
     }
 }
@@ -112,7 +112,7 @@ fn encode(resource: &Resource, server: &str, address: SocketAddr, round: i64) ->
     record(resource, metadata, subset)
 }
 
-/// Encodes the value of a key about a server: an Endpoints object with one subset.
+/// Encodes the value of a key of a server: an Endpoints object with one subset.
 pub(super) fn record(resource: &Resource, metadata: Value, subset: Value) -> Result<Bytes, Status> {
     let stored = resource.stored();
     let whole: Object = [
@@ -157,13 +157,13 @@ mod tests {
     use super::*;
     use values::naming::KUBERNETES;
 
-    /// A value as kube-apiserver writes it.
+    /// A value in the form in which kube-apiserver writes it.
     const THEIRS: &[u8] = b"k8s\0\n\x0f\n\x02v1\x12\tEndpoints\x12o\nK\n\0\x12\0\x1a\0\"\0*\x002\x008\x0bB\0Z9\n\x11\
         apiserverIdentity\x12$apiserver-wlv32tlttr4jl3gtroqexyxapa\x12 \n\x0c\n\x0810.1.1.1\x1a\0\x1a\x10\n\x05https\x10\
         \xaa\xd3\x01\x1a\x03TCP\x1a\0\"\0";
 
     #[test]
-    fn addresses_are_written_and_read_as_the_reference_server_does() {
+    fn endpoints_are_encoded_and_decoded_like_those_of_the_reference_server() {
         let registry = Registry::new(&KUBERNETES);
         let resource = registry.resource("", "v1", "endpoints").unwrap();
         let name = "apiserver-wlv32tlttr4jl3gtroqexyxapa";

@@ -1,6 +1,6 @@
-//! Allocations of a service, changed in the same transaction as the service: its addresses are the objects
-//! that name them, and its ports are bits of one value. Both use kube-apiserver's form, so that servers of
-//! both kinds never allocate an item twice (docs/api/etcd.md#allocation).
+//! Allocations of a service, which change in the same transaction as the service. Each address of the service
+//! has an object that contains it, and the ports are bits of one value. Both records have kube-apiserver's
+//! form, so that this server and kube-apiserver never allocate the same item (docs/api/etcd.md#allocation).
 //!
 //! ```text
 //! service ─ addresses taken ─► if /ipaddresses/<address> is absent ─► put it          given back ─► delete it
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use etcd::rpc::{Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, RequestOp};
 
 use super::Replica;
-use api::state::allocation::held;
+use api::state::allocation::allocated_items;
 use objects::codec::protobuf::envelope::{self, Unknown};
 use objects::codec::protobuf::{self, write_bytes, write_delimited};
 use objects::store;
@@ -24,7 +24,7 @@ use values::json::{Object, Value};
 use values::names;
 use values::status::Status;
 
-/// Path of the ports, below the prefix.
+/// Path of the port bits below the prefix.
 pub(super) const PORTS: &str = "ranges/servicenodeports";
 
 /// The conditions and operations that a service adds to its transaction.
@@ -34,7 +34,7 @@ pub(super) struct Parts {
     pub(super) operations: Vec<RequestOp>,
 }
 
-/// A service with its previous and its new value.
+/// A service, with its value before the write and its value after the write.
 pub(super) struct Service<'s> {
     pub(super) namespace: &'s str,
     pub(super) name: &'s str,
@@ -48,8 +48,8 @@ impl Replica {
     /// # Errors
     /// Fails if etcd does not return the allocated ports.
     pub(super) async fn allocated(&self, service: &Service<'_>) -> Result<Parts, Status> {
-        let (old_addresses, old_ports) = service.before.map(held).unwrap_or_default();
-        let (addresses, ports) = service.after.map(held).unwrap_or_default();
+        let (old_addresses, old_ports) = service.before.map(allocated_items).unwrap_or_default();
+        let (addresses, ports) = service.after.map(allocated_items).unwrap_or_default();
         let mut parts = Parts::default();
         for address in addresses.iter().filter(|address| !old_addresses.contains(address)) {
             let key = self.address_key(address);
@@ -116,11 +116,11 @@ impl Replica {
     }
 
     fn addresses(&self) -> Result<&Resource, Status> {
-        let found = self.keys.of(b"/networking/ipaddresses/x").and_then(|(_, resource)| resource);
+        let found = self.keys.etcd_key(b"/networking/ipaddresses/x").and_then(|(_, resource)| resource);
         found.map(|resource| &**resource).ok_or_else(|| Status::internal("addresses are not built in"))
     }
 
-    /// Adds the change of the port bits, on condition that no other server has changed them.
+    /// Adds the change of the port bits. The transaction fails if another server has changed the bits.
     async fn ports(&self, parts: &mut Parts, taken: &[u16], given: &[u16]) -> Result<(), Status> {
         let key: Bytes = format!("{}{PORTS}", self.keys.prefix()).into();
         let request = RangeRequest { key: key.clone(), ..RangeRequest::default() };
@@ -128,10 +128,10 @@ impl Replica {
         let found = found.kvs.into_iter().next();
         let mut bits = match &found {
             Some(kv) => Bits::read(&kv.value).map_err(Status::internal)?,
-            None => Bits::of(&self.ports),
+            None => Bits::for_range(&self.ports),
         };
-        // If another server has taken the port in the meantime, use a condition that fails. The write then
-        // starts over with the current state.
+        // If another server has taken the port in the meantime, use a condition that fails, so that the
+        // caller repeats the write with the current state.
         let is_taken = taken.iter().any(|port| bits.has(*port));
         taken.iter().for_each(|port| bits.set(*port, true));
         given.iter().for_each(|port| bits.set(*port, false));
@@ -148,12 +148,12 @@ impl Replica {
 pub(super) struct Bits {
     range: String,
     first: u16,
-    /// Lowest byte first.
+    /// The bits, with the lowest byte first.
     bytes: Vec<u8>,
 }
 
 impl Bits {
-    pub(super) fn of(range: &str) -> Bits {
+    pub(super) fn for_range(range: &str) -> Bits {
         let first = range.split('-').next().and_then(|first| first.parse().ok()).unwrap_or_default();
         Bits { range: range.to_owned(), first, bytes: Vec::new() }
     }
@@ -170,10 +170,10 @@ impl Bits {
             }
         }
         let bytes = data.iter().rev().copied().collect();
-        Ok(Bits { bytes, ..Bits::of(range) })
+        Ok(Bits { bytes, ..Bits::for_range(range) })
     }
 
-    /// Returns whether a port is in the range, so that it has a bit.
+    /// Returns whether a port is in the range and therefore has a bit.
     pub(super) fn holds(&self, port: u16) -> bool {
         let last = self.range.split('-').nth(1).and_then(|last| last.parse().ok()).unwrap_or(u16::MAX);
         (self.first..=last).contains(&port)
@@ -223,8 +223,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_bits_of_one_number() {
-        let mut bits = Bits::of("30000-32767");
+    fn allocated_ports_are_stored_as_bits_of_one_number() {
+        let mut bits = Bits::for_range("30000-32767");
         for (port, taken, bytes) in [
             (30_000, true, &[1][..]),
             (30_009, true, &[1, 2]),

@@ -1,8 +1,8 @@
-//! Conversion of etcd events to records of the engine: the meaning of an event for the copy, and batches of
-//! whole revisions.
+//! Converts etcd events to records of the engine: the meaning of an event for the copy, and batches of whole
+//! revisions.
 //!
 //! If a revision changes only keys that are not objects, or values that cannot be read, its record is a mark.
-//! An object that cannot be read is hidden and logged.
+//! An object that cannot be read is hidden, and an error is logged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use etcd::rpc::{EVENT_DELETE, Event, KeyValue};
 use super::keys::KeyMeaning;
 use super::{Replica, revision};
 
-/// The key of the marks. No prefix of a resource begins like it.
+/// The key of the marks. The key prefixes of resources differ from this key.
 const MARK: &[u8] = b"(etcd)revision";
 
 /// The key whose value is the target revision of the last fill of the copy.
@@ -30,13 +30,13 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Returns the number of bytes that the state adds to a batch.
+    /// Returns the number of bytes that this state adds to a batch.
     pub(super) fn bytes(&self) -> usize {
         self.payload.as_ref().map_or(0, |payload| payload.value.len() + payload.attributes.len())
     }
 }
 
-/// Records of ascending revisions, on top of the engine's state.
+/// Records of ascending revisions that the engine will apply to its state.
 pub(super) struct Batch<'r> {
     replica: &'r Replica,
     /// Creation revisions of the keys that the batch has changed; `None` for deleted keys.
@@ -71,15 +71,15 @@ impl<'r> Batch<'r> {
         Ok(())
     }
 
-    /// Adds the state of a key at a revision. Returns whether this added a record.
+    /// Adds the state of a key at a revision. Returns whether a record was added.
     pub(super) fn put(&mut self, at: Revision, kv: &KeyValue) -> bool {
         self.take(at, self.replica.state(kv))
     }
 
-    /// Adds a state that is already in the engine's form. Returns whether this added a record.
+    /// Adds a state that is already in the engine's form. Returns whether a record was added.
     pub(super) fn take(&mut self, at: Revision, state: State) -> bool {
         let Some(key) = state.key else { return false };
-        // A value that cannot be read hides the previous one.
+        // A value that cannot be read hides the previous value.
         let Some(payload) = state.payload else { return self.remove(at, key) };
         let created = self.created(&key).unwrap_or_else(|| state.created.min(at));
         self.push(Applied { revision: at, created, key, change: Change::Put(payload) });
@@ -100,7 +100,7 @@ impl<'r> Batch<'r> {
         self.push(Applied { revision: at, created, key, change: Change::Put(Payload::default()) });
     }
 
-    /// Records that the following records, up to `until`, are states instead of a complete history.
+    /// Records that the records up to `until` are states and not a complete history.
     pub(super) fn filling(&mut self, at: Revision, until: Revision) {
         let key = Bytes::from_static(FILLED);
         let created = self.created(&key).unwrap_or(at);
@@ -126,7 +126,7 @@ impl<'r> Batch<'r> {
         }
     }
 
-    /// Applies the batch if this many more records and bytes would exceed its limits.
+    /// Applies the batch if further `records` and `bytes` would exceed its limits.
     pub(super) async fn make_room(&mut self, records: usize, bytes: usize) -> Result<(), ApplyError> {
         let is_full =
             self.records.len() + records > APPLIED_RECORDS_MAX || self.bytes + bytes > APPLIED_BYTES_MAX;
@@ -166,7 +166,7 @@ impl Replica {
         until.unwrap_or(Revision::ZERO)
     }
 
-    /// Converts the state of a key to the engine's form.
+    /// Converts the state of a key into the engine's form.
     pub(super) fn state(&self, kv: &KeyValue) -> State {
         self.state_at(&self.keys.place(&kv.key), kv)
     }
@@ -190,7 +190,8 @@ impl Replica {
         self.read_payload(place, kv)
     }
 
-    /// Returns the time to live of an object in a store that the copy becomes, if it is limited.
+    /// Returns the time to live of an object, if it is limited. The value is needed if the copy becomes a
+    /// separate store.
     fn ttl_of(&self, kv: &KeyValue) -> Option<Duration> {
         self.lease_ttl.filter(|_| kv.lease != 0)
     }

@@ -1,8 +1,8 @@
-//! The quorum read: asks etcd for its revision, with one request for all callers that wait.
+//! The quorum read: asks etcd for its newest revision, with one request for all waiting callers.
 //!
-//! A caller is answered by a request that is sent after the call, so the answer includes everything that was
-//! acknowledged before the call. While the maximum number of requests is under way, later callers join the
-//! next one.
+//! The result for a caller comes from a request that is sent after the call, so it includes everything that
+//! was acknowledged before the call. While the maximum number of requests is under way, further callers wait
+//! for the next request together.
 //!
 //! ```text
 //! callers ─► gathering ─ turn ─► sent ─► response ─► all of them at once
@@ -24,20 +24,20 @@ use tokio::sync::Semaphore;
 use super::{FOLLOW_WAIT, Replica, number, revision};
 use values::status::{Status, StatusReason};
 
-/// A key that no object has, so that the request reads only the revision.
+/// A key without an object, so that the response contains only the revision.
 const ABSENT: &[u8] = b"\0";
 
 /// How long the engine may lag without receiving any change before the stream is restarted.
 const STALL: Duration = Duration::from_secs(3);
 
-/// Maximum number of concurrent requests. A caller that arrives during one request need not wait for its end.
-/// With more requests, fewer callers would share each of them.
+/// Maximum number of concurrent requests. With a second request, a caller need not wait for the end of a
+/// request that was sent before the call. With more requests, fewer callers would share each request.
 const QUESTIONS_MAX: usize = 2;
 
 pub(super) struct Barrier {
     /// Limits the number of concurrent requests.
     turns: Semaphore,
-    /// The request that waits for its turn, as long as a caller waits for it.
+    /// The request that was not sent yet. The request exists as long as a caller waits for it.
     gathering: Mutex<Option<WeakShared<Asking>>>,
 }
 
@@ -56,8 +56,8 @@ impl Barrier {
         Arc::new(Barrier { turns: Semaphore::new(QUESTIONS_MAX), gathering: Mutex::default() })
     }
 
-    /// Returns a request that has not been sent yet: the gathering one, or else `ask`, which is sent in its
-    /// turn.
+    /// Returns a request that was not sent yet. Creates a request from `ask` if every request was already
+    /// sent.
     fn question(
         self: &Arc<Self>,
         ask: impl Future<Output = Result<Seen, Error>> + Send + 'static,
@@ -80,24 +80,23 @@ impl Barrier {
 }
 
 impl Replica {
-    /// Waits until the engine has everything that was acknowledged by any server before the call.
+    /// Waits until the engine has everything that any server acknowledged before the call.
     ///
     /// # Errors
-    /// 504 if etcd or the stream does not answer in time; 503 if etcd cannot be reached.
+    /// 504 if etcd or the stream does not respond in time, and 503 if etcd cannot be reached.
     pub async fn current(&self) -> Result<(), Status> {
         let newest = self.newest().await.map_err(|error| self.unanswered(&error))?;
         self.follow_to(newest).await?;
         if self.has_left() { Err(self.moved()) } else { Ok(()) }
     }
 
-    /// Returns the error for requests that this etcd can no longer serve.
+    /// Returns the error for requests that this etcd no longer serves.
     pub(super) fn moved(&self) -> Status {
-        let message =
-            "the store is moved to another place, or is being filled: ask the server that serves it now";
+        let message = "the store is being moved to another location, or its local copy is being filled: ask the server that serves it now";
         Status::new(StatusReason::ServiceUnavailable, message)
     }
 
-    /// Returns etcd's revision, from a request sent after the call.
+    /// Returns the revision of etcd from a request that is sent after the call.
     pub(super) async fn newest(&self) -> Result<Revision, Error> {
         let (client, engine) = (self.client.clone(), self.engine.clone());
         let ask = async move {
@@ -119,33 +118,33 @@ impl Replica {
         Ok(newest)
     }
 
-    /// Waits until the engine has reached `wanted`.
-    pub(super) async fn follow_to(&self, wanted: Revision) -> Result<(), Status> {
-        if self.engine.revision() >= wanted {
+    /// Waits until the engine has reached `target`.
+    pub(super) async fn follow_to(&self, target: Revision) -> Result<(), Status> {
+        if self.engine.revision() >= target {
             return Ok(());
         }
         let began = tokio::time::Instant::now();
-        let reached = self.engine.reached(wanted);
+        let reached = self.engine.reached(target);
         tokio::pin!(reached);
         loop {
             let wait = STALL.min(FOLLOW_WAIT.saturating_sub(began.elapsed()));
-            if tokio::time::timeout(wait, &mut reached).await.is_ok() && self.engine.revision() >= wanted {
+            if tokio::time::timeout(wait, &mut reached).await.is_ok() && self.engine.revision() >= target {
                 return Ok(());
             }
-            if began.elapsed() >= FOLLOW_WAIT || self.engine.revision() >= wanted {
+            if began.elapsed() >= FOLLOW_WAIT || self.engine.revision() >= target {
                 break;
             }
             self.stalled.notify_one();
         }
-        if self.engine.revision() >= wanted {
+        if self.engine.revision() >= target {
             return Ok(());
         }
-        let (at, wanted) = (number(self.engine.revision()), number(wanted));
-        let message = format!("Timeout: this server is at revision {at} of etcd, which is at {wanted}");
+        let (at, target) = (number(self.engine.revision()), number(target));
+        let message = format!("Timeout: this server is at revision {at} of etcd, which is at {target}");
         Err(Status::new(StatusReason::Timeout, message))
     }
 
-    /// Returns the error for a read that etcd did not answer.
+    /// Returns the error for a read to which etcd did not respond.
     pub(super) fn unanswered(&self, error: &Error) -> Status {
         tracing::warn!(%error, "etcd does not respond");
         match error {
@@ -169,14 +168,15 @@ mod tests {
 
     use super::*;
 
-    /// A fake etcd that numbers requests in the order in which they are sent, and answers them on command.
+    /// A fake etcd that numbers requests in the order in which they are sent, and responds to a request on
+    /// command.
     #[derive(Default)]
     struct Etcd {
         sent: AtomicU64,
         answers: Mutex<Vec<oneshot::Sender<()>>>,
     }
 
-    /// Starts a caller. Its result is the number of the request that answered it.
+    /// Starts a caller. The result of a call is the number of the request that answered it.
     fn call(barrier: &Arc<Barrier>, etcd: &Arc<Etcd>) -> Shared<Asking> {
         let etcd = etcd.clone();
         let mut question = barrier.question(async move {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_while_questions_are_under_way_gathers_for_one_that_is_sent_later() {
+    fn callers_that_arrive_while_reads_are_in_flight_share_a_later_read() {
         let (barrier, etcd) = (Barrier::new(), Arc::new(Etcd::default()));
         let sent = || etcd.sent.load(Ordering::Relaxed);
         let mut first: Vec<_> = (0..QUESTIONS_MAX).map(|_| call(&barrier, &etcd)).collect();
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(sent(), QUESTIONS_MAX as u64);
         assert!(etcd.answers.lock().remove(0).send(()).is_ok());
         assert_eq!(answered(&mut first[0]), Some(1));
-        // A single waiting caller is enough to send the request; a later caller waits for the next one.
+        // A single waiting caller is enough for sending a request. A later caller waits for the next request.
         assert_eq!(answered(&mut gathered[3]), None);
         assert_eq!(sent(), QUESTIONS_MAX as u64 + 1);
         let mut late = call(&barrier, &etcd);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_that_go_away_keep_no_one_waiting() {
+    fn a_barrier_does_not_wait_for_callers_that_were_dropped() {
         let (barrier, etcd) = (Barrier::new(), Arc::new(Etcd::default()));
         let under_way: Vec<_> = (0..QUESTIONS_MAX).map(|_| call(&barrier, &etcd)).collect();
         let gathering = call(&barrier, &etcd);

@@ -1,4 +1,4 @@
-//! Counts the changes that etcd reports, whichever server made them
+//! Counts the changes that etcd reports, from all servers
 //! (docs/api/operations.md#accesses-to-the-store).
 
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use super::keys::{KeyMeaning, custom_type};
 use types::served::Types;
 use wire::metrics::Metrics;
 
-/// The data that a replica gets once its server serves types.
+/// The data that a replica gets when its server begins to serve types.
 pub(super) struct Serving {
     pub(super) types: Arc<Types>,
     metrics: Arc<Metrics>,
 }
 
 impl Replica {
-    /// Sets the served types. From now on custom objects are converted to the form of their type, and changes
-    /// are counted.
+    /// Sets the served types. After this call, custom objects are converted to the form of their type, and
+    /// changes are counted.
     pub fn serve(&self, types: Arc<Types>, metrics: Arc<Metrics>) {
         let _ = self.serving.set(Serving { types, metrics });
     }
 
-    /// Counts a change. Changes of types that expire are counted by watches instead.
+    /// Counts a change. Watches count the changes of types that expire.
     pub(super) fn count_change(&self, place: &KeyMeaning) {
         let Some(Serving { types, metrics }) = self.serving.get() else { return };
         let (group, plural) = match place {
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_change_of_a_served_type_that_is_kept_counts_once() {
+    async fn each_change_of_a_served_type_is_counted_once() {
         let directory = std::env::temp_dir().join(format!("api-counting-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
         let role = Role::Follower;
@@ -74,7 +74,7 @@ mod tests {
         let mut batch = Batch::new(&replica);
         for at in 1..=3 {
             if at == 2 {
-                // Earlier changes are part of the initial state.
+                // Changes before this point are part of the initial state.
                 replica.serve(types.clone(), metrics.clone());
             }
             let put = |key: &&str| event(EVENT_PUT, &format!("/registry/{key}"), at);

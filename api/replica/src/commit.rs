@@ -1,8 +1,9 @@
-//! A conditional write that etcd decides: one transaction on the revision of the key, then the wait until the
-//! engine has it.
+//! A conditional write that etcd decides. The write is one transaction, whose condition is the revision of
+//! the key. The server then waits until the engine has the revision of the transaction.
 //!
-//! A transaction is sent once. If its response is lost, the outcome is unknown, and the caller gets an error
-//! that says so. A retry could overwrite changes that were made after the first attempt succeeded.
+//! A transaction is sent once. If the response is lost, the outcome is unknown, and the error for the caller
+//! states that the outcome is unknown. A retry could overwrite changes that were made after the first attempt
+//! succeeded.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -68,7 +69,7 @@ impl Ledger for Replica {
     fn health(&self) -> Result<(), String> {
         self.health.lock().clone()?;
         if self.has_left() {
-            return Err("the store was moved to another place".to_owned());
+            return Err("the store was moved to another location".to_owned());
         }
         self.trouble().map_or(Ok(()), Err)
     }
@@ -77,11 +78,12 @@ impl Ledger for Replica {
 impl Replica {
     pub(super) async fn decide(&self, write: Write) -> Result<Committed, CommitFailure> {
         let Write { key, expected, change } = write;
-        let Some((etcd_key, resource)) = self.keys.of(&key) else {
-            return Err(Status::internal("the key is no object's").into());
+        let Some((etcd_key, resource)) = self.keys.etcd_key(&key) else {
+            return Err(Status::internal("the key is not that of an object").into());
         };
         let old = self.replaced(&key, &etcd_key, expected).await?;
-        // Kept until the transaction is decided, because the stream may return the value until then.
+        // The entry must exist until the transaction is decided, because the stream may return the value
+        // until then.
         let mut _noted = None;
         let (operation, ttl) = match &change {
             Change::Delete(_) | Change::DeleteStored(_) => {
@@ -117,7 +119,7 @@ impl Replica {
         compare.extend(parts.compare);
         let mut success = vec![operation.into()];
         success.extend(parts.operations);
-        // A store that is being moved, or was moved, takes only the writes of the move.
+        // During and after a move of the store, etcd accepts only the writes of the move.
         let mark = self.mark_key();
         compare.push(Compare::mod_revision(mark.clone(), self.claimed()));
         let mark = RangeRequest { key: mark, keys_only: true, ..RangeRequest::default() };
@@ -127,13 +129,13 @@ impl Replica {
         self.decided(&key, expected, &answer).await
     }
 
-    /// Returns whether reading the value that replaces `old` yields the payload from which it is encoded.
-    /// Values written by a move may lack defaults of this release, which are added when they are read.
+    /// Returns whether decoding the new value gives the payload from which it was encoded. During a move this
+    /// need not be true: a value may lack defaults of this release, and decoding adds these defaults.
     fn reads_back(&self, resource: &Resource, old: Option<&Bytes>) -> bool {
-        old.is_none() && self.claimed() == 0 && Values::is_kept_whole(resource)
+        old.is_none() && self.claimed() == 0 && Values::needs_no_conversion(resource)
     }
 
-    /// Returns the additional parts of the transaction: for a service, its allocations.
+    /// Returns the additional parts of the transaction, which are the allocations of a service.
     async fn parts(&self, key: &Bytes, expected: Expected, change: &Change) -> Result<Parts, CommitFailure> {
         let place = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(SERVICES));
         let Some((namespace, name)) = place.and_then(|place| place.split_once('/')) else {
@@ -152,7 +154,7 @@ impl Replica {
         Ok(self.allocated(&Service { namespace, name, before, after }).await?)
     }
 
-    /// Returns the value that is replaced, if it has fields that this release does not know.
+    /// Returns the value that the write replaces, if that value has fields that this release does not know.
     async fn replaced(
         &self,
         key: &Bytes,
@@ -167,7 +169,7 @@ impl Replica {
         if !has_unknown(&attributes) {
             return Ok(None);
         }
-        // Read the newest value: if it is not the expected one, the transaction detects that.
+        // Read the newest value. If the newest value is not the expected value, the transaction fails.
         let request = RangeRequest { key: etcd_key.clone(), ..RangeRequest::default() };
         let found = self.client.range(&request).await.map_err(|error| self.unanswered(&error))?;
         let found = found.kvs.into_iter().next();
@@ -184,14 +186,14 @@ impl Replica {
         let Some(ttl) = ttl else { return self.client.txn(&request).await };
         let mut is_second = false;
         loop {
-            let id = self.leases.of(&self.client, ttl).await?;
+            let id = self.leases.lease_for(&self.client, ttl).await?;
             for operation in &mut request.success {
                 if let Some(Request::Put(put)) = &mut operation.request {
                     put.lease = id;
                 }
             }
             match self.client.txn(&request).await {
-                // The lease is gone. Nothing was written, so retry once with another lease.
+                // The lease no longer exists and nothing was written, so retry once with another lease.
                 Err(Error::Answered { code: Code::NOT_FOUND, .. }) if !is_second => {
                     self.leases.forget(id).await;
                     is_second = true;
@@ -201,7 +203,7 @@ impl Replica {
         }
     }
 
-    /// Returns the outcome of a transaction, once the engine has it.
+    /// Returns the outcome of a transaction after the engine has reached its revision.
     async fn decided(
         &self,
         key: &Bytes,
@@ -225,7 +227,8 @@ impl Replica {
                 Expected::Any => false,
             };
             return Err(if is_as_expected {
-                // A condition about something else that the write changes failed.
+                // The write failed on a condition that does not concern the object itself, such as the
+                // condition of an allocation.
                 CommitFailure::Again
             } else {
                 CommitFailure::Conflict { current: self.engine.snapshot().get(key) }
@@ -236,13 +239,13 @@ impl Replica {
             return Err(Status::new(StatusReason::Timeout, message).into());
         }
         let entry = written(&self.engine, key, at).await.ok_or_else(|| {
-            // The written value was read back as unreadable.
+            // The value that this server wrote cannot be read.
             Status::internal(format!("the object written at revision {at} cannot be read"))
         })?;
         Ok(Committed { revision: at, entry })
     }
 
-    /// Returns the error for a write that etcd did not confirm.
+    /// Returns the error for a write whose outcome etcd did not report.
     fn undecided(&self, error: &Error) -> CommitFailure {
         tracing::warn!(%error, unknown = error.outcome_is_unknown(), "write to etcd failed");
         if error.outcome_is_unknown() {
@@ -256,7 +259,7 @@ impl Replica {
     }
 }
 
-/// Returns the entry that a key was given at a revision; for a delete, the final one.
+/// Returns the entry of a key at a revision. For a delete, the entry has the final state of the key.
 async fn written(engine: &Engine, key: &Bytes, at: Revision) -> Option<Entry> {
     if let Some(entry) = engine.snapshot().get(key).filter(|entry| entry.revision() == at) {
         return Some(entry);

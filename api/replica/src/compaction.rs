@@ -1,9 +1,10 @@
-//! Compaction, coordinated among all servers on the same etcd, including kube-apiservers: a key contains the
-//! compacted revision, and the server that changes it first in a round compacts
+//! Compaction, coordinated among all servers on the same etcd, including kube-apiservers. A key contains the
+//! compacted revision. The first server that changes this key in a round compacts
 //! (docs/api/etcd.md#compaction).
 //!
-//! Each round compacts to the revision that was newest at the previous round, so that history of at least one
-//! interval stays. The copies of all servers see the change of the key and compact to the same revision.
+//! Each round compacts to the revision that was the newest in the previous round, so the history of at least
+//! one interval is retained. All servers see the change of the key and compact their copies to the same
+//! revision.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use engine::{Engine, Revision};
 use etcd::Error;
 use etcd::rpc::{Compare, KeyValue, PutRequest, RangeRequest, Request, Response, TxnRequest};
+use futures_util::FutureExt;
 
 use super::{Replica, revision};
 
@@ -27,16 +29,17 @@ pub(super) fn compacted_revision(kv: &KeyValue) -> Option<Revision> {
     (number > 0).then(|| revision(number))
 }
 
-/// Compacts the copy to the same revision, in the background.
-pub(super) fn follow(engine: &Engine, told: Revision) {
+/// Compacts the copy to the revision `compacted`, in the background.
+pub(super) fn follow(engine: &Engine, compacted: Revision) {
     let engine = engine.clone();
-    tokio::spawn(async move {
-        // This fails if the copy is already compacted further.
-        let _ = engine.compact(told.min(engine.revision())).await;
-    });
+    let following = async move {
+        // An error means that the copy is already compacted to a later revision.
+        let _ = engine.compact(compacted.min(engine.revision())).await;
+    };
+    tokio::spawn(following.boxed());
 }
 
-/// Compacts every `interval`, unless another server does.
+/// Compacts at every `interval` in which another server has not compacted.
 pub async fn run(replica: Arc<Replica>, interval: Duration) {
     let (mut round, mut newest) = (0, 0);
     loop {
@@ -49,8 +52,8 @@ pub async fn run(replica: Arc<Replica>, interval: Duration) {
 }
 
 impl Replica {
-    /// Runs one round. `round` is the version of the key at the previous round, and `newest` is the revision
-    /// of etcd at that time. Returns the values of `round` and `newest` for the next round.
+    /// Runs one round. `round` is the version of the key in the previous round, and `newest` is the revision
+    /// of etcd at that time. Returns both values for the next round.
     async fn compact_round(&self, round: i64, newest: i64) -> Result<(i64, i64), Error> {
         let key = Bytes::from_static(KEY);
         let value = newest.to_string().into();
@@ -85,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_number_under_the_key_tells_of_a_compaction() {
+    fn a_compaction_is_read_only_from_a_positive_number_under_its_key() {
         for (key, value, want) in [
             (KEY, "17", Some(17)),
             (KEY, "0", None),

@@ -1,12 +1,13 @@
-//! Conversion of definitions of custom types between the form that kube-apiserver stores, which is that of an
-//! older version, and our form (docs/api/etcd.md#values).
+//! Converts definitions of custom types between our form and the form that kube-apiserver stores, which is
+//! the form of an older version (docs/api/etcd.md#values).
 //!
-//! The older form contains the schema, the subresources and the columns once for all versions if they do not
-//! differ, and the client of a conversion webhook next to the strategy. Input and output are trees.
+//! If all versions have the same schema, subresources or columns, the older form contains them once. The
+//! older form has the client configuration of a conversion webhook next to the conversion strategy. Input
+//! and output are trees.
 
 use values::json::{Object, Value};
 
-/// The members that exist once for all versions, and their names within a version.
+/// The members that the older form contains once for all versions, and their names within a version.
 const SHARED: [(&str, &str); 3] = [
     ("validation", "schema"),
     ("subresources", "subresources"),
@@ -40,7 +41,7 @@ const VERSION_ORDER: [&str; 9] = [
     "selectableFields",
 ];
 
-/// Converts from the older form. `api_version` is the name of the newer one.
+/// Converts from the older form. `api_version` is the `apiVersion` of the newer form.
 pub fn from_stored(mut definition: Object, api_version: &str) -> Object {
     definition.insert("apiVersion", api_version.into());
     let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else { return definition };
@@ -89,7 +90,7 @@ pub fn from_stored(mut definition: Object, api_version: &str) -> Object {
     definition
 }
 
-/// Converts to the older form, named `api_version`.
+/// Converts to the older form, whose `apiVersion` is `api_version`.
 pub fn to_stored(mut definition: Object, api_version: &str) -> Object {
     definition.insert("apiVersion", api_version.into());
     let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else { return definition };
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_versions_share_stands_once() {
+    fn settings_common_to_all_versions_are_stored_once() {
         for (ours, theirs) in [
             (
                 r#"{"apiVersion":"new","spec":{"group":"g","names":{},"scope":"Cluster","versions":[{"name":"v1","served":true,"storage":true,"schema":{"a":1},"subresources":{"status":{}},"additionalPrinterColumns":[{"name":"A","jsonPath":".a"}]}],"conversion":{"strategy":"None"}}}"#,

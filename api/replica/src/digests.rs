@@ -1,23 +1,23 @@
-//! Digests of the contents of a store, for comparing two stores after a move.
+//! Digests of the contents of a store, which are used for comparing two stores after a move.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-/// The digest of one resource: number and contents of its objects.
+/// The digest of one resource: the number of its objects and a hash of their contents.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Digest {
     /// Number of objects of the resource.
     pub objects: u64,
-    /// Hash of their keys and contents, in hexadecimal digits.
+    /// Hash of the keys and contents of the objects, in hexadecimal digits.
     pub sum: String,
 }
 
-/// The digests, by resource.
+/// Digests of a store by resource.
 pub type Digests = BTreeMap<String, Digest>;
 
-/// Builds the digests of a store.
+/// Computes the digests of a store.
 #[derive(Default)]
 pub struct Sums(BTreeMap<String, (u64, Sha256)>);
 
@@ -32,7 +32,7 @@ impl Sums {
         }
     }
 
-    /// Returns the digests of everything that was added.
+    /// Returns the digests of all added objects.
     pub fn finish(self) -> Digests {
         let digest = |(objects, sum): (u64, Sha256)| {
             let sum = sum.finalize().iter().fold(String::new(), |mut text, byte| {

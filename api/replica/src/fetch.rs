@@ -1,12 +1,13 @@
-//! Read-ahead for a fill: while some states are applied, the next ones are requested and converted.
+//! Read-ahead for a fill: while the states of some steps are applied, the next states are requested and
+//! converted.
 //!
 //! ```text
 //! steps ─► windows ─► one read-only transaction each, at one revision ─► states in the engine's form ─► in the order of steps
 //!                     └────────────── at most AHEAD_MAX of them at a time ──────────────┘
 //! ```
 //!
-//! Memory: AHEAD_MAX responses of at most ANSWER_BYTES_MAX, and the states made of them. A window with larger
-//! values is read in its turn, one value after the other.
+//! Memory: at most `AHEAD_MAX` responses of at most `ANSWER_BYTES_MAX` bytes, and the states that are made
+//! from them. A window with larger values is read when its turn comes, one value after the other.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -17,6 +18,7 @@ use bytes::Bytes;
 use engine::Revision;
 use etcd::rpc::{RangeRequest, Request, RequestOp, Response, ResponseOp, TxnRequest};
 use etcd::{Error, MESSAGE_BYTES_MAX};
+use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 
 use super::apply::State;
@@ -25,8 +27,8 @@ use super::{Replica, number};
 /// Maximum number of keys in one transaction. etcd accepts 128 operations by default.
 const KEYS_MAX: usize = 100;
 
-/// Maximum number of windows under way or waiting for their turn: one that etcd reads, one in transit, and
-/// two that are being converted, which takes most of the time.
+/// Maximum number of windows that are being read or wait for their turn. Typically etcd reads one window, one
+/// window is in transit, and two windows are being converted. The conversion takes most of the time.
 const AHEAD_MAX: usize = 4;
 
 /// Maximum response size for a window that is read ahead: 80 kB for each value.
@@ -48,7 +50,7 @@ pub(super) enum Ready {
 }
 
 impl Ready {
-    /// Returns the number of bytes that the step adds to a batch.
+    /// Returns the number of bytes that this step adds to a batch.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Ready::Put(state) => state.bytes(),
@@ -57,10 +59,10 @@ impl Ready {
     }
 }
 
-/// An iterator over windows of steps that reads the next ones ahead.
-pub(super) struct Ahead<'s> {
+/// An iterator over windows of steps, which reads the next windows ahead.
+pub(super) struct ReadAhead<'s> {
     replica: &'s Arc<Replica>,
-    /// The revision of all states.
+    /// The revision at which all states are read.
     at: Revision,
     rest: &'s [(Revision, Step)],
     under_way: VecDeque<(&'s [(Revision, Step)], Reading)>,
@@ -68,17 +70,21 @@ pub(super) struct Ahead<'s> {
     large: &'s [(Revision, Step)],
 }
 
-impl<'s> Ahead<'s> {
-    /// Returns an iterator over these steps, which must be in the order of revisions, with the states at
+impl<'s> ReadAhead<'s> {
+    /// Returns an iterator over these steps, which must be in the order of revisions. The states are read at
     /// revision `at`.
-    pub(super) fn new(replica: &'s Arc<Replica>, steps: &'s [(Revision, Step)], at: Revision) -> Ahead<'s> {
-        Ahead { replica, at, rest: steps, under_way: VecDeque::new(), large: &[] }
+    pub(super) fn new(
+        replica: &'s Arc<Replica>,
+        steps: &'s [(Revision, Step)],
+        at: Revision,
+    ) -> ReadAhead<'s> {
+        ReadAhead { replica, at, rest: steps, under_way: VecDeque::new(), large: &[] }
     }
 
-    /// Returns the next steps, with all steps of each revision; `None` at the end.
+    /// Returns the next steps, including all steps of each of their revisions; `None` at the end.
     ///
     /// # Errors
-    /// etcd did not answer, or has compacted the revision of the states.
+    /// Fails if etcd does not respond, or has compacted the revision of the states.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<(Revision, Ready)>>, Error> {
         loop {
             if let Some(part) = cut(&mut self.large, 1) {
@@ -89,7 +95,7 @@ impl<'s> Ahead<'s> {
             {
                 let (replica, at, steps) = (self.replica.clone(), self.at, window.to_vec());
                 let reading = async move { replica.read(&steps, at, KEYS_MAX, ANSWER_BYTES_MAX).await };
-                self.under_way.push_back((window, Reading(tokio::spawn(reading))));
+                self.under_way.push_back((window, Reading(tokio::spawn(reading.boxed()))));
             }
             let Some((window, reading)) = self.under_way.pop_front() else { return Ok(None) };
             match reading.await {
@@ -101,7 +107,7 @@ impl<'s> Ahead<'s> {
 }
 
 impl Replica {
-    /// Reads the data of the steps, with the given maximum number of keys and response size per transaction.
+    /// Reads the data of the steps. The number of keys and the response size of each transaction are limited.
     async fn read(
         &self,
         steps: &[(Revision, Step)],
@@ -145,7 +151,7 @@ impl Replica {
     }
 }
 
-/// A window that is being read by a task. Dropping it aborts the task.
+/// A window that a task is reading. Dropping the window aborts the task.
 struct Reading(JoinHandle<Result<Vec<(Revision, Ready)>, Error>>);
 
 impl Future for Reading {
@@ -168,7 +174,7 @@ impl Drop for Reading {
     }
 }
 
-/// Takes the first `most` steps, and the further ones of the last revision among them, so that a revision is
+/// Takes the first `most` steps, and all further steps of the last revision among them, so that a revision is
 /// never split.
 fn cut<'s>(rest: &mut &'s [(Revision, Step)], most: usize) -> Option<&'s [(Revision, Step)]> {
     let all = *rest;
@@ -186,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_never_cuts_a_revision() {
+    fn a_fetch_window_never_splits_a_revision() {
         let steps = |revisions: Vec<u64>| -> Vec<(Revision, Step)> {
             revisions.into_iter().map(|at| (Revision::new(at), Step::Put(Bytes::new()))).collect()
         };

@@ -1,18 +1,18 @@
-//! Filling of the copy: applies everything that etcd has at one revision, as changes of the engine's state.
+//! Fills the copy: applies everything that etcd has at one revision, as changes of the engine's state.
 //!
-//! The procedure is the same for an empty engine and for one that lags too far behind for the stream. States
-//! are applied in the order of revisions. A key that is gone in etcd is deleted; a key that was deleted and
-//! created again gets both changes. A fill skips intermediate changes. Therefore watches that would miss them
-//! are ended with a 410 before the fill and must start over, and the history before the target revision is
-//! compacted after the fill.
+//! The procedure is the same for an empty engine and for an engine that lags too far behind for the stream.
+//! States are applied in the order of revisions. A key that no longer exists in etcd is deleted. A key that
+//! was deleted and created again gets both changes. A fill skips intermediate changes. Therefore watches that
+//! would miss changes end with a 410 before the fill and must start over. After the fill, the history before
+//! the target revision is compacted.
 //!
-//! Until the end of the fill, the copy is not the state of any revision, because it still contains keys that
-//! are gone in etcd. Therefore the first record of the fill also writes the target revision to a key of the
-//! copy. If a fill is interrupted, even by the end of the process, it is repeated before the server follows
-//! the stream.
+//! During a fill the copy does not represent any revision, because the copy still contains keys that no
+//! longer exist in etcd. Therefore the first record of the fill also writes the target revision to a key of
+//! the copy. If a fill is interrupted, even by the end of the process, the fill is repeated before the server
+//! follows the stream.
 //!
-//! Memory: the keys that differ are held until they are sorted. The values are then read in that order, with
-//! a bounded read-ahead (`fetch.rs`).
+//! Memory: all differing keys are in memory until they are sorted. The values of the keys are then read in
+//! this order, with a bounded read-ahead (`fetch.rs`).
 
 use std::sync::Arc;
 
@@ -22,19 +22,19 @@ use etcd::Error;
 use etcd::rpc::RangeRequest;
 
 use super::apply::Batch;
-use super::fetch::{Ahead, Ready, Step};
+use super::fetch::{ReadAhead, Ready, Step};
 use super::{Replica, number, revision};
 
-/// Number of keys per page. etcd scans all keys after the first one for each page, so few large pages are
-/// better; a page is less than a megabyte.
+/// Number of keys per page. For each page, etcd scans all keys after the first key, so a few large pages are
+/// faster. A page is smaller than one megabyte.
 const PAGE_KEYS: i64 = 5000;
 
-/// Whether an existing copy can be continued.
+/// Whether an existing copy can still be used.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Continuation {
-    /// The copy is empty, or a state of this etcd's store.
+    /// The copy is empty, or is a state of this etcd's store.
     Fits,
-    /// The copy does not match, for this reason.
+    /// The copy does not match. Contains the reason.
     Discard(String),
 }
 
@@ -55,10 +55,11 @@ fn end_of(prefix: &str) -> Bytes {
 }
 
 impl Replica {
-    /// Compares an existing copy with etcd: its revision, and its newest change.
+    /// Compares an existing copy with etcd. The comparison uses the revision and the newest change of the
+    /// copy.
     ///
     /// # Errors
-    /// etcd did not answer.
+    /// Fails if etcd does not respond.
     pub async fn continuation(&self) -> Result<Continuation, Error> {
         let had = self.engine.revision();
         let newest = self.newest().await?;
@@ -76,7 +77,7 @@ impl Replica {
             return Ok(Continuation::Discard("the newest change of the copy cannot be read".to_owned()));
         };
         for event in events.iter().filter(|event| event.revision == had) {
-            let Some((key, _)) = self.keys.of(&event.key) else { continue };
+            let Some((key, _)) = self.keys.etcd_key(&event.key) else { continue };
             let request =
                 RangeRequest { key, revision: number(had), keys_only: true, ..RangeRequest::default() };
             let found = match self.client.range(&request).await {
@@ -84,8 +85,8 @@ impl Replica {
                 Err(error) if error.is_compacted() => continue,
                 Err(error) => return Err(error),
             };
-            let wanted = (event.kind == EventKind::Put).then_some(had);
-            if found != wanted {
+            let expected = (event.kind == EventKind::Put).then_some(had);
+            if found != expected {
                 return Ok(Continuation::Discard(format!("etcd had another change at revision {had}")));
             }
         }
@@ -97,7 +98,7 @@ impl Replica {
         self.engine.revision() == Revision::ZERO || self.engine.revision() < self.filled_until()
     }
 
-    /// Compacts the incomplete history of a fill that ended before it compacted the history itself.
+    /// Compacts the incomplete history of a previous fill, if the fill did not compact that history itself.
     pub async fn forget_filled(&self) {
         let until = self.filled_until().min(self.engine.revision());
         if self.engine.stats().oldest < until {
@@ -105,16 +106,16 @@ impl Replica {
         }
     }
 
-    /// Fills the engine with etcd's state at its newest revision, and returns that revision.
+    /// Fills the engine with the state of etcd at its newest revision, and returns that revision.
     ///
     /// # Errors
-    /// See `FillError`. Changes applied until then are correct.
+    /// See `FillError`. The changes that were applied before an error are correct.
     pub async fn fill(self: &Arc<Self>) -> Result<Revision, FillError> {
         let had = self.engine.revision();
         let (states, at) = self.differing().await?;
         let mut batch = Batch::new(self);
-        // Keys that are gone in etcd are removed last. A key that was deleted and created again is removed
-        // just before the new creation.
+        // Keys that no longer exist in etcd are removed last. A key that was deleted and created again is
+        // removed just before its creation.
         let mut steps: Vec<(Revision, Step)> = Vec::new();
         for changed in states.changed {
             if let Some(key) = self.keys.place(&changed.key).key()
@@ -130,7 +131,7 @@ impl Replica {
         if had < at {
             self.engine.pass_over(at);
         }
-        let (mut ahead, mut is_first) = (Ahead::new(self, &steps, at), true);
+        let (mut ahead, mut is_first) = (ReadAhead::new(self, &steps, at), true);
         while let Some(window) = ahead.next().await? {
             let mut window = window.into_iter().peekable();
             while let Some((revision, first)) = window.next() {
@@ -151,7 +152,7 @@ impl Replica {
                     batch.filling(revision, at);
                 }
             }
-            // Apply without waiting for more, because the next windows are converted at the same time.
+            // Do not wait for a full batch, because the next windows are converted at the same time.
             batch.apply().await?;
         }
         if self.engine.revision() < at {
@@ -165,7 +166,7 @@ impl Replica {
         Ok(at)
     }
 
-    /// Returns the differences between etcd's newest revision and the engine, in both directions.
+    /// Returns all differences between etcd at its newest revision and the engine.
     async fn differing(&self) -> Result<(Differing, Revision), Error> {
         let (had, end) = (self.engine.revision(), end_of(self.keys.prefix()));
         let mut key = Bytes::copy_from_slice(self.keys.prefix().as_bytes());
@@ -194,11 +195,12 @@ impl Replica {
                 if known.is_some() {
                     seen.insert(ours.clone());
                 }
-                // If the copy is at least as new as a key but lacks it, the value of the key is unreadable.
+                // If the copy has reached the revision of a key but lacks the key, the value of the key
+                // cannot be read.
                 let is_hidden = known.is_none() && revision(kv.mod_revision) <= had;
                 if known != Some(revision(kv.mod_revision)) && !is_hidden {
                     changed.push(Changed {
-                        // Copy the key, so that it does not keep the whole page in memory.
+                        // Copy the key, so that it does not keep the memory of the whole page.
                         key: Bytes::copy_from_slice(&kv.key),
                         created: revision(kv.create_revision),
                         revision: revision(kv.mod_revision),
@@ -211,7 +213,7 @@ impl Replica {
             key = [&last[..], b"\0"].concat().into();
         }
         let snapshot = self.engine.snapshot();
-        let is_gone = |key: &Bytes| !seen.contains(key) && self.keys.of(key).is_some();
+        let is_gone = |key: &Bytes| !seen.contains(key) && self.keys.etcd_key(key).is_some();
         let entries = snapshot.range(KeyRange::all()).map(|entry| entry.key().clone());
         let gone = entries.filter(is_gone).collect();
         Ok((Differing { changed, gone }, revision(at)))
@@ -223,7 +225,7 @@ struct Differing {
     gone: Vec<Bytes>,
 }
 
-/// An etcd key whose state the engine lacks.
+/// An etcd key with a state that the engine does not have.
 struct Changed {
     key: Bytes,
     created: Revision,

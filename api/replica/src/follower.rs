@@ -1,5 +1,5 @@
-//! Following etcd: one stream of all changes, restarted whenever it ends, from the revision after the
-//! engine's newest.
+//! Follows etcd with one stream of all changes. Whenever the stream ends, it is restarted at the revision
+//! after the newest revision of the engine.
 //!
 //! ```text
 //! stream ─ events ─► whole revisions ─► engine
@@ -23,13 +23,13 @@ use super::compaction;
 use super::fill::FillError;
 use super::{Replica, number};
 
-/// First and longest pause before a stream is restarted.
+/// Minimum and maximum pause before a stream is restarted.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// Start and end of the range of all keys.
 const FIRST_KEY: &[u8] = b"\0";
 
-/// The reason why following was interrupted or ended.
+/// The reason why the follower was interrupted or ended.
 enum Trouble {
     Stream(WatchEnd),
     Apply(ApplyError),
@@ -43,7 +43,7 @@ impl Replica {
         loop {
             let before = self.engine.revision();
             let trouble = if self.is_to_be_filled() {
-                // A fill was interrupted, and no stream can deliver what is missing.
+                // A fill was interrupted, and a stream cannot deliver the missing states.
                 Trouble::Stream(WatchEnd::Compacted(number(before.next())))
             } else {
                 self.follow_stream().await
@@ -103,7 +103,7 @@ impl Replica {
             Ok(stream) => stream,
             Err(error) => return Trouble::Stream(error.into()),
         };
-        // The first response confirms that the stream has begun.
+        // The first response confirms that the stream was created.
         match tokio::time::timeout(self.client.deadline(), stream.next()).await {
             Ok(Ok(first)) => {
                 if let Err(error) = self.take_in(&first).await {
@@ -147,13 +147,13 @@ impl Replica {
         }
     }
 
-    /// Applies the events of a response, whole revisions in order.
+    /// Applies the events of a response in order. Each revision is applied as a whole.
     async fn take_in(&self, response: &WatchResponse) -> Result<(), ApplyError> {
         let had = self.engine.revision();
         let revisions: BTreeMap<Revision, Vec<&Event>> = by_revision(&response.events);
         for event in &response.events {
-            // Do this before the engine has the revision: readers that wait for it must not take it for the
-            // newest state.
+            // Record a move before the engine has the revision. A reader that waits for the revision must not
+            // regard the revision as the newest state.
             self.note_move(event);
         }
         let mut batch = Batch::new(self);
@@ -171,11 +171,11 @@ impl Replica {
     }
 }
 
-/// Combines a response with those that are already waiting behind it. Returns the combined response, and the
-/// reason why the stream ended, if it did. `next` returns `None` if no response is waiting.
+/// Combines a response with the responses that are already waiting. Returns the combined response, and the
+/// reason why the stream ended, if it ended. `next` returns `None` if no response is waiting.
 ///
-/// etcd sends a response for each revision. If they were applied one by one, the backlog would grow under
-/// load, and an HTTP/2 connection on which many small frames are queued is closed.
+/// etcd sends a response for each revision. If the responses were applied one by one, the backlog would grow
+/// under load. The HTTP/2 library would then close the connection because many small frames are queued.
 fn with_waiting(
     first: WatchResponse,
     mut next: impl FnMut() -> Option<Result<WatchResponse, WatchEnd>>,
@@ -214,9 +214,9 @@ mod tests {
     }
 
     #[test]
-    fn responses_that_wait_are_taken_together_up_to_what_is_applied_at_once() {
-        // Each row: number of waiting single-revision responses, bytes in each, whether the stream ends after
-        // them; number of responses taken.
+    fn waiting_responses_are_applied_together_up_to_a_size_limit() {
+        // The columns are: number of waiting responses with one revision each, bytes in each response,
+        // whether the stream then ends, number of responses that are combined.
         let large = APPLIED_BYTES_MAX / 2;
         for (waiting, bytes, ended, taken) in [
             (0, 1, false, 1),

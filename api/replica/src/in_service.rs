@@ -1,11 +1,12 @@
-//! The servers behind the service of the server itself: a key for each, in kube-apiserver's form, with a
-//! lease that ends unless the server writes the key again (docs/api/operations.md#service-of-the-server).
+//! The API servers whose addresses are the endpoints of their common service. Each server has a key in
+//! kube-apiserver's form. The lease of the key ends if the server does not write the key again
+//! (docs/api/operations.md#service-of-the-server).
 //!
 //! ```text
 //! server ─ every few seconds ─► /registry/masterleases/<address> ─► endpoints of the service, maintained by all servers
 //! ```
 //!
-//! The keys are not objects, and are read when they are needed. Values of other servers are not trusted: a
+//! The keys are not objects, and are read from etcd when needed. Values of other servers are not trusted: a
 //! value without an address is skipped.
 
 use std::net::IpAddr;
@@ -23,7 +24,7 @@ use values::status::Status;
 const PATH: &str = "masterleases/";
 
 impl Replica {
-    /// Announces that the server at an address is in service, until the lease ends.
+    /// Announces that the server at an address is in service. The announcement ends with the lease.
     pub(super) async fn write_in_service(&self, address: IpAddr, round: i64) -> Result<(), Status> {
         let value = encode(self.endpoints()?, address, round)?;
         let lease = self.client.lease(TTL.as_secs().cast_signed()).await;
@@ -38,11 +39,11 @@ impl Replica {
         self.change_known(Request::Delete(DeleteRangeRequest { key, range_end: Bytes::new() }).into()).await
     }
 
-    /// Returns the addresses of all servers in service, ordered by their text.
+    /// Returns the addresses of all servers in service, sorted by their text.
     pub(super) async fn read_in_service(&self) -> Result<Vec<IpAddr>, Status> {
         let (found, endpoints) = (self.read_known(self.in_service_of("")).await?, self.endpoints()?);
         let registry = self.values.registry();
-        // The order is that of the keys, which end with the address.
+        // The keys end with the address and are sorted, so the addresses are sorted as well.
         Ok(found.iter().filter_map(|kv| decode(registry, endpoints, &kv.value)).collect())
     }
 
@@ -66,13 +67,13 @@ mod tests {
     use super::*;
     use values::naming::KUBERNETES;
 
-    /// A value as kube-apiserver writes it.
+    /// A value in the form in which kube-apiserver writes it.
     const THEIRS: &[u8] =
         b"k8s\0\n\x0f\n\x02v1\x12\tEndpoints\x12\"\n\x10\n\0\x12\0\x1a\0\"\0*\x002\x008\x0bB\0\
         \x12\x0e\n\x0c\n\x0810.1.1.1\x1a\0\x1a\0\"\0";
 
     #[test]
-    fn servers_are_written_and_read_as_the_reference_server_does() {
+    fn servers_in_service_are_encoded_and_decoded_like_those_of_the_reference_server() {
         let registry = Registry::new(&KUBERNETES);
         let resource = registry.resource("", "v1", "endpoints").unwrap();
         let address: IpAddr = "10.1.1.1".parse().unwrap();

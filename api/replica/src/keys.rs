@@ -1,5 +1,4 @@
-//! The mapping between keys of the engine and keys of etcd, in the layout of kube-apiserver
-//! (docs/api/etcd.md#keys).
+//! Maps keys of the engine to keys of etcd and back. The keys of etcd have the layout of kube-apiserver
 //!
 //! ```text
 //! /registry/pods/<namespace>/<name>                  /core/pods/<namespace>/<name>
@@ -7,8 +6,8 @@
 //! /registry/<group>/<plural>/…                       /custom:<group>/<plural>/…
 //! ```
 //!
-//! Both directions are pure functions. Other keys (allocations, leases of servers, other prefixes) are not
-//! objects.
+//! Both directions are pure functions. All other keys (allocations, leases of servers, other prefixes) are
+//! not objects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,17 +20,17 @@ use types::schema::registry::{Registry, Resource};
 /// Prefix of the engine's keys of custom types.
 const CUSTOM: &[u8] = b"/custom:";
 
-/// The mapping between the keys of the engine and those of etcd.
+/// The mapping between the keys of the engine and the keys of etcd.
 pub struct Keys {
     /// Prefix of all keys, with a trailing slash.
     prefix: String,
-    /// Paths in etcd and types, by the prefix of the engine's keys.
+    /// Paths in etcd and types, by key prefix of the engine.
     paths: HashMap<String, (String, Arc<Resource>)>,
-    /// Types by path in etcd, without leading and trailing slashes.
+    /// Types by path in etcd. The paths have no leading and trailing slashes.
     resources: HashMap<String, Arc<Resource>>,
 }
 
-/// Returns group and plural name of the custom type of an engine key.
+/// Returns the group and the plural name of the custom type of an engine key.
 pub(super) fn custom_type(key: &[u8]) -> Option<(&str, &str)> {
     let rest = std::str::from_utf8(key.strip_prefix(CUSTOM)?).ok()?;
     let (group, rest) = rest.split_once('/')?;
@@ -50,7 +49,7 @@ pub enum KeyMeaning {
 }
 
 impl KeyMeaning {
-    /// Returns the key of the engine, if the key is an object.
+    /// Returns the key of the engine; `None` if the etcd key is not an object.
     pub fn key(&self) -> Option<&Bytes> {
         match self {
             KeyMeaning::Builtin(_, key) | KeyMeaning::Custom(key) => Some(key),
@@ -60,7 +59,8 @@ impl KeyMeaning {
 }
 
 impl Keys {
-    /// Returns the mapping for these built-in types under `prefix`, such as `/registry`.
+    /// Returns the mapping for the types in `registry`. `prefix` is the common prefix in etcd, such as
+    /// `/registry`.
     pub fn new(registry: &Registry, prefix: &str) -> Keys {
         let (mut paths, mut resources) = (HashMap::new(), HashMap::new());
         for resource in registry.stored() {
@@ -95,7 +95,8 @@ impl Keys {
             return builtin(resource, after).unwrap_or(KeyMeaning::Other);
         }
         match second {
-            // The group of a custom type contains a dot; other paths do not.
+            // The group of a custom type contains a dot. The first segment of all other paths contains no
+            // dot.
             Some((plural, name)) if first.contains('.') && !name.is_empty() => {
                 KeyMeaning::Custom(format!("/custom:{first}/{plural}/{name}").into())
             }
@@ -103,9 +104,9 @@ impl Keys {
         }
     }
 
-    /// Returns the etcd key for a key of the engine, and its type if it is built in. `None` if the key is not
-    /// an object's.
-    pub fn of(&self, key: &[u8]) -> Option<(Bytes, Option<&Arc<Resource>>)> {
+    /// Returns the etcd key for a key of the engine, and the type of the object if it is built in. Returns
+    /// `None` if the key is not the key of an object.
+    pub fn etcd_key(&self, key: &[u8]) -> Option<(Bytes, Option<&Arc<Resource>>)> {
         let text = std::str::from_utf8(key).ok()?;
         if let Some(rest) = key.strip_prefix(CUSTOM) {
             return Some(([self.prefix.as_bytes(), rest].concat().into(), None));
@@ -117,10 +118,10 @@ impl Keys {
 }
 
 fn builtin(resource: &Arc<Resource>, name: &str) -> Option<KeyMeaning> {
-    // A namespaced object has a namespace and a name; another object has only a name.
+    // The name of a namespaced object has two segments: a namespace and a name. Other names have one segment.
     let segments = name.split('/').filter(|segment| !segment.is_empty()).count();
-    let wanted = if resource.namespaced() { 2 } else { 1 };
-    let fits = segments == wanted && name.matches('/').count() + 1 == wanted;
+    let expected = if resource.namespaced() { 2 } else { 1 };
+    let fits = segments == expected && name.matches('/').count() + 1 == expected;
     fits.then(|| {
         KeyMeaning::Builtin(resource.clone(), format!("{}{name}", resource.stored().key_prefix).into())
     })
@@ -132,7 +133,7 @@ mod tests {
     use values::naming::KUBERNETES;
 
     #[test]
-    fn keys_are_those_of_the_reference_server_in_both_directions() {
+    fn keys_are_translated_to_and_from_those_of_the_reference_server() {
         let keys = Keys::new(&Registry::new(&KUBERNETES), "/registry");
         for (theirs, ours) in [
             ("/registry/pods/default/web", "/core/pods/default/web"),
@@ -160,7 +161,7 @@ mod tests {
         ] {
             let place = keys.place(theirs.as_bytes());
             assert_eq!(place.key().map_or(&b""[..], |key| key), ours.as_bytes(), "{theirs}");
-            let back = keys.of(ours.as_bytes()).map(|(key, _)| key);
+            let back = keys.etcd_key(ours.as_bytes()).map(|(key, _)| key);
             let want = (!matches!(place, KeyMeaning::Other)).then(|| Bytes::from(theirs));
             assert_eq!(back, want, "{ours}");
         }

@@ -1,19 +1,19 @@
-//! etcd leases for objects with a time to live. Objects written at about the same time share a lease, as in
-//! kube-apiserver, because a lease is more expensive for etcd than a key.
+//! etcd leases for objects with a time to live. Objects that are written at about the same time have the same
+//! lease, as in kube-apiserver, because a lease is more expensive for etcd than a key.
 
 use std::time::{Duration, Instant};
 
 use etcd::{Client, Error};
 use tokio::sync::Mutex;
 
-/// How long a lease is reused for further objects, which is also the maximum by which an object outlives its
-/// time to live.
+/// Maximum time for which a lease is reused for further objects. An object can outlive its time to live by
+/// at most `REUSE`.
 const REUSE: Duration = Duration::from_secs(60);
 
-/// The same maximum as a fraction of the time to live.
+/// Maximum time of the reuse as a fraction of the time to live.
 const REUSE_PART: f64 = 0.05;
 
-/// Maximum number of objects per lease, since they are all deleted together.
+/// Maximum number of objects per lease. etcd deletes all objects of a lease at the same time.
 const OBJECTS_MAX: u32 = 1000;
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ struct Lease {
 
 impl Leases {
     /// Returns a lease for an object that lives for `ttl`.
-    pub(super) async fn of(&self, client: &Client, ttl: Duration) -> Result<i64, Error> {
+    pub(super) async fn lease_for(&self, client: &Client, ttl: Duration) -> Result<i64, Error> {
         let mut current = self.0.lock().await;
         if let Some(lease) = current.as_mut()
             && lease.ttl == ttl
@@ -46,7 +46,8 @@ impl Leases {
         Ok(id)
     }
 
-    /// Forgets a lease that ended early, because etcd was stopped for long or an operator revoked it.
+    /// Forgets a lease that ended early. Possible causes are a long stop of etcd, and an operator who revoked
+    /// the lease.
     pub(super) async fn forget(&self, id: i64) {
         let mut current = self.0.lock().await;
         if current.as_ref().is_some_and(|lease| lease.id == id) {

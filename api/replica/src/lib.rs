@@ -1,4 +1,5 @@
-//! A server in a cluster on etcd: etcd decides its writes, and its engine follows them (docs/api/etcd.md).
+//! A server that uses etcd as its store: etcd decides the writes, and the engine follows them
+//! (docs/api/etcd.md).
 //!
 //! ```text
 //! write ─► commit ─► transaction on mod_revision ─► etcd ─┐
@@ -7,10 +8,10 @@
 //! everything else ─► engine ◄─ apply ◄─ follower (fill: one paged range at a revision, then the stream)
 //! ```
 //!
-//! The revisions of the engine are those of etcd. The stream covers all keys, so it delivers every revision
-//! of etcd. A revision that changes no object leaves a mark, so that waiting for a revision needs no further
-//! request. The engine's state is a copy: if it no longer matches etcd, it is discarded and filled again.
-//! Only etcd decides conflicts. This module knows the encoding of types, but no requests.
+//! The engine has the revisions of etcd. The stream covers all keys, so it delivers every revision of etcd. A
+//! revision that changes no object adds a mark to the engine, so that waiting for a revision needs no further
+//! request. The state of the engine is a copy: if the copy no longer matches etcd, it is discarded and filled
+//! again. Only etcd decides conflicts. This crate depends on the encoding of types, but not on requests.
 
 mod addresses;
 mod allocated;
@@ -56,56 +57,58 @@ use values::naming::Naming;
 
 pub use self::fill::Continuation;
 
-/// How long a write or a quorum read waits until the engine has what etcd has decided.
+/// Maximum time for which a write or a quorum read waits until the engine has reached the revision of etcd.
 const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
 /// Pause between two health checks of etcd.
 const HEALTH_PAUSE: Duration = Duration::from_secs(1);
 
-/// The connection of a server to a store that etcd keeps.
+/// The connection of a server to a store in etcd.
 pub struct Replica {
     client: Client,
     engine: Engine,
     keys: Keys,
     values: Values,
     naming: &'static Naming,
-    /// Encryption of values, if configured.
+    /// Encryption of values; `None` if it is not configured.
     secrecy: Option<Arc<Secrecy>>,
     /// The range of node ports, as text.
     ports: String,
-    /// Time to live of objects with a lease, in a store that this copy becomes.
+    /// Time to live of objects with a lease; set if this copy may become a separate store.
     lease_ttl: Option<Duration>,
-    /// The revision at which this server created the mark of a move; 0 if it created none
+    /// The revision at which this server wrote the mark of a move; 0 if it wrote no mark
     /// (docs/api/etcd.md#moving).
     claim: AtomicI64,
     /// Whether the store was moved away from this etcd.
     has_left: AtomicBool,
-    /// The served types, set once they are known.
+    /// The served types; set when the server begins to serve them.
     serving: OnceLock<Serving>,
     barrier: Arc<Barrier>,
     leases: Leases,
     /// The writes of this server that are under way.
     own: OwnWrites,
-    /// Ports that are allocated and that no service has.
+    /// Ports that are allocated but do not belong to a service.
     leaks: Mutex<repair::Leaks>,
-    /// Tells the follower to restart its stream, because it lags and receives nothing.
+    /// Notifies the follower that the copy lags and the stream delivers nothing, so that the follower
+    /// restarts the stream.
     stalled: Notify,
-    /// The reason why the copy cannot continue, if it is broken.
+    /// The reason why the copy is broken; `None` if it is not broken.
     broken: watch::Sender<Option<Broken>>,
-    /// The current problem between the server and etcd, if any.
+    /// The current problem between the server and etcd; `None` if there is no problem.
     trouble: Mutex<Option<String>>,
     /// The result of the last health check of etcd.
     health: Mutex<Result<(), String>>,
 }
 
-/// The reason why the engine's copy no longer matches this etcd's store. The process ends, and its next start
-/// fills a new copy.
+/// The reason why the engine's copy no longer matches the store in this etcd. The process ends, and its next
+/// start fills a new copy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(pub String);
 
 impl Replica {
-    /// Returns a replica whose copy is in `engine`, which must be a follower. Sends no requests yet.
+    /// Returns a replica whose copy is in `engine`. The engine must be a follower. This function sends no
+    /// requests.
     pub fn new(
         client: Client,
         engine: Engine,
@@ -143,14 +146,14 @@ impl Replica {
         Replica { secrecy, ..self }
     }
 
-    /// Decrypts a value of etcd, if it is encrypted.
+    /// Decrypts a value from etcd if it is encrypted.
     fn opened(&self, etcd_key: &[u8], value: &Bytes) -> Result<Bytes, SealError> {
         let Some(secrecy) = &self.secrecy else { return Ok(value.clone()) };
         Ok(secrecy.opened(etcd_key, value)?.map_or_else(|| value.clone(), Bytes::from))
     }
 
-    /// Makes the copy store the time to live of objects with a lease, because the copy may become a separate
-    /// store.
+    /// Makes the copy contain the time to live of objects with a lease, because the copy may become a
+    /// separate store.
     #[must_use]
     pub fn noting_leases(self, ttl: Duration) -> Replica {
         Replica { lease_ttl: (!ttl.is_zero()).then_some(ttl), ..self }
@@ -161,10 +164,10 @@ impl Replica {
         &self.client
     }
 
-    /// Resolves once the copy is broken.
+    /// Resolves when the copy is broken.
     pub async fn broken(&self) -> Broken {
         let mut broken = self.broken.subscribe();
-        // The sender lives as long as `self`.
+        // The sender exists as long as `self`.
         match broken.wait_for(Option::is_some).await {
             Ok(why) => why.clone().unwrap_or_else(|| Broken("the copy is broken".to_owned())),
             Err(_) => std::future::pending().await,
@@ -179,7 +182,7 @@ impl Replica {
         });
     }
 
-    /// Returns the current problem between the server and etcd, as seen by the follower.
+    /// Returns the current problem between the server and etcd, as the follower detected it.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().clone()
     }
@@ -208,7 +211,8 @@ impl Replica {
         self.claim.load(Ordering::Acquire)
     }
 
-    /// Returns whether the store was moved away from this etcd. The state here is then no longer the newest.
+    /// Returns whether the store was moved away from this etcd. The state of this etcd is then no longer the
+    /// newest state of the store.
     pub fn has_left(&self) -> bool {
         self.has_left.load(Ordering::Acquire)
     }

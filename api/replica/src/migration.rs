@@ -1,4 +1,4 @@
-//! Moving a store into and out of etcd: making the target equal to the source, and verifying that it is
+//! Moves a store into and out of etcd: makes the target equal to the source, and verifies that both are equal
 //! (docs/api/etcd.md#moving).
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //! leave (mark: left)    ─► the copy has the revision of the mark     ─► compare
 //! ```
 //!
-//! The mark excludes other writers (`migration_mark.rs`). Levelling writes only differences, so an interrupted run can
-//! be repeated at no cost. A revision that a client knows from the source never denotes another state here,
-//! since each object is written at a revision above the source's newest.
+//! The mark excludes other writers (`migration_mark.rs`). Levelling writes only differences, so repeating an
+//! interrupted run is cheap. Each object is written to etcd at a revision above the newest revision of the
+//! source. Therefore a read at a revision of the source never returns another state from etcd.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -34,23 +34,25 @@ use values::status::StatusReason;
 /// Maximum number of concurrent writes.
 const WRITES_MAX: usize = 32;
 
-/// Number of attempts of a write if etcd does not answer or another write has changed the ports, and the
-/// pause between them.
+/// Number of attempts of a write, and the pause between them. A write is repeated if etcd does not respond,
+/// or if another write has changed the ports.
 const TRIES: (u32, Duration) = (100, Duration::from_millis(100));
 
-/// Maximum number of objects left to write when the source may stop. However often an object changes, only
-/// its newest version is moved.
+/// Maximum number of objects that are not yet written when the source may stop. Only the newest version of an
+/// object is moved, however often the object changes.
 const LEFT_MAX: usize = 256;
 
-/// Maximum number of events taken from the source at once: a few seconds of a fast source.
+/// Maximum number of events that are taken from the source at once. A busy source makes this number of events in a few
+/// seconds.
 const EVENTS_MAX: usize = 8192;
 
-/// Prefixes of the keys of services, and of the addresses that they have.
+/// Key prefix of services.
 const SERVICES: &[u8] = b"/core/services/";
+/// Key prefix of the addresses of services.
 const ADDRESSES: &[u8] = b"/networking/ipaddresses/";
 
-/// The reason why a store was not moved. Writes made until then are correct; a repeated move continues from
-/// there.
+/// The reason why a store was not moved. Everything that was written before the failure is correct, and a
+/// repeated move completes the rest.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     /// The request to etcd failed.
@@ -70,10 +72,10 @@ pub enum MoveError {
         /// Description of the problem.
         why: String,
     },
-    /// The target's engine refused the records.
+    /// The engine of the target refused the records.
     #[error(transparent)]
     Engine(#[from] ApplyError),
-    /// The source cannot be followed.
+    /// The changes of the source cannot be followed.
     #[error(transparent)]
     Tail(#[from] TailError),
     /// Source and target differ.
@@ -93,8 +95,8 @@ pub struct Levelled {
 }
 
 impl Replica {
-    /// Makes etcd equal to `source`, with every object at a revision above `floor`. `progress` is called with
-    /// the number of processed entries.
+    /// Makes etcd equal to `source`, with every object at a revision above `floor`. Calls `progress` with the
+    /// number of processed entries.
     ///
     /// # Errors
     /// See [`MoveError`].
@@ -106,7 +108,7 @@ impl Replica {
     ) -> Result<Levelled, MoveError> {
         let mut levelled = Levelled::default();
         let mut seen = 0;
-        // Services share a value with the allocated ports, so they are written one after the other.
+        // All services use the one value with the allocated ports, so they are written one after the other.
         for (services, most) in [(false, WRITES_MAX), (true, 1)] {
             let entries = source.range(KeyRange::all());
             let entries = entries.filter(|entry| entry.key().starts_with(SERVICES) == services);
@@ -139,10 +141,10 @@ impl Replica {
         Ok(levelled)
     }
 
-    /// Returns whether an entry is an object that is moved. Addresses created by the allocator are created
-    /// and deleted with their services.
+    /// Returns whether an entry is an object that is moved. Addresses that the allocator created are not
+    /// moved, because writes of services create and delete them.
     fn is_moved(&self, entry: &Entry) -> Result<bool, MoveError> {
-        if self.keys.of(entry.key()).is_none() {
+        if self.keys.etcd_key(entry.key()).is_none() {
             return Ok(false);
         }
         if !entry.key().starts_with(ADDRESSES) {
@@ -163,15 +165,15 @@ impl Replica {
         {
             return Ok(false);
         }
-        let Some((_, resource)) = self.keys.of(key) else { return Ok(false) };
+        let Some((_, resource)) = self.keys.etcd_key(key) else { return Ok(false) };
         let payload = self.values.restated(resource.map(|resource| &**resource), &value);
         let mut payload = payload.map_err(|why| object_error(key, why))?;
-        payload.ttl = entry.expires_s().map(left_of);
+        payload.ttl = entry.expires_s().map(remaining_time);
         self.write(key, Change::Put(payload)).await?;
         Ok(true)
     }
 
-    /// Writes a key of etcd regardless of its state there. There are no other writers, so a write with an
+    /// Writes a key of etcd regardless of its current state. There are no other writers, so a write with an
     /// unknown outcome is repeated.
     async fn write(&self, key: &Bytes, change: Change) -> Result<(), MoveError> {
         let mut tries = 0;
@@ -204,11 +206,12 @@ impl Replica {
         }
     }
 
-    /// Follows a source that changes. Notifies `ready` once the target is close behind. After `stopped` says
-    /// that the source has stopped, returns when the target has everything.
+    /// Follows the changes of a source. Notifies `ready` when the target lags only a little. Returns after
+    /// `stopped` has reported that the source has stopped, and the target has received all changes.
     ///
     /// # Errors
-    /// See [`MoveError`]. An error of the tail means that the source was too far ahead: level again.
+    /// See [`MoveError`]. An error of the tail means that the target lagged too far. The caller must then
+    /// call `level` again.
     pub async fn keep_up(
         &self,
         source: &Engine,
@@ -231,7 +234,7 @@ impl Replica {
                 _ = stopped.changed() => continue,
             };
             let are_all = events.len() < EVENTS_MAX;
-            // Only the newest state of each key counts.
+            // Only the newest state of each key is written.
             let mut newest: BTreeMap<Bytes, (EventKind, Entry)> = BTreeMap::new();
             for event in events {
                 at = at.max(event.revision);
@@ -254,17 +257,17 @@ impl Replica {
                     .buffer_unordered(most);
                 written += writes.try_fold(0, async |sum, one| Ok(sum + one)).await?;
             }
-            // During these writes, about as many objects have changed.
+            // About `changed` further objects changed during these writes, so the target lags only a little.
             if are_all && changed <= LEFT_MAX {
                 ready.notify_one();
             }
         }
     }
 
-    /// Compares two snapshots by resource, and returns their common digests.
+    /// Compares two snapshots by resource, and returns the digests, which are equal.
     ///
     /// # Errors
-    /// The snapshots differ, or a record cannot be read.
+    /// Fails if the snapshots differ, or if a record cannot be read.
     pub fn compare(&self, source: &Snapshot, target: &Snapshot) -> Result<Digests, MoveError> {
         let (ours, theirs) = (self.digests(source)?, self.digests(target)?);
         let mut differing = String::new();
@@ -278,7 +281,7 @@ impl Replica {
         if differing.is_empty() { Ok(ours) } else { Err(MoveError::Differ(differing.trim_end().to_owned())) }
     }
 
-    /// Returns the digests of a snapshot by resource. The values are read once, and not kept in memory.
+    /// Returns the digests of a snapshot by resource. Each value is read once and not kept in memory.
     ///
     /// # Errors
     /// Fails if a record cannot be read.
@@ -295,10 +298,10 @@ impl Replica {
         Ok(sums.finish())
     }
 
-    /// Fills an empty engine with states, which must be in the order of revisions, as of revision `at`.
+    /// Fills an empty engine with the states at revision `at`. The states must be in the order of revisions.
     ///
     /// # Errors
-    /// Fails if a state cannot be read, since it would be lost. See also [`MoveError`].
+    /// Fails if a state cannot be read, because the state would be lost. See also [`MoveError`].
     pub async fn import(
         &self,
         at: Revision,
@@ -329,10 +332,10 @@ impl Replica {
         Ok(())
     }
 
-    /// Returns the objects of etcd that the copy hides because they cannot be read; ten at most.
+    /// Returns the etcd keys of at most ten objects that the copy hides because their values cannot be read.
     ///
     /// # Errors
-    /// etcd did not answer.
+    /// Fails if etcd does not respond.
     pub async fn unreadable(&self) -> Result<Vec<String>, MoveError> {
         let range = KeyRange::prefix(self.keys.prefix().as_bytes());
         let end = range.end.unwrap_or_else(|| Bytes::from_static(b"\0"));
@@ -364,7 +367,7 @@ impl Replica {
         }
     }
 
-    /// Returns the keys that a store must delete once it leaves etcd and decides for itself: the mark of
+    /// Returns the keys that a store must delete after it leaves etcd and decides its own writes: the mark of
     /// revisions, and the addresses of services.
     ///
     /// # Errors
@@ -388,9 +391,9 @@ fn object_error(key: &Bytes, why: impl std::fmt::Display) -> MoveError {
     MoveError::Object { key: String::from_utf8_lossy(key).into_owned(), why: why.to_string() }
 }
 
-/// Returns the remaining time until `expires_s`, which is in seconds since 1970. A result of more than a
-/// minute is rounded up to full minutes, so that objects share leases.
-fn left_of(expires_s: u32) -> Duration {
+/// Returns the remaining time until `expires_s`, which is in seconds since 1970. A time of more than one
+/// minute is rounded up to full minutes, so that objects can use the same lease.
+fn remaining_time(expires_s: u32) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let left = u64::from(expires_s).saturating_sub(now).max(1);
     Duration::from_secs(if left > 60 { left.next_multiple_of(60) } else { left })
@@ -401,7 +404,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_are_equal_whatever_their_order_and_revision() {
+    fn migrated_contents_are_compared_without_member_order_and_resource_version() {
         let key = Bytes::from_static(b"/core/configmaps/a/b");
         let content = |text: &str| contents_of(&key, text.as_bytes()).unwrap();
         let one = r#"{"kind":"A","metadata":{"resourceVersion":"7","name":"x"},"data":{"b":1,"a":[{"d":1,"c":2}]}}"#;
@@ -413,10 +416,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_in_full_minutes() {
+    fn the_remaining_time_of_a_lease_above_a_minute_is_rounded_up_to_full_minutes() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as u32;
         for (seconds, least, most) in [(0, 1, 1), (30, 29, 30), (3600, 3600, 3600)] {
-            let left = left_of(now + seconds).as_secs();
+            let left = remaining_time(now + seconds).as_secs();
             assert!((least..=most).contains(&left), "{seconds}: {left}");
         }
     }

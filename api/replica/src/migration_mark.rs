@@ -1,11 +1,11 @@
-//! The migration mark in etcd, and the raising of etcd's revision (docs/api/etcd.md#moving).
+//! The migration mark in etcd, and the increase of etcd's revision (docs/api/etcd.md#moving).
 //!
 //! ```text
 //! no mark ─ claim ─► filling <store> ─ conclude ─► no mark ─ leave ─► left <store> ─ claim by the same store ─► filling <store>
 //! ```
 //!
-//! The transaction of each write requires that the mark has not changed since the writer read it. etcd gives
-//! each change the next revision. Therefore the server raises the revision by writing one key repeatedly.
+//! The transaction of each write requires that the mark has not changed since the writer read it. Each change
+//! in etcd gets the next revision. Therefore the server increases the revision by writing one key repeatedly.
 
 use std::sync::atomic::Ordering;
 
@@ -20,27 +20,26 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::migration::MoveError;
 use super::{Replica, number, revision};
 
-/// Name of the mark, below the prefix.
+/// Name of the mark. The key of the mark is the prefix, followed by this name.
 pub(super) const MARK: &str = "migration";
 
-/// Name of the key that is written to raise etcd's revision, below the prefix.
+/// Name of the key whose writes increase etcd's revision. The prefix precedes the name.
 const FILLER: &str = "migration-revisions";
 
-/// Maximum number of writes to raise the revision; only writes raise it. A store that needs more was probably
-/// restored.
+/// Maximum number of writes that increase the revision. A store that needs more writes was probably restored.
 const RAISE_MAX: u64 = 50_000_000;
 
-/// Maximum number of concurrent writes that raise the revision.
+/// Maximum number of concurrent writes that increase the revision.
 const WRITES_MAX: usize = 32;
 
-/// Number of writes that raise the revision, after which etcd is compacted.
+/// Number of writes that increase the revision between two compactions of etcd.
 const RAISED_MAX: u64 = 100_000;
 
 impl Replica {
-    /// Returns the text of the mark and its revision.
+    /// Returns the text and the revision of the mark; `None` if there is no mark.
     ///
     /// # Errors
-    /// etcd did not answer.
+    /// Fails if etcd does not respond.
     pub async fn mark(&self) -> Result<Option<(String, i64)>, Error> {
         let request = RangeRequest { key: self.mark_key(), ..RangeRequest::default() };
         let found = self.client.range(&request).await?.kvs.into_iter().next();
@@ -50,7 +49,7 @@ impl Replica {
     /// Returns the number of keys below the prefix.
     ///
     /// # Errors
-    /// etcd did not answer.
+    /// Fails if etcd does not respond.
     pub async fn count(&self) -> Result<i64, Error> {
         let range = KeyRange::prefix(self.keys.prefix().as_bytes());
         let end = range.end.unwrap_or_else(|| Bytes::from_static(b"\0"));
@@ -59,14 +58,15 @@ impl Replica {
         Ok(self.client.range(&request).await?.count)
     }
 
-    /// Claims an etcd for the store `id`. The etcd must be empty, or have been left or partly filled by the
-    /// same store. Returns whether it is empty.
+    /// Claims an etcd for the store `id`. The etcd must be empty, or its mark must name the same store: the
+    /// store was moved away from this etcd, or an earlier move to this etcd was not finished. Returns
+    /// whether the etcd is empty.
     ///
     /// # Errors
-    /// The etcd is in use.
+    /// Fails if the etcd is in use.
     pub async fn claim(&self, id: &str) -> Result<bool, MoveError> {
         let found = self.mark().await?;
-        let wanted = format!("filling {id}");
+        let expected = format!("filling {id}");
         let known = match &found {
             None => match self.count().await? {
                 0 => 0,
@@ -77,7 +77,7 @@ impl Replica {
                     )));
                 }
             },
-            Some((text, at)) if *text == wanted => {
+            Some((text, at)) if *text == expected => {
                 self.claim.store(*at, Ordering::Release);
                 return Ok(false);
             }
@@ -88,20 +88,20 @@ impl Replica {
                 )));
             }
         };
-        self.put_mark(&wanted, known).await?;
+        self.put_mark(&expected, known).await?;
         Ok(found.is_none())
     }
 
-    /// Marks an etcd as left by the store `id`, after which no server can write to it. Returns the last
-    /// revision that counts.
+    /// Marks an etcd as left by the store `id`. After this call, no server can write to the etcd. Returns the
+    /// revision of the mark, which is the last revision to be moved.
     ///
     /// # Errors
-    /// The etcd is being filled, or was left by another store.
+    /// Fails if the etcd is being filled, or if the mark says that another store has left the etcd.
     pub async fn leave(&self, id: &str) -> Result<Revision, MoveError> {
-        let wanted = format!("left {id}");
+        let expected = format!("left {id}");
         match self.mark().await? {
-            None => self.put_mark(&wanted, 0).await.map(revision),
-            Some((text, at)) if text == wanted => {
+            None => self.put_mark(&expected, 0).await.map(revision),
+            Some((text, at)) if text == expected => {
                 self.claim.store(at, Ordering::Release);
                 Ok(revision(at))
             }
@@ -126,10 +126,10 @@ impl Replica {
         Ok(at)
     }
 
-    /// Removes the mark, which makes the etcd an ordinary store.
+    /// Removes the mark. The etcd is then an ordinary store.
     ///
     /// # Errors
-    /// etcd did not answer, or the mark belongs to another move.
+    /// Fails if etcd does not respond, or if the mark belongs to another move.
     pub async fn conclude(&self) -> Result<(), MoveError> {
         let delete = |key| Request::Delete(DeleteRangeRequest { key, range_end: Bytes::new() }).into();
         let request = TxnRequest {
@@ -148,15 +148,15 @@ impl Replica {
     /// Waits until the copy has reached a revision.
     ///
     /// # Errors
-    /// The copy did not reach it in time.
-    pub async fn reach(&self, wanted: Revision) -> Result<(), MoveError> {
-        self.follow_to(wanted).await.map_err(|status| MoveError::InUse(status.message))
+    /// Fails if the copy does not reach the revision in time.
+    pub async fn reach(&self, target: Revision) -> Result<(), MoveError> {
+        self.follow_to(target).await.map_err(|status| MoveError::InUse(status.into_message()))
     }
 
     /// Waits until the copy has reached etcd's newest revision.
     ///
     /// # Errors
-    /// etcd did not answer, or the copy does not follow.
+    /// Fails if etcd does not respond, or if the copy does not reach the revision in time.
     pub async fn catch_up(&self) -> Result<(), MoveError> {
         let newest = self.newest().await?;
         self.reach(newest).await
@@ -166,10 +166,10 @@ impl Replica {
         format!("{}{FILLER}", self.keys.prefix()).into()
     }
 
-    /// Returns the number of writes that raise etcd's revision to at least `room` above `source`.
+    /// Returns the number of writes that increase etcd's revision to at least `room` above `source`.
     ///
     /// # Errors
-    /// etcd did not answer, or too many writes would be needed.
+    /// Fails if etcd does not respond, or if too many writes are necessary.
     pub async fn raising(&self, source: Revision, room: u64) -> Result<u64, MoveError> {
         let request = RangeRequest { key: self.filler_key(), ..RangeRequest::default() };
         let now = revision(self.client.range(&request).await?.header.unwrap_or_default().revision);
@@ -181,10 +181,10 @@ impl Replica {
         }
     }
 
-    /// Raises etcd's revision to at least `room` above `source`, by writes of one key.
+    /// Increases etcd's revision to at least `room` above `source` by writing one key repeatedly.
     ///
     /// # Errors
-    /// etcd did not answer, or too many writes would be needed.
+    /// Fails if etcd does not respond, or if too many writes are necessary.
     pub async fn raise(&self, source: Revision, room: u64) -> Result<Revision, MoveError> {
         self.raising(source, room).await?;
         let wanted = source.get() + room;
@@ -210,7 +210,7 @@ impl Replica {
         Ok(now)
     }
 
-    /// Records whether the store was moved away from this etcd. Ignores events that do not change the mark.
+    /// Records whether the store was moved away from this etcd. Ignores events of other keys than the mark.
     pub(super) fn note_move(&self, event: &Event) {
         let Some(kv) = event.kv.as_ref().filter(|kv| kv.key == self.mark_key()) else { return };
         let has_left = event.kind == EVENT_PUT && kv.value.starts_with(b"left ");

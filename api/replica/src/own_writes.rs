@@ -1,14 +1,15 @@
-//! Writes of this server that are under way, with their payloads in the engine's form. A value that the
-//! stream returns need not be decoded again.
+//! Writes of this server that are under way, with their payloads in the engine's form. When the stream
+//! returns a value of such a write, the value need not be decoded.
 //!
 //! ```text
 //! write ─► payload ─ encode ─► value ─► etcd ─ stream ─► the same value ─► that payload
 //! ```
 //!
-//! Decoding a value that was encoded here yields the original payload. Therefore all copies have the same
-//! bytes, no matter which server wrote the value. Builds with assertions decode the value anyway and compare
-//! the payloads. A write lasts until the engine has its value, and its entry is kept for the same time. So
-//! there are no more entries than writes, and an entry shares the memory of its write.
+//! Decoding a value that this server encoded gives the original payload. Therefore the copies of all servers
+//! contain the same bytes, regardless of the server that wrote the value. Builds with assertions decode the
+//! value as well and compare the payloads. The entry of a write exists until the engine contains the value of
+//! the write. Therefore there are at most as many entries as writes. An entry refers to the memory of its
+//! write.
 
 use std::collections::HashMap;
 
@@ -17,7 +18,7 @@ use engine::Payload;
 use etcd::rpc::KeyValue;
 use parking_lot::Mutex;
 
-/// The writes under way, by etcd key. Several writes of one key may be under way at the same time.
+/// The writes that are under way, by etcd key. Several writes of one key may be under way at the same time.
 #[derive(Default)]
 pub(super) struct OwnWrites(Mutex<HashMap<Bytes, Vec<Own>>>);
 
@@ -26,33 +27,33 @@ struct Own {
     payload: Payload,
 }
 
-/// Keeps the entry of a write until it is dropped.
-pub(super) struct Noted<'o> {
+/// Guard of the entry of a write. Dropping the guard removes the entry.
+pub(super) struct OwnWriteGuard<'o> {
     writes: &'o OwnWrites,
     key: Bytes,
     value: Bytes,
 }
 
 impl OwnWrites {
-    /// Records that `value`, which was encoded from `payload`, is being written to a key.
-    pub(super) fn note(&self, key: &Bytes, value: &Bytes, payload: &Payload) -> Noted<'_> {
+    /// Adds an entry for a write of `value`, which was encoded from `payload`, to a key.
+    pub(super) fn note(&self, key: &Bytes, value: &Bytes, payload: &Payload) -> OwnWriteGuard<'_> {
         let own = Own { value: value.clone(), payload: payload.clone() };
         self.0.lock().entry(key.clone()).or_default().push(own);
-        Noted { writes: self, key: key.clone(), value: value.clone() }
+        OwnWriteGuard { writes: self, key: key.clone(), value: value.clone() }
     }
 
-    /// Returns the payload of a value, if a write of it is recorded.
+    /// Returns the payload of a value; `None` if there is no entry for a write of the value.
     pub(super) fn payload(&self, kv: &KeyValue) -> Option<Payload> {
         let noted = self.0.lock();
         noted.get(&kv.key)?.iter().find(|own| own.value == kv.value).map(|own| own.payload.clone())
     }
 }
 
-impl Drop for Noted<'_> {
+impl Drop for OwnWriteGuard<'_> {
     fn drop(&mut self) {
         let mut noted = self.writes.0.lock();
         let Some(of_key) = noted.get_mut(&self.key) else { return };
-        // If two values are equal, either entry may be removed.
+        // If two values are equal, removing either entry is correct.
         if let Some(at) = of_key.iter().position(|own| own.value == self.value) {
             of_key.swap_remove(at);
         }
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_known_by_its_key_and_value_for_as_long_as_it_is_under_way() {
+    fn an_own_write_is_found_by_key_and_value_while_it_is_in_flight() {
         let writes = OwnWrites::default();
         let key = Bytes::from_static(b"k");
         let found = |key: &str, value: &str| {

@@ -1,15 +1,14 @@
-//! Conversion of values between kube-apiserver's form in etcd and the engine's form
-//! (docs/api/etcd.md#values).
+//! Converts values between kube-apiserver's form in etcd and the engine's form (docs/api/etcd.md#values).
 //!
 //! ```text
 //! built-in  k8s\0 + Unknown{ message }   ◄─►  canonical JSON with a slot for the revision, and selector attributes
 //! others    JSON and a final newline     ◄─►
 //! ```
 //!
-//! The revision of an object is never in its value. Values are given this release's defaults when they are
-//! read, as in the reference server, so that objects of an older release look the same on servers of both
-//! kinds. Fields that a later release wrote are noted in the selector attributes, and restored by
-//! [`Values::encode`].
+//! A value never contains the revision of its object. As in the reference server, reading a value adds the
+//! defaults of this release, so that objects of an older release look the same on servers of both kinds. If a
+//! value has fields of a later release, the selector attributes record the presence of such fields, and
+//! [`Values::encode`] preserves the fields.
 
 use std::sync::Arc;
 
@@ -32,29 +31,31 @@ use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::set_meta;
 
-/// Built-in types that etcd keeps as JSON: stem and plural, with the stored version if it differs from ours.
+/// Built-in types with JSON values in etcd: stem, plural, and the version in etcd if it differs from the
+/// stored version of this server.
 const AS_JSON: [(&str, &str, Option<&str>); 2] = [
     ("apiextensions", "customresourcedefinitions", Some("v1beta1")),
     ("apiregistration", "apiservices", None),
 ];
 
-/// Built-in types that etcd keeps as protobuf in a version other than ours, with the same fields.
+/// Built-in types with protobuf values in etcd whose version differs from the stored version of this server.
+/// Both versions have the same fields.
 const VERSIONS: [(&str, &str, &str); 3] = [
     ("admissionregistration", "mutatingadmissionpolicies", "v1beta1"),
     ("admissionregistration", "mutatingadmissionpolicybindings", "v1beta1"),
     ("resource", "devicetaintrules", "v1alpha3"),
 ];
 
-/// Converts between the two forms.
+/// Converter between the two forms of values.
 pub struct Values {
     registry: Registry,
     naming: &'static Naming,
-    /// Idle transcoders. They remember parts of objects, because objects written one after the other are
-    /// often made from one template.
+    /// Idle transcoders. A transcoder caches parts of objects, because consecutive objects are often made
+    /// from one template.
     transcoders: Mutex<Vec<Transcoder>>,
 }
 
-/// Maximum number of idle transcoders, of about 40 KiB each.
+/// Maximum number of idle transcoders. A transcoder needs about 40 KiB.
 const TRANSCODERS_MAX: usize = 4;
 
 /// The reason why a value cannot be read, or an object cannot be written.
@@ -73,7 +74,7 @@ impl From<EncodeError> for ValueError {
 }
 
 impl Values {
-    /// Returns a converter for these built-in types.
+    /// Returns a converter for the built-in types in `registry`.
     pub fn new(registry: Registry, naming: &'static Naming) -> Values {
         Values { registry, naming, transcoders: Mutex::default() }
     }
@@ -83,16 +84,16 @@ impl Values {
         &self.registry
     }
 
-    /// Returns whether etcd keeps the values of a built-in type as protobuf of the served version, without
-    /// another form in between.
-    pub fn is_kept_whole(resource: &Resource) -> bool {
+    /// Returns whether the values of a built-in type in etcd are protobuf of our stored version, so that no
+    /// conversion is needed.
+    pub fn needs_no_conversion(resource: &Resource) -> bool {
         as_json(resource).is_none() && other_version(resource).is_none()
     }
 
     /// Returns the engine's payload of an object of a built-in type.
     ///
     /// # Errors
-    /// Fails if the value is not such an object.
+    /// Fails if the value is not an object of this type.
     pub fn decode(&self, resource: &Resource, value: &[u8]) -> Result<Payload, ValueError> {
         let storage = resource.stored();
         let mut has_unknown = false;
@@ -121,7 +122,8 @@ impl Values {
         Ok(payload)
     }
 
-    /// Returns the version that a value names, if it is served and differs from ours.
+    /// Returns the resource of the version in a value, if that version is served and differs from the stored
+    /// version of this server.
     fn written_as(
         &self,
         resource: &Resource,
@@ -136,7 +138,8 @@ impl Values {
             return Ok(None);
         }
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        // A version that is not served has our fields: it is a beta form with the same field numbers.
+        // A version that is not served is a beta version with the same fields and field numbers as the stored
+        // version.
         Ok(self.registry.by_kind(group, version, kind))
     }
 
@@ -148,12 +151,12 @@ impl Values {
     ) -> Result<Object, ValueError> {
         let Some(written) = written else { return Ok(object) };
         name(&mut object, &resource.stored().kind, &written.api_version);
-        convert::to_stored(written, object, self.naming).map_err(|status| failed(status.message))
+        convert::to_stored(written, object, self.naming).map_err(|status| failed(status.into_message()))
     }
 
     fn read_json(&self, resource: &Resource, text: &[u8]) -> Result<Object, ValueError> {
         let Value::Object(mut object) = json::parse(text).map_err(failed)? else {
-            return Err(failed("the value is no object"));
+            return Err(failed("the value is not an object"));
         };
         let storage = resource.stored();
         let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -172,9 +175,8 @@ impl Values {
         self.stored(resource, written.map(|written| &**written), decoded)
     }
 
-    /// Returns etcd's value of an object of a built-in type, given as the engine's payload. `old` is the
-    /// replaced value; fields of `old` that this release does not know are kept. `None` if there are no such
-    /// fields.
+    /// Returns the etcd value of an object of a built-in type. `payload` is the engine's payload. `old` is
+    /// the replaced value if it may have fields that this release does not know; these fields are preserved.
     ///
     /// # Errors
     /// Fails if the object cannot be represented.
@@ -231,14 +233,14 @@ impl Values {
         Ok(out.into())
     }
 
-    /// Returns the engine's payload of an object of a custom type: in the form of its version if that is
-    /// known, else in a form that readers convert.
+    /// Returns the engine's payload of an object of a custom type. If the version of the object is known, the
+    /// payload has the form of the version. Otherwise the payload has a form that readers convert.
     ///
     /// # Errors
     /// Fails if the value is not an object.
     pub fn decode_custom(&self, served: Option<&Served>, value: &[u8]) -> Result<Payload, ValueError> {
         let Value::Object(mut object) = json::parse(value).map_err(failed)? else {
-            return Err(failed("the value is no object"));
+            return Err(failed("the value is not an object"));
         };
         let text = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
@@ -296,7 +298,7 @@ impl Values {
         })
     }
 
-    /// Returns etcd's value of an object of a custom type, given as the engine's payload.
+    /// Returns the etcd value of an object of a custom type. `payload` is the engine's payload.
     ///
     /// # Errors
     /// Fails if the payload is not an object.
@@ -313,10 +315,10 @@ impl Values {
 }
 
 impl Values {
-    /// Returns the payload for writing an object again: the engine's form, without the revision.
+    /// Returns the payload for writing an object again: the engine's form, but without the revision.
     ///
     /// # Errors
-    /// Fails if the value is not such an object.
+    /// Fails if the value is not an object of this type.
     pub fn restated(&self, resource: Option<&Resource>, value: &[u8]) -> Result<Payload, ValueError> {
         let Some(resource) = resource else { return self.decode_custom(None, value) };
         let mut object = decode_own(&resource.stored().message, value).map_err(failed)?;
@@ -325,14 +327,14 @@ impl Values {
     }
 }
 
-/// Returns the content of a value in a form that is equal for all stores: without the revision, and with
-/// sorted members.
+/// Returns the content of a value in a form in which all stores agree: without the revision, and with sorted
+/// members.
 ///
 /// # Errors
 /// Fails if the value is not an object.
 pub fn content(value: &[u8]) -> Result<Vec<u8>, ValueError> {
     let mut value = json::parse(value).map_err(failed)?;
-    let Value::Object(object) = &mut value else { return Err(failed("the value is no object")) };
+    let Value::Object(object) = &mut value else { return Err(failed("the value is not an object")) };
     set_meta(object, "resourceVersion", None);
     value.sort_names();
     let mut out = Vec::new();
@@ -340,7 +342,7 @@ pub fn content(value: &[u8]) -> Result<Vec<u8>, ValueError> {
     Ok(out)
 }
 
-/// Returns whether the etcd value of an object has fields that this release does not know.
+/// Returns whether the value of an object in etcd has fields that this release does not know.
 pub fn has_unknown(attributes: &[u8]) -> bool {
     Attributes::new(attributes).has_unknown()
 }
@@ -349,7 +351,8 @@ fn as_json(resource: &Resource) -> Option<(&'static str, &'static str, Option<&'
     AS_JSON.into_iter().find(|(stem, plural, _)| resource.is_of(stem, plural))
 }
 
-/// Returns the version of the values of a type, if it differs from ours.
+/// Returns the version of a type's values in etcd; `None` if the version equals the stored version of this
+/// server.
 fn other_version(resource: &Resource) -> Option<&'static str> {
     VERSIONS.iter().find(|(stem, plural, _)| resource.is_of(stem, plural)).map(|(.., version)| *version)
 }

@@ -1,5 +1,5 @@
-//! Tests of the two forms: small hand-made values, and a whole store written by the reference server, if
-//! available.
+//! Tests of both forms of values. The inputs are small hand-made values and, if available, a whole store that
+//! the reference server wrote.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,8 +25,8 @@ fn builtin(key: &str) -> Arc<Resource> {
     }
 }
 
-/// Returns a config map as kube-apiserver stores it, with an unknown field in the object and one in its
-/// metadata.
+/// Returns a config map in the form in which kube-apiserver stores it. If `unknown` is true, the object and
+/// its metadata have an unknown field each.
 fn config_map(data: &str, unknown: bool) -> Vec<u8> {
     let metadata = |out: &mut Vec<u8>| {
         // name, generateName, namespace, selfLink, uid, resourceVersion, generation, creationTimestamp
@@ -57,7 +57,7 @@ fn config_map(data: &str, unknown: bool) -> Vec<u8> {
 }
 
 #[test]
-fn fields_of_a_later_release_survive_a_write() {
+fn unknown_fields_of_a_later_release_survive_a_write() {
     let resource = builtin("/registry/configmaps/default/a");
     let values = values();
     for unknown in [false, true] {
@@ -75,7 +75,7 @@ fn fields_of_a_later_release_survive_a_write() {
 }
 
 #[test]
-fn values_that_are_something_else_are_errors() {
+fn stored_values_of_another_type_are_errors() {
     let resource = builtin("/registry/configmaps/default/a");
     let other = config_map("x", false);
     let pod = builtin("/registry/pods/default/a");
@@ -97,7 +97,7 @@ fn values_that_are_something_else_are_errors() {
 }
 
 #[test]
-fn custom_objects_are_kept_sorted_and_shown_with_their_metadata_first() {
+fn custom_objects_are_stored_sorted_and_served_with_metadata_first() {
     let value = br#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"a","uid":"u"},"spec":{"a":1.50,"z":[]}}
 "#;
     let payload = values().decode_custom(None, value).unwrap();
@@ -113,10 +113,10 @@ fn sorted(mut value: Value) -> Value {
     value
 }
 
-/// Compares a store that kube-apiserver wrote, one key per line, with the objects as kube-apiserver served
-/// them.
+/// Compares a store that kube-apiserver wrote, with one key per line, with the responses of kube-apiserver
+/// for its objects.
 #[test]
-fn a_store_of_the_reference_server_reads_as_it_was_served_and_is_written_as_it_was() {
+fn objects_of_a_kube_apiserver_store_are_read_as_served_and_written_back_unchanged() {
     let Some(path) = testkit::reference("etcd/objects.jsonl") else { return };
     let text = std::fs::read_to_string(path).unwrap();
     let (keys, values) = (keys(), values());
@@ -180,8 +180,9 @@ fn a_store_of_the_reference_server_reads_as_it_was_served_and_is_written_as_it_w
             differs.push(key.to_owned());
         }
     }
-    // For these types the reference server would write other bytes too: it adds defaults when it reads, as
-    // here, and raw JSON inside an object is compact.
+    // For these types the reference server would also write different bytes: it adds defaults when it reads a
+    // value, and compacts raw JSON inside an object. This server also adds the defaults and compacts the
+    // JSON.
     let with_defaults =
         ["/registry/jobs/", "/registry/persistentvolumeclaims/", "/registry/controllerrevisions/"];
     differs.retain(|key| !with_defaults.iter().any(|start| key.starts_with(start)));

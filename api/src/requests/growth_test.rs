@@ -1,9 +1,10 @@
-//! Tests how the work of a request grows with the size of its body, and that the work ends with the request.
+//! Tests how the work of a request grows with the size of the request body, and that the work ends when the
+//! request is cancelled.
 //!
 //! Each shape is a request with `n` elements of one kind. Processor time (of this thread) and allocated bytes
-//! may grow in proportion to `n`; a nested loop over the same elements would make them grow with its square.
-//! Each request also checks its token all the time, so that a deadline or a lost connection ends it at any
-//! point, and then nothing is stored.
+//! may grow in proportion to `n`; a nested loop over the same elements would make them grow with the square of
+//! `n`. Each request must also check its cancellation token frequently. A deadline or a lost connection can
+//! then end the request at any point, and no object is stored.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -52,7 +53,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Processor time and memory that a request took, and the code of its response.
+/// The processor time and the memory that a request used, and the status code of the response.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     time: Duration,
@@ -63,7 +64,7 @@ struct Taken {
 
 async fn taken(server: &TestServer, request: &str, body: &str) -> Taken {
     let (time, bytes) = (processor_time(), ALLOCATED.get());
-    let (code, _, _) = server.ask(request, body).await;
+    let (code, _, _) = server.send(request, body).await;
     Taken { time: processor_time().saturating_sub(time), bytes: ALLOCATED.get() - bytes, code }
 }
 
@@ -72,19 +73,20 @@ async fn taken(server: &TestServer, request: &str, body: &str) -> Taken {
 const TIME_GROWTH_MAX: f64 = 8.0;
 const BYTES_GROWTH_MAX: f64 = 6.0;
 
-/// Shorter times are not measured exactly: the kernel counts processor time in ticks of 4 ms.
+/// Shorter times count as this time, because the kernel counts processor time in ticks of 4 ms.
 const TIME_MIN: Duration = Duration::from_millis(12);
 
 /// Requests whose work grows faster than linearly, up to a limit.
 const BOUNDED: &[&str] = &[
-    // The error message shows the differences of the pod: texts of more than 4000 lines are compared only
-    // from both ends.
+    // The error message contains a diff of the pod. The diff compares texts of more than 4000 lines only at the
+    // beginning and the end.
     "pods: update",
     "pods: apply again",
     "pods: strategic patch",
-    // Each error shows the whole list; the number and the size of errors are limited.
+    // Each error message contains the whole list. The number and the size of error messages are limited.
     "spec.scopes",
-    // Each variable is declared to all variables after it; a token ends this work.
+    // Each variable is declared in the environments of all variables after it. The cancellation token of the
+    // request ends this work.
     "spec.variables",
 ];
 
@@ -100,8 +102,8 @@ fn fault(taken: [Taken; 3]) -> Option<String> {
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/g.example/v1/namespaces/here/things";
 
-/// Name and schema of a custom list or map `v`, and one element of it. `{n}` stands for the number of the
-/// element, and `{w}` for a word that varies. Elements of maps are members.
+/// Custom types with a list or a map `v`. Each entry has a name, the schema of `v`, and one element (for a map:
+/// one member). The test replaces `{n}` by the number of the element, and `{w}` by a word that varies.
 const CUSTOM: &[(&str, &str, &str)] = &[
     ("map", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, r#""k{n}":"{w}""#),
     (
@@ -165,8 +167,8 @@ fn elements(element: &str, count: usize, word: &str) -> String {
     out
 }
 
-/// Objects of built-in types: their path, the rest of their text with `{e}` for the elements, and one
-/// element.
+/// Objects of built-in types. Each entry has the path of the collection, the fields of the object with `{e}` at
+/// the position of the elements, and one element.
 const BUILT_IN: &[(&str, &str, &str)] = &[
     ("/api/v1/namespaces/here/configmaps", r#""data":{e}"#, r#""k{n}":"{w}""#),
     (
@@ -186,25 +188,26 @@ const BUILT_IN: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A request to measure; it may need an object that an earlier request created.
+/// A request to measure. The request may need an object that an earlier request created.
 struct Shape {
     what: String,
     request: String,
     body: String,
 }
 
-/// Returns the body of a shape for the stored object: an update states its resourceVersion.
+/// Returns the request body of a shape. The body of an update contains the resourceVersion of the stored
+/// object.
 async fn body_of(server: &TestServer, object: &str, shape: &Shape) -> String {
     if !shape.request.starts_with("PUT") {
         return shape.body.clone();
     }
-    let (_, _, stored) = server.ask(&format!("GET {object}"), "").await;
+    let (_, _, stored) = server.send(&format!("GET {object}"), "").await;
     let revision = stored.str_at(&["metadata", "resourceVersion"]);
     shape.body.replacen(r#""metadata":{"#, &format!(r#""metadata":{{"resourceVersion":"{revision}","#), 1)
 }
 
-/// Returns the requests for an object at `path` with `count` elements: one request for each verb, and a
-/// creation from YAML. The first request creates the object that the other requests use.
+/// Returns the requests for an object at `path` with `count` elements: one request for each verb, and a create
+/// request with a YAML body. The first request creates the object that the other requests use.
 fn shapes(path: &str, what: &str, name: &str, rest: &str, element: &str, count: usize) -> Vec<Shape> {
     let whole = |word: &str| {
         let rest = rest.replace("{e}", &elements(element, count, word));
@@ -253,7 +256,7 @@ fn shapes(path: &str, what: &str, name: &str, rest: &str, element: &str, count: 
 async fn start() -> (Arc<TestServer>, controllers::Controllers) {
     let server = Arc::new(TestServer::start());
     let controllers = controllers::start(server.itself(), &controllers::Selection::default());
-    assert_eq!(server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await.0, 201);
+    assert_eq!(server.send("POST /api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await.0, 201);
     let mut properties = String::new();
     for (name, schema, _) in CUSTOM {
         let comma = if properties.is_empty() { "" } else { "," };
@@ -265,11 +268,11 @@ async fn start() -> (Arc<TestServer>, controllers::Controllers) {
             "schema":{{"openAPIV3Schema":{{"type":"object","properties":{{"spec":{{"type":"object",
             "properties":{{{properties}}}}}}}}}}}}}]}}}}"#
     );
-    let (code, _, answer) = server.ask(&format!("POST {DEFINITIONS}"), &definition).await;
+    let (code, _, answer) = server.send(&format!("POST {DEFINITIONS}"), &definition).await;
     assert_eq!(code, 201, "{answer:?}");
     let served = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"first"}}"#;
     for _ in 0..10_000 {
-        if server.ask(&format!("POST {THINGS}"), served).await.0 == 201 {
+        if server.send(&format!("POST {THINGS}"), served).await.0 == 201 {
             return (server, controllers);
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -277,7 +280,8 @@ async fn start() -> (Arc<TestServer>, controllers::Controllers) {
     panic!("the type is not served");
 }
 
-/// Returns all kinds of objects: a name for each, its path, the text around the elements, and an element.
+/// Returns all kinds of objects. Each entry has a name, the path, the text around the elements, and one
+/// element.
 fn kinds() -> Vec<(String, &'static str, String, &'static str)> {
     let custom = CUSTOM.iter().map(|(name, _, element)| {
         ((*name).to_owned(), THINGS, format!(r#""spec":{{"{name}":{{"v":{{e}}}}}}"#), *element)
@@ -288,12 +292,12 @@ fn kinds() -> Vec<(String, &'static str, String, &'static str)> {
     custom.chain(built_in).collect()
 }
 
-/// Number of elements of the smallest request. Without optimisation an element takes twenty times as long, so
-/// more of them would take minutes.
+/// Number of elements of the smallest request. Debug builds use fewer elements: an element takes twenty times
+/// as long there, so the test would take minutes.
 const COUNT: usize = if cfg!(debug_assertions) { 150 } else { 3000 };
 
 #[tokio::test]
-async fn the_work_of_each_verb_on_each_kind_of_schema_is_linear() {
+async fn the_work_of_each_verb_grows_linearly_for_every_kind_of_schema() {
     let (server, controllers) = start().await;
     let mut faults = Vec::new();
     for (what, path, rest, element) in kinds() {
@@ -332,13 +336,13 @@ async fn the_work_of_each_verb_on_each_kind_of_schema_is_linear() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_over_ends_wherever_it_is_and_stores_nothing() {
+async fn a_request_past_its_deadline_ends_in_every_phase_and_stores_nothing() {
     const COUNT: usize = 1500;
     let (server, controllers) = start().await;
     let mut faults = Vec::new();
     for (what, path, rest, element) in kinds() {
         let first = shapes(path, &what, "subject", &rest, element, COUNT).remove(0);
-        let (made, _, _) = server.ask(&first.request, &first.body).await;
+        let (made, _, _) = server.send(&first.request, &first.body).await;
         assert!(made == 201 || what == "wrong" && made == 422, "{what}: {made}");
         for shape in shapes(path, &what, "subject", &rest, element, COUNT) {
             if shape.what.ends_with("create") || shape.what.ends_with("delete") || shape.what.ends_with("get")
@@ -348,7 +352,7 @@ async fn a_request_that_is_over_ends_wherever_it_is_and_stores_nothing() {
             if made == 422 && !shape.request.starts_with("YAML") {
                 continue;
             }
-            // A dry run passes all steps, and leaves the object unchanged for the next one.
+            // A dry run passes all steps, and leaves the object unchanged for the next request.
             let ask = if shape.request.contains('?') {
                 format!("{}&dryRun=All", shape.request.replace("?dryRun=All", "?pretty=false"))
             } else {
@@ -357,21 +361,21 @@ async fn a_request_that_is_over_ends_wherever_it_is_and_stores_nothing() {
             let body = body_of(&server, &format!("{path}/subject"), &shape).await;
             let token = CancellationToken::default();
             observed::begin(&token, u64::MAX);
-            let (code, _, _) = server.ask_within(&token, &ask, &body).await;
+            let (code, _, _) = server.send_within(&token, &ask, &body).await;
             let looks = observed::end();
             if looks < 2 {
                 faults.push(format!("{}: {code} after {looks} looks", shape.what));
             }
             for cancel_at in [1, looks / 3, looks / 2, looks.saturating_sub(1)] {
-                let before = server.ask(&format!("GET {path}/subject"), "").await.2;
+                let before = server.send(&format!("GET {path}/subject"), "").await.2;
                 let token = CancellationToken::default();
                 observed::begin(&token, cancel_at.max(1));
-                // Without a dry run: nothing may be stored.
-                let (code, _, _) = server.ask_within(&token, &shape.request, &body).await;
+                // Send the request without a dry run, to check that no object is stored.
+                let (code, _, _) = server.send_within(&token, &shape.request, &body).await;
                 let after_looks = observed::end();
-                let after = server.ask(&format!("GET {path}/subject"), "").await.2;
+                let after = server.send(&format!("GET {path}/subject"), "").await.2;
                 let revision = |object: &Value| object.str_at(&["metadata", "resourceVersion"]).to_owned();
-                // An expression checks the token, and then its caller checks it once more.
+                // An expression checks the token, and then the caller of the expression checks the token again.
                 let is_late = after_looks > cancel_at.max(1) + 1;
                 if code != 504 || is_late || revision(&before) != revision(&after) {
                     faults.push(format!(
@@ -383,14 +387,14 @@ async fn a_request_that_is_over_ends_wherever_it_is_and_stores_nothing() {
                 }
             }
         }
-        server.ask(&format!("DELETE {path}/subject"), "").await;
+        server.send(&format!("DELETE {path}/subject"), "").await;
     }
     controllers.stop().await;
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Writes an object in which the list or map at the end of `path` has `count` elements; lists on the path
-/// have one.
+/// Writes an object in which the list or map at the end of `path` has `count` elements. Every other list on the
+/// path has one element.
 fn write_to(out: &mut String, path: &[&Field], count: usize) {
     let [field, below @ ..] = path else { return };
     let _ = write!(out, r#""{}":"#, field.name);
@@ -456,7 +460,7 @@ fn write_value(out: &mut String, kind: &Kind, at: usize) {
     };
 }
 
-/// Collects the paths to the lists and maps below a struct; each type of struct is visited once.
+/// Collects the paths to the lists and maps below a struct. Each type of struct is visited once.
 fn collect<'m>(
     message: &'m Message,
     way: &mut Vec<&'m Field>,
@@ -486,7 +490,7 @@ fn collect<'m>(
 #[tokio::test]
 async fn the_work_of_creating_each_built_in_type_is_linear_in_each_of_its_lists() {
     let server = TestServer::start();
-    assert_eq!(server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await.0, 201);
+    assert_eq!(server.send("POST /api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await.0, 201);
     let types = server.types.now();
     let mut seen = HashSet::new();
     let mut faults = Vec::new();
@@ -514,7 +518,7 @@ async fn the_work_of_creating_each_built_in_type_is_linear_in_each_of_its_lists(
                 body
             };
             let mut best: Option<[Taken; 3]> = None;
-            // A measurement that looks linear is not repeated.
+            // A measurement with linear growth is not repeated.
             for _ in 0..3 {
                 let mut now = Vec::new();
                 for factor in [1, 2, 4] {

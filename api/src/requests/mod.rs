@@ -1,6 +1,5 @@
 //! The path of a request through the server: steps, routes, and the implementation of each verb.
 
-mod counted;
 #[cfg(test)]
 mod growth_test;
 mod history;
@@ -8,6 +7,8 @@ mod large_requests;
 pub mod past;
 pub mod pipeline;
 pub mod request;
+mod request_labels;
 pub mod routes;
 pub(crate) mod scrape;
+mod testing;
 pub mod verbs;

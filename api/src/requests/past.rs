@@ -1,12 +1,12 @@
 //! Reading at an earlier point: the prefix `/as-of/<point>` of a path (docs/api/history.md#reading-the-past).
 //!
 //! ```text
-//! /as-of/-10m/api/v1/pods ─► PastPoint ─► Past: revision and time ─┬─► types, from the definitions of then
+//! /as-of/-10m/api/v1/pods ─► PastPoint ─► Past: revision and time ─┬─► types, from the definitions at that revision
 //!                                                                  └─► verbs: the view of that revision
 //! ```
 //!
-//! A point is resolved after authorization, so that only permitted requests learn which revisions exist.
-//! Permissions are those of now. A point is resolved once for each request, so a response never mixes two
+//! A point is resolved after authorization, so that only permitted requests learn which revisions exist. The
+//! current permissions apply. A point is resolved once for each request, so a response never mixes two
 //! revisions.
 
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use objects::store::{self, Component, Store};
 use types::schema::registry::Resource;
 use types::schema::scalars::time::unix;
 use types::served::Served;
+use values::clock;
 use values::status::{Cause, Details, Status, StatusReason};
 
 /// An earlier point as a client writes it.
@@ -80,11 +81,11 @@ pub struct Past {
     pub time: Timestamp,
 }
 
-/// Resolves the point `text` of an authorized request, and returns it with the types that were served then.
-/// The audit event gets the revision.
+/// Resolves the point `text` of an authorized request, and returns the point with the types that were served at
+/// that time. The audit event gets the revision.
 ///
 /// # Errors
-/// 405 if the request does not read, 400 for an invalid or future point, 410 for a point that is no longer
+/// 405 if the request is not a read, 400 for an invalid or future point, 410 for a point that is no longer
 /// retained.
 pub async fn resolve(
     server: &Server,
@@ -99,14 +100,16 @@ pub async fn resolve(
     let apart = server.types.builtin.resource(&info.group, &info.version, &info.resource);
     let apart = apart.filter(|resource| {
         let backends = &server.store.backends;
-        resource.storage.is_some() && !std::ptr::eq(backends.of(resource), backends.main())
+        resource.storage.is_some() && !std::ptr::eq(backends.backend_for(resource), backends.main())
     });
     if let Some(ledger) = server.store.ledger() {
-        // Another server may have reported a revision that has not reached this one.
+        // The client may have got the revision from another server, and this server may not have that revision
+        // yet.
         ledger.current().await?;
     }
     let (past, types) = match apart {
-        // Revisions of another backend say nothing about definitions, and its types are built in.
+        // The resource is in another backend than definitions. The revisions of the two backends are unrelated,
+        // and all types in the other backend are built in.
         Some(resource) => (resolved(&main.about(resource), point, text)?, server.types.now()),
         None => {
             let past = resolved(&main, point, text)?;
@@ -140,7 +143,8 @@ fn check_reads(method: &Method, info: &RequestInfo, text: &str) -> Result<(), St
     ))
 }
 
-/// Returns whether a path outside the resource API has a past: discovery, OpenAPI and the version.
+/// Returns whether a path outside the resource API can be read at an earlier point: discovery, OpenAPI and
+/// the version.
 pub fn is_document(path: &str) -> bool {
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     matches!(first, "" | "api" | "apis" | "openapi" | "version")
@@ -154,9 +158,9 @@ pub fn not_stored(resource: &Resource) -> Status {
 
 fn resolved(store: &Store<'_>, point: PastPoint, text: &str) -> Result<Past, Status> {
     let newest = store.revision();
-    let now = SystemTime::now();
+    let now = clock::system_time();
     let in_future = || {
-        let now = shown(now);
+        let now = clock::format_millis(now);
         Status::bad_request(format!(
             "point {text} is in the future: it is {now}, and the newest revision is {newest}"
         ))
@@ -175,13 +179,13 @@ fn resolved(store: &Store<'_>, point: PastPoint, text: &str) -> Result<Past, Sta
         PastPoint::Time(time) => at(time)?,
         PastPoint::Ago(ago) => at(now.checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH))?,
     };
-    let time = time.and_then(|time| Timestamp::try_from(time).ok()).unwrap_or_else(Timestamp::now);
+    let time = time.and_then(|time| Timestamp::try_from(time).ok()).unwrap_or_else(clock::timestamp);
     Ok(Past { revision, time })
 }
 
 impl Past {
-    /// Returns the error for a view at the point that cannot be opened. The point was readable when the
-    /// request began, so it has been compacted since.
+    /// Returns the error for a point whose snapshot cannot be opened. The point was readable when the request
+    /// began, so it has been compacted since.
     pub fn refused(&self, store: &Store<'_>, error: &SnapshotError) -> Status {
         match error {
             SnapshotError::Compacted { .. } => expired(&self.revision.to_string(), store.oldest()),
@@ -194,19 +198,19 @@ impl Past {
     /// Checks that a `resourceVersion` of the request is not after the point.
     ///
     /// # Errors
-    /// As for a revision that does not exist yet.
-    pub fn check_revision(&self, asked: Revision) -> Result<(), Status> {
-        if asked <= self.revision {
+    /// 504, as for a revision that does not exist yet.
+    pub fn check_revision(&self, requested: Revision) -> Result<(), Status> {
+        if requested <= self.revision {
             return Ok(());
         }
-        Err(Status::too_large_resource_version(asked.get(), self.revision.get(), 1))
+        Err(Status::too_large_resource_version(requested.get(), self.revision.get(), 1))
     }
 }
 
 /// Returns the 410 for a point before the retained history.
 fn expired(text: &str, oldest: OldestPoint) -> Status {
     let revision = oldest.revision.to_string();
-    let time = oldest.time.map(shown);
+    let time = oldest.time.map(clock::format_millis);
     let since = time.as_ref().map_or_else(String::new, |time| format!(" of {time}"));
     let mut status = Status::expired(format!(
         "the history of {text} is no longer retained: the oldest point that can be read is revision {revision}{since}"
@@ -216,12 +220,6 @@ fn expired(text: &str, oldest: OldestPoint) -> Status {
     causes.extend(time.map(|time| cause("OldestTime", time)));
     status.details = Some(Box::new(Details { causes, ..Details::default() }));
     status
-}
-
-/// Formats a time with the precision of commit times.
-fn shown(time: SystemTime) -> String {
-    let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
-    time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
 /// Returns the types that the definitions at a revision describe.
@@ -280,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reads_have_a_past() {
+    fn only_reads_can_be_made_at_an_earlier_point() {
         let allowed = |method: &Method, url: &str| {
             let (path, query) = url.split_once('?').unwrap_or((url, ""));
             let info = RequestInfo::parse(method, path, &values::query::Query::parse(query)).unwrap();
@@ -307,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_point_names_the_oldest_one() {
+    fn the_error_of_an_expired_point_names_the_oldest_point() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
         let status = expired("-1h", OldestPoint { revision: Revision::new(7), time: Some(time) });
         assert_eq!(
@@ -318,7 +316,7 @@ mod tests {
                  1970-01-01T00:00:01.500Z"
             )
         );
-        let causes = status.details.unwrap().causes;
+        let causes = status.details.clone().unwrap().causes;
         let causes: Vec<_> = causes.iter().map(|cause| (&*cause.reason, &*cause.message)).collect();
         assert_eq!(causes, [("OldestRevision", "7"), ("OldestTime", "1970-01-01T00:00:01.500Z")]);
     }

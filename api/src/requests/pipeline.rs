@@ -1,5 +1,4 @@
-//! The request chain: every request is one [`Exchange`] that passes the steps of `Exchange::run` in their
-//! order.
+//! The request chain: every request is one [`Exchange`], which passes the steps of `Exchange::run` in order.
 //!
 //! ```text
 //! received ─► request info ─► edge ─► authenticate ─► impersonate ─► take turn ─► authorize ─► serve (routes.rs) ─┐
@@ -8,13 +7,14 @@
 //!
 //! A step either lets the request pass and stores its result in the exchange, or ends the request with a
 //! response. In both cases, and also after a panic in a step, the exchange reaches `Exchange::finish`.
-//! Therefore the code that must see every request with its response (common headers, the request log, traces,
-//! audit) is in one module: `ending`. This module knows no resource types and no verbs; `routes` handles
-//! these.
+//! Therefore the code that processes every request with its response (common headers, the request log,
+//! traces, audit) is in one module: `finish`. This module does not depend on resource types or verbs; `routes` handles
+//! resource types and verbs.
 
-mod ending;
 mod fields;
+mod finish;
 mod refusal;
+mod tested;
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -25,16 +25,16 @@ use std::time::{Duration, Instant};
 use auth::{Attributes, Authenticated, Authorized, Credentials, User};
 use engine::KeyRange;
 use futures_util::FutureExt;
-use futures_util::future::Shared;
+use futures_util::future::{BoxFuture, Shared};
 use go::duration;
 use http::header::{AUTHORIZATION, HeaderName, RETRY_AFTER, USER_AGENT};
 use http::{HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
 
 use self::fields::Fields;
-use crate::requests::counted;
 use crate::requests::past;
 use crate::requests::request::{Permitted, Request};
+use crate::requests::request_labels;
 use crate::requests::routes;
 use crate::state::audit::{self, Arrival, Trail, answer};
 use crate::state::fairness::{self, Permit, Work};
@@ -47,6 +47,7 @@ use objects::representation::answer::respond_status;
 use objects::request::{RequestError, RequestInfo, Verb};
 use objects::store::{self, Component, Pending};
 use values::cancellation::{self, CancellationReason, CancellationToken, Cancelled};
+use values::clock;
 use values::memory::Account;
 use values::query::Query;
 use values::request_scope::{ClientOrigin, RequestScope};
@@ -61,12 +62,12 @@ use wire::traces::{self, Trace};
 /// Header with the ID of the request in logs and audit events.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// A request on its way through the steps, with its progress so far.
+/// A request in the pipeline, with the results of the steps that have run.
 pub struct Exchange<'c> {
     request: Request<'c>,
-    /// Why the URL cannot be parsed.
+    /// The reason why the URL cannot be parsed.
     url_error: Option<RequestError>,
-    /// The request body; taken by the step that serves the request.
+    /// The request body. The step that serves the request takes the body.
     incoming: Option<Incoming>,
     /// Whether the request has no valid credentials.
     is_anonymous: bool,
@@ -80,7 +81,7 @@ pub struct Exchange<'c> {
     trace: Option<Trace>,
     /// A warning about the credentials.
     warning: Option<&'static str>,
-    /// Flow schema and priority level by which flow control classified the request.
+    /// Flow schema and priority level that flow control selected for the request.
     flow: Option<Arc<fairness::Ids>>,
     /// Token that cancels the computations of the request.
     token: CancellationToken,
@@ -111,8 +112,7 @@ impl<'c> Exchange<'c> {
             None => HeaderValue::from_str(&values::names::uid()).unwrap_or(HeaderValue::from_static("")),
         };
         let query = Query::parse(head.uri.query().unwrap_or_default());
-        // Errors have the representation that the client asked for, if possible, and are indented JSON
-        // otherwise.
+        // Errors have the requested representation, if possible. Otherwise errors are indented JSON.
         let plain = server.types.formats.output(&head.headers, &query, Offer::Plain);
         let pretty = plain.as_ref().is_ok_and(|output| output.pretty);
         let (info, url_error) = match RequestInfo::parse(&head.method, head.uri.path(), &query) {
@@ -141,6 +141,7 @@ impl<'c> Exchange<'c> {
             trail: None,
             account: Account::new(server.operations.memory.clone(), connection.allotment.clone()),
             past: None,
+            tested: tested::notes(server),
         };
         Exchange {
             request,
@@ -157,26 +158,26 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Runs the steps in their order. An error is the response of the step that ended the request.
+    /// Runs the steps in order. An error is the response of the step that ended the request.
     async fn run(&mut self) -> Result<Response, Ended> {
         let charge = self.request.server().operations.memory.request(&self.request.connection.allotment);
         let charge = charge.map_err(|error| self.answer(&Status::no_memory(error)))?;
         let info = self.read_url()?;
         let in_flight = self.enter(&info)?;
         let user = self.authenticate().await?;
-        let mut asking = self.ask_newest(&info);
-        let newest = asking.clone().map(|newest| Box::pin(newest) as Pending<'_, _>);
+        let mut query = self.query_newest(&info);
+        let newest = query.clone().map(|newest| Box::pin(newest) as Pending<'_, _>);
         let mut permitted = pin!(self.permitted(user, &info, newest));
         let answer = poll_fn(|cx| {
             // The query to the other server proceeds while the request passes the steps.
-            if asking.as_mut().is_some_and(|asking| asking.poll_unpin(cx).is_ready()) {
-                asking = None;
+            if query.as_mut().is_some_and(|query| query.poll_unpin(cx).is_ready()) {
+                query = None;
             }
             permitted.as_mut().poll(cx)
         });
         let (response, permit) = answer.await?;
-        // A stream gives back its seats when it begins. The permit of any other request is held until its
-        // response is sent.
+        // A stream releases its flow control permit when the stream begins. Any other request keeps its permit
+        // until the response is sent.
         let held = permit.filter(|_| !info.is_long_running());
         let response = match (held, in_flight) {
             (None, None) => response,
@@ -185,7 +186,7 @@ impl<'c> Exchange<'c> {
         Ok(response.map(|body| body.keeping(charge)))
     }
 
-    /// Runs the steps from authentication on.
+    /// Runs the steps after authentication.
     async fn permitted(
         &mut self,
         user: Arc<User>,
@@ -194,15 +195,19 @@ impl<'c> Exchange<'c> {
     ) -> Result<(Response, Option<Permit>), Ended> {
         self.begin_trail(&user, info)?;
         let user = self.impersonate(user, info).await?;
+        if self.request.tested.is_some() {
+            Box::pin(self.disturb(&user)).await?;
+        }
         let attributes = attributes_of(&user, info);
         let permit = self.take_turn(&attributes, info).await?;
         let proof = self.authorize(&attributes).await?;
-        Ok((self.serve(info, &proof, newest).await?, permit))
+        let response = self.serve(info, &proof, newest).await?;
+        Ok((self.disturbed(response), permit))
     }
 
-    /// Begins to find out what other servers have acknowledged, for a consistent read. This happens only for
-    /// authenticated users, but before authorization.
-    fn ask_newest(&self, info: &RequestInfo) -> Option<Shared<Pending<'c, Result<(), Status>>>> {
+    /// Begins the query for the newest revision that other servers have acknowledged, for a consistent read. The
+    /// query begins only for authenticated users, but before authorization.
+    fn query_newest(&self, info: &RequestInfo) -> Option<Shared<Pending<'c, Result<(), Status>>>> {
         let backends = &self.request.server().store.backends;
         backends.main().ledger()?;
         if !info.is_resource || !routes::reads_newest(info, &self.request.query) {
@@ -210,7 +215,7 @@ impl<'c> Exchange<'c> {
         }
         let resource = self.request.types().registry().resource(&info.group, &info.version, &info.resource);
         let resource = resource.filter(|resource| resource.table.storage.is_some())?;
-        Some(backends.of(resource).ledger()?.current().shared())
+        Some(backends.backend_for(resource).ledger()?.current().shared())
     }
 
     /// Refuses a request whose URL cannot be parsed.
@@ -227,9 +232,9 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Ends requests that a leaving server no longer accepts, and preflight requests of browsers. Counts the
-    /// requests that the shutdown waits for: streams are not among them, except watches that the server ends
-    /// in time.
+    /// Answers requests that a draining server no longer accepts, and preflight requests of browsers. Counts the
+    /// requests for which the shutdown waits. The shutdown waits for all requests except streams. The shutdown also
+    /// waits for watches if the server ends watches during the drain.
     fn enter(&self, info: &RequestInfo) -> Result<Option<InFlight>, Ended> {
         let (server, lifecycle) = (self.request.server(), &self.request.server().operations.lifecycle);
         if let Some(answer) =
@@ -244,12 +249,12 @@ impl<'c> Exchange<'c> {
 
     /// Authenticates the user.
     async fn authenticate(&mut self) -> Result<Arc<User>, Ended> {
-        // A header with bytes outside ASCII is a token that no authenticator knows; the request is not
-        // treated as one without a token.
+        // A header with bytes outside ASCII is an invalid token; the request is not treated as a request without a
+        // token.
         let header = self.request.head.headers.get(AUTHORIZATION);
         let header = header.map(fields::text);
         let protocols = websocket::protocols(&self.request.head.headers);
-        // Paths that are open to anonymous requests are compared after decoding.
+        // The authenticator compares the decoded path with the paths that are open to anonymous requests.
         let path = percent_decode_str(self.request.head.uri.path()).decode_utf8_lossy();
         let credentials = Credentials {
             path: &path,
@@ -260,7 +265,14 @@ impl<'c> Exchange<'c> {
         };
         self.warning = credentials.warning();
         let began = Instant::now();
-        let authenticated = self.request.server().access.authenticator.authenticate(&credentials).await;
+        let authenticator = &self.request.server().access.authenticator;
+        let mut authenticated = authenticator.authenticate(&credentials, clock::system_time()).await;
+        if self.request.tested.is_some()
+            && !matches!(authenticated, Ok(Authenticated::User(_)))
+            && let Some(administrator) = Box::pin(tested::administrator(authenticator, &credentials)).await
+        {
+            authenticated = Ok(administrator);
+        }
         let (took, metrics) = (began.elapsed(), &self.request.server().operations.metrics);
         metrics.stages.time(&["authentication"], took);
         self.begin_trace(authenticated.as_ref().ok().map(|authenticated| &**authenticated.user()));
@@ -269,7 +281,7 @@ impl<'c> Exchange<'c> {
         match authenticated {
             Ok(Authenticated::User(user) | Authenticated::Anonymous(user)) => {
                 metrics.authenticated("success", took);
-                metrics.users.count(&[shown_user(&user.name)]);
+                metrics.users.count(&[user_metric_label(&user.name)]);
                 if let Some(left) = self.request.connection.time_left() {
                     metrics.client_certificates.record(&[], left.as_secs());
                 }
@@ -287,15 +299,15 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Replaces the user if the request asks for impersonation and the user has the permission. Afterwards
+    /// Replaces the user if the request contains impersonation headers and the user has the permission. Afterwards
     /// the impersonation headers are removed.
     async fn impersonate(&mut self, user: Arc<User>, info: &RequestInfo) -> Result<Arc<User>, Ended> {
-        let wanted = impersonation::requested_user(&self.request.head.headers)
+        let requested = impersonation::requested_user(&self.request.head.headers)
             .map_err(|status| self.answer(&status))?;
-        let Some(wanted) = wanted else { return Ok(user) };
+        let Some(requested) = requested else { return Ok(user) };
         let attributes = attributes_of(&user, info);
         let began = Instant::now();
-        let decided = self.request.server().access.authorizer.impersonate(&attributes, &wanted).await;
+        let decided = self.request.server().access.authorizer.impersonate(&attributes, &requested).await;
         self.passed("impersonation", began.elapsed());
         let (decision, mode) = match &decided {
             Ok(acting) => ("allowed", acting.constraint.unwrap_or("legacy")),
@@ -403,7 +415,7 @@ impl<'c> Exchange<'c> {
         };
         let registry = self.request.types().registry();
         let resource = registry.resource(&info.group, &info.version, &info.resource);
-        // Reviews and similar requests read nothing from the store.
+        // Requests such as reviews read nothing from the store.
         let Some(resource) = resource.filter(|resource| resource.storage.is_some()) else {
             return Work::Other;
         };
@@ -444,7 +456,7 @@ impl<'c> Exchange<'c> {
             Err(denied) => self.annotate_decision("forbid", &denied.reason),
         }
         decided.map_err(|denied| {
-            self.refusal = Some(refusal::of(attributes, &denied));
+            self.refusal = Some(refusal::reason(attributes, &denied));
             match &denied.error {
                 None => self.forbid(&forbidden(attributes, &denied.message)),
                 Some(error) => self.undecided(error),
@@ -452,11 +464,12 @@ impl<'c> Exchange<'c> {
         })
     }
 
-    /// Resolves the earlier point of the request, if it has one. From here on the types are those of the
-    /// point.
+    /// Resolves the earlier point of the request, if the request has one, and replaces the types of the request
+    /// by the types that were served at this point.
     async fn resolve_point(&mut self) -> Result<(), Ended> {
         let request = &self.request;
-        let Some(point) = &request.info.as_of else { return Ok(()) };
+        let stale = request.tested.as_ref().and_then(|notes| notes.stale_at.as_ref());
+        let Some(point) = request.info.as_of.as_ref().or(stale) else { return Ok(()) };
         let (server, method) = (request.server(), &request.head.method);
         let resolved = past::resolve(server, method, &request.info, point, request.trail()).await;
         let (past, types) = resolved.map_err(|status| self.answer(&status))?;
@@ -476,7 +489,7 @@ impl<'c> Exchange<'c> {
             return Err(self.answer(&Status::internal("a request is served once")));
         };
         self.resolve_point().await?;
-        // Boxed, because the state would otherwise be moved with each future around it.
+        // The future is boxed, because otherwise each enclosing future would contain and move its state.
         let permitted = Permitted { request: &self.request, proof, incoming, newest };
         let work = Box::pin(routes::serve(permitted));
         let work = traces::within(self.trace.as_ref().map(Trace::context), work);
@@ -485,7 +498,7 @@ impl<'c> Exchange<'c> {
         let result = if info.is_long_running() {
             work.await
         } else {
-            // The timer ends a request that waits; the token ends one that computes.
+            // The timer ends a request that is waiting. The token ends a request that is computing.
             let time = self.time_allowed();
             self.token.cancel_at(began + time);
             let served = tokio::time::timeout(time, work).await;
@@ -507,10 +520,10 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Counts a request that ends before it is done.
+    /// Counts a request that the server ends before the verb has completed.
     fn count_termination(&self, info: &RequestInfo, code: StatusCode) {
         if let Some(labels) = self.labels(info).filter(|_| info.is_resource) {
-            counted::count_end(
+            request_labels::count_end(
                 &self.request.server().operations.metrics,
                 code,
                 "apiserver",
@@ -530,7 +543,7 @@ impl<'c> Exchange<'c> {
     /// Returns the labels of a request that ends early; `None` for types that are not served, so that clients
     /// cannot create series.
     fn labels<'l>(&self, info: &'l RequestInfo) -> Option<Labels<'l>> {
-        let labels = counted::ended(info, &self.request.head.headers, &self.request.query);
+        let labels = request_labels::ended(info, &self.request.head.headers, &self.request.query);
         if !info.is_resource {
             return Some(labels);
         }
@@ -540,15 +553,16 @@ impl<'c> Exchange<'c> {
         Some(Labels { subresource: if known { labels.subresource } else { "" }, ..labels })
     }
 
-    /// Returns the value of `?timeout=` if it is given and positive, limited by the operator's timeout.
+    /// Returns the time limit of the request: a positive value of `?timeout=`, but at most the operator's
+    /// timeout.
     fn time_allowed(&self) -> Duration {
         let bound = self.request.server().operations.limits.request_timeout;
-        let asked = self.request.query.first("timeout").and_then(|text| duration::parse(text).ok());
-        let asked = asked.and_then(|nanos| u64::try_from(nanos).ok()).filter(|nanos| *nanos > 0);
-        asked.map_or(bound, |nanos| Duration::from_nanos(nanos).min(bound))
+        let requested = self.request.query.first("timeout").and_then(|text| duration::parse(text).ok());
+        let requested = requested.and_then(|nanos| u64::try_from(nanos).ok()).filter(|nanos| *nanos > 0);
+        requested.map_or(bound, |nanos| Duration::from_nanos(nanos).min(bound))
     }
 
-    /// Returns an error response in the representation that the client asked for.
+    /// Returns an error response in the requested representation.
     fn answer(&self, status: &Status) -> Ended {
         Box::new(respond_status(status, &self.request.errors))
     }
@@ -586,26 +600,12 @@ impl Handler for Server {
         self.operations.metrics.tls_errors.count(&[]);
     }
 
-    async fn handle(&self, request: server::Request, connection: &Arc<ConnectionInfo>) -> Response {
-        let mut exchange = Exchange::received(self, request, connection);
-        let scope = exchange.scope.clone();
-        let outcome = AssertUnwindSafe(scope.within(exchange.run())).catch_unwind().await;
-        let response = match outcome {
-            Ok(Ok(response)) => response,
-            Ok(Err(ended)) => *ended,
-            Err(_) => {
-                // The panic hook has logged the message and the location; this line links them to a request.
-                let (method, path) = (&exchange.request.head.method, exchange.request.head.uri.path());
-                tracing::error!(%method, path, remote = %connection.remote, "request handler panicked");
-                if let Some(trail) = exchange.request.trail.take() {
-                    answer::panicked(&trail);
-                }
-                panic_response()
-            }
-        };
-        // Every response passes here, including the response of a step that ended the request.
-        let response = routes::charged(response, &exchange.request.account, &exchange.request.errors);
-        exchange.finish(response)
+    fn handle<'h>(
+        &'h self,
+        request: server::Request,
+        connection: &'h Arc<ConnectionInfo>,
+    ) -> BoxFuture<'h, Response> {
+        Box::pin(handled(self, request, connection))
     }
 }
 
@@ -626,7 +626,7 @@ fn attributes_of<'a>(user: &'a User, info: &'a RequestInfo) -> Attributes<'a> {
     }
 }
 
-/// Returns the 504 of the request timeout: encoded without kind and apiVersion
+/// Returns the 504 response for the request timeout. This response has no kind and no apiVersion
 /// (docs/api/errors.md#encoding-of-errors).
 fn timed_out() -> Response {
     const BODY: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete \
@@ -634,9 +634,9 @@ fn timed_out() -> Response {
     respond_text(StatusCode::GATEWAY_TIMEOUT, BODY)
 }
 
-/// Returns the name under which requests of a user are counted. Most users share a name, so that the
-/// number of series stays small.
-fn shown_user(name: &str) -> &str {
+/// Returns the name under which requests of a user are counted. Four system users keep their names, and all
+/// other users share two names, so that the number of series stays small.
+fn user_metric_label(name: &str) -> &str {
     match name {
         "admin" | "client" | "kube_proxy" | "kubelet" => name,
         email if email.contains('@') => "email_id",
@@ -646,4 +646,26 @@ fn shown_user(name: &str) -> &str {
 
 fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+async fn handled(server: &Server, request: server::Request, connection: &Arc<ConnectionInfo>) -> Response {
+    let mut exchange = Exchange::received(server, request, connection);
+    let scope = exchange.scope.clone();
+    let outcome = AssertUnwindSafe(scope.within(exchange.run())).catch_unwind().await;
+    let response = match outcome {
+        Ok(Ok(response)) => response,
+        Ok(Err(ended)) => *ended,
+        Err(_) => {
+            // The panic hook has logged the message and the location; this line links them to a request.
+            let (method, path) = (&exchange.request.head.method, exchange.request.head.uri.path());
+            tracing::error!(%method, path, remote = %connection.remote, "request handler panicked");
+            if let Some(trail) = exchange.request.trail.take() {
+                answer::panicked(&trail);
+            }
+            panic_response()
+        }
+    };
+    // Every response reaches this line, including the response of a step that ended the request.
+    let response = routes::charged(response, &exchange.request.account, &exchange.request.errors);
+    exchange.finish(response)
 }

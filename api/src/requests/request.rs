@@ -1,4 +1,5 @@
-//! A request, which the pipeline makes once and every later stage refers to.
+//! The type [`Request`]. The pipeline creates one value for each request, and every later stage refers to this
+//! value.
 //!
 //! ```text
 //! Exchange  contains the Request, and the progress of the request through the steps of the pipeline
@@ -17,6 +18,7 @@ use http::request::Parts as Head;
 
 use crate::requests::past::Past;
 use crate::state::audit::Trail;
+use crate::state::testing::TestedRequest;
 use crate::writes::origin::Origin;
 use crate::writes::server::Server;
 use objects::negotiate::Output;
@@ -28,8 +30,8 @@ use values::query::Query;
 use values::status::Status;
 use wire::server::{ConnectionInfo, Incoming};
 
-/// A request without its body. The pipeline completes the users and the audit trail before it serves the
-/// request.
+/// A request without its body. The pipeline fills in the authenticated and impersonated users and the audit
+/// trail before it serves the request.
 pub struct Request<'c> {
     /// The server, and the types that were served when the request began.
     pub origin: Origin<'c>,
@@ -45,21 +47,23 @@ pub struct Request<'c> {
     pub info: Arc<RequestInfo>,
     /// ID of the request in logs and audit events.
     pub audit_id: HeaderValue,
-    /// Representation of errors: the one that the client asked for, if possible.
+    /// Representation of errors: the requested one, if possible.
     pub errors: Output,
-    /// Whether the client asked for indented text.
+    /// Whether the client requested indented text.
     pub pretty: bool,
     /// The authenticated user; `None` before authentication.
     pub user: Option<Arc<User>>,
     /// The impersonated user, if the request runs as another user.
     pub impersonated: Option<Arc<User>>,
-    /// The audit trail, if the request is audited, from authentication to its answer.
+    /// The audit trail, from authentication to the response; `None` if the request is not audited.
     pub trail: Option<Arc<Trail>>,
     /// Account that memory for the request is charged to.
     pub account: Account,
-    /// Earlier point at which the request reads; `None` for the present. The pipeline resolves it before it
-    /// serves the request, and then the types are those of the point.
+    /// Earlier point at which the request reads; `None` for the present. The pipeline sets this field before it
+    /// serves the request, and sets the types in `origin` to the types at this point.
     pub past: Option<Past>,
+    /// Data about this request for the test features; `None` on a server without these features.
+    pub tested: Option<Box<TestedRequest>>,
 }
 
 impl<'c> Request<'c> {
@@ -89,11 +93,11 @@ impl<'c> Request<'c> {
     }
 }
 
-/// A permitted request with everything that is needed to serve it.
+/// A permitted request, with all data that is needed to serve it.
 pub struct Permitted<'e> {
-    /// The request as the pipeline made it.
+    /// The request after the steps of the pipeline.
     pub request: &'e Request<'e>,
-    /// Proof that the request was authorized. Names the user that the request runs as.
+    /// Proof that the request was authorized. The proof contains the user of the request.
     pub proof: &'e Authorized<'e>,
     /// The request body, which was not read yet.
     pub incoming: Incoming,

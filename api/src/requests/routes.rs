@@ -1,5 +1,5 @@
-//! Routes: which resource, document or stream a permitted request gets, and which requests are refused
-//! because their path or method is unknown.
+//! Routes: selects the resource, document or stream for a permitted request, and refuses requests with an
+//! unknown path or method.
 //!
 //! ```text
 //! Permitted ─┬─ version of an extension server: pass it on
@@ -9,7 +9,7 @@
 //!            └─ other path: backup · health · metrics · flow control · version · discovery · OpenAPI
 //! ```
 //!
-//! This module knows which verbs a resource has, but not what they do.
+//! This module decides which verbs a resource has; `verbs` implements them.
 
 mod body;
 mod charging;
@@ -18,7 +18,7 @@ mod deprecated;
 #[cfg(test)]
 mod deprecated_test;
 mod document;
-mod passing;
+mod forwarding;
 mod resource;
 
 use go::duration;
@@ -28,7 +28,7 @@ pub use self::charging::charged;
 use self::checks::{check_method, check_scope, has_custom_path};
 use self::deprecated::{deprecation, warn};
 use self::document::not_found_page;
-use self::passing::{elsewhere, forward, pass_on};
+use self::forwarding::{forward, pass_on, servers_of_missing_resource};
 pub use self::resource::reads_newest;
 use crate::requests::past;
 use crate::requests::request::{Permitted, Request};
@@ -40,10 +40,10 @@ use wire::response::Response;
 /// Serves a permitted request.
 ///
 /// # Errors
-/// The status is the response to send instead.
+/// Fails with the status to send if the request is refused or fails.
 pub async fn serve(permitted: Permitted<'_>) -> Result<Response, Status> {
     let request = permitted.request;
-    // Clients cannot set a deadline for streams.
+    // Streams ignore `timeout`, because clients cannot set a deadline for streams.
     let timeout = request.query.first("timeout").filter(|text| !text.is_empty());
     if let Some(text) = timeout.filter(|_| !request.info.is_long_running())
         && let Err(error) = duration::parse(text)
@@ -51,7 +51,7 @@ pub async fn serve(permitted: Permitted<'_>) -> Result<Response, Status> {
         let message = format!("invalid timeout specified in the request URL - {error}");
         return Err(Status::bad_request(message));
     }
-    // Such a path is authorized like the path it resembles, and has no route.
+    // The server authorizes a path with two leading slashes like the path with one slash, and then answers 404.
     if request.info.path.starts_with("//") {
         return Ok(not_found_page());
     }
@@ -62,7 +62,7 @@ pub async fn serve(permitted: Permitted<'_>) -> Result<Response, Status> {
         let relay = Relay::begin(request)?;
         return Ok(relay.charge(Box::pin(forward(permitted, &extension)).await?));
     }
-    // The version's OpenAPI document comes from the extension server too.
+    // The extension server also serves the OpenAPI document of its version.
     if let Some(version) = request.info.path.strip_prefix("/openapi/v3")
         && let Some(extension) = request.server().outgoing.extensions.of_path(version.trim_end_matches('/'))
         && extension.has_openapi()
@@ -70,7 +70,7 @@ pub async fn serve(permitted: Permitted<'_>) -> Result<Response, Status> {
         let relay = Relay::begin(request)?;
         return Ok(relay.charge(Box::pin(forward(permitted, &extension)).await?));
     }
-    let servers = elsewhere(request);
+    let servers = servers_of_missing_resource(request);
     if !servers.is_empty() {
         let relay = Relay::begin(request)?;
         return Ok(relay.charge(Box::pin(pass_on(permitted, servers)).await?));
@@ -78,8 +78,8 @@ pub async fn serve(permitted: Permitted<'_>) -> Result<Response, Status> {
     if request.info.is_resource { serve_resource(permitted).await } else { document::serve(permitted).await }
 }
 
-/// Serves requests about the past, from the store of this server: neither extension servers nor peers are
-/// asked.
+/// Serves requests about the past from the store of this server. The server does not forward these requests to
+/// extension servers or peers.
 async fn serve_stored(permitted: Permitted<'_>) -> Result<Response, Status> {
     let Request { info, past, .. } = permitted.request;
     if info.is_resource {
@@ -95,8 +95,8 @@ async fn serve_resource(permitted: Permitted<'_>) -> Result<Response, Status> {
     let registry = permitted.request.types().registry();
     let Some(resource) = registry.resource(&info.group, &info.version, &info.resource) else {
         let mut resources = registry.resources();
-        // All paths below a built-in group belong to it; custom resources have only the paths that they
-        // serve.
+        // All paths below a built-in group belong to the group, but a group of custom resources has only the paths of
+        // its resources.
         let is_built_in =
             |resource: &Resource| resource.group == info.group && !resource.table.message.custom;
         if !resources.any(|resource| is_built_in(resource)) {

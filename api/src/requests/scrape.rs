@@ -27,6 +27,8 @@ pub struct Sources<'s> {
     pub engine: &'s Engine,
     /// The stores that hold objects.
     pub backends: &'s Backends,
+    /// The time at which the newest backup ended, in seconds since 1970.
+    pub last_backup_s: u64,
     /// The types that are served.
     pub registry: &'s Registry,
     /// State of flow control.
@@ -77,6 +79,9 @@ impl Sources<'_> {
         ) {
             page.family(&gauge(name, Stability::Own, help), kind).number("", value);
         }
+        let help = "End of the newest complete backup in seconds since 1970; 0: none.";
+        let backup = gauge("apiserver_store_last_backup_timestamp_seconds", Stability::Own, help);
+        page.family(&backup, Kind::Gauge).number("", self.last_backup_s);
         let help = "Memory that requests have been charged for, without the allotments of connections.";
         let charged = gauge("apiserver_request_memory_bytes", Stability::Own, help);
         page.family(&charged, Kind::Gauge)
@@ -137,7 +142,7 @@ impl Sources<'_> {
                 FeatureStage::Alpha => "ALPHA",
                 FeatureStage::Beta => "BETA",
                 FeatureStage::Deprecated => "DEPRECATED",
-                // Upstream has removed the gates of features that have been stable for long.
+                // Kubernetes has removed the gates of features that have been stable for a long time.
                 FeatureStage::Stable if self.features.is_forgotten(name) => continue,
                 FeatureStage::Stable => "",
             };
@@ -187,7 +192,7 @@ fn start_time(page: &mut Page<'_>, metrics: &Metrics, stability: Stability) {
     page.family(&definition, Kind::Gauge).number("", began.as_secs_f64());
 }
 
-/// Writes what the kernel reports about the process; nothing if that is not available.
+/// Writes the metrics of the kernel about the process, if the kernel provides these metrics.
 fn process(page: &mut Page<'_>, metrics: &Metrics) {
     start_time(page, metrics, Stability::Own);
     let own = |name, help| gauge(name, Stability::Own, help);
@@ -245,11 +250,12 @@ fn families(page: &mut Page<'_>, metrics: &Metrics) {
 type Number = (&'static str, Kind, &'static str, u64);
 
 /// Returns metrics of the store for graphs and alerts.
-fn numbers_of_store(stats: &Stats, refuses: bool, unaccepted: LossCounts) -> [Number; 19] {
+fn numbers_of_store(stats: &Stats, refuses: bool, unaccepted: LossCounts) -> [Number; 21] {
     let gauge = |name, help, value| (name, Kind::Gauge, help, value);
     let counter = |name, help, value| (name, Kind::Counter, help, value);
     let next_start = "Revision of the checkpoint that the next start begins with; 0: none.";
     let rewritten = stats.rewritten_bytes;
+    let history = "Bytes of the records that can be read only as history, part of the live bytes.";
     let unaccepted_lost = "Lost revisions that no accept-loss accepted.";
     let unaccepted_damaged = "Unreadable records of known keys that no accept-loss accepted.";
     let controllers_off = "1 while controllers that delete because something is absent are off, as the store has losses, else 0.";
@@ -264,6 +270,8 @@ fn numbers_of_store(stats: &Stats, refuses: bool, unaccepted: LossCounts) -> [Nu
         gauge("apiserver_store_segments", "Segment files.", stats.segments),
         gauge("apiserver_store_record_bytes", "Bytes of all records in the log.", stats.record_bytes),
         gauge("apiserver_store_live_bytes", "Bytes of the records that can be read.", stats.live_bytes),
+        gauge("apiserver_store_retained_bytes", history, stats.retained_bytes),
+        gauge("apiserver_store_dead_bytes", "Bytes of records that nothing can read.", stats.dead_bytes),
         gauge("apiserver_store_unreadable_pages", "Pages the disk could not read.", stats.unreadable_pages),
         gauge("apiserver_store_lost_revisions", "Revisions lost to damage at start.", stats.lost_revisions),
         gauge("apiserver_store_unaccepted_lost_revisions", unaccepted_lost, unaccepted.lost),
@@ -282,7 +290,7 @@ mod tests {
     use wire::metrics::{Settings, Usage};
 
     #[test]
-    fn numbers_of_the_store_are_told_once_and_say_what_counts() {
+    fn store_metrics_have_unique_names_and_counters_end_in_total() {
         let store = numbers_of_store(&Stats::default(), true, LossCounts { lost: 1, damaged: 0 });
         let mut names = std::collections::BTreeSet::new();
         for (name, kind, ..) in store {
@@ -293,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_and_its_families_are_on_the_page() {
+    fn the_metrics_page_includes_the_process_and_its_families() {
         let nothing = Default::default();
         let mut page = Page::new(&nothing);
         build(&mut page, &ServerVersion::default());

@@ -12,7 +12,7 @@ pub trait AuthoritySource: Send + Sync {
     /// Returns the current authority.
     ///
     /// # Errors
-    /// Says in one line why nothing can be signed.
+    /// The reason why certificates cannot be signed, in one line.
     fn authority(&self) -> Result<Authority, String>;
 }
 
@@ -21,17 +21,17 @@ pub trait AuthoritySource: Send + Sync {
 pub struct Certificates {
     /// The source of the signing authority.
     pub authorities: Arc<dyn AuthoritySource>,
-    /// Lifetime of certificates, unless the request asks for a shorter one.
+    /// Lifetime of certificates, unless the request asks for a shorter lifetime.
     pub lifetime: Duration,
 }
 
 impl Certificates {
-    /// Returns settings under which nothing can be signed.
+    /// Returns settings without an authority. Signing a certificate always fails.
     pub fn unsigned() -> Certificates {
         struct NoAuthority;
         impl AuthoritySource for NoAuthority {
             fn authority(&self) -> Result<Authority, String> {
-                Err("there is no authority".to_owned())
+                Err("no certificate authority is configured".to_owned())
             }
         }
         Certificates { authorities: Arc::new(NoAuthority), lifetime: Duration::ZERO }

@@ -1,9 +1,10 @@
 //! `/debug/flags/v` and `/debug/pprof/`: the log level, and profiles of the process
-//! (docs/api/operations.md#debugging). Served unless `--profiling=false`; the socket of `--debug-socket-path`
-//! always serves them.
+//! (docs/api/operations.md#debugging). The server serves these paths unless `--profiling=false` is set. The socket of
+//! `--debug-socket-path` always serves these paths.
 //!
 //! Log level and profiles belong to the process, so the program that runs the server provides them as a
-//! [`Debugging`]. Paths, parameters and responses are those of Go's `net/http/pprof`, which existing tools support.
+//! [`Debugging`]. Paths, parameters and responses are the same as in Go's `net/http/pprof`, which existing tools
+//! support.
 
 use std::num::IntErrorKind;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ const SYMBOL_PATH: &str = "/debug/pprof/symbol";
 pub struct Debugging {
     /// Sets the log level; `None` if it cannot be changed.
     pub set_level: Option<Arc<dyn Fn(i32) + Send + Sync>>,
-    /// Takes profiles; `None` if the program takes none.
+    /// Takes profiles; `None` if the program cannot take profiles.
     pub profiles: Option<Arc<dyn Profiles>>,
 }
 
@@ -37,18 +38,18 @@ const PROFILED_FOR: (Duration, Duration) = (Duration::from_secs(30), Duration::f
 
 /// Profiles of the process, as compressed pprof documents.
 pub trait Profiles: Send + Sync {
-    /// Profiles where the process spends processor time during the next `length`. Returns `None` while
-    /// another such profile is running.
+    /// Measures where the process spends processor time during the next `length`, and returns the profile.
+    /// Returns `None` while another such profile is running.
     fn processor(&self, length: Duration) -> BoxFuture<'static, Option<Vec<u8>>>;
 
     /// Returns a profile of memory allocations by location.
-    fn memory(&self, shown: MemoryProfile) -> BoxFuture<'static, Vec<u8>>;
+    fn memory(&self, selected: MemoryProfile) -> BoxFuture<'static, Vec<u8>>;
 
-    /// Returns the names of those addresses that have one.
+    /// Returns each address that has a name, with this name.
     fn names(&self, addresses: Vec<u64>) -> BoxFuture<'static, Vec<(u64, String)>>;
 }
 
-/// The sample type that a memory profile shows by default; the profile contains both.
+/// The sample type that a memory profile shows by default. The profile contains both sample types.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MemoryProfile {
     /// Memory that is allocated now.
@@ -69,16 +70,16 @@ pub struct DebugRequest<'r> {
 }
 
 impl DebugRequest<'_> {
-    /// Returns whether such a request may have a body.
+    /// Returns whether a request for this path may have a body.
     pub fn has_body(&self) -> bool {
         [LEVEL_PATH, SYMBOL_PATH].contains(&self.path)
     }
 }
 
 impl Debugging {
-    /// Answers a request; returns `None` if it is for another path.
-    pub async fn respond_to(&self, asked: DebugRequest<'_>, body: &[u8]) -> Option<Response> {
-        let DebugRequest { method, path, query } = asked;
+    /// Answers a request. Returns `None` if the request is for another path.
+    pub async fn respond_to(&self, request: DebugRequest<'_>, body: &[u8]) -> Option<Response> {
+        let DebugRequest { method, path, query } = request;
         Some(match path {
             LEVEL_PATH => self.set_level(method, body),
             SYMBOL_PATH => self.respond_symbols(method, query, body).await,
@@ -199,8 +200,8 @@ async fn respond_profile(profiles: &dyn Profiles, name: &str, query: &Query) -> 
 fn profiled_for(seconds: Option<&str>) -> Duration {
     let seconds =
         seconds.and_then(|text| text.parse::<i64>().ok()).and_then(|seconds| u64::try_from(seconds).ok());
-    let wanted = seconds.filter(|&seconds| seconds > 0).map_or(PROFILED_FOR.0, Duration::from_secs);
-    wanted.min(PROFILED_FOR.1)
+    let requested = seconds.filter(|&seconds| seconds > 0).map_or(PROFILED_FOR.0, Duration::from_secs);
+    requested.min(PROFILED_FOR.1)
 }
 
 fn page(title: &str, text: &str) -> Response {
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_is_a_number_that_is_put() {
+    fn the_log_level_is_set_by_a_put_with_a_number() {
         let set = "successfully set klog.logging.verbosity to";
         let failed = |text: &str, why: &str| {
             format!("failed set klog.logging.verbosity {text}: strconv.ParseInt: parsing \"{text}\": {why}")
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_takes_as_long_as_is_said() {
+    fn a_profile_lasts_for_the_requested_seconds_or_30() {
         for (seconds, want) in [
             (None, 30),
             (Some("1"), 1),
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_program_that_takes_them_there_are_pages_and_no_profiles() {
+    async fn the_profile_index_is_served_but_profiles_are_not_found_without_a_profiler() {
         for (path, code) in [
             ("/debug/pprof", Some(302)),
             ("/debug/pprof/", Some(200)),
@@ -262,8 +263,8 @@ mod tests {
             ("/debug/flags/v", Some(406)),
             ("/debug/other", None),
         ] {
-            let asked = DebugRequest { method: &Method::GET, path, query: "0x1+2" };
-            let response = Debugging::default().respond_to(asked, b"").await;
+            let request = DebugRequest { method: &Method::GET, path, query: "0x1+2" };
+            let response = Debugging::default().respond_to(request, b"").await;
             assert_eq!(response.map(|response| response.status().as_u16()), code, "{path}");
         }
     }

@@ -1,7 +1,7 @@
 //! Checks and headers that depend only on the head of a request: CORS, transport security, the refusal of new
 //! requests while the server drains, and the end of connections (docs/api/operations.md#edge).
 //!
-//! This module decides by the operator's settings and the request head. It knows neither permissions nor
+//! The decisions depend on the operator's settings and the head of the request, not on permissions or
 //! resources.
 
 use http::header::{
@@ -21,8 +21,8 @@ use wire::server::{Body, LifecycleStage, Retire};
 /// Paths that a draining server still answers, because they report on its state.
 const ANSWERED_TO_THE_END: [&str; 4] = ["/readyz", "/livez", "/healthz", "/metrics"];
 
-/// The response headers for scripts of an allowed origin. They are fixed, since the settings select only the
-/// origins.
+/// The response headers for scripts of an allowed origin. The headers are fixed, because the settings select
+/// only the origins.
 const CORS: [(HeaderName, &str); 4] = [
     (ACCESS_CONTROL_ALLOW_METHODS, "POST, GET, OPTIONS, PUT, DELETE, PATCH"),
     (
@@ -49,12 +49,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns a response that ends the request here; `None` if the request continues.
+    /// Returns the response if the request ends at this step; `None` if the request continues.
     pub fn answer(&self, naming: &'static Naming, stage: LifecycleStage, head: &Head) -> Option<Response> {
         if stage == LifecycleStage::Refusing && !is_answered_to_the_end(naming, head) {
             return Some(refusal());
         }
-        // A browser sends a preflight request, without credentials, before the actual one.
+        // A browser sends a preflight request, without credentials, before the actual request.
         let asks_first = head.method == Method::OPTIONS && self.is_allowed(head).is_some();
         asks_first.then(|| {
             let mut response = http::Response::new(Body::empty());
@@ -63,7 +63,7 @@ impl Settings {
         })
     }
 
-    /// Returns the origin of a request, if its scripts may use the API.
+    /// Returns the origin of a request, if scripts of this origin may use the API.
     fn is_allowed<'h>(&self, head: &'h Head) -> Option<&'h HeaderValue> {
         let origin = head.headers.get(ORIGIN).filter(|origin| !origin.is_empty())?;
         let text = origin.to_str().ok()?;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaving_server_answers_questions_about_itself_alone() {
+    fn a_draining_server_answers_only_requests_about_itself() {
         let settings = Settings::default();
         for (path, agent, code) in [
             ("/api/v1/pods", "kubectl/v1", Some(429)),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_of_allowed_origins_may_use_the_api() {
+    fn cors_headers_are_sent_to_allowed_origins_only() {
         let settings =
             Settings { origins: vec![Pattern::new("//example\\.com(:|$)")], ..Settings::default() };
         for (method, origin, code, is_allowed) in [
@@ -160,13 +160,17 @@ mod tests {
             assert_eq!(answer.map(|answer| answer.status().as_u16()), code, "{method} {origin}");
             let mut response = respond_text(StatusCode::OK, "");
             settings.complete(&head, false, &mut response);
-            let told = response.headers().get(ACCESS_CONTROL_ALLOW_ORIGIN);
-            assert_eq!(told.map(HeaderValue::as_bytes), is_allowed.then_some(origin.as_bytes()), "{origin}");
+            let allowed_origin = response.headers().get(ACCESS_CONTROL_ALLOW_ORIGIN);
+            assert_eq!(
+                allowed_origin.map(HeaderValue::as_bytes),
+                is_allowed.then_some(origin.as_bytes()),
+                "{origin}"
+            );
         }
     }
 
     #[test]
-    fn connections_end_by_chance_and_for_clients_without_a_name() {
+    fn a_connection_is_closed_by_chance_or_if_the_client_is_anonymous() {
         let head = head("GET", "/api", &[]);
         for (goaway_chance, is_anonymous, ends) in
             [(0.0, false, false), (1.1, false, true), (0.0, true, true)]

@@ -1,9 +1,10 @@
 //! Health endpoints: `/livez`, `/readyz`, `/healthz` and their individual checks
 //! (docs/api/operations.md#health).
 //!
-//! The checks report the state of this process: which startup steps are done, whether the store takes writes,
-//! and whether the process is shutting down. Probes know the startup steps under many names. Each name has a
-//! check, which passes once this server has completed the corresponding step.
+//! The checks report the state of this process: which startup steps are done, whether the store accepts writes,
+//! and whether the process is shutting down. Each startup step has several names in kube-apiserver, and probes
+//! can use these names. Each name has a check, which passes when this server has completed the corresponding
+//! step.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -54,7 +55,8 @@ impl HealthInputs<'_> {
     }
 }
 
-/// A part of the server that is optional. Its checks exist only if the server has it.
+/// An optional part of the server. The health checks of an optional part exist only on servers with this
+/// part.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OptionalPart {
     /// A ledger outside this server that decides writes.
@@ -79,11 +81,11 @@ type Verdict = Result<(), String>;
 enum Test {
     /// The process responds.
     Answers,
-    /// The store takes writes.
+    /// The store accepts writes.
     Store,
     /// The ledger can decide writes.
     Ledger,
-    /// The separate store with this index takes writes.
+    /// The separate store with this index accepts writes.
     Apart(usize),
     /// The key management services are healthy.
     Keys,
@@ -99,7 +101,7 @@ struct Check {
     name: &'static str,
     test: Test,
     endpoints: &'static [Endpoint],
-    /// The part that the server must have for the check to exist.
+    /// The optional part of the server that the check tests. Without this part, the check does not exist.
     needs: Option<OptionalPart>,
 }
 
@@ -133,7 +135,7 @@ const fn step(name: &'static str, reached: LifecycleStage) -> Check {
 }
 
 impl Check {
-    const fn of(self, part: OptionalPart) -> Check {
+    const fn requiring(self, part: OptionalPart) -> Check {
         Check { needs: Some(part), ..self }
     }
 }
@@ -146,22 +148,22 @@ const CHECKS: &[Check] = &[
     check(STORE, Test::Store, &[Healthz, Readyz]),
     check(STORE, Test::Ledger, &[Livez]),
     check(READINESS, Test::Store, &[Readyz]),
-    check(LEDGER, Test::Ledger, ALL).of(OptionalPart::Ledger),
-    check("etcd-readiness", Test::Ledger, &[Readyz]).of(OptionalPart::Ledger),
-    check("etcd-override-0", Test::Apart(0), ALL).of(OptionalPart::Apart(0)),
-    check("etcd-override-1", Test::Apart(1), ALL).of(OptionalPart::Apart(1)),
-    check("etcd-override-readiness-0", Test::Apart(0), &[Readyz]).of(OptionalPart::Apart(0)),
-    check("etcd-override-readiness-1", Test::Apart(1), &[Readyz]).of(OptionalPart::Apart(1)),
-    check("kms-providers", Test::Keys, ALL).of(OptionalPart::Keys),
+    check(LEDGER, Test::Ledger, ALL).requiring(OptionalPart::Ledger),
+    check("etcd-readiness", Test::Ledger, &[Readyz]).requiring(OptionalPart::Ledger),
+    check("etcd-override-0", Test::Apart(0), ALL).requiring(OptionalPart::Apart(0)),
+    check("etcd-override-1", Test::Apart(1), ALL).requiring(OptionalPart::Apart(1)),
+    check("etcd-override-readiness-0", Test::Apart(0), &[Readyz]).requiring(OptionalPart::Apart(0)),
+    check("etcd-override-readiness-1", Test::Apart(1), &[Readyz]).requiring(OptionalPart::Apart(1)),
+    check("kms-providers", Test::Keys, ALL).requiring(OptionalPart::Keys),
     check("informer-sync", Test::Reached(LifecycleStage::TypesServed), &[Readyz]),
     check("loopback-serving-certificate", Test::Answers, &[Healthz, Livez]),
     step("poststarthook/start-apiserver-admission-initializer", LifecycleStage::TypesServed),
     step("poststarthook/generic-apiserver-start-informers", LifecycleStage::TypesServed),
     step("poststarthook/priority-and-fairness-config-consumer", LifecycleStage::Bootstrapped)
-        .of(OptionalPart::FairShares),
+        .requiring(OptionalPart::FairShares),
     step("poststarthook/priority-and-fairness-filter", LifecycleStage::Bootstrapped)
-        .of(OptionalPart::FairShares),
-    step("poststarthook/max-in-flight-filter", LifecycleStage::TypesServed).of(OptionalPart::Bounds),
+        .requiring(OptionalPart::FairShares),
+    step("poststarthook/max-in-flight-filter", LifecycleStage::TypesServed).requiring(OptionalPart::Bounds),
     step("poststarthook/storage-object-count-tracker-hook", LifecycleStage::TypesServed),
     step("poststarthook/start-apiextensions-informers", LifecycleStage::TypesServed),
     step("poststarthook/start-apiextensions-controllers", LifecycleStage::Serving),
@@ -180,7 +182,7 @@ const CHECKS: &[Check] = &[
     step("poststarthook/bootstrap-controller", LifecycleStage::Serving),
     step("poststarthook/start-kubernetes-service-cidr-controller", LifecycleStage::Serving),
     step("poststarthook/aggregator-reload-proxy-client-cert", LifecycleStage::Serving)
-        .of(OptionalPart::Certificate),
+        .requiring(OptionalPart::Certificate),
     step("poststarthook/start-kube-aggregator-informers", LifecycleStage::Serving),
     step("poststarthook/apiservice-status-local-available-controller", LifecycleStage::Serving),
     step("poststarthook/apiservice-status-remote-available-controller", LifecycleStage::Serving),
@@ -239,9 +241,9 @@ fn takes_writes(backend: &Backend) -> Verdict {
     backend.ledger().map_or(Ok(()), |ledger| ledger.health())
 }
 
-/// Fails unless the startup has reached `wanted` or the grace period still lasts.
-fn step_done(wanted: LifecycleStage, stage: LifecycleStage, within_grace: bool) -> Verdict {
-    if stage >= wanted || within_grace { Ok(()) } else { Err("not finished".to_owned()) }
+/// Passes if the startup has reached `required`, or if the grace period has not ended.
+fn step_done(required: LifecycleStage, stage: LifecycleStage, within_grace: bool) -> Verdict {
+    if stage >= required || within_grace { Ok(()) } else { Err("not finished".to_owned()) }
 }
 
 impl Endpoint {
@@ -261,8 +263,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the checks of the endpoint. If the check of the store is named like that of the ledger, the
-    /// ledger's checks are left out.
+    /// Returns the checks of the endpoint. If the check of the store and the check of the ledger have the same
+    /// name, the checks of the ledger are left out.
     fn checks(
         self,
         naming: &'static Naming,
@@ -276,8 +278,8 @@ impl Endpoint {
     }
 }
 
-/// Answers a health path; returns `None` for other paths. Requests for all checks of an endpoint are counted,
-/// requests for single checks are not.
+/// Answers a health path; returns `None` for other paths. Requests for all checks of an endpoint are counted.
+/// Requests for single checks are not counted.
 pub fn respond(checked: &HealthInputs<'_>, path: &str, query: &Query) -> Option<Response> {
     let path = path.strip_prefix('/')?;
     let (name, single) = path.split_once('/').map_or((path, None), |(name, single)| (name, Some(single)));
@@ -309,7 +311,7 @@ pub fn respond(checked: &HealthInputs<'_>, path: &str, query: &Query) -> Option<
     })
 }
 
-/// Conditions that fail no check but that an operator should know.
+/// Conditions that an operator should know although no check fails.
 #[derive(Clone, Copy, Default)]
 struct Remarks {
     /// Whether writes are acknowledged before they are on disk.
@@ -330,8 +332,8 @@ fn combined(endpoint: Endpoint, verdicts: &[(&str, Verdict)], remarks: Remarks, 
     }
 }
 
-/// Returns a second name under which a check can be excluded. For the check of an additional etcd, this is
-/// the name of the same check of the first etcd.
+/// Returns a second name under which a check can be excluded. The second name of a check of an additional etcd is the
+/// name of the same check of the first etcd.
 fn group_of(name: &str) -> &str {
     match name.strip_prefix("etcd-override-") {
         Some(rest) if rest.starts_with("readiness-") => "etcd-readiness",
@@ -340,7 +342,7 @@ fn group_of(name: &str) -> &str {
     }
 }
 
-/// Returns one line for each check and one for the endpoint, and whether a check failed.
+/// Returns one line for each check and one line for the endpoint, and whether a check failed.
 fn report(
     endpoint: Endpoint,
     verdicts: &[(&str, Verdict)],
@@ -375,7 +377,8 @@ fn report(
         ));
     }
     if is_relaxed {
-        // This is not a failure, but an operator must know that an acknowledged write may not be on disk.
+        // Relaxed durability is not a failure, but the operator must be informed that an acknowledged write may not be
+        // on disk.
         lines.push_str("[+]durability relaxed: a machine crash may lose the last acknowledged writes\n");
     }
     if !unmatched.is_empty() {
@@ -421,8 +424,8 @@ mod tests {
     use values::naming::{CLUSTER, KUBERNETES};
 
     #[test]
-    fn steps_of_the_start_fail_until_they_are_done_or_the_grace_is_over() {
-        for (wanted, stage, within_grace, done) in [
+    fn startup_checks_fail_until_their_stage_is_reached_or_the_grace_period_ends() {
+        for (required, stage, within_grace, done) in [
             (LifecycleStage::TypesServed, LifecycleStage::Starting, false, false),
             (LifecycleStage::TypesServed, LifecycleStage::TypesServed, false, true),
             (LifecycleStage::Bootstrapped, LifecycleStage::TypesServed, false, false),
@@ -430,13 +433,13 @@ mod tests {
             (LifecycleStage::Serving, LifecycleStage::Bootstrapped, false, false),
             (LifecycleStage::Serving, LifecycleStage::Leaving, false, true),
         ] {
-            let verdict = step_done(wanted, stage, within_grace);
-            assert_eq!(verdict.is_ok(), done, "{wanted:?} at {stage:?}: {verdict:?}");
+            let verdict = step_done(required, stage, within_grace);
+            assert_eq!(verdict.is_ok(), done, "{required:?} at {stage:?}: {verdict:?}");
         }
     }
 
     #[test]
-    fn losses_fail_no_check_and_are_told_with_the_way_out() {
+    fn losses_appear_in_readyz_with_a_remedy_but_do_not_fail_it() {
         let remarks = Remarks { losses: LossCounts { lost: 3, damaged: 1 }, ..Remarks::default() };
         let (text, failed) = report(Readyz, &[("ping", Ok(()))], remarks, &Query::parse("verbose"));
         let line = text.lines().nth(1).unwrap();
@@ -449,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_have_a_line_for_each_check() {
+    fn health_reports_have_a_line_for_each_check() {
         let verdicts = [("ping", Ok(())), ("log", Err("no".to_owned()))];
         for (query, want) in [
             ("", "[+]ping ok\n[-]log failed: reason withheld\nreadyz check failed\n"),
@@ -475,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn each_endpoint_has_its_own_checks() {
+    fn each_health_endpoint_has_its_own_checks() {
         let (paths, spec) = (paths(&KUBERNETES, &[OptionalPart::FairShares]), super::paths(&CLUSTER, &[]));
         let bounded = super::paths(&KUBERNETES, &[OptionalPart::Bounds, OptionalPart::Certificate]);
         for (name, is_shared) in [

@@ -1,5 +1,5 @@
 //! The impersonation headers `Impersonate-User`, `-Group`, `-Uid` and `-Extra-<key>`
-//! (docs/api/authentication.md#impersonation). The crate auth decides whether the caller may use them.
+//! (docs/api/authentication.md#impersonation). The crate auth decides whether the caller may use these headers.
 
 use std::fmt::Write;
 
@@ -15,9 +15,9 @@ const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 
-/// Returns the user that the headers request; `None` if they request none. An empty value of a single-valued
-/// header counts as absent. Bytes that are not UTF-8 become U+FFFD, and the caller needs permission for the
-/// resulting text.
+/// Returns the user that the headers request; `None` if the headers request no user. An empty value of a
+/// single-valued header counts as absent. Bytes that are not UTF-8 become U+FFFD, and the caller needs
+/// permission for the resulting text.
 ///
 /// # Errors
 /// 400 if there are groups, a uid or extra values without a user.
@@ -41,24 +41,24 @@ pub(crate) fn requested_user(headers: &HeaderMap) -> Result<Option<User>, Status
     if user == User::default() {
         return Ok(None);
     }
-    let shown = described(&user);
-    Err(Status::bad_request(format!("requested {shown} without impersonating a user name")))
+    let description = described(&user);
+    Err(Status::bad_request(format!("requested {description} without impersonating a user name")))
 }
 
-/// Returns the refusal of a request to act as the user of the headers. The message shows bytes of the name
-/// that are not UTF-8 as Go quotes them.
+/// Returns the refusal of a request to act as the user of the headers. Bytes of the name that are not UTF-8
+/// are escaped in the message as in Go.
 pub(crate) fn refusal(headers: &HeaderMap, subject: Subject, why: &str) -> Status {
     let mut status = Status::forbidden(subject, why);
     let sent = headers.get(USER).map_or(&b""[..], http::HeaderValue::as_bytes);
     if subject.kind == "users" && std::str::from_utf8(sent).is_err() {
-        let mut shown = String::new();
+        let mut escaped = String::new();
         for chunk in sent.utf8_chunks() {
-            shown.push_str(chunk.valid());
+            escaped.push_str(chunk.valid());
             for byte in chunk.invalid() {
-                let _ = write!(shown, "\\x{byte:02x}");
+                let _ = write!(escaped, "\\x{byte:02x}");
             }
         }
-        status.message = status.message.replacen(subject.name, &shown, 1);
+        status.message = status.message.replacen(subject.name, &escaped, 1);
     }
     status
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_name_the_wanted_user() {
+    fn impersonation_headers_are_read_as_a_user() {
         // Each row: headers, then the resulting name, uid, groups and extra values
         // (docs/api/authentication.md#impersonation).
         for (lines, name, uid, groups, extra) in [
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_shows_bytes_that_are_no_text() {
+    fn an_impersonation_refusal_shows_invalid_utf8_as_the_reference_server() {
         for (sent, name, want) in [
             (&b"dave"[..], "dave", r#"users "dave" is forbidden: why"#),
             (b"jo\xeb", "jo\u{fffd}", r#"users "jo\xeb" is forbidden: why"#),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_but_a_user_needs_a_user() {
+    fn impersonation_headers_without_a_user_are_refused() {
         for (lines, want) in [
             (&[][..], None),
             (&[("Impersonate-User", "")], None),

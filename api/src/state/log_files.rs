@@ -1,9 +1,8 @@
 //! `/logs`: files of the machine's log directory, if the operator enables it
 //! (docs/api/operations.md#files-of-logs).
 //!
-//! The route does not negotiate content; it is for clients that accept anything. The module does not access
-//! the file system: [`LogFiles`] provides the contents of the directory, and gets only cleaned relative
-//! paths.
+//! The route does not negotiate content; clients must accept any media type. The module does not access the
+//! file system: [`LogFiles`] provides the contents of the directory, and gets only cleaned relative paths.
 
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
@@ -52,7 +51,7 @@ pub trait LogFiles: Send + Sync {
     fn open(&self, path: &str, names_max: usize) -> std::io::Result<LogContent>;
 }
 
-/// Answers a path; returns `None` if it is not below the directory's path.
+/// Answers a path. Returns `None` if the path is not below `/logs`.
 pub async fn respond_to(
     files: &Arc<dyn LogFiles>,
     account: &Account,
@@ -81,7 +80,7 @@ fn accepts_anything(headers: &HeaderMap) -> bool {
             .any(|clause| clause.split(';').next().is_some_and(|kind| kind.trim() == "*/*"))
 }
 
-/// Returns a path without empty segments and `..`; `None` if it leaves the directory.
+/// Returns a path without empty segments and `..`; `None` if the path leads out of the directory.
 fn cleaned(path: &str) -> Option<String> {
     let mut parts = Vec::new();
     for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
@@ -146,8 +145,8 @@ fn escaped(name: &str) -> String {
     name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;")
 }
 
-/// Sends the bytes that the file has now; bytes appended in the meantime are not part of the response. The
-/// memory of each chunk is charged before it is read.
+/// Sends the bytes that the file has now. Bytes that are appended in the meantime are not sent. The memory of
+/// each chunk is charged before the chunk is read.
 fn file(len: u64, modified: SystemTime, content: Box<dyn Read + Send>, account: Account) -> Response {
     let start = (content, len, account);
     let chunks = futures_util::stream::try_unfold(start, |(mut content, rest, account)| async move {
@@ -163,7 +162,7 @@ fn file(len: u64, modified: SystemTime, content: Box<dyn Read + Send>, account: 
             std::io::Result::Ok((chunk, content))
         });
         match read.await {
-            // The file became shorter, so the announced length cannot be kept.
+            // The file became shorter, so fewer bytes exist than the header announced.
             Ok(Ok((chunk, _))) if chunk.is_empty() => Err(Aborted),
             Ok(Ok((chunk, content))) => {
                 let left = rest - chunk.len() as u64;
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_are_served_to_clients_that_take_anything() {
+    async fn log_files_are_served_to_clients_that_accept_any_media_type() {
         let files: Arc<dyn LogFiles> = Arc::new(Two);
         for (path, accept, want) in [
             ("/logs/", "*/*", Some(200)),

@@ -1,5 +1,5 @@
-//! The room of the state that the server keeps in memory in addition to the stored objects: permissions,
-//! allocations of addresses, flow control, audit, connections to other servers, health.
+//! State that the server keeps in memory in addition to the stored objects: permissions, allocations of
+//! addresses, flow control, audit, connections to other servers, health.
 
 pub mod allocation;
 pub mod audit;
@@ -16,5 +16,6 @@ pub mod log_files;
 pub mod peers;
 pub mod policy;
 pub mod secrecy;
+pub mod testing;
 pub mod tokens;
 pub mod zpages;

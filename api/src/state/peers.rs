@@ -1,4 +1,4 @@
-//! Peers: the other servers on the same store, which may serve types that this server does not know
+//! Peers: the other servers on the same store, which may serve types that this server does not serve
 //! (docs/api/peers.md).
 //!
 //! ```text
@@ -6,10 +6,9 @@
 //!                        │ asks each what it serves  └─ groups ─► aggregated discovery
 //! ```
 //!
-//! A request finds the servers of its type in a table that is replaced as a whole. Types that all servers
-//! know from the store (custom types, and those of extension servers) are never looked up at a peer, because
-//! each server knows itself whether they exist. A forwarded request carries a header and is not forwarded
-//! again.
+//! A table contains the servers of each type. A change replaces the whole table. Requests for types that are defined in
+//! the store (custom types, and types of extension servers) are never forwarded to a peer, because every server reads
+//! the definitions of these types from the store. A forwarded request carries a header and is not forwarded again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -27,21 +26,21 @@ use wire::outgoing::{Credentials, Egress, Endpoint, Identity};
 /// Header of a request that a peer has forwarded.
 pub const PASSED_ON: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
 
-/// Maximum number of peers that are asked what they serve; far more than share a store in practice.
+/// Maximum number of peers whose resources are queried; in practice far fewer servers share a store.
 pub const PEERS_MAX: usize = 64;
 
 /// Maximum number of types that are kept for one peer.
 const TYPES_MAX: usize = 16_384;
 
-/// Time after the removal of a version during which reports of peers about it are ignored, because peers may
-/// not have noticed the removal yet. Peers are asked again at this interval.
+/// Time after the removal of a version during which reports of peers about this version are ignored, because peers may
+/// not have noticed the removal yet. A report is also valid for this time.
 pub const GONE: Duration = Duration::from_secs(300);
 
 /// The settings of the operator.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Address at which peers reach this server. `None` means that it is not announced, because the feature
-    /// gate is off.
+    /// Address at which peers reach this server. `None` means that the address is not announced, because the
+    /// feature gate is off.
     pub address: Option<SocketAddr>,
     /// PEM of the authorities of peers' certificates. `None` means that no request is forwarded.
     pub authorities: Option<Vec<u8>>,
@@ -66,13 +65,13 @@ pub struct PeerReport {
 }
 
 impl PeerReport {
-    /// Reads the aggregated discovery documents of a peer: that of the core group, and that of the named
-    /// groups.
+    /// Reads the aggregated discovery documents of a peer: the document of the core group, and the document of
+    /// the named groups.
     ///
     /// # Errors
     /// Fails if a document is invalid or too large.
     pub fn read(core: &Value, named: Value) -> Result<PeerReport, String> {
-        let mut told = PeerReport::default();
+        let mut report = PeerReport::default();
         let mut count = 0;
         for document in [core, &named] {
             if document.str_at(&["kind"]) != "APIGroupDiscoveryList" {
@@ -85,7 +84,7 @@ impl PeerReport {
                     let resources: BTreeSet<String> = resources.map(str::to_owned).collect();
                     count += resources.len();
                     let key = (name.to_owned(), version.str_at(&["version"]).to_owned());
-                    told.types.insert(key, resources);
+                    report.types.insert(key, resources);
                 }
             }
         }
@@ -93,12 +92,12 @@ impl PeerReport {
             return Err(format!("the peer serves {count} types, more than {TYPES_MAX}"));
         }
         // The core group has a separate document, which is not merged.
-        told.groups = list(&named, "items")
+        report.groups = list(&named, "items")
             .iter()
             .filter(|group| !group.str_at(&["metadata", "name"]).is_empty())
             .cloned()
             .collect();
-        Ok(told)
+        Ok(report)
     }
 
     /// Returns the groups with the versions for which `counts` is true.
@@ -136,22 +135,22 @@ pub struct Peers {
 
 #[derive(Default)]
 struct Known {
-    /// The reports of servers, with the times of the questions.
-    told: BTreeMap<String, (PeerReport, Instant)>,
-    /// Versions that come from the store (`None`), and removed ones with the time of their removal.
+    /// The reports of servers, with the time at which each report was requested.
+    reports: BTreeMap<String, (PeerReport, Instant)>,
+    /// Versions that come from the store (`None`), and removed versions with the time of their removal.
     excluded: BTreeMap<PeerGroupVersion, Option<Instant>>,
 }
 
 impl Known {
-    /// Returns whether the report of a server about a version, asked at `asked`, is used.
-    fn counts(&self, version: &PeerGroupVersion, asked: Instant) -> bool {
-        self.excluded.get(version).is_none_or(|since| since.is_some_and(|since| asked >= since + GONE))
+    /// Returns whether this server uses a report about a version that was requested at `requested_at`.
+    fn counts(&self, version: &PeerGroupVersion, requested_at: Instant) -> bool {
+        self.excluded.get(version).is_none_or(|since| since.is_some_and(|since| requested_at >= since + GONE))
     }
 
-    /// Returns whether the exclusion of a removed version has no effect any more.
+    /// Returns whether the exclusion of a removed version can be deleted because it has no effect any more.
     fn is_over(&self, version: &PeerGroupVersion, since: Instant, now: Instant) -> bool {
-        let mut telling = self.told.values().filter(|(told, _)| told.types.contains_key(version));
-        now >= since + GONE && telling.all(|(_, asked)| *asked >= since + GONE)
+        let mut telling = self.reports.values().filter(|(report, _)| report.types.contains_key(version));
+        now >= since + GONE && telling.all(|(_, requested_at)| *requested_at >= since + GONE)
     }
 }
 
@@ -179,7 +178,7 @@ impl Peers {
         }
     }
 
-    /// Returns the address at which peers reach this server, if it is announced.
+    /// Returns the address at which peers reach this server, if the address is announced.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -189,7 +188,7 @@ impl Peers {
         self.authorities.is_some()
     }
 
-    /// Replaces the client certificate for calls to peers, from the next request on.
+    /// Replaces the client certificate for calls to peers. New requests use the new certificate.
     pub fn replace_certificate(&self, certificate: Option<(Vec<u8>, Vec<u8>)>) {
         let endpoint = endpoint(self.authorities.as_deref(), certificate, &self.server_name, &self.egress);
         self.endpoint.store(Arc::new(endpoint));
@@ -198,12 +197,12 @@ impl Peers {
     /// Returns the connection settings for a peer at an address.
     ///
     /// # Errors
-    /// Says why they are unusable.
+    /// The reason why the settings are unusable.
     pub fn at(&self, host: String, port: u16) -> Result<Endpoint, String> {
         (**self.endpoint.load()).as_ref().map_err(String::clone)?.moved(host, port)
     }
 
-    /// Returns the peers that serve a resource. Search this server's own types first.
+    /// Returns the peers that serve a resource. The caller must search this server's own types first.
     pub fn serving(&self, group: &str, version: &str, resource: &str) -> Vec<String> {
         let table = self.table.load();
         if table.servers.is_empty() {
@@ -224,17 +223,22 @@ impl Peers {
         self.table.load().groups.clone()
     }
 
-    /// Stores the reports of peers that were asked at `asked`, and forgets peers that are not in `alive`.
-    /// Returns whether the table of served types changed.
-    pub fn learn(&self, alive: &BTreeSet<String>, told: Vec<(String, PeerReport)>, asked: Instant) -> bool {
+    /// Stores the reports of peers that were requested at `requested_at`, and removes peers that are not in
+    /// `alive`. Returns whether the table of served types changed.
+    pub fn learn(
+        &self,
+        alive: &BTreeSet<String>,
+        reports: Vec<(String, PeerReport)>,
+        requested_at: Instant,
+    ) -> bool {
         let mut known = self.known.lock();
-        known.told.retain(|server, _| alive.contains(server));
-        known.told.extend(told.into_iter().map(|(server, told)| (server, (told, asked))));
+        known.reports.retain(|server, _| alive.contains(server));
+        known.reports.extend(reports.into_iter().map(|(server, report)| (server, (report, requested_at))));
         self.publish(&known)
     }
 
-    /// Sets the versions that come from the store, which all servers know. Returns whether the table of
-    /// served types changed. Reports about a removed version are ignored if they were requested within
+    /// Sets the versions that come from the store, which are the same for all servers. Returns whether the table
+    /// of served types changed. Reports about a removed version are ignored if they were requested within
     /// [`GONE`] after its removal.
     pub fn exclude(&self, active: &BTreeSet<PeerGroupVersion>, now: Instant) -> bool {
         let mut known = self.known.lock();
@@ -248,34 +252,34 @@ impl Peers {
         self.publish(&known)
     }
 
-    /// Excludes versions that come from the store, or did until now, before [`exclude`](Self::exclude) sets
-    /// all of them. Returns whether the table of served types changed.
+    /// Excludes versions that were added to the store or removed from the store, until
+    /// [`exclude`](Self::exclude) sets all versions. Returns whether the table of served types changed.
     pub fn note(&self, versions: impl IntoIterator<Item = PeerGroupVersion>, now: Instant) -> bool {
         let mut known = self.known.lock();
-        let mut is_told = false;
+        let mut is_reported = false;
         for version in versions {
-            is_told |= known.told.values().any(|(told, _)| told.types.contains_key(&version));
+            is_reported |= known.reports.values().any(|(report, _)| report.types.contains_key(&version));
             let since = known.excluded.entry(version).or_insert(Some(now));
             *since = since.map(|_| now);
         }
-        // When thousands of types are created one by one, no peer reports them yet, so the table is not
-        // rebuilt each time.
-        is_told && self.publish(&known)
+        // When thousands of types are created one by one, no peer reports these types yet. In this case the
+        // table is not rebuilt.
+        is_reported && self.publish(&known)
     }
 
-    /// Rebuilds the table. Returns whether it changed.
+    /// Rebuilds the table. Returns whether the table changed.
     fn publish(&self, known: &Known) -> bool {
         let mut servers: HashMap<PeerGroupVersion, HashMap<String, Vec<String>>> = HashMap::new();
-        let mut groups = Vec::with_capacity(known.told.len());
-        for (server, (told, asked)) in &known.told {
-            let counts = |version: &PeerGroupVersion| known.counts(version, *asked);
-            for (version, resources) in told.types.iter().filter(|(version, _)| counts(version)) {
+        let mut groups = Vec::with_capacity(known.reports.len());
+        for (server, (report, requested_at)) in &known.reports {
+            let counts = |version: &PeerGroupVersion| known.counts(version, *requested_at);
+            for (version, resources) in report.types.iter().filter(|(version, _)| counts(version)) {
                 let of_version = servers.entry(version.clone()).or_default();
                 for resource in resources {
                     of_version.entry(resource.clone()).or_default().push(server.clone());
                 }
             }
-            groups.push(told.groups(counts));
+            groups.push(report.groups(counts));
         }
         let table = Table { servers, groups: groups.into() };
         let is_other = **self.table.load() != table;
@@ -310,7 +314,7 @@ mod tests {
     use super::*;
     use values::json::parse;
 
-    fn told(group: &str, version: &str, resource: &str) -> PeerReport {
+    fn peer_report(group: &str, version: &str, resource: &str) -> PeerReport {
         let document = |name: &str, resource: &str| {
             let text = format!(
                 r#"{{"kind":"APIGroupDiscoveryList","items":[{{"metadata":{{"name":"{name}"}},"versions":[{{"version":"{version}","resources":[{{"resource":"{resource}"}}]}}]}}]}}"#
@@ -325,15 +329,15 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_found_at_the_peers_that_serve_it_and_are_there() {
+    fn a_missing_type_is_found_at_the_active_peers_that_serve_it() {
         let (peers, now) = (Peers::new(Settings::default()), Instant::now());
-        let told = || {
-            [("a", told("g", "v1", "things")), ("b", told("g", "v1", "others"))]
-                .map(|(name, told)| (name.to_owned(), told))
+        let reports = || {
+            [("a", peer_report("g", "v1", "things")), ("b", peer_report("g", "v1", "others"))]
+                .map(|(name, report)| (name.to_owned(), report))
                 .to_vec()
         };
-        assert!(peers.learn(&names(&["a", "b"]), told(), now));
-        assert!(!peers.learn(&names(&["a", "b"]), told(), now));
+        assert!(peers.learn(&names(&["a", "b"]), reports(), now));
+        assert!(!peers.learn(&names(&["a", "b"]), reports(), now));
         let find = |group, version, resource| peers.serving(group, version, resource).join(",");
         for ((group, version, resource), want) in [
             (("g", "v1", "things"), "a"),
@@ -361,12 +365,12 @@ mod tests {
         Active(bool),
         /// The version is created or removed.
         Changes,
-        /// The peer is asked again.
+        /// The peer reports again.
         Asked,
     }
 
     #[test]
-    fn versions_of_the_store_are_not_looked_for_at_peers_and_not_in_answers_from_before_they_know() {
+    fn a_version_of_the_store_is_found_at_peers_only_in_reports_made_after_its_removal() {
         use Event::{Active, Asked, Changes};
         // Each row: time in seconds, event, whether the table changed, whether it contains the version.
         let all: [&[(u64, Event, bool, bool)]; 3] = [
@@ -395,7 +399,7 @@ mod tests {
                 (309, Asked, true, true),
                 (310, Active(false), false, true),
             ],
-            // While the version exists, other types of it may be created and removed.
+            // While the version exists, other types of the version may be created and removed.
             &[
                 (0, Active(true), true, false),
                 (1, Changes, false, false),
@@ -408,15 +412,20 @@ mod tests {
         for (story, events) in all.into_iter().enumerate() {
             let (peers, start) = (Peers::new(Settings::default()), Instant::now());
             let version = || ("g".to_owned(), "v1".to_owned());
-            let ask =
-                |asked| peers.learn(&names(&["a"]), vec![("a".to_owned(), told("g", "v1", "things"))], asked);
-            ask(start);
+            let learn = |requested_at| {
+                peers.learn(
+                    &names(&["a"]),
+                    vec![("a".to_owned(), peer_report("g", "v1", "things"))],
+                    requested_at,
+                )
+            };
+            learn(start);
             for (seconds, event, is_other, is_found) in events {
                 let now = start + Duration::from_secs(*seconds);
                 let is = match event {
                     Active(active) => peers.exclude(&active.then(version).into_iter().collect(), now),
                     Changes => peers.note([version()], now),
-                    Asked => ask(now),
+                    Asked => learn(now),
                 };
                 let at = format!("story {story}, after {seconds} s");
                 assert_eq!(is, *is_other, "{at}");
@@ -427,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_aggregated_document_is_not_taken_for_one() {
+    fn a_peer_report_that_is_not_an_aggregated_discovery_document_is_refused() {
         let good = r#"{"kind":"APIGroupDiscoveryList","items":[]}"#;
         for (core, named, want) in [
             (good, good, true),
@@ -436,13 +445,13 @@ mod tests {
             (good, "5", false),
             (good, r#"{"kind":"APIGroupDiscoveryList","items":[5,{"versions":[{"resources":7}]}]}"#, true),
         ] {
-            let told = PeerReport::read(&parse(core.as_bytes()).unwrap(), parse(named.as_bytes()).unwrap());
-            assert_eq!(told.is_ok(), want, "{core} {named}");
+            let report = PeerReport::read(&parse(core.as_bytes()).unwrap(), parse(named.as_bytes()).unwrap());
+            assert_eq!(report.is_ok(), want, "{core} {named}");
         }
     }
 
     #[test]
-    fn no_peer_is_called_without_authorities() {
+    fn a_server_without_peer_authorities_calls_no_peer() {
         let peers = Peers::new(Settings { server_name: "a.b".to_owned(), ..Settings::default() });
         assert!(!peers.passes_on());
         assert!(peers.at("127.0.0.1".to_owned(), 1).is_err());

@@ -21,11 +21,11 @@ use wire::response::{Response, respond, respond_text};
 const NOT_PARSEABLE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                              guarantees and is for debugging purposes only.";
 
-/// Media types of the pages. A client that asks for JSON or YAML must also send the parameters of the object
+/// Media types of the pages. A client that requests JSON or YAML must also send the parameters of the object
 /// type.
 const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "text/plain"];
 
-/// Name of the component in the pages, whatever the program is called.
+/// Name of the component in the pages, independent of the name of the program.
 const COMPONENT: &str = "apiserver";
 
 /// Possible separators between a name and a value.
@@ -34,7 +34,7 @@ const SEPARATORS: [&str; 4] = [":", ": ", "=", " "];
 /// Versions of the objects, and whether the version is deprecated.
 const VERSIONS: [(&str, bool); 2] = [("v1beta1", false), ("v1alpha1", true)];
 
-/// Other paths for diagnosis. The pages list them.
+/// Other paths for diagnosis. The pages list these paths.
 const PATHS: [&str; 5] = ["/healthz", "/livez", "/metrics", "/readyz", "/version"];
 
 /// The data that the pages show.
@@ -85,7 +85,7 @@ impl ZPage {
 
 /// The format of a page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Form {
+enum PageFormat {
     Text,
     Json(&'static str, bool),
     Yaml(&'static str, bool),
@@ -110,14 +110,14 @@ pub fn respond_to(
         return Some(Err(Status::not_acceptable(&MEDIA_TYPES)));
     };
     Some(Ok(match form {
-        Form::Text => respond_text(StatusCode::OK, text(sources, page)),
-        Form::Json(version, is_old) => {
+        PageFormat::Text => respond_text(StatusCode::OK, text(sources, page)),
+        PageFormat::Json(version, is_old) => {
             let mut body = Vec::new();
             json::write(&object(sources, page, version), &mut body);
             body.push(b'\n');
             warned(respond(StatusCode::OK, "application/json", body), page, is_old)
         }
-        Form::Yaml(version, is_old) => {
+        PageFormat::Yaml(version, is_old) => {
             let mut body = Vec::new();
             yaml::write(&object(sources, page, version), &mut body);
             warned(respond(StatusCode::OK, "application/yaml", body), page, is_old)
@@ -209,17 +209,17 @@ fn object(sources: &ZpagesSources<'_>, page: ZPage, version: &str) -> Value {
     object.into()
 }
 
-/// Returns the separator of this process, which is chosen at random so that no program depends on it.
+/// Returns the separator of this process, which is chosen at random, so that programs cannot depend on the separator.
 fn separator() -> &'static str {
     static CHOSEN: OnceLock<&str> = OnceLock::new();
     CHOSEN.get_or_init(|| SEPARATORS[usize::from(names::random::<1>()[0]) % SEPARATORS.len()])
 }
 
 /// Returns the format of the first clause of `Accept` that can be served; text if the header is empty.
-fn accepted(page: ZPage, naming: &Naming, headers: &HeaderMap) -> Option<Form> {
+fn accepted(page: ZPage, naming: &Naming, headers: &HeaderMap) -> Option<PageFormat> {
     let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accepted.trim().is_empty() {
-        return Some(Form::Text);
+        return Some(PageFormat::Text);
     }
     accepted.split(',').find_map(|clause| {
         let mut parts = clause.split(';').map(str::trim);
@@ -227,15 +227,15 @@ fn accepted(page: ZPage, naming: &Naming, headers: &HeaderMap) -> Option<Form> {
         let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
         let parameter = |name: &str| parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
         if matches!(media_type, "*/*" | "text/*" | "text/plain") {
-            return Some(Form::Text);
+            return Some(PageFormat::Text);
         }
         let is_of_page = parameter("as") == Some(page.kind())
             && parameter("g").is_some_and(|group| group == naming.group("config", true));
         let version = VERSIONS.into_iter().find(|(version, _)| is_of_page && parameter("v") == Some(version));
         let (version, is_old) = version?;
         match media_type {
-            "application/json" => Some(Form::Json(version, is_old)),
-            "application/yaml" => Some(Form::Yaml(version, is_old)),
+            "application/json" => Some(PageFormat::Json(version, is_old)),
+            "application/yaml" => Some(PageFormat::Yaml(version, is_old)),
             _ => None,
         }
     })
@@ -248,7 +248,7 @@ mod tests {
     use values::naming::KUBERNETES;
 
     #[test]
-    fn pages_are_text_or_objects_of_a_version_and_a_gate_may_close_them() {
+    fn zpages_are_served_as_text_or_versioned_objects_if_their_gate_is_enabled() {
         let flags = [("v".to_owned(), "4".to_owned())];
         let version = ServerVersion::default();
         let sources = |features| ZpagesSources {
@@ -282,13 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_that_is_asked_for_counts_and_an_old_one_warns() {
+    fn the_first_accepted_version_of_a_zpage_is_used_and_a_deprecated_one_warns() {
         let clause = |media: &str, version: &str| format!("{media};g=config.k8s.io;v={version};as=Flagz");
         let (old, new) = (clause("application/json", "v1alpha1"), clause("application/json", "v1beta1"));
         for (accept, want) in [
-            (format!("{old},{new}"), Form::Json("v1alpha1", true)),
-            (format!("{new},{old}"), Form::Json("v1beta1", false)),
-            (format!("a/b, {}", clause("application/yaml", "v1beta1")), Form::Yaml("v1beta1", false)),
+            (format!("{old},{new}"), PageFormat::Json("v1alpha1", true)),
+            (format!("{new},{old}"), PageFormat::Json("v1beta1", false)),
+            (format!("a/b, {}", clause("application/yaml", "v1beta1")), PageFormat::Yaml("v1beta1", false)),
         ] {
             let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
             assert_eq!(accepted(ZPage::Flagz, &KUBERNETES, &headers), Some(want), "{accept}");

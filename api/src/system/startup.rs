@@ -4,18 +4,18 @@
 //! custom types ─► damaged records of its own objects ─► bundled objects ─► flow control ─► rules of the aggregated roles among them ─► API services ─► the server's own service ─► start date of token tracking
 //! ```
 //!
-//! Each step changes nothing that is already correct, so running it at every start costs only reads.
+//! Each step writes only objects that are missing or wrong, so on an initialized store the step only reads.
 
 use crate::system::controllers;
-use crate::writes::bootstrap::{self, ObjectStore, Outcome, Target, Written};
+use crate::writes::bootstrap::{self, ObjectStore, ObjectTarget, ReconcileCounts, WriteResult};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
 use values::clock;
 use values::json::{Object, Value};
 use values::status::{Status, StatusReason};
 
-/// Serves the custom types that were established before. Must be called before the first request; the cost is
-/// reading their definitions.
+/// Serves the custom types that were established before. This function must be called before the first request.
+/// The cost is one read of each definition.
 ///
 /// # Errors
 /// The store failed.
@@ -28,9 +28,10 @@ pub fn load_types(server: &Server) -> Result<(), Status> {
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(server: &Server) -> Result<Outcome, Status> {
+pub async fn prepare(server: &Server) -> Result<ReconcileCounts, Status> {
     renew_damaged(server).await?;
-    let mut outcome = bootstrap::reconcile(&Loopback::new(server).unasked(), server.types.naming).await?;
+    let mut outcome =
+        bootstrap::reconcile(&Loopback::new(server).without_admission(), server.types.naming).await?;
     outcome += controllers::flow_control::prepare(server).await?;
     controllers::aggregation::prepare(server).await?;
     controllers::api_services::prepare(server).await?;
@@ -41,9 +42,9 @@ pub async fn prepare(server: &Server) -> Result<Outcome, Status> {
 }
 
 /// Returns the object that contains the start date of the tracking of legacy token uses.
-fn legacy_tokens(server: &Server) -> Target {
+fn legacy_tokens(server: &Server) -> ObjectTarget {
     let naming = server.types.naming;
-    Target {
+    ObjectTarget {
         group: "",
         version: "v1",
         resource: "configmaps",
@@ -52,11 +53,11 @@ fn legacy_tokens(server: &Server) -> Target {
     }
 }
 
-/// Records the date since which the last use of legacy tokens is noted on their secrets. Controllers that
-/// remove unused tokens count from this date.
+/// Records the date from which the server labels the secrets of legacy tokens with the last use. Controllers
+/// that remove unused tokens count from this date.
 async fn track_legacy_tokens(server: &Server) -> Result<(), Status> {
     const SINCE: &str = "since";
-    let loopback = Loopback::new(server).unasked();
+    let loopback = Loopback::new(server).without_admission();
     let target = legacy_tokens(server);
     let is_date = |text: &str| {
         let shape = |byte: u8| if byte.is_ascii_digit() { b'0' } else { byte };
@@ -76,8 +77,8 @@ async fn track_legacy_tokens(server: &Server) -> Result<(), Status> {
     let object = |members: &[(&str, &str)]| -> Object {
         members.iter().map(|(name, text)| ((*name).to_owned().into(), (*text).into())).collect()
     };
-    // A conflict means that another server has just written the same.
-    let _: Written = match found {
+    // A conflict means that another server has just written the same values.
+    let _: WriteResult = match found {
         Some(Value::Object(mut found)) => {
             found.object_entry("data").insert(SINCE, today.as_str().into());
             loopback.update(&target, found.into()).await?
@@ -93,22 +94,23 @@ async fn track_legacy_tokens(server: &Server) -> Result<(), Status> {
 }
 
 /// Removes the server's own objects whose records cannot be read, so that the following steps create them
-/// again. This happens only after the loss of these records was accepted, because changes by others to these
-/// objects are lost too.
+/// again. The removal happens only after an operator has accepted the loss of these records, because changes that
+/// clients made to these objects are lost too.
 async fn renew_damaged(server: &Server) -> Result<(), Status> {
     if !server.store.backends.is_whole() {
         return Ok(());
     }
-    let loopback = Loopback::new(server).unasked();
+    let loopback = Loopback::new(server).without_admission();
     let bundled = [bootstrap::desired(server.types.naming), bootstrap::flow_control(server.types.naming)];
-    let mut targets: Vec<Target> = bundled.into_iter().flatten().map(|wanted| wanted.target).collect();
+    let mut targets: Vec<ObjectTarget> =
+        bundled.into_iter().flatten().map(|desired| desired.target).collect();
     targets.extend(controllers::api_services::own(server));
     targets.extend(controllers::own_service::own(server));
     targets.push(controllers::service_cidr::target(server.types.naming));
     targets.push(legacy_tokens(server));
     for target in targets {
         if loopback.remove_damaged(&target).await? {
-            let Target { resource, namespace, name, .. } = target;
+            let ObjectTarget { resource, namespace, name, .. } = target;
             tracing::error!(
                 resource,
                 namespace,

@@ -2,7 +2,7 @@
 
 use super::write::server_fixture::TestServer;
 
-/// Returns how often an operation on a type was counted, and how often with a duration.
+/// Returns two counts of an operation on a type: all accesses, and accesses with a duration.
 async fn counted(server: &TestServer, plural: &str, operation: &str) -> (u64, u64) {
     let page = server.get("/metrics", "").await;
     let labels = format!("{{group=\"\",operation=\"{operation}\",resource=\"{plural}\"}} ");
@@ -14,17 +14,17 @@ async fn counted(server: &TestServer, plural: &str, operation: &str) -> (u64, u6
 }
 
 #[tokio::test]
-async fn accesses_that_have_no_time_of_their_own_are_counted_without_one() {
+async fn store_accesses_without_a_measured_time_are_counted_without_one() {
     let server = TestServer::start();
-    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    server.send("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     let templates = "/api/v1/namespaces/n/podtemplates";
     let template = r#"{"metadata":{"name":"a","finalizers":["a.io/b"]},"template":{"spec":{"containers":[{"name":"c","image":"i"}]}}}"#;
     let events = "/api/v1/namespaces/n/events";
     let event = r#"{"metadata":{"name":"a"},"involvedObject":{"namespace":"n"},"source":{},"type":"Normal"}"#;
-    server.ask(&format!("POST {templates}"), template).await;
-    server.ask(&format!("POST {events}"), event).await;
-    // Each row: the request, its body, the resource and operation that are counted, and the expected counts
-    // after the request (total, with a duration).
+    server.send(&format!("POST {templates}"), template).await;
+    server.send(&format!("POST {events}"), event).await;
+    // The columns: the request, the request body, the resource and the operation that are counted, and the
+    // expected counts after the request (all accesses, accesses with a duration).
     for (request, body, plural, operation, want) in [
         (format!("POST {templates}"), template, "podtemplates", "create", (2, 2)),
         (format!("GET {templates}/a"), "", "podtemplates", "get", (2, 1)),
@@ -35,7 +35,7 @@ async fn accesses_that_have_no_time_of_their_own_are_counted_without_one() {
         (format!("GET {events}?watch=1&timeoutSeconds=1"), "", "events", "list", (3, 1)),
         (format!("GET {events}?watch=1&timeoutSeconds=1&resourceVersion=1"), "", "events", "list", (3, 1)),
     ] {
-        let (code, _, answer) = server.ask(&request, body).await;
+        let (code, _, answer) = server.send(&request, body).await;
         assert!(code < 300 || code == 409, "{request}: {code} {answer:?}");
         assert_eq!(counted(&server, plural, operation).await, want, "{request}");
     }

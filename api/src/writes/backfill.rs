@@ -1,14 +1,14 @@
-//! Backfill: gives objects that an older release stored the defaults of this release.
+//! The backfill sets default values of this release in objects that an older release stored.
 //!
 //! ```text
 //! store with another mark ─► each stored kind ─► each object ─► defaults ─► unchanged? ─► else one write
 //! ```
 //!
-//! The stored form is the served form, so an object that was stored before a release added a default lacks
-//! that default. Reads must not check for this, so the work is done once, when a release opens a store whose
-//! defaults bear another mark (`docs/decisions/0008-older-objects-get-new-defaults-once.md`). Watchers see
-//! the change like any other. The backfill skips an object that cannot be read, since reads of it fail
-//! anyway.
+//! Objects are served in their stored form. If a release adds a default, the objects that were stored before
+//! do not have this default. A check on every read would be too expensive, so the backfill runs once, when a
+//! release opens a store with the mark of another release's defaults
+//! (`docs/decisions/0008-older-objects-get-new-defaults-once.md`). Watchers receive the change like any other
+//! change. The backfill skips an object that cannot be read, because clients cannot read it either.
 
 use engine::Entry;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -21,28 +21,29 @@ pub use types::schema::defaults::MARK;
 use types::schema::registry::Resource;
 use values::status::Status;
 
-/// Number of concurrent writes, so that they share syncs.
+/// Number of concurrent writes. Concurrent writes share syncs.
 const WRITES: usize = 64;
 
 /// The result of a backfill, in numbers of objects.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Outcome {
+pub struct BackfillCounts {
     /// Number of objects that were examined.
     pub seen: usize,
     /// Number of objects that lacked a default and were written.
     pub written: usize,
 }
 
-/// Gives every stored object the defaults of this release. A second run writes nothing.
+/// Sets the defaults of this release in every stored object. A second run makes no writes.
 ///
-/// The cost is one read of every object; a few objects are in memory at a time.
+/// The backfill reads every object once. Only a few objects are in memory at a time.
 ///
 /// # Errors
-/// Returns the first failure of the store. Writes made until then stay; another run completes the rest.
-pub async fn apply_defaults(server: &Server) -> Result<Outcome, Status> {
-    let loopback = Loopback::new(server).unasked();
+/// Returns the first failure of the store. The objects that were written before the failure stay written.
+/// Another run writes the remaining objects.
+pub async fn apply_defaults(server: &Server) -> Result<BackfillCounts, Status> {
+    let loopback = Loopback::new(server).without_admission();
     let snapshot = loopback.store().view();
-    let mut outcome = Outcome::default();
+    let mut outcome = BackfillCounts::default();
     let types = server.types.now();
     for resource in types.registry().stored() {
         let entries = snapshot.prefix(&store::collection(resource, ""));
@@ -56,8 +57,8 @@ pub async fn apply_defaults(server: &Server) -> Result<Outcome, Status> {
     Ok(outcome)
 }
 
-/// Writes one object if it lacks a default. The comparison happens here, so that an object that lacks nothing
-/// causes no write.
+/// Writes one object if the object lacks a default. The comparison happens here, so that an object with all
+/// defaults causes no write.
 async fn complete(loopback: &Loopback<'_>, resource: &Resource, entry: Entry) -> Result<bool, Status> {
     let revision = entry.revision();
     let Ok(stored) = store::read(entry) else { return Ok(false) };
@@ -67,5 +68,5 @@ async fn complete(loopback: &Loopback<'_>, resource: &Resource, entry: Entry) ->
     if object == before {
         return Ok(false);
     }
-    loopback.backfill(resource, store::identity(resource, &stored.record.key), revision).await
+    loopback.backfill(resource, store::object_name(resource, &stored.record.key), revision).await
 }

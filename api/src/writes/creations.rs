@@ -1,12 +1,12 @@
-//! The creations under way in namespaces. A namespace that begins to terminate waits for those that may have
-//! seen it active.
+//! The creations in namespaces that are in progress. The deletion of a namespace waits for the creations that
+//! may have read the namespace as active.
 
 use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Creations between their lookup of the namespace and their commit.
+/// The creations that may have looked up their namespace and have not ended.
 #[derive(Default)]
 pub struct Creations {
     tickets: Mutex<Tickets>,
@@ -19,7 +19,7 @@ struct Tickets {
     open: BTreeSet<u64>,
 }
 
-/// A creation under way; dropping it ends the creation.
+/// A creation in progress. Dropping this value ends the creation.
 pub struct Creation<'c> {
     creations: &'c Creations,
     ticket: u64,
@@ -35,7 +35,8 @@ impl Creations {
         Creation { creations: self, ticket }
     }
 
-    /// Resolves when all creations that began before the call have ended. Later ones are not waited for.
+    /// Resolves when all creations that began before the call have ended. The wait does not include later
+    /// creations.
     pub async fn settled(&self) {
         let before = self.tickets.lock().next;
         loop {
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_creations_begun_before_are_waited_for() {
+    fn settled_waits_only_for_creations_that_began_earlier() {
         let creations = Creations::default();
         let earlier = [creations.begin(), creations.begin()];
         let mut settled = pin!(creations.settled());

@@ -1,5 +1,4 @@
-//! The way of an object into the store: admission, the write path, and the writes that the server makes
-//! itself.
+//! Writes: admission, the write path, and the writes that the server makes itself.
 
 pub mod accesses;
 #[cfg(test)]

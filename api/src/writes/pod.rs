@@ -1,4 +1,5 @@
-//! Helpers that the plugins for pods share: the containers of a pod, string maps, and sums of resources.
+//! Helper functions that the plugins for pods share: the containers of a pod, string maps, and sums of
+//! resources.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ pub fn list<'p>(pod: &'p Object, name: &str) -> &'p [Value] {
     pod.get("spec").and_then(|spec| spec.get(name)).and_then(Value::as_array).unwrap_or_default()
 }
 
-/// Returns the elements of such a list as mutable objects; the result is empty if the list is missing.
+/// Returns the elements of a list in the specification of a pod as mutable objects. The result is empty if
+/// the list is missing.
 pub fn list_mut<'p>(pod: &'p mut Object, name: &'static str) -> impl Iterator<Item = &'p mut Object> {
     let spec = pod.get_mut("spec").and_then(Value::as_object_mut);
     let list = spec.and_then(|spec| spec.get_mut(name)).and_then(Value::as_array_mut);
@@ -35,7 +37,7 @@ pub fn append(object: &mut Object, list: &'static str, item: Value) {
     }
 }
 
-/// Returns a string of the specification of a pod; empty when absent.
+/// Returns a string in the specification of a pod; empty if the member is missing.
 pub fn text<'p>(pod: &'p Object, name: &str) -> &'p str {
     pod.get("spec").map_or("", |spec| spec.str_at(&[name]))
 }
@@ -51,7 +53,7 @@ pub fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
     object.get("metadata")?.at(&["annotations", name])?.as_str()
 }
 
-/// Returns whether a resource belongs to a domain other than the system's domains.
+/// Returns whether the name of a resource has a domain outside the system's domain.
 pub fn is_extended(domain: &str, name: &str) -> bool {
     name.split_once('/').is_some_and(|(prefix, _)| !prefix.ends_with(domain))
         && !name.starts_with("requests.")
@@ -83,7 +85,7 @@ pub fn add(to: &mut Amounts, more: &Amounts) {
     }
 }
 
-/// Raises each amount of `to` to at least that of `least`.
+/// Raises each amount in `to` to at least the amount in `least`.
 pub fn raise(to: &mut Amounts, least: &Amounts) {
     for (name, amount) in least {
         if to.get(name).is_none_or(|have| have < amount) {
@@ -94,26 +96,27 @@ pub fn raise(to: &mut Amounts, least: &Amounts) {
 
 /// The kind of amounts of a container.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Bound {
+pub enum AmountKind {
     /// The amounts that a container requests.
     Requests,
     /// The amounts that a container must not exceed.
     Limits,
 }
 
-impl Bound {
-    /// Returns the name of the member with these amounts.
+impl AmountKind {
+    /// Returns the name of the member of `resources` that contains these amounts.
     pub fn name(self) -> &'static str {
         match self {
-            Bound::Requests => "requests",
-            Bound::Limits => "limits",
+            AmountKind::Requests => "requests",
+            AmountKind::Limits => "limits",
         }
     }
 }
 
-/// Returns what the containers of a pod need together: the sum of those that run at the same time, but at
-/// least what each init container needs together with the restartable ones before it (KEP 753).
-pub fn of_containers(pod: &Object, bound: Bound) -> Amounts {
+/// Returns the total amounts that the containers of a pod need (KEP 753). The total is the sum over the main and
+/// restartable init containers. The total is at least the sum of any init container and the restartable init containers
+/// before that container.
+pub fn of_containers(pod: &Object, bound: AmountKind) -> Amounts {
     let of = |container: &Value| amounts(container.at(&["resources", bound.name()]));
     let mut sum = Amounts::new();
     for container in list(pod, MAIN) {
@@ -135,22 +138,22 @@ pub fn of_containers(pod: &Object, bound: Bound) -> Amounts {
     sum
 }
 
-/// Returns what a pod needs without its overhead: the amounts set on the pod itself, else the sum of its
-/// containers (KEP 2837).
-pub fn of_pod_alone(pod: &Object, bound: Bound) -> Amounts {
+/// Returns the amounts that a pod needs without its overhead: the amounts of its containers, which pod-level
+/// amounts override (KEP 2837).
+pub fn of_pod_alone(pod: &Object, bound: AmountKind) -> Amounts {
     let mut all = of_containers(pod, bound);
     all.extend(amounts(at(pod, "spec.resources").and_then(|resources| resources.get(bound.name()))));
     all
 }
 
-/// Returns what a pod needs as a whole, including its overhead.
-pub fn of_pod(pod: &Object, bound: Bound) -> Amounts {
+/// Returns the amounts that a pod needs, including its overhead.
+pub fn of_pod(pod: &Object, bound: AmountKind) -> Amounts {
     let mut all = of_pod_alone(pod, bound);
     for (name, overhead) in amounts(at(pod, "spec.overhead")) {
-        // Overhead does not create a limit where none was set.
+        // Overhead does not create a limit for a resource without a limit.
         match all.get(&name) {
             Some(have) => drop(all.insert(name, have.plus(overhead))),
-            None if bound == Bound::Requests => drop(all.insert(name, overhead)),
+            None if bound == AmountKind::Requests => drop(all.insert(name, overhead)),
             None => {}
         }
     }
@@ -162,13 +165,13 @@ mod tests {
     use super::*;
     use values::testing::object;
 
-    fn shown(amounts: &Amounts) -> String {
+    fn amounts_text(amounts: &Amounts) -> String {
         let shown = amounts.iter().map(|(name, amount)| format!("{name}={}", amount.to_text()));
         shown.collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn containers_add_up_and_those_before_them_are_a_least() {
+    fn pod_requests_are_those_of_all_containers_but_at_least_those_of_each_init_container() {
         let container = |cpu: &str, more: &str| {
             format!(r#"{{"name":"c","resources":{{"requests":{{"cpu":"{cpu}"}}}}{more}}}"#)
         };
@@ -188,7 +191,7 @@ mod tests {
         ] {
             let pod =
                 object(&format!(r#"{{"spec":{{"initContainers":[{init}],"containers":[{main}]{more}}}}}"#));
-            assert_eq!(shown(&of_pod(&pod, Bound::Requests)), want, "{init} {main} {more}");
+            assert_eq!(amounts_text(&of_pod(&pod, AmountKind::Requests)), want, "{init} {main} {more}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The server: its parts, assembled once at startup and shared by all requests and controllers.
+//! The server: the components that are assembled once at startup, and that all requests and controllers
+//! share.
 //!
 //! ```text
 //! Settings of each part ─► Server ─┬─ store        the stores of the objects, allocation
@@ -9,8 +10,8 @@
 //!                                  └─ admission    the plugins that every write passes
 //! ```
 //!
-//! A server has all of its configuration as values, so a process may run several that differ. This module
-//! serves no requests, and knows neither verbs nor routes.
+//! The whole configuration of a server is in values, so a process can run several servers with different
+//! configurations. This module serves no requests, and depends on neither verbs nor routes.
 
 pub mod access;
 pub mod operations;
@@ -29,13 +30,13 @@ use self::operations::Operations;
 use self::outgoing::OutgoingCalls;
 use self::store::ObjectStorage;
 use self::types::{DocumentFacts, TypeCatalog};
-use crate::state::{extension, fairness, health, zpages};
+use crate::state::{extension, fairness, health, testing, zpages};
 use crate::writes::creations::Creations;
 use crate::writes::plugin::{Chain, Plugin};
 use crate::writes::quotas::Ledger;
 use objects::custom::established::{Established, RegistryChanges};
 
-/// The configuration of a [`Server`], by its parts.
+/// The configuration of a [`Server`], one field for each component.
 pub struct Settings {
     /// The stores, and the allocation of addresses and ports.
     pub store: store::Settings,
@@ -51,17 +52,18 @@ pub struct Settings {
     pub admission: Vec<(&'static str, MakePlugin)>,
 }
 
-/// Creates an admission plugin for a server that is complete but for its plugins.
+/// Creates an admission plugin for a server. At the time of the call, the server does not have all plugins
+/// yet.
 pub type MakePlugin = Arc<dyn Fn(&Server) -> Arc<dyn Plugin> + Send + Sync>;
 
-/// The server: everything that a request may need, shared by all requests.
+/// The server: the data and services for requests, shared by all requests.
 pub struct Server {
     itself: Weak<Server>,
     /// The stores of the objects.
     pub store: Arc<ObjectStorage>,
     /// The types that are served.
     pub types: Arc<TypeCatalog>,
-    /// The access of users.
+    /// Authentication, authorization, flow control and audit.
     pub access: Arc<AccessControl>,
     /// The other servers that the server calls.
     pub outgoing: Arc<OutgoingCalls>,
@@ -71,7 +73,7 @@ pub struct Server {
     pub admission: Chain,
     /// The shares of quotas that writes have taken.
     pub quotas: Arc<Ledger>,
-    /// The creations under way in namespaces.
+    /// The creations in namespaces that are in progress.
     pub creations: Creations,
 }
 
@@ -79,13 +81,18 @@ impl Server {
     /// Assembles a server.
     ///
     /// # Errors
-    /// Fails if the engine was closed in the meantime.
+    /// Fails if the engine is closed.
     pub fn assemble(settings: Settings) -> Result<Arc<Self>, TailError> {
         let Settings { store, types, access, outgoing, operations, admission } = settings;
         let engine = store.backends.main().engine().clone();
         let facts = DocumentFacts {
             address: operations.address.to_string(),
-            other_paths: other_paths(&types, access.fairness, &outgoing.extensions),
+            other_paths: other_paths(
+                &types,
+                access.fairness,
+                &outgoing.extensions,
+                operations.testing.is_some(),
+            ),
             git_version: operations.version.git_version(),
         };
         let event_ttl = Some(operations.limits.event_ttl).filter(|ttl| !ttl.is_zero());
@@ -126,14 +133,15 @@ impl Server {
         self.itself.upgrade().expect("the holder of a reference keeps the server alive")
     }
 
-    /// Changes the custom types that are served. `change` selects them, and must not begin another change.
+    /// Changes the custom types that are served. `change` describes the change, and must not call this
+    /// method.
     pub fn establish<T>(&self, change: impl FnOnce(&mut Established, &mut RegistryChanges) -> T) -> T {
         let mut established = self.types.established.lock();
         let mut changes = RegistryChanges::default();
         let result = change(&mut established, &mut changes);
         if !changes.is_empty() {
-            // Reports of peers about these types are discarded, even if a type disappears before any request
-            // used the report.
+            // Discard the reports of peers about the changed types, even if no request has used such a report
+            // yet.
             let peers = &self.outgoing.peers;
             if self.store.ledger().is_some() && peers.note(changes.versions(), Instant::now()) {
                 self.show_peers();
@@ -143,22 +151,23 @@ impl Server {
         result
     }
 
-    /// Adds what peers serve to the aggregated discovery document.
+    /// Adds the resources of peers to the aggregated discovery document.
     pub fn show_peers(&self) {
         self.types.served.show_peers(self.outgoing.peers.groups());
     }
 
-    /// Adds what extension servers serve to the discovery documents.
+    /// Adds the resources of extension servers to the discovery documents.
     pub fn show_foreign(&self) {
         self.types.served.show(self.outgoing.extensions.foreign());
     }
 }
 
-/// Returns the paths of a server outside the resource API.
+/// Returns the paths that a server serves outside the resource API.
 fn other_paths(
     types: &types::Settings,
     fairness: fairness::Settings,
     extensions: &extension::Settings,
+    has_test_features: bool,
 ) -> Vec<String> {
     let of_requests =
         if fairness.is_shared { health::OptionalPart::FairShares } else { health::OptionalPart::Bounds };
@@ -166,5 +175,8 @@ fn other_paths(
     let parts: Vec<_> = std::iter::once(of_requests).chain(certificate).collect();
     let mut paths = health::paths(types.naming, &parts);
     paths.extend(zpages::paths(&types.features).map(str::to_owned));
+    if has_test_features {
+        paths.extend(testing::PATHS.map(str::to_owned));
+    }
     paths
 }

@@ -1,8 +1,9 @@
-//! The code that schema files name: functions and constants of the server, numbered so that a table can store
-//! a `u16` for each.
+//! Functions and constants of the server to which schema files refer by name. Each function or constant has a
+//! number, so that a table stores only a `u16`.
 //!
 //! A list contains every name of one [`Use`] once, sorted by name. The numbers start at 1, and 0 means that
-//! there is no code. Each list is included by the single module that knows the named code.
+//! there is no code. Only one module includes each list: the module that imports the named functions and
+//! constants.
 
 use std::fmt::Write;
 
@@ -31,7 +32,7 @@ pub fn number(schema: &Schema, used: Use, name: &str) -> usize {
     names(schema, used).iter().position(|other| *other == name).map_or(0, |at| at + 1)
 }
 
-/// Returns Rust source of a static with all names of one use.
+/// Returns the Rust source of a static list with all names of one use.
 pub fn list(schema: &Schema, used: Use) -> String {
     let (list, element) = match used {
         Use::Rule => ("RULES", "StructCheck"),

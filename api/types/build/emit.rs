@@ -1,9 +1,9 @@
 //! [`Schema`] → Rust source: one `static` per message, one list of groups per naming profile.
 //!
-//! Messages refer to each other by `&'static`, so cycles are allowed. A message without a vendor name, in
-//! itself and in all messages it refers to, exists once. The others exist once per naming profile, so that no
-//! name has to be composed at run time. Only differences from the all-empty `FIELD` are written, because the
-//! compiler reads the result on every build.
+//! Messages refer to each other by `&'static`, so cycles are allowed. A message exists once if neither the
+//! message nor the messages to which it refers contain a vendor name. All other messages exist once per
+//! naming profile, so that no name is composed at run time. The source of a field contains only the differences from
+//! the empty `FIELD`, because the compiler reads the result on every build.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -46,8 +46,8 @@ pub fn tables(schema: &Schema, vocabularies: &[&Naming]) -> String {
 
 const STRING: &str = "strings can be written to";
 
-/// Returns the messages whose tables differ among naming profiles: they have a placeholder, or refer to a
-/// message that has one.
+/// Returns the messages whose tables differ among naming profiles: they contain a placeholder, or refer to a
+/// message that contains a placeholder.
 fn dependent(schema: &Schema) -> HashSet<MessageId> {
     let mut users: BTreeMap<MessageId, Vec<MessageId>> = BTreeMap::new();
     let mut pending = Vec::new();
@@ -94,8 +94,8 @@ struct Emitter<'a> {
 }
 
 impl Emitter<'_> {
-    /// Returns the name of the static of a message: `API_CORE_V1_POD`, with the number of the naming profile
-    /// unless it is the first.
+    /// Returns the name of the static of a message: `API_CORE_V1_POD`, with the number of the naming profile,
+    /// except for the first profile.
     fn symbol(&self, id: MessageId) -> String {
         let Message { package, name, .. } = &self.schema.messages[id];
         let mut last: Vec<_> = package.rsplit(['.', '-', '}']).take(2).collect();
@@ -158,8 +158,8 @@ impl Emitter<'_> {
             None => out.push_str("None"),
             Some(union) => write!(
                 out,
-                "Some(Union{{members:&{:?},none:{:?},several:{:?},shown:&{:?}}})",
-                union.members, union.none, union.several, union.shown
+                "Some(Union{{members:&{:?},none:{:?},several:{:?},error_names:&{:?}}})",
+                union.members, union.none, union.several, union.error_names
             )
             .expect(STRING),
         }

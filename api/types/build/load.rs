@@ -1,8 +1,9 @@
-//! `schema/*.proto` → [`Schema`]: compiles the files and resolves everything that they leave to convention.
+//! `schema/*.proto` → [`Schema`]: compiles the files and fills in all values that the files leave to a
+//! convention.
 //!
-//! There are two passes: the first gives every ordinary message its index, the second translates fields,
-//! because types may refer to each other in any order. Special types (`option (schema.special)`) become kinds
-//! and get no message.
+//! There are two passes, because types may refer to each other in any order. The first pass gives every
+//! ordinary message its index, and the second pass translates fields. Special types (`option
+//! (schema.special)`) become kinds and get no message.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -88,7 +89,7 @@ impl<'p> Loader<'p> {
     }
 
     fn id(&self, name: &str) -> MessageId {
-        *self.ids.get(name).unwrap_or_else(|| panic!("{name} is no message"))
+        *self.ids.get(name).unwrap_or_else(|| panic!("{name} is not a message"))
     }
 
     fn message(&self, message: &MessageDescriptor) -> Message {
@@ -132,17 +133,17 @@ impl<'p> Loader<'p> {
         if members.is_empty() {
             members = (0..fields.len()).filter(|at| !except.contains(at)).collect();
         }
-        let shown = options::texts(&option, "shown").into_iter().map(|pair| {
-            let (name, shown) =
+        let error_names = options::texts(&option, "shown").into_iter().map(|pair| {
+            let (name, error_name) =
                 pair.split_once('=').unwrap_or_else(|| panic!("{}: {pair} has no `=`", message.full_name()));
-            (at(&name.to_owned()), shown.to_owned())
+            (at(&name.to_owned()), error_name.to_owned())
         });
-        let shown = shown.collect();
+        let error_names = error_names.collect();
         let text = |name| options::text(&option, name);
-        Some(Union { members, none: text("none"), several: text("several"), shown })
+        Some(Union { members, none: text("none"), several: text("several"), error_names })
     }
 
-    /// Returns the fields as in JSON, and the structs whose fields were flattened.
+    /// Returns the fields that JSON has, and the structs whose fields were flattened.
     fn fields(&self, message: &MessageDescriptor) -> (Vec<Field>, Vec<(u32, MessageId)>) {
         let options = message.options();
         let mut fields = Vec::new();
@@ -154,7 +155,9 @@ impl<'p> Loader<'p> {
             let number = proto.number().try_into().expect("field numbers are positive");
             let field = message.get_field(number).expect("the field was just listed");
             if self.options.flag(&field.options(), "inline") {
-                let Wire::Message(inner) = field.kind() else { panic!("{} is no struct", field.full_name()) };
+                let Wire::Message(inner) = field.kind() else {
+                    panic!("{} is not a struct", field.full_name())
+                };
                 let inner_fields = self.fields(&inner).0;
                 fields.extend(inner_fields.into_iter().map(|f| Field { inlined: Some(inlined.len()), ..f }));
                 inlined.push((number, self.id(inner.full_name())));
@@ -204,7 +207,7 @@ impl<'p> Loader<'p> {
             (false, Some(map)) => List::Map(options::texts(&map, "keys")),
             (true, Some(_)) => panic!("{} is both a set and a map", field.full_name()),
         };
-        assert!(list == List::Atomic || shape == Shape::List, "{} is no list", field.full_name());
+        assert!(list == List::Atomic || shape == Shape::List, "{} is not a list", field.full_name());
         let struct_atomic = match &value_type {
             Wire::Message(inner) if shape == Shape::Single => {
                 self.options.flag(&inner.options(), "atomic_struct")
@@ -266,7 +269,7 @@ impl<'p> Loader<'p> {
                     let schema =
                         message.get_field_by_name("schema").expect("such types have a field `schema`");
                     let Wire::Message(schema) = schema.kind() else {
-                        panic!("{} is no struct", schema.full_name())
+                        panic!("{} is not a struct", schema.full_name())
                     };
                     return (Kind::Of(name, self.id(schema.full_name())), false);
                 }
@@ -401,7 +404,7 @@ fn verbs(option: &DynamicMessage, usual: &[&str]) -> Vec<String> {
     verbs
 }
 
-/// Returns the zero value of a scalar kind as JSON text, for kinds whose zero value a schema publishes.
+/// Returns the zero value of a scalar kind as JSON text; `None` for kinds whose zero value is not published.
 fn zero(kind: &str) -> Option<&'static str> {
     match kind {
         "Bool" => Some("false"),
@@ -437,13 +440,14 @@ fn type_fields() -> [Field; 2] {
     [
         field(
             "kind",
-            "Kind is a string value that names the type of the object. It may be omitted where the path of the request \
-             implies it, and it cannot change.",
+            "Kind is a string value that names the type of the object. The field may be omitted where the path of the request \
+             implies it, and its value cannot change.",
         ),
         field(
             "apiVersion",
             "APIVersion defines the schema that the object is written in, as `<group>/<version>`, or as `<version>` for the \
-             core group.",
+             core group. The field may be omitted where the path of the request implies it. Responses have the version in \
+             the path of the request.",
         ),
     ]
 }

@@ -1,6 +1,6 @@
-//! The content of the schema files with their shorthand resolved: every default is filled in, inlined structs
-//! are flattened, special types have become kinds. Mirrors `src/types/schema/table.rs`, with indices instead
-//! of references, and with the placeholders for vendor names still in the strings.
+//! The content of the schema files without shorthand: every default is filled in, inlined structs are
+//! flattened, and special types are kinds. The structs mirror `src/schema/table.rs`, but contain indices
+//! instead of references. Strings still contain the placeholders for vendor names.
 
 /// An index into [`Schema::messages`].
 pub type MessageId = usize;
@@ -24,29 +24,30 @@ pub struct Message {
     pub columns: Vec<Column>,
     pub union: Option<Union>,
     pub published_union: Option<PublishedUnion>,
-    /// Name of its check in code; empty without one.
+    /// Name of the validation rule of the message, a function in the code; empty if the message has no rule.
     pub rule: String,
     pub checked_apart: bool,
-    /// Name of its default rule in code; empty without one.
+    /// Name of the default rule of the message, a function in the code; empty if the message has no rule.
     pub default_rule: String,
 }
 
 pub struct Union {
-    /// Indices into `fields` of the members.
+    /// Indices of the members in `fields`.
     pub members: Vec<usize>,
     pub none: String,
     pub several: String,
-    /// Indices into `fields`, and the names in the message `several`.
-    pub shown: Vec<(usize, String)>,
+    /// Indices of members in `fields`, each with the name in the message `several`.
+    pub error_names: Vec<(usize, String)>,
 }
 
 pub struct PublishedUnion {
-    /// Name of the discriminator field; empty without one.
+    /// Name of the discriminator field; empty if there is no discriminator.
     pub discriminator: String,
     pub members: Vec<String>,
 }
 
-/// The checks of a field. Names are those of the tables' enums; empty without one.
+/// The checks of a field. Names are the names of enum variants in the tables; a name is empty if there is no
+/// such check.
 #[derive(Clone, Default)]
 pub struct Check {
     pub presence: &'static str,
@@ -93,7 +94,7 @@ pub struct Field {
 pub enum Kind {
     /// A kind without a message, by its name in the tables.
     Plain(&'static str),
-    /// A kind around a message: its name in the tables, and the message.
+    /// A kind that contains a message: the name of the kind in the tables, and the message.
     Of(&'static str, MessageId),
 }
 
@@ -157,11 +158,11 @@ pub struct Resource {
     pub subresources: Vec<Subresource>,
     pub storage: Option<(GroupVersion, String)>,
     pub columns: Vec<Column>,
-    /// Selectable fields; `None` if the kind has no list of its own.
+    /// Selectable fields; `None` if the kind does not have its own list.
     pub selectable: Option<Vec<Selectable>>,
-    /// Error message for labels outside that list.
+    /// Error message for labels that are not in the list of selectable fields.
     pub selectable_refusal: String,
-    /// Name in the table's enum.
+    /// Variant of the enum `NameRule` in the tables.
     pub name: &'static str,
     pub put_creates: bool,
     pub conditional_update: bool,
@@ -175,17 +176,18 @@ pub struct Resource {
     pub behavior: Behavior,
 }
 
-/// The code of a resource, and what generic code does for it. Code is given by its name; empty without one.
+/// The code of a resource, and its flags for generic code. A function is given by its name; the name is empty
+/// if there is no function.
 pub struct Behavior {
     pub strategy: String,
     pub normalization: String,
     pub update_rule: String,
     pub conversion: String,
-    /// Flags, by the names of the table's members.
+    /// Flags for generic code: the name of the field in the table, and the value.
     pub flags: Vec<(&'static str, bool)>,
     pub undeletable: Vec<String>,
     pub undeletable_detail: String,
-    /// Immutable paths with their own error details.
+    /// Immutable paths that have special error details.
     pub refusals: Vec<(String, String)>,
     pub delete_warning: String,
     pub replacement: String,

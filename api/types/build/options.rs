@@ -126,7 +126,7 @@ pub fn status(option: &DynamicMessage) -> Status {
     }
 }
 
-/// Reads the behavior of a resource from its option: its code, and what generic code does for the kind.
+/// Reads the behavior of a resource from its option: the code of the kind, and the flags for generic code.
 pub fn behavior(option: &DynamicMessage) -> Behavior {
     let flags = [
         "spec_finalizers",
@@ -168,7 +168,7 @@ fn optional_number(message: &DynamicMessage, name: &str) -> Option<i64> {
 fn variant(message: &DynamicMessage, name: &str) -> String {
     use prost_reflect::{Kind, ReflectMessage};
     let field = message.descriptor().get_field_by_name(name).expect("the member was named here");
-    let Kind::Enum(choices) = field.kind() else { panic!("{name} is no enum") };
+    let Kind::Enum(choices) = field.kind() else { panic!("{name} is not an enum") };
     let choice = choices.get_value(choice(message, name)).expect("the compiler knows the value");
     let words = choice.name().split('_');
     words.map(|word| format!("{}{}", &word[..1], word[1..].to_lowercase())).collect()

@@ -1,4 +1,4 @@
-//! Selector attributes: the labels and selectable fields of an object, encoded next to its stored value, so
+//! Selector attributes: the labels and selectable fields of an object, encoded next to the stored value, so
 //! that lists and watches need not parse the value.
 //!
 //! ```text
@@ -31,21 +31,23 @@ const HAS_FINALIZERS: u8 = 1;
 const IS_DELETING: u8 = 2;
 const IS_TOO_LARGE: u8 = 4;
 const HAS_UNKNOWN: u8 = 8;
-const HAS_AUTHOR: u8 = 16;
-const HEADER_LEN: usize = 10;
-const AUTHOR_LEN_BYTES: usize = 2;
+/// Flag in the byte [`FLAGS_AT`]: the attributes end with an author.
+pub(crate) const HAS_AUTHOR: u8 = 16;
+pub(crate) const FLAGS_AT: usize = 1;
+pub(crate) const HEADER_LEN: usize = 10;
+pub(crate) const AUTHOR_LEN_BYTES: usize = 2;
 
 /// Encodes the selector attributes of `object`, whose storage is described by `stored`. If labels and values
 /// exceed the engine's limit, only the header is written, and the object is always matched by its value.
 ///
-/// Slot values are the texts that field selectors compare with: strings unchanged, integers in decimal,
-/// `true` and `false`, and the field's default text if the field is absent.
+/// Slot values are the texts that field selectors compare: unchanged strings, decimal integers, `true` and
+/// `false`. If the field is absent, the slot value is the text that the field defines for an absent value.
 pub fn encode(stored: &ResourceTable, object: &Object) -> Vec<u8> {
     encode_changed(stored, object, &[])
 }
 
-/// Encodes like [`encode`] an object that replaces one with the attributes `replaced`. Parts that both
-/// objects share and that were never parsed have unchanged values, which are copied from `replaced`.
+/// Encodes the attributes of `object` like [`encode`]. `object` replaces an object with the attributes
+/// `replaced`. A part that was never parsed is unchanged, so the values of this part are copied from `replaced`.
 pub fn encode_changed(stored: &ResourceTable, object: &Object, replaced: &[u8]) -> Vec<u8> {
     let replaced = Attributes::new(replaced);
     let layout = layout(stored);
@@ -109,33 +111,14 @@ pub fn note_unknown(attributes: &mut [u8]) {
     }
 }
 
-/// Returns encoded attributes with another author of the write; without one if the attributes would exceed
-/// the engine's limit. Selectors do not depend on the author.
-pub fn with_author(attributes: &[u8], author: &[u8]) -> Vec<u8> {
-    let attributes = split_author(attributes).0;
-    let mut out = Vec::with_capacity(attributes.len() + author.len() + AUTHOR_LEN_BYTES);
-    out.extend_from_slice(attributes);
-    let Some(flags) = out.get_mut(1) else { return out };
-    *flags &= !HAS_AUTHOR;
-    let fits = attributes.len() >= HEADER_LEN && out.capacity() <= engine::ATTRIBUTES_BYTES_MAX;
-    if let Ok(len) = u16::try_from(author.len())
-        && fits
-    {
-        out[1] |= HAS_AUTHOR;
-        out.extend_from_slice(author);
-        out.extend(len.to_le_bytes());
-    }
-    out
-}
-
-/// Returns the encoded author in attributes; `None` if they have none.
+/// Returns the encoded author in attributes; `None` if the attributes contain no author.
 pub fn author(attributes: &[u8]) -> Option<&[u8]> {
     split_author(attributes).1
 }
 
-/// Separates the author from the attributes before it.
+/// Splits attributes into the bytes before the author and the encoded author.
 #[inline]
-fn split_author(attributes: &[u8]) -> (&[u8], Option<&[u8]>) {
+pub(crate) fn split_author(attributes: &[u8]) -> (&[u8], Option<&[u8]>) {
     let split = || {
         let [VERSION, flags, ..] = *attributes else { return None };
         if flags & HAS_AUTHOR == 0 {
@@ -204,8 +187,8 @@ fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Returns the fingerprint of the encoded values: of the slots of a storage, and of the object form of a
-/// custom type. The fingerprint is FNV-1a over the paths of the slots and their texts for absent values.
+/// Returns the fingerprint of the slots of a storage, and of the form of a custom object. The fingerprint is
+/// FNV-1a over the paths of the slots and their texts for absent values.
 pub fn layout(stored: &ResourceTable) -> u32 {
     let mut hash = 0x811c_9dc5_u32 ^ stored.form.as_deref().copied().unwrap_or(0);
     for slot in slots(stored) {
@@ -225,7 +208,8 @@ pub(crate) fn push_len(mut len: usize, out: &mut Vec<u8>) {
     out.push(len as u8);
 }
 
-/// Reads a length from the front: at most four bytes, far more than any key or value needs.
+/// Reads a length from the front. A length has at most four bytes, which is far more than any key or value
+/// needs.
 #[inline]
 pub(crate) fn take_len(bytes: &mut &[u8]) -> Option<usize> {
     let (&first, mut rest) = bytes.split_first()?;
@@ -261,8 +245,8 @@ pub struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Creates a view of `bytes`. Bytes of an unknown version and truncated bytes have neither labels nor
-    /// values, and a layout that matches no resource.
+    /// Creates a view of `bytes`. If the version of the bytes is unknown or the bytes are truncated, the view
+    /// has no labels, values or layout.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         const ABSENT: Attributes = Attributes { labels: &[], slots: &[], flags: 0, layout: None };
@@ -275,7 +259,7 @@ impl<'a> Attributes<'a> {
         Attributes { labels, slots, flags, layout }
     }
 
-    /// Returns the value of the label `key`. Costs one step for each label with a shorter key.
+    /// Returns the value of the label `key`. The search takes one step for each label with a shorter key.
     #[inline]
     pub fn label(&self, key: &str) -> Option<&'a str> {
         let mut rest = self.labels;
@@ -319,7 +303,7 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// Returns the value of a slot; empty if absent.
+    /// Returns the value of a slot; empty if the slot is absent.
     #[inline]
     pub fn field(&self, slot: usize) -> &'a str {
         self.raw_fields().nth(slot).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or("")
@@ -396,7 +380,7 @@ impl Selection {
         &self.field
     }
 
-    /// Returns the fingerprint of the slots that the field selector refers to.
+    /// Returns the fingerprint of the slots to which the field selector refers.
     pub fn layout(&self) -> u32 {
         self.layout
     }
@@ -406,8 +390,9 @@ impl Selection {
         !self.label.is_everything() || self.field.needs_slots()
     }
 
-    /// Returns whether the attributes lack the values that this selection compares, because they were written
-    /// with other slots, were too large, or are damaged. The caller then uses [`Selection::matches_object`].
+    /// Returns whether the attributes lack the values that this selection compares. The attributes lack the values if
+    /// the attributes were written with other slots, were too large, or are damaged. The caller then uses
+    /// [`Selection::matches_object`].
     #[inline]
     pub fn is_outdated(&self, attributes: &Attributes) -> bool {
         match attributes.layout {
@@ -423,8 +408,8 @@ impl Selection {
             && self.field.matches(name, namespace, |slot| attributes.field(slot))
     }
 
-    /// Returns whether the object is selected, decided by its value; `stored` is the storage of the
-    /// selection.
+    /// Returns whether the selection selects `object`, without using its attributes. `stored` is the storage
+    /// of the selection.
     pub fn matches_object(
         &self,
         name: &str,

@@ -32,7 +32,7 @@ static PODS: LazyLock<ResourceTable> = LazyLock::new(|| {
 });
 
 #[test]
-fn values_are_selected_as_semantics_4_3_says() {
+fn selectable_fields_are_selected_as_documented() {
     for (text, want) in [
         ("{}", ["", "false", "", "0", ""]),
         (
@@ -56,7 +56,7 @@ fn values_are_selected_as_semantics_4_3_says() {
 }
 
 #[test]
-fn values_of_parts_that_were_not_read_are_those_of_what_is_replaced() {
+fn attributes_of_an_unread_member_are_copied_from_the_replaced_object() {
     #[derive(Debug)]
     struct Parse;
 
@@ -68,7 +68,7 @@ fn values_of_parts_that_were_not_read_are_those_of_what_is_replaced() {
 
     let old = object(r#"{"spec":{"nodeName":"n1"},"status":{"replicas":3},"source":{"component":"c"}}"#);
     let replaced = encode(&PODS, &old);
-    // The text has other values, so the test detects if it is read.
+    // The text has different values, so the test detects whether the text is read.
     let unread =
         || Value::Object(Object::unread(Bytes::from_static(br#"{"nodeName":"t","component":"t"}"#), &Parse));
     let mut new = object(r#"{"metadata":{"labels":{"a":"b"}},"status":{"replicas":4}}"#);
@@ -89,7 +89,7 @@ fn values_of_parts_that_were_not_read_are_those_of_what_is_replaced() {
 }
 
 #[test]
-fn labels_and_flags_come_back() {
+fn labels_and_flags_survive_the_attribute_encoding() {
     let text = r#"{"metadata":{"labels":{"app":"web","b":"","a":"1","example.com/role":"x","odd":7},"finalizers":["f"],"deletionTimestamp":"2020-01-01T00:00:00Z"}}"#;
     let bytes = encode(&PLAIN, &object(text));
     let attributes = Attributes::new(&bytes);
@@ -116,7 +116,7 @@ fn labels_and_flags_come_back() {
 }
 
 #[test]
-fn long_labels_come_back_too() {
+fn long_labels_survive_the_attribute_encoding() {
     let (key, value) = ("k".repeat(300), "v".repeat(20_000));
     let bytes =
         encode(&PLAIN, &object(&format!(r#"{{"metadata":{{"labels":{{"{key}":"{value}","z":"1"}}}}}}"#)));
@@ -126,7 +126,7 @@ fn long_labels_come_back_too() {
 }
 
 #[test]
-fn what_the_engine_would_not_keep_is_matched_by_the_body() {
+fn attributes_too_large_for_the_engine_are_matched_against_the_object() {
     let members: Vec<String> = (0..30_000).map(|n| format!(r#""label-{n}":"v""#)).collect();
     let text = format!(r#"{{"metadata":{{"labels":{{{}}},"finalizers":["f"]}}}}"#, members.join(","));
     let bytes = encode(&PODS, &object(&text));
@@ -140,7 +140,7 @@ fn what_the_engine_would_not_keep_is_matched_by_the_body() {
 }
 
 #[test]
-fn both_selectors_must_agree() {
+fn an_object_matches_only_if_label_and_field_selector_match() {
     let text = r#"{"metadata":{"labels":{"app":"web"}},"spec":{"nodeName":"n1"}}"#;
     let bytes = encode(&PODS, &object(text));
     let attributes = Attributes::new(&bytes);
@@ -164,7 +164,7 @@ fn both_selectors_must_agree() {
 }
 
 #[test]
-fn attributes_tell_when_they_were_written_with_other_slots() {
+fn attributes_written_with_another_slot_layout_are_outdated() {
     let old = encode(&PLAIN, &object(r#"{"metadata":{"labels":{"app":"web"}},"spec":{"nodeName":"n1"}}"#));
     let old = Attributes::new(&old);
     let damaged = Attributes::new(&[9, 9, 9]);
@@ -182,7 +182,7 @@ fn attributes_tell_when_they_were_written_with_other_slots() {
 }
 
 #[test]
-fn any_bytes_can_be_looked_at() {
+fn attributes_can_be_read_from_any_bytes_without_a_panic() {
     let mut random = Random(45);
     let good =
         encode(&PODS, &object(r#"{"metadata":{"labels":{"app":"web","x":"y"}},"spec":{"nodeName":"n1"}}"#));
@@ -209,7 +209,7 @@ fn any_bytes_can_be_looked_at() {
 }
 
 #[test]
-fn selecting_one_percent_of_fifty_thousand_objects_takes_nanoseconds_each() {
+fn selecting_among_fifty_thousand_objects_takes_less_than_a_microsecond_each() {
     let objects: Vec<Vec<u8>> = (0..50_000)
         .map(|n| {
             let text = format!(

@@ -6,13 +6,13 @@
 //!              its index and text
 //! ```
 //!
-//! With the 5 labels and 6 texts of a pod about a third of the bits are set, so for a selector `key=value`
-//! about 4 of 100 objects that do not match are read. Invariant: an object that matches is never skipped.
-//! Negative conditions require no bits. Under another layout a slot holds another field, so field conditions
-//! apply only to objects with the same layout. Attributes that are unreadable, or that were omitted because
-//! they were too large, have an unknown filter, which passes every query.
+//! The 5 labels and 6 texts of a pod set about a third of the bits. With a selector `key=value`, the server
+//! therefore reads about 4 of 100 objects that do not match. Invariant: an object that matches is never
+//! skipped. Negative conditions require no bits. In another layout, a slot contains another field, so field
+//! conditions apply only to objects with the same layout. If attributes are unreadable, or were omitted
+//! because of their size, the filter is unknown. An unknown filter passes every query.
 //!
-//! Checkpoints contain the filters: a change of the result of [`filter`] must increase its kind.
+//! Checkpoints contain the filters, so a change of the result of [`filter`] must increase [`KIND`].
 
 use engine::{BloomFilter, BloomQuery, BloomScheme};
 
@@ -31,9 +31,9 @@ const FILTER_BITS: u64 = 96;
 
 const LAYOUT: BloomFilter = BloomFilter::from_bits(u32::MAX as u128);
 
-/// Maximum number of values of an `in` requirement for which the query tests each value. For a longer list the
-/// query tests only the key: each value costs one comparison with every filter, and a long list of values
-/// would match the filters of most objects anyway.
+/// Maximum number of values of an `in` requirement for which the query tests each value. For a longer list,
+/// the query tests only the key, because each value costs one comparison with every filter, and because a
+/// long list of values would match the filters of most objects anyway.
 pub const VALUES_MAX: usize = 32;
 
 /// An element that sets bits of a filter.
@@ -74,8 +74,8 @@ pub fn query(selection: &Selection) -> BloomQuery {
     query
 }
 
-/// Returns alternative sets of bits, of which every matching object has at least one; `None` if the
-/// requirement implies no bits.
+/// Returns alternative sets of bits. Every matching object has all bits of at least one of these sets.
+/// Returns `None` if the requirement implies no bits.
 fn required(requirement: &Requirement) -> Option<Vec<BloomFilter>> {
     let key = requirement.key().as_bytes();
     let has_key = bits(Element::Key(key));
@@ -96,7 +96,7 @@ fn required(requirement: &Requirement) -> Option<Vec<BloomFilter>> {
     }
 }
 
-/// Returns the bits of the filter that stand for `element`.
+/// Returns the bits of the filter that represent `element`.
 fn bits(element: Element<'_>) -> u128 {
     let (count, hash) = match element {
         Element::Key(key) => (2, hash(1, &[key])),
@@ -109,7 +109,8 @@ fn bits(element: Element<'_>) -> u128 {
     numbers[..count].iter().fold(0, |bits, &number| bits | bit(number))
 }
 
-/// Returns FNV-1a over the parts with a final mix; without it the high bits of short texts are similar.
+/// Returns FNV-1a over the parts with a final mix. Without the final mix, the high bits of short texts are
+/// similar.
 fn hash(seed: u8, parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.iter());
     let mut hash = std::iter::once(&seed).chain(bytes).fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {

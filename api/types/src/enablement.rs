@@ -1,7 +1,8 @@
-//! Selection of the built-in types to serve: by default those of stable versions, changed by
-//! `--runtime-config` (docs/api/operations.md#runtime-config).
+//! Selection of the built-in types that the server serves. The default is the types of stable versions;
+//! `--runtime-config` changes the selection (docs/api/operations.md#runtime-config).
 //!
-//! Disabled types still exist in the store and in the server's own work; only requests do not find them.
+//! Disabled types still exist in the store, and the components of the server still use these types. Only requests do
+//! not find disabled types.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,11 @@ use crate::schema::registry::Registry;
 use crate::version::Releases;
 use values::naming::Naming;
 
-/// Predicate that tells whether a setting applies to a version.
+/// Predicate that decides whether a setting applies to a version.
 type IsMeant = fn(&str) -> bool;
 
 /// Settings for whole stages, in the order in which they are applied. Settings for a version or a resource
-/// are applied after them.
+/// are applied after the settings for stages.
 const STAGES: [(&str, IsMeant); 4] = [
     ("api/all", |_| true),
     ("api/ga", |version| stage(version) == Some("")),
@@ -21,11 +22,11 @@ const STAGES: [(&str, IsMeant); 4] = [
     ("api/alpha", |version| stage(version) == Some("alpha")),
 ];
 
-/// Former groups whose types have moved to other groups. Settings may still name them.
+/// Former groups whose types have moved to other groups. Settings may still name these groups.
 const FORMER_GROUPS: &[&str] = &["extensions"];
 
-/// Groups that the reference server registers and that have no types here: the stem, and whether the group
-/// has the suffix of the naming profile.
+/// Groups that the reference server registers, but that have no types in this server. Each entry is the stem,
+/// and whether the group has the suffix of the naming profile.
 const EMPTY_GROUPS: &[(&str, bool)] =
     &[("admission", true), ("imagepolicy", true), ("internal.apiserver", true), ("storagemigration", true)];
 
@@ -62,8 +63,8 @@ pub struct Enablement {
 
 impl Enablement {
     /// Parses pairs such as `apps/v1=false`, `api/beta=true` and `apps/v1/deployments=false`, separated by
-    /// commas, about the types of `registry`. The last of several equal keys counts, and a key without a
-    /// value means true.
+    /// commas, about the types of `registry`. If a key occurs several times, the last value counts. A key
+    /// without a value means true.
     ///
     /// # Errors
     /// The key is malformed, the value is not a boolean, or the group or version does not exist. The messages
@@ -94,16 +95,16 @@ impl Enablement {
             registry.resources().map(|resource| (resource, stage(&resource.version) == Some(""))).collect();
         for (name, is_meant) in STAGES {
             let Some(value) = wishes.get(name) else { continue };
-            let wanted = match *value {
+            let enabled = match *value {
                 "true" => true,
                 "false" => false,
                 other => return Err(format!("invalid value {name}={other}")),
             };
             for (_, on) in is_on.iter_mut().filter(|(resource, _)| is_meant(&resource.version)) {
-                *on = wanted;
+                *on = enabled;
             }
         }
-        // A setting for a resource takes precedence over one for its version.
+        // A setting for a resource takes precedence over a setting for its version.
         named.sort_by_key(|(_, key, _)| key.plural.is_some());
         for (text, key, value) in named {
             let is_missing =
@@ -111,13 +112,13 @@ impl Enablement {
             if is_missing && !matches!(stage(key.version), Some("alpha" | "beta")) {
                 return Err(format!("group version {} that has not been registered", key.group_version()));
             }
-            let wanted = boolean(value)
+            let enabled = boolean(value)
                 .ok_or_else(|| format!("invalid value of {text}: {value}, err: {}", not_boolean(value)))?;
             key.check_plural(text)?;
             for (resource, on) in &mut is_on {
                 let is_version = (&*resource.group, &*resource.version) == (key.group, key.version);
                 if is_version && key.plural.is_none_or(|plural| plural == resource.table.plural) {
-                    *on = wanted;
+                    *on = enabled;
                 }
             }
         }
@@ -130,7 +131,7 @@ impl Enablement {
     /// Checks that the server can start with the enabled types.
     ///
     /// # Errors
-    /// Names the version that must be served, in the wording of the reference server.
+    /// A message that names the version that must be served, in the wording of the reference server.
     pub fn check(&self, naming: &Naming) -> Result<(), String> {
         let (stem, version, plural) = NEEDED;
         let group = naming.group(stem, true);
@@ -167,7 +168,7 @@ impl Enablement {
     }
 
     /// Returns `registry` without the disabled types.
-    pub fn of(&self, registry: &Registry) -> Registry {
+    pub fn enabled_types(&self, registry: &Registry) -> Registry {
         self.off
             .iter()
             .fold(registry.clone(), |served, (group, version, plural)| served.without(group, version, plural))
@@ -253,17 +254,17 @@ mod tests {
     use super::*;
     use values::naming::KUBERNETES;
 
-    /// Returns for each type whether it is served with these settings.
-    fn served(wishes: &str, types: &[(&str, &str, &str)]) -> Result<Vec<bool>, String> {
+    /// Returns whether each of `types` is served with these settings.
+    fn are_served(wishes: &str, types: &[(&str, &str, &str)]) -> Result<Vec<bool>, String> {
         let registry = Registry::new(&KUBERNETES);
-        let left = Enablement::parse(wishes, &registry)?.of(&registry);
+        let left = Enablement::parse(wishes, &registry)?.enabled_types(&registry);
         let is_there =
             |(group, version, plural): &(&str, &str, &str)| left.resource(group, version, plural).is_some();
         Ok(types.iter().map(is_there).collect())
     }
 
     #[test]
-    fn versions_and_resources_are_turned_off() {
+    fn runtime_config_disables_versions_and_resources() {
         let types = [
             ("", "v1", "pods"),
             ("apps", "v1", "deployments"),
@@ -285,12 +286,12 @@ mod tests {
             ("storagemigration.k8s.io/v1beta1=true,internal.apiserver.k8s.io/v1alpha1=true", [true; 5]),
             ("admission.k8s.io/v1=true", [true; 5]),
         ] {
-            assert_eq!(served(wishes, &types), Ok(want.to_vec()), "{wishes}");
+            assert_eq!(are_served(wishes, &types), Ok(want.to_vec()), "{wishes}");
         }
     }
 
     #[test]
-    fn versions_of_a_stage_are_turned_on() {
+    fn runtime_config_enables_all_versions_of_a_stability_level() {
         let types = [
             ("admissionregistration.k8s.io", "v1alpha1", "mutatingadmissionpolicies"),
             ("admissionregistration.k8s.io", "v1beta1", "mutatingadmissionpolicies"),
@@ -305,12 +306,12 @@ mod tests {
             ("api/beta=true", [false, true, false, true, true]),
             ("resource.k8s.io/v1beta1=true", [false, false, false, true, false]),
         ] {
-            assert_eq!(served(wishes, &types), Ok(want.to_vec()), "{wishes}");
+            assert_eq!(are_served(wishes, &types), Ok(want.to_vec()), "{wishes}");
         }
     }
 
     #[test]
-    fn types_that_may_not_be_served_exist() {
+    fn every_type_in_the_enablement_tables_exists() {
         let registry = Registry::new(&KUBERNETES);
         let gated = GATED.iter().map(|(named, _)| *named);
         let introduced = INTRODUCED.iter().map(|(named, _)| *named);
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn types_that_came_later_than_the_emulated_release_are_off() {
+    fn types_newer_than_the_emulated_release_are_not_served() {
         let registry = Registry::new(&KUBERNETES);
         let types = [
             ("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies"),
@@ -340,7 +341,7 @@ mod tests {
         ] {
             let releases = Releases { emulated, ..Releases::default() };
             let enablement = Enablement::parse("api/beta=true", &registry).unwrap();
-            let left = enablement.released(&KUBERNETES, releases).of(&registry);
+            let left = enablement.released(&KUBERNETES, releases).enabled_types(&registry);
             for ((group, version, plural), want) in types.iter().zip(want) {
                 let is_there = left.resource(group, version, plural).is_some();
                 assert_eq!(is_there, want, "{emulated}: {group}/{version}/{plural}");
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn registrations_of_extension_servers_must_be_served() {
+    fn disabling_api_services_is_refused() {
         let refused = "API group/version apiregistration.k8s.io/v1 must be enabled";
         for (wishes, want) in [
             ("", Ok(())),
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_wished_is_said() {
+    fn invalid_runtime_config_entries_are_refused_with_a_reason() {
         for (wishes, want) in [
             ("nope.example.com/v1=true", "unknown api groups nope.example.com/v1"),
             ("a=b=c", "runtime-config invalid key a"),
@@ -384,7 +385,7 @@ mod tests {
                 "invalid value of apps/v1: yes, err: strconv.ParseBool: parsing \"yes\": invalid syntax",
             ),
         ] {
-            assert_eq!(served(wishes, &[]), Err(want.to_owned()), "{wishes}");
+            assert_eq!(are_served(wishes, &[]), Err(want.to_owned()), "{wishes}");
         }
     }
 }

@@ -4,9 +4,9 @@
 //! `Name=true,kube:Other=false` → [`Features::parse`] → [`Features`], with warnings for the operator.
 //!
 //! `AllAlpha` and `AllBeta` switch all gates of their stage that the flag does not name, regardless of order.
-//! The gate of a stable feature may be locked: setting it to its own value is allowed with a warning, any
+//! The gate of a stable feature may be locked: setting the gate to its fixed value causes a warning, and any
 //! other value is an error. A server that emulates an older release has no gates of later releases. This
-//! module knows the names of gates, not their effects.
+//! module declares the gates; other modules implement their effects.
 
 mod upstream;
 
@@ -24,7 +24,7 @@ pub enum Feature {
     AllowUnsafeMalformedObjectDeletion,
     /// CBOR request and response bodies.
     CborServingAndStorage,
-    /// Permissions to act as another user for some verbs only.
+    /// Permissions to act as another user only for some verbs.
     ConstrainedImpersonation,
     /// Dry runs of write requests.
     DryRun,
@@ -66,7 +66,7 @@ struct Gate {
     name: &'static str,
     stage: FeatureStage,
     default: bool,
-    /// Whether the flag may name the gate but not change it.
+    /// Whether the flag may name the gate, but not change its value.
     locked: bool,
 }
 
@@ -130,11 +130,11 @@ const INERT: [(&[&str], Inert); 6] = [
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Features {
     open: [bool; GATES.len()],
-    /// Values of gates without an effect that were set.
+    /// The values that the operator has set for gates without an effect.
     inert: BTreeMap<&'static str, bool>,
     /// Setting for all gates of a stage.
     of_stage: OfStage,
-    /// Warnings for the operator about named gates, in order.
+    /// Warnings for the operator about the gates in the flag, in order.
     pub warnings: Vec<String>,
 }
 
@@ -177,8 +177,8 @@ impl Features {
         self.all().iter().any(|(known, _, open)| *known == name && *open)
     }
 
-    /// Returns each gate with its stage and whether it is enabled, and also `AllAlpha` and `AllBeta`, sorted
-    /// by name.
+    /// Returns each gate with its stage and its value, sorted by name. The gates include `AllAlpha` and
+    /// `AllBeta`.
     pub fn all(&self) -> Vec<(&'static str, FeatureStage, bool)> {
         let with_effect = GATES.iter().zip(self.open).map(|(gate, open)| (gate.name, gate.stage, open));
         let inert = INERT.iter().flat_map(|(names, inert)| names.iter().map(move |name| (*name, *inert)));
@@ -195,7 +195,7 @@ impl Features {
         all
     }
 
-    /// Returns whether this is the gate of a stable feature that kube-apiserver has removed.
+    /// Returns whether `name` is the gate of a stable feature. kube-apiserver has removed these gates.
     pub fn is_forgotten(&self, name: &str) -> bool {
         GATES.iter().any(|gate| gate.name == name && gate.stage == FeatureStage::Stable)
     }
@@ -209,7 +209,8 @@ impl Features {
         self
     }
 
-    /// Parses the value of the flag for a server of these releases. The last value of a repeated gate wins.
+    /// Parses the value of the flag for a server that emulates `releases`. The last value of a repeated gate
+    /// wins.
     ///
     /// # Errors
     /// A pair is malformed, a value is not a boolean, or a gate is unknown, locked to another value, or not
@@ -275,7 +276,8 @@ impl Features {
             (None, Some(Inert { stage, default })) => (stage, default, stage == FeatureStage::Stable),
             (None, None) => return Err(format!("unrecognized feature gate: {name}")),
         };
-        // A gate that the emulated release does not have is disabled, whatever its later default is.
+        // A gate that the emulated release does not have is disabled, even if its default in a later release
+        // is true.
         if open && comes_after(name, releases) {
             let Releases { emulated, compatible } = releases;
             return Err(format!(
@@ -339,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_needs_those_that_it_depends_on() {
+    fn a_feature_gate_needs_the_gates_that_it_depends_on() {
         let why = "is enabled, but depends on features that are disabled:";
         for (text, want) in [
             ("ClusterTrustBundle=true,ClusterTrustBundleProjection=true", Ok(())),
@@ -421,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_release_has_no_gates_of_later_ones() {
+    fn an_emulated_release_does_not_have_gates_of_later_releases() {
         let older = Releases { emulated: 33, compatible: 33 };
         let why = "cannot set feature gate ShardedListAndWatch to true, feature is PreAlpha at emulated version 1.33, min \
                    compatibility version 1.33";
@@ -444,14 +446,11 @@ mod tests {
     }
 
     #[test]
-    fn gates_without_an_effect_are_shown_as_they_were_set() {
+    fn gates_without_an_effect_are_listed_with_their_set_values() {
         let features =
             Features::parse("AllAlpha=true,KMSv1=true,PodsAPI=false", Releases::default()).unwrap();
         let all = features.all();
-        assert!(
-            all.windows(2).all(|pair| pair[0].0 < pair[1].0),
-            "names are sorted, and none is there twice"
-        );
+        assert!(all.windows(2).all(|pair| pair[0].0 < pair[1].0), "names are sorted and unique");
         for (name, want) in [("AllAlpha", true), ("KMSv1", true), ("PodsAPI", false), ("MemoryQoS", true)] {
             assert!(all.iter().any(|(gate, _, open)| *gate == name && *open == want), "{name}");
         }

@@ -8,12 +8,12 @@ use values::json::Value;
 use values::query::{Query, check_dry_run, invalid_options};
 use values::status::{Status, StatusReason};
 
-/// How a list interprets its resourceVersion.
+/// The meaning of the resourceVersion of a list request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum VersionMatch {
-    /// Exactly at that version.
+    /// The list must have exactly this version.
     Exact,
-    /// At that version or a newer one.
+    /// The list must have this version or a newer version.
     NotOlderThan,
 }
 
@@ -22,17 +22,17 @@ pub enum VersionMatch {
 pub struct ListOptions {
     /// Label and field selectors combined.
     pub selection: Selection,
-    /// Unparsed resourceVersion; empty when absent.
+    /// Unparsed resourceVersion; empty if absent.
     pub resource_version: String,
     /// Value of the parameter `resourceVersionMatch`.
     pub version_match: Option<VersionMatch>,
     /// Maximum number of items in a chunk; 0 means unlimited.
     pub limit: u64,
-    /// Continue token of the previous chunk; empty when absent.
+    /// Continue token of the previous chunk; empty if absent.
     pub continue_token: String,
     /// Whether the client requests bookmarks.
     pub allow_bookmarks: bool,
-    /// Whether the client requests initial events; `None` if it leaves the choice to the server.
+    /// Whether the client requests initial events; `None` if the client leaves the choice to the server.
     pub send_initial_events: Option<bool>,
     /// Seconds after which a watch ends; 0 means that the server chooses, and a negative value ends the watch
     /// at once.
@@ -59,27 +59,27 @@ impl ListOptions {
             send_initial_events: query.optional_flag("sendInitialEvents"),
             timeout_seconds,
         };
-        let wanted = query.first("resourceVersionMatch").unwrap_or_default();
-        let errors = if watch { options.check_watch(wanted) } else { options.check_list(wanted) };
+        let match_text = query.first("resourceVersionMatch").unwrap_or_default();
+        let errors = if watch { options.check_watch(match_text) } else { options.check_list(match_text) };
         if !errors.is_empty() {
             return Err(invalid_options("ListOptions", meta_group, &errors));
         }
-        options.version_match = match wanted {
+        options.version_match = match match_text {
             "Exact" => Some(VersionMatch::Exact),
             "NotOlderThan" => Some(VersionMatch::NotOlderThan),
             _ => None,
         };
-        if watch && options.send_initial_events.is_none() && wanted.is_empty() {
-            // A legacy watch from the beginning is a watch with initial events but without the bookmark that
-            // marks their end.
+        if watch && options.send_initial_events.is_none() && match_text.is_empty() {
+            // A legacy watch from the beginning is a watch with initial events, but without the bookmark at
+            // the end of the initial events.
             options.send_initial_events = Some(matches!(options.resource_version.as_str(), "" | "0"));
         }
         Ok(options)
     }
 
-    fn check_list(&self, wanted: &str) -> Vec<FieldError> {
+    fn check_list(&self, match_text: &str) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        if !wanted.is_empty() {
+        if !match_text.is_empty() {
             const PATH: &str = "resourceVersionMatch";
             if self.resource_version.is_empty() {
                 let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
@@ -89,13 +89,13 @@ impl ListOptions {
                 let why = "resourceVersionMatch is forbidden when continue is provided";
                 errors.push(FieldError::forbidden(PATH, why));
             }
-            if wanted != "Exact" && wanted != "NotOlderThan" {
+            if match_text != "Exact" && match_text != "NotOlderThan" {
                 errors.push(FieldError {
                     detail: "supported values: \"Exact\", \"NotOlderThan\", \"\"".to_owned(),
-                    ..FieldError::not_supported::<&str>(PATH, &wanted.into(), &[])
+                    ..FieldError::not_supported::<&str>(PATH, &match_text.into(), &[])
                 });
             }
-            if wanted == "Exact" && self.resource_version == "0" {
+            if match_text == "Exact" && self.resource_version == "0" {
                 let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
                 errors.push(FieldError::forbidden(PATH, why));
             }
@@ -107,20 +107,20 @@ impl ListOptions {
         errors
     }
 
-    fn check_watch(&self, wanted: &str) -> Vec<FieldError> {
+    fn check_watch(&self, match_text: &str) -> Vec<FieldError> {
         const PATH: &str = "resourceVersionMatch";
         let mut errors = Vec::new();
-        if self.send_initial_events.is_some() && wanted != "NotOlderThan" {
+        if self.send_initial_events.is_some() && match_text != "NotOlderThan" {
             let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
             errors.push(FieldError::forbidden(PATH, why));
         }
-        if !wanted.is_empty() {
+        if !match_text.is_empty() {
             if self.send_initial_events.is_none() {
                 let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
                 errors.push(FieldError::forbidden(PATH, why));
             }
-            if wanted != "NotOlderThan" {
-                errors.push(FieldError::not_supported(PATH, &wanted.into(), &["NotOlderThan"]));
+            if match_text != "NotOlderThan" {
+                errors.push(FieldError::not_supported(PATH, &match_text.into(), &["NotOlderThan"]));
             }
         }
         // The reference server reports this error with or without `resourceVersionMatch`.
@@ -132,8 +132,8 @@ impl ListOptions {
     }
 }
 
-/// Parses the resourceVersion of a get or watch; an empty text and `0` are 0. Anything else is a 500 without
-/// a reason, as in the reference server.
+/// Parses the resourceVersion of a get or watch. An empty text and `0` mean 0. A malformed text is a 500
+/// without a reason, as in the reference server.
 pub fn version_number(text: &str) -> Result<Revision, Status> {
     parse_version(text).map_err(|why| Status::new(StatusReason::Unknown, why))
 }
@@ -163,7 +163,7 @@ pub fn decimal(text: &str) -> Option<u64> {
     if text.starts_with('+') { None } else { text.parse().ok() }
 }
 
-/// Propagation policy: what happens to the dependents of a deleted object.
+/// Propagation policy: the treatment of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Propagation {
     /// Dependents lose their owner reference.
@@ -181,7 +181,8 @@ pub struct DeleteOptions {
     pub dry_run: bool,
     /// Grace period in seconds, for objects that support it; a negative value counts as 1.
     pub grace_period_seconds: Option<i64>,
-    /// Deprecated form of `propagation`. It is stored separately because `false` changes the response code.
+    /// Deprecated form of `propagation`. The field is stored separately because `false` changes the response
+    /// code.
     pub orphan_dependents: Option<bool>,
     /// Propagation policy for the dependents; `None` if the client sets none.
     pub propagation: Option<Propagation>,
@@ -199,7 +200,7 @@ impl DeleteOptions {
         self.propagation.is_none() && self.orphan_dependents.is_none()
     }
 
-    /// Parses the options of the query, which apply if there is no body.
+    /// Parses the options of the query. These options apply if there is no request body.
     pub fn from_query(query: &Query, meta_group: &str) -> Result<Self, Status> {
         let mut errors = Vec::new();
         let text = |name: &str| query.first(name).filter(|text| !text.is_empty()).map(str::to_owned);
@@ -275,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_that_are_no_numbers_are_refused_as_each_verb_refuses_them() {
+    fn a_resource_version_that_is_not_a_number_is_refused_with_the_error_of_each_verb() {
         const WHY: &str =
             r#"resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax"#;
         for (text, number) in [("", 0), ("0", 0), ("17", 17)] {
@@ -288,7 +289,10 @@ mod tests {
             (500, StatusReason::Unknown, WHY)
         );
         let status = list_version_number("abc").unwrap_err();
-        assert_eq!((status.code.as_u16(), status.message), (400, format!("invalid resource version: {WHY}")));
+        assert_eq!(
+            (status.code.as_u16(), status.message.clone()),
+            (400, format!("invalid resource version: {WHY}"))
+        );
         let status = version_number("99999999999999999999").unwrap_err();
         assert!(status.message.ends_with("value out of range"), "{}", status.message);
     }

@@ -1,7 +1,8 @@
-//! The types of earlier points that were requested last.
+//! A cache of the types that were served at earlier points in time. The cache keeps the most recently
+//! requested points.
 //!
-//! Types are identified by the revisions of the definitions that they follow from, so requests at any points
-//! between two changes of definitions share them.
+//! An entry is identified by the revisions of the definitions that determine the types, so all points
+//! between two changes of definitions share an entry.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,10 +10,11 @@ use std::sync::Arc;
 use engine::Revision;
 use parking_lot::Mutex;
 
-/// Maximum number of points whose types are kept. A kept entry has at most the size of the served types.
+/// Maximum number of points whose types are kept. An entry takes at most as much memory as the served
+/// types.
 const KEPT_MAX: usize = 4;
 
-/// The types of the points that were requested last, the most recent ones first.
+/// The types of earlier points, with the most recently requested point first.
 #[derive(Debug)]
 pub struct PastTypes<T>(Mutex<VecDeque<(Vec<Revision>, Arc<T>)>>);
 
@@ -23,8 +25,8 @@ impl<T> Default for PastTypes<T> {
 }
 
 impl<T> PastTypes<T> {
-    /// Returns the types that follow from definitions of these revisions. `make` makes them, unless they are
-    /// kept from an earlier request.
+    /// Returns the types that result from definitions at these revisions. `make` is called only if the types
+    /// are not in the cache.
     ///
     /// # Errors
     /// The error of `make`.
@@ -33,16 +35,16 @@ impl<T> PastTypes<T> {
         definitions: Vec<Revision>,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
-        // The lock is held while the types are made, so that concurrent requests make them once.
-        let mut kept = self.0.lock();
-        let known = kept.iter().position(|(known, _)| *known == definitions);
-        let found = match known.and_then(|at| kept.remove(at)) {
+        // The lock is held while `make` runs, so that concurrent requests build the types only once.
+        let mut entries = self.0.lock();
+        let known = entries.iter().position(|(known, _)| *known == definitions);
+        let found = match known.and_then(|at| entries.remove(at)) {
             Some(found) => found,
             None => (definitions, Arc::new(make()?)),
         };
         let types = found.1.clone();
-        kept.push_front(found);
-        kept.truncate(KEPT_MAX);
+        entries.push_front(found);
+        entries.truncate(KEPT_MAX);
         Ok(types)
     }
 }
@@ -55,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_of_the_points_requested_last_are_made_once() {
+    fn types_of_the_four_most_recent_points_are_made_once() {
         let (past, made) = (PastTypes::default(), Cell::new(0));
         let get = |revision: u64| {
             let make = || {
@@ -71,7 +73,7 @@ mod tests {
         }
         assert!(Arc::ptr_eq(&first, &get(1)));
         assert_eq!(made.get(), 4);
-        // Four more points replace the first one.
+        // Four more points replace the first point.
         (5..9).for_each(|revision| drop(get(revision)));
         assert!(!Arc::ptr_eq(&first, &get(1)));
     }

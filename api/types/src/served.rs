@@ -1,15 +1,15 @@
-//! The served types: registry, discovery and OpenAPI documents as one value, and the only place where this
-//! value is replaced.
+//! The served types: registry, discovery and OpenAPI documents as one value, and the only module that
+//! replaces this value.
 //!
 //! ```text
 //! change: Registry ─► Registry ─► Served ─ swap ─► requests that begin from now on
 //!                                   └──── signal ─► watches of removed types · controllers
 //! ```
 //!
-//! A request takes the value once, at its start, and sees the same types in its documents and in its verbs
-//! until its end, even if they change in the meantime. The value is dropped with the last request that has
-//! it. Documents are rendered at their first request, and documents of unchanged versions are kept, so a swap
-//! costs as much as building the registry.
+//! A request takes the value once, at its start, and uses the same types in its documents and in its verbs
+//! until its end, even if the served types change in the meantime. The value is dropped with the last request
+//! that uses it. Documents are rendered at their first request, and documents of unchanged versions are kept,
+//! so a swap costs only as much as building the registry.
 //!
 //! Every value contains the same built-in types.
 
@@ -66,7 +66,7 @@ impl Served {
         Served { discovery: self.discovery.with_peers(peers), openapi, registry }
     }
 
-    /// Returns the same server with other types.
+    /// Returns a value with the types of `registry` and the other data of this value.
     fn with(&self, registry: Registry) -> Self {
         let registry = Arc::new(registry);
         Served {
@@ -76,8 +76,8 @@ impl Served {
         }
     }
 
-    /// Returns the same server with the types of an earlier point, without those of extension servers and
-    /// peers, whose past is unknown.
+    /// Returns a value with the types of an earlier point in time. The types of extension servers and peers
+    /// are omitted, because their past is unknown.
     pub fn of_past(&self, registry: Registry) -> Self {
         self.with(registry).with_foreign(Arc::default()).with_peers(Arc::default())
     }
@@ -97,18 +97,18 @@ impl Served {
         &self.openapi
     }
 
-    /// Returns whether this same resource is served, and has not been replaced or removed.
+    /// Returns whether this resource is still served: the resource was neither replaced nor removed.
     pub fn has(&self, resource: &Arc<Resource>) -> bool {
         let found = self.registry.resource(&resource.group, &resource.version, &resource.table.plural);
         found.is_some_and(|found| Arc::ptr_eq(found, resource))
     }
 }
 
-/// The types that are served now; requests take a reference to them.
+/// The types that are served now; each request takes a reference to these types.
 #[derive(Debug)]
 pub struct Types {
     now: ArcSwap<Served>,
-    /// Lock that is held while a registry is derived from the previous one. Readers do not take it.
+    /// Lock that is held while a registry is derived from the previous one. Readers do not take the lock.
     changing: Mutex<()>,
     changed: watch::Sender<()>,
     past: PastTypes<Served>,
@@ -135,11 +135,11 @@ impl Types {
         &self.past
     }
 
-    /// Serves the registry that `make` derives from the current one, to every request that begins after the
-    /// call. Changes are serialized; `make` must not start another one.
+    /// Serves the registry that `make` derives from the current registry, to every request that begins after
+    /// the call. Changes are serialized, so `make` must not start another change.
     ///
     /// # Errors
-    /// Errors of `make`. Then nothing changes.
+    /// Errors of `make`. In this case the served types do not change.
     pub fn change<E>(&self, make: impl FnOnce(&Registry) -> Result<Registry, E>) -> Result<(), E> {
         let _changing = self.changing.lock();
         let now = self.now.load();
@@ -163,7 +163,7 @@ impl Types {
         self.now.store(Arc::new(next));
     }
 
-    /// Waits until this same resource is no longer served, because it was removed or replaced.
+    /// Waits until this resource is no longer served, because it was removed or replaced.
     pub fn retired(self: &Arc<Self>, resource: &Arc<Resource>) -> impl Future<Output = ()> + Send + 'static {
         let (types, resource, mut changes) = (self.clone(), resource.clone(), self.changes());
         async move {

@@ -11,7 +11,7 @@ use values::json::{Object, Value};
 use values::release::{MAJOR, MINOR};
 use values::status::Status;
 
-/// Minor numbers of the releases that this server can emulate: its own and the three before.
+/// Minor numbers of the releases that this server can emulate: its own release and the three releases before.
 const MINORS: std::ops::RangeInclusive<u32> = 33..=36;
 
 /// Minor numbers of the releases that this server emulates and is compatible with.
@@ -29,9 +29,9 @@ impl Default for Releases {
     }
 }
 
-/// The releases that the operator requests, which may be out of range.
+/// The releases that the operator requests. The releases may be out of range.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct AskedReleases {
+pub struct RequestedReleases {
     emulated: Version,
     compatible: Version,
 }
@@ -39,22 +39,22 @@ pub struct AskedReleases {
 /// Major and minor number.
 type Version = (u32, u32);
 
-impl AskedReleases {
-    /// Parses the values of the two flags, each like `1.35` or `kube=1.35`.
+impl RequestedReleases {
+    /// Parses the values of the two flags. A value has the form `1.35` or `kube=1.35`.
     ///
     /// # Errors
     /// A value is not a version, contains a patch number, is for another component, or occurs twice.
-    pub fn parse(emulated: &[String], compatible: &[String]) -> Result<AskedReleases, String> {
+    pub fn parse(emulated: &[String], compatible: &[String]) -> Result<RequestedReleases, String> {
         let emulated = version(emulated)?.unwrap_or((1, *MINORS.end()));
         let before = (emulated.0, emulated.1.saturating_sub(1));
         let compatible = version(compatible)?.unwrap_or(before.max((1, *MINORS.start())));
-        Ok(AskedReleases { emulated, compatible })
+        Ok(RequestedReleases { emulated, compatible })
     }
 
     /// Converts the requested releases to releases that this server supports.
     ///
     /// # Errors
-    /// Each version that is out of range.
+    /// A message for each version that is out of range.
     pub fn releases(self) -> Result<Releases, Vec<String>> {
         let (oldest, newest) = ((1, *MINORS.start()), (1, *MINORS.end()));
         let checks = [
@@ -77,7 +77,7 @@ impl AskedReleases {
         }
     }
 
-    /// Returns whether the emulated release is the server's own.
+    /// Returns whether the emulated release is the release of this server.
     pub fn is_own(self) -> bool {
         self.emulated == (1, *MINORS.end())
     }
@@ -104,7 +104,8 @@ fn version(values: &[String]) -> Result<Option<Version>, String> {
     Ok(found.first().map(|(_, numbers)| (numbers[0], numbers[1])))
 }
 
-/// Returns the numbers at the start of a version, at least two: 1, 35 and 2 for `v1.35.2-beta.0`.
+/// Returns the numbers at the start of a version: 1, 35 and 2 for `v1.35.2-beta.0`. A version must have at
+/// least two numbers.
 fn numbers(text: &str) -> Result<Vec<u32>, String> {
     let rest = text.strip_prefix('v').unwrap_or(text);
     if !rest.starts_with(|c: char| c.is_ascii_digit()) {
@@ -145,17 +146,17 @@ pub struct Build {
 pub struct ServerVersion {
     /// The source that the program was built from.
     pub build: Build,
-    /// Semantic version that the operator has configured instead of the program's own.
+    /// Semantic version that the operator has configured instead of the version of the program.
     pub reported: Option<String>,
     /// The releases that the server emulates and is compatible with.
     pub releases: Releases,
 }
 
 impl ServerVersion {
-    /// Returns the semantic version: `v1.36.0+cluster-apiserver.<version of this program>`, or the one that
-    /// the operator has configured.
+    /// Returns the semantic version: `v1.36.0+cluster-apiserver.<version of this program>`, or the version
+    /// that the operator has configured.
     ///
-    /// Clients compare the part before `+` with their own version; the rest identifies this server.
+    /// Clients compare the part before `+` with their own version; the part after `+` identifies this server.
     pub fn git_version(&self) -> &str {
         self.reported.as_deref().unwrap_or(OWN)
     }
@@ -179,7 +180,7 @@ impl ServerVersion {
             ("platform", "Platform"),
         ];
         let document = self.document();
-        let texts = members.map(|(name, shown)| format!("{shown}:{}", go_quote(document.str_at(&[name]))));
+        let texts = members.map(|(name, label)| format!("{label}:{}", go_quote(document.str_at(&[name]))));
         format!("version.Info{{{}}}", texts.join(", "))
     }
 
@@ -231,10 +232,11 @@ impl ServerVersion {
     }
 }
 
-/// Checks a version that the server is to report: it must be a semantic version of the server's own release.
+/// Checks the version that the server will report. The version must be a semantic version of the server's own
+/// release.
 ///
 /// # Errors
-/// The text is not a semantic version, or it is of another release.
+/// The text is not a semantic version, or the version is of another release.
 pub fn check_reported(text: &str) -> Result<(), String> {
     let numbers = numbers(text)?;
     if numbers.len() != 3 {
@@ -252,7 +254,7 @@ mod tests {
     use values::json;
 
     #[test]
-    fn the_document_is_json_or_nothing() {
+    fn the_version_document_is_served_as_json_only() {
         for (accept, is_answered) in [
             (None, true),
             (Some("*/*"), true),
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_can_be_like_its_own_release_and_the_three_before() {
+    fn the_emulated_release_is_the_own_one_or_one_of_the_three_before() {
         let outside = |what: &str, range: &str| vec![format!("{what} is not between {range}")];
         for (emulated, compatible, want) in [
             (&[][..], &[][..], Ok((36, 35))),
@@ -290,14 +292,14 @@ mod tests {
             (&[], &["1.37"], Err(outside("minCompatibilityVersion version 1.37", "[1.33, 1.36]"))),
             (&["1.34"], &["1.35"], Err(outside("minCompatibilityVersion version 1.35", "[1.33, 1.34]"))),
         ] {
-            let got = AskedReleases::parse(&owned(emulated), &owned(compatible)).unwrap().releases();
+            let got = RequestedReleases::parse(&owned(emulated), &owned(compatible)).unwrap().releases();
             let got = got.map(|releases| (releases.emulated, releases.compatible));
             assert_eq!(got, want, "{emulated:?} {compatible:?}");
         }
     }
 
     #[test]
-    fn a_release_is_two_numbers_given_once() {
+    fn an_emulated_release_is_two_numbers_and_given_once() {
         for (values, want) in [
             (&["1.35", "kube=1.34"][..], "duplicate version flag, kube=1.35 and kube=1.34"),
             (&["1.35", "kube=1.35"], "duplicate version flag, kube=1.35 and kube=1.35"),
@@ -308,8 +310,8 @@ mod tests {
             (&["1"], "illegal version string \"1\""),
             (&["1.35.1"], "patch version not allowed, got: kube=1.35.1"),
         ] {
-            assert_eq!(AskedReleases::parse(&owned(values), &[]).unwrap_err(), want, "{values:?}");
-            assert_eq!(AskedReleases::parse(&[], &owned(values)).unwrap_err(), want, "{values:?}");
+            assert_eq!(RequestedReleases::parse(&owned(values), &[]).unwrap_err(), want, "{values:?}");
+            assert_eq!(RequestedReleases::parse(&[], &owned(values)).unwrap_err(), want, "{values:?}");
         }
     }
 
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reported_version_is_of_the_release_of_the_server() {
+    fn a_reported_version_must_belong_to_the_release_of_the_server() {
         for (text, want) in [
             ("v1.36.0", ""),
             ("v1.36.0-vendor.1+abc", ""),
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_its_members_and_a_version_that_clients_parse() {
+    fn the_version_document_has_all_members_and_a_version_that_clients_parse() {
         let body = ServerVersion::default().respond(&HeaderMap::new()).unwrap().into_body();
         assert!(body.starts_with(b"{\n  \"major\": \"1\",\n  \"minor\": \"36\",\n"));
         let document = json::parse(&body).unwrap();

@@ -1,7 +1,7 @@
 //! Byte strings in standard base64 with padding.
 //!
-//! Line breaks inside the text and stray bits after the last byte are accepted and dropped; the stored form
-//! has neither.
+//! Parsing accepts and drops line breaks inside the text and stray bits after the last byte. The stored form
+//! contains neither.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use go::base64::{STANDARD, standard};
 /// Returns the canonical form of `text`.
 ///
 /// # Errors
-/// The error message for text that is not base64, with the position of the first invalid byte.
+/// An error message if `text` is not base64. The message contains the position of the first invalid byte.
 pub fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
     if is_canonical(text.as_bytes()) {
         return Ok(Cow::Borrowed(text));
@@ -35,7 +35,7 @@ pub fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Returns the six bits that a base64 letter stands for; 64 for every other byte.
+/// Returns the six bits that a base64 letter encodes; 64 for every other byte.
 fn bits(byte: u8) -> u8 {
     match byte {
         b'A'..=b'Z' => byte - b'A',

@@ -17,11 +17,12 @@
 //! future that this thread polls, and tasks that are spawned for a request inherit it ([`following`]).
 //!
 //! A cancelled computation unwinds, without the panic hook, up to the enclosing [`within`]. The rejected
-//! alternative is an error type in every function between a request and its innermost loop: about a hundred
-//! signatures, and most of these functions cannot fail today. Unwinding is safe here because the loops that
-//! count steps work on values of their own request: they hold no locks, locks do not poison (`clippy.toml`),
-//! cells that are filled once stay empty, and dropping charges and reservations releases them, as when the
-//! future of a request is dropped. Code that changes shared state counts no steps.
+//! alternative is that every function between a request and its innermost loop returns an error. Such errors
+//! would change about a hundred signatures, and most of these functions cannot fail today. Unwinding is safe
+//! here. The loops that count steps hold no locks and change only values of their own request. Locks do not
+//! poison (`clippy.toml`), and a `OnceLock` stays empty if its initialization unwinds. Unwinding drops
+//! charges and reservations and so releases them, as when the future of a request is dropped. Code that
+//! changes shared state counts no steps.
 //!
 //! A long computation also keeps its runtime thread from running timers, signals and other requests. After a
 //! poll has taken `HAND_OVER_AFTER`, the thread therefore hands its other tasks over to another thread.
@@ -40,23 +41,24 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Steps between two checks of the token. A step takes between some tens of nanoseconds and a microsecond, a
-/// check about fifty nanoseconds.
+/// Steps between two checks of the token. A step takes from some tens of nanoseconds to one microsecond. A
+/// check takes about fifty nanoseconds.
 const STEPS_PER_LOOK: u32 = 512;
 
 /// Duration of a poll after which the thread hands its other tasks over to another thread. A typical request
 /// takes less than a tenth of this time.
 const HAND_OVER_AFTER: Duration = Duration::from_millis(10);
 
-/// Factor by which the poll must become longer before the next attempt to hand tasks over. The runtime does
-/// not report whether another thread took over, and there may be no free processor for a while.
+/// Factor by which the poll must become longer before the next attempt to hand tasks over. The attempt is
+/// repeated because the runtime does not report whether another thread took over, and because all processors
+/// may be busy for a while.
 const HAND_OVER_BACKOFF: u32 = 3;
 
-/// Divisor of the poll's duration so far that gives the time to wait until another thread takes the tasks
-/// over.
+/// Divisor of the poll's duration so far. The quotient is how long the thread sleeps so that another thread
+/// can take the tasks over.
 const HAND_OVER_WAIT_PART: u32 = 20;
 
-/// Why a computation was cancelled.
+/// Reason why a computation was cancelled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CancellationReason {
     /// The deadline of the request has passed.
@@ -94,7 +96,7 @@ const GONE: u8 = 2;
 const SHUTDOWN: u8 = 3;
 
 impl CancellationToken {
-    /// Creates a token that is cancelled together with this one, or earlier.
+    /// Creates a child of this token. Cancelling this token also cancels the child, but not the reverse.
     pub fn child(&self) -> CancellationToken {
         CancellationToken(Arc::new(State { parent: Some(self.clone()), ..State::default() }))
     }
@@ -150,14 +152,14 @@ struct Running {
     hand_over_after: Duration,
 }
 
-// A thread polls one computation at a time, so the current one is a property of the thread.
+// A thread polls one computation at a time, so the current computation is a property of the thread.
 thread_local! {
     static STEPS: Cell<u32> = const { Cell::new(0) };
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// Guard that makes a computation the current one of the thread and restores the previous one when it is
-/// dropped.
+/// Guard that sets the current computation of the thread. Dropping the guard restores the previous
+/// computation.
 struct Scope(Option<Running>);
 
 impl Scope {
@@ -198,7 +200,7 @@ pub async fn within<F: Future>(token: CancellationToken, future: F) -> Result<F:
 /// computation.
 ///
 /// # Errors
-/// The same as for [`within`].
+/// The same errors as [`within`].
 pub fn following<F: Future>(future: F) -> impl Future<Output = Result<F::Output, Cancelled>> {
     within(current().unwrap_or_default(), future)
 }
@@ -220,7 +222,7 @@ pub fn current() -> Option<CancellationToken> {
     RUNNING.try_with(|place| place.borrow().as_ref().map(|running| running.token.clone())).ok().flatten()
 }
 
-/// Returns the cancellation that a computation unwound with; resumes unwinding for any other payload.
+/// Returns the [`Cancelled`] value with which a computation unwound. Resumes unwinding for any other payload.
 fn cancelled(payload: Box<dyn Any + Send>) -> Cancelled {
     match payload.downcast::<Cancelled>() {
         Ok(cancelled) => *cancelled,
@@ -285,19 +287,20 @@ fn look() -> Option<CancellationReason> {
 /// handed over, the call only sleeps.
 #[expect(
     clippy::disallowed_methods,
-    reason = "nothing is waited for in place: the other futures of the task wait for this poll in any case"
+    reason = "the sleep delays no other future: the futures of this task wait for this poll in any case"
 )]
 fn hand_over(wait: Duration) {
     let is_shared =
         Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
     if is_shared {
-        // If this thread leaves the call before another thread has taken over, it keeps its tasks.
+        // This thread keeps its tasks if it leaves the call before another thread has taken over.
         tokio::task::block_in_place(|| std::thread::sleep(wait));
     }
 }
 
 /// Counts the checks of a token and cancels the token at a chosen check, for tests that interrupt a
-/// computation at a certain point. The count is per thread: such a test runs the whole server on one thread.
+/// computation at a certain point. The count is per thread, so such a test must run the whole server on one
+/// thread.
 #[cfg(any(test, feature = "testing"))]
 pub mod observed {
     use std::cell::RefCell;
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_loop_ends_for_each_reason() {
+    async fn a_cancelled_computation_ends_with_the_first_reason() {
         let server = CancellationToken::default();
         let (late, gone, stopped) = (server.child(), server.child(), server.child());
         late.cancel_at(Instant::now() + Duration::from_millis(20));
@@ -385,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn tasks_take_the_token_along() {
+    async fn spawned_tasks_inherit_the_cancellation_token() {
         let token = CancellationToken::default();
         let mut task = None;
         let spawning = within(token.clone(), async { task = Some(tokio::spawn(following(endless()))) });
@@ -396,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cancellation_passes_where_panics_are_caught() {
+    async fn a_cancellation_is_not_caught_as_a_panic() {
         let token = CancellationToken::default();
         token.cancel(CancellationReason::Shutdown);
         let ended = within(token, catching_panics(endless())).await;
@@ -408,7 +411,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_held_is_given_back_and_other_panics_go_on() {
+    async fn cancellation_runs_destructors_and_lets_other_panics_pass() {
         struct Held<'h>(&'h AtomicBool);
         impl Drop for Held<'_> {
             fn drop(&mut self) {
@@ -435,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_poll_does_not_keep_the_thread_from_timers() {
+    fn a_long_computation_does_not_delay_timers() {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let ended = runtime.block_on(async {

@@ -1,8 +1,10 @@
-//! Image names, as far as pull policies depend on them: whether a name is well formed, and its tag.
+//! The properties of image names on which pull policies depend: whether a name is well formed, and its
+//! tag.
 //!
 //! ```text
 //! reference  [domain "/"] component *("/" component) [":" tag] ["@" digest]
-//! domain     host [":" port]; the first component is a domain only if it is `localhost`, has a dot or a colon, or is not in lower case
+//! domain     host [":" port]; the first component is a domain only if it is `localhost`,
+//!            has a dot or a colon, or is not in lower case
 //! component  lower-case letters and digits, separated by one of `.` `_` `__` and any number of `-`
 //! digest     sha256, sha384 or sha512, a colon, and the lower-case hexadecimal digits
 //! ```
@@ -18,10 +20,8 @@ const TAG_BYTES_MAX: usize = 128;
 /// Digest algorithms, each with the number of its hexadecimal digits.
 const DIGESTS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
 
-/// Returns whether `image` parses and its tag is `latest`, or is `latest` by default because the name has
-/// neither tag nor digest.
-///
-/// A malformed name has no tag.
+/// Returns whether `image` is well formed and its tag is `latest`. A name with neither tag nor digest has the
+/// tag `latest` by default.
 pub fn is_latest(image: &str) -> bool {
     parse(image).is_some_and(|(tag, has_digest)| tag.map_or(!has_digest, |tag| tag == "latest"))
 }
@@ -125,7 +125,7 @@ mod tests {
     use super::is_latest;
 
     #[test]
-    fn only_well_formed_names_without_another_tag_are_the_latest() {
+    fn is_latest_accepts_only_well_formed_image_names_without_another_tag() {
         let digest = format!("sha256:{}", "0a".repeat(32));
         let hex = "0a".repeat(32);
         let long = |count: usize| "a".repeat(count);

@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Lines that may be logged at once: enough for a deployment that starts with wrong credentials.
+/// Maximum number of lines that may be logged at once. A deployment that starts with wrong credentials causes
+/// fewer lines.
 const BURST: u32 = 100;
 
 /// Time after which one more line may be logged: ten lines a second in the long run.
 const REFILL: Duration = Duration::from_millis(100);
 
-/// Maximum length of a reason in a log line, in bytes: texts of clients and webhooks can be long.
+/// Maximum length of a reason in a log line, in bytes. Texts of clients and webhooks can be longer.
 const REASON_BYTES_MAX: usize = 1024;
 
 /// Returns the beginning of `text` that fits into a log line.
@@ -44,7 +45,7 @@ impl LogLimit {
         LogLimit(Mutex::new(State { left: BURST, refilled: None, omitted: 0 }))
     }
 
-    /// Returns the number of lines that were omitted since the last logged one, or `None` if no line may be
+    /// Returns the number of lines that were omitted since the last logged line, or `None` if no line may be
     /// logged now.
     pub fn admit(&self) -> Option<u64> {
         self.admit_at(Instant::now())
@@ -71,14 +72,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_are_cut_between_characters() {
+    fn long_log_texts_are_truncated_between_characters() {
         assert_eq!(shortened("ab"), "ab");
         let long = format!("a{}", "é".repeat(REASON_BYTES_MAX));
         assert_eq!(shortened(&long).len(), REASON_BYTES_MAX - 1);
     }
 
     #[test]
-    fn lines_beyond_the_bound_are_counted_and_announced_by_the_next_one() {
+    fn suppressed_log_lines_are_counted_and_announced_by_the_next_line() {
         let limit = LogLimit::new();
         let begin = Instant::now();
         let admitted = (0..BURST + 50).filter(|_| limit.admit_at(begin).is_some()).count();

@@ -14,13 +14,13 @@
 //!
 //! Documents that the server generates about itself (metrics, profiles, discovery) are charged before they
 //! are generated, with the length of the last document of their kind ([`GeneratedDocument`]). Any other
-//! response is charged as soon as it exists, before any wait. Only responses of at most [`FREE_ANSWER_BYTES`]
-//! are covered by the state of their request.
+//! response is charged as soon as it exists, before any wait. The charge for the state of a request covers
+//! only a response of at most [`FREE_ANSWER_BYTES`].
 //!
-//! Every connection has an allotment of its own for responses, bodies and requests. Clients that do not read,
-//! or that do not finish what they send, therefore cannot block other clients. The total is [`TOTAL_BYTES`].
-//! Each connection adds [`CONNECTION_BYTES`], [`CONNECTION_BODY_BYTES`], [`CONNECTION_REQUESTS`] requests,
-//! and its window of unread request bytes.
+//! Every connection has an allotment of its own for responses, bodies and requests. A client that does not
+//! read responses, or does not finish its requests, therefore cannot block other clients. The total is
+//! [`TOTAL_BYTES`]. Each connection adds [`CONNECTION_BYTES`], [`CONNECTION_BODY_BYTES`],
+//! [`CONNECTION_REQUESTS`] requests, and its window of unread request bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -60,7 +60,7 @@ pub const RELAY_BYTES: usize = 64 * 1024;
 pub const FREE_ANSWER_BYTES: usize = 1024;
 
 /// Concurrent requests that each connection may have without a charge to the budget, so that clients with few
-/// requests are served whatever other clients do.
+/// requests are served regardless of other clients.
 pub const CONNECTION_REQUESTS: usize = 16;
 
 /// Bytes of responses that each connection may hold without a charge to the budget: a chunk of a list (64 KiB
@@ -72,8 +72,8 @@ pub const CONNECTION_BYTES: usize = 80 * 1024;
 pub const CONNECTION_BODY_BYTES: usize = 64 * 1024;
 
 /// Factor from the length of a body to the memory that its content may take. Two bytes (`0,` in JSON, an
-/// empty entry in protobuf) become a value of 32 bytes, in vectors that grow by doubling and for a moment
-/// coexist with their old half.
+/// empty entry in protobuf) become a value of 32 bytes. Values are in vectors that grow by doubling, and for
+/// a moment the old vector exists together with the new one.
 pub const WORK_MULTIPLE: usize = 48;
 
 /// Number of structures (objects and lists) in the content of a request that [`WORK_MULTIPLE`] covers. Each
@@ -90,8 +90,8 @@ pub const WAIT: Duration = Duration::from_secs(10);
 /// Seconds after which a refused request may be retried.
 pub const RETRY_AFTER_S: u32 = 1;
 
-/// Maximum number of structures in one content. The charge for more structures would exceed the share for
-/// large charges.
+/// Maximum number of structures in the content of one request. The charge for more structures would exceed
+/// the share for large charges.
 pub const STRUCTURES_MAX: usize = STRUCTURES_FREE + WORK_LARGE_BYTES / STRUCTURE_BYTES;
 
 /// Share of [`WORK_BYTES`] for large charges.
@@ -101,17 +101,17 @@ const MIB: usize = 1024 * 1024;
 /// Granularity of the accounting, in bytes.
 const UNIT_BYTES: usize = 1024;
 
-/// Why memory was refused.
+/// Reason why memory was refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MemoryExhausted {
     /// The budget is in use; a retry can succeed.
     #[error("memory for requests is used up")]
     Busy,
     /// The request needs more than the budget for large requests; a retry cannot succeed.
-    #[error("the request needs {wanted} bytes of memory, and all requests may use {limit}")]
+    #[error("the request needs {needed} bytes of memory, and all requests may use {limit}")]
     Never {
         /// Bytes of memory that the request needs.
-        wanted: usize,
+        needed: usize,
         /// Bytes that all large requests may use together.
         limit: usize,
     },
@@ -122,7 +122,7 @@ pub enum MemoryExhausted {
 struct Pool {
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
-    /// Maximum size of a charge to the share for small charges.
+    /// Maximum size of a charge that is taken from the memory reserved for small charges.
     small_bytes_max: usize,
     large_bytes: usize,
 }
@@ -143,19 +143,19 @@ impl Pool {
         match bytes {
             _ if bytes <= self.small_bytes_max => Ok(&self.small),
             _ if bytes <= self.large_bytes => Ok(&self.large),
-            _ => Err(MemoryExhausted::Never { wanted: bytes, limit: self.large_bytes }),
+            _ => Err(MemoryExhausted::Never { needed: bytes, limit: self.large_bytes }),
         }
     }
 
     fn try_charge(&self, bytes: usize) -> Result<Charge, MemoryExhausted> {
         let permit = self.share(bytes)?.clone().try_acquire_many_owned(units(bytes));
-        permit.map(Charge::of).map_err(|_| MemoryExhausted::Busy)
+        permit.map(Charge::from_permit).map_err(|_| MemoryExhausted::Busy)
     }
 
     async fn charge(&self, bytes: usize) -> Result<Charge, MemoryExhausted> {
         let permit = self.share(bytes)?.clone().acquire_many_owned(units(bytes));
         match tokio::time::timeout(WAIT, permit).await {
-            Ok(Ok(permit)) => Ok(Charge::of(permit)),
+            Ok(Ok(permit)) => Ok(Charge::from_permit(permit)),
             Ok(Err(_)) | Err(_) => Err(MemoryExhausted::Busy),
         }
     }
@@ -189,7 +189,7 @@ pub enum GeneratedDocument {
 /// Number of kinds of documents.
 const DOCUMENTS: usize = 6;
 
-/// Expected length of a document before the first one of its kind was generated.
+/// Expected length of the first document of each kind.
 const FIRST_DOCUMENT_BYTES: usize = 64 * 1024;
 
 /// Expected lengths of documents, indexed by kind.
@@ -242,21 +242,21 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Charges the state of one more request of a connection. Does not wait, because a waiting request would
-    /// need this memory too.
+    /// Charges the state of one more request of a connection. This function does not wait, because a waiting
+    /// request would need the same memory.
     ///
     /// # Errors
     /// [`MemoryExhausted`] if no memory is free.
     pub fn request(&self, own: &Allotment) -> Result<Charge, MemoryExhausted> {
         match own.requests.clone().try_acquire_owned() {
             // A permit of a connection's allotment counts one request and is not part of the total.
-            Ok(permit) => Ok(Charge::of(permit)),
+            Ok(permit) => Ok(Charge::from_permit(permit)),
             Err(_) => self.requests.try_charge(REQUEST_BYTES),
         }
     }
 
-    /// Charges the connection to another server that answers a request. Does not wait, like
-    /// [`request`](Self::request).
+    /// Charges the connection to another server that answers a request. Like [`request`](Self::request), this
+    /// function does not wait.
     ///
     /// # Errors
     /// [`MemoryExhausted`] if no memory is free.
@@ -269,13 +269,13 @@ impl Memory {
     /// # Errors
     /// [`MemoryExhausted`] if no memory became free in time.
     pub async fn work(&self, body_bytes: usize, stored_bytes: usize) -> Result<Charge, MemoryExhausted> {
-        // Stored text has the factor 8 only: it gets no further defaults, and only its changed parts are
-        // decoded.
+        // The factor for stored text is only 8, because stored text gets no further defaults, and because
+        // only its changed parts are decoded.
         let bytes = body_bytes.saturating_mul(WORK_MULTIPLE).saturating_add(stored_bytes.saturating_mul(8));
         self.work.charge(bytes.min(self.work.large_bytes)).await
     }
 
-    /// Charges the structures of a content beyond the number that its length covers. Does not wait.
+    /// Charges the structures of a request's content that exceed [`STRUCTURES_FREE`]. Does not wait.
     ///
     /// # Errors
     /// [`MemoryExhausted`] if no memory is free, or if the charge exceeds the share.
@@ -308,7 +308,7 @@ impl Memory {
         match count {
             0..=STRUCTURES_MAX => Ok(()),
             more => Err(MemoryExhausted::Never {
-                wanted: (more - STRUCTURES_FREE).saturating_mul(STRUCTURE_BYTES),
+                needed: (more - STRUCTURES_FREE).saturating_mul(STRUCTURE_BYTES),
                 limit: WORK_LARGE_BYTES,
             }),
         }
@@ -451,15 +451,15 @@ impl Account {
     }
 }
 
-/// Charges the connection's own allotment, or else the budget, without waiting.
+/// Charges the allotment of the connection, or the budget if the allotment has no room. Does not wait.
 fn try_charge(own: &Arc<Semaphore>, pool: &Pool, bytes: usize) -> Result<Charge, MemoryExhausted> {
     match own.clone().try_acquire_many_owned(units(bytes)) {
-        Ok(permit) => Ok(Charge::of(permit)),
+        Ok(permit) => Ok(Charge::from_permit(permit)),
         Err(_) => pool.try_charge(bytes),
     }
 }
 
-/// Charges the connection's own allotment or the budget, whichever has room first. `own_bytes` is the full
+/// Charges the allotment of the connection or the budget, whichever has room first. `own_bytes` is the full
 /// size of the allotment.
 async fn charge(
     own: &Arc<Semaphore>,
@@ -477,22 +477,22 @@ async fn charge(
     let own = own.clone().acquire_many_owned(units(bytes));
     tokio::select! {
         biased;
-        Ok(permit) = own => Ok(Charge::of(permit)),
+        Ok(permit) = own => Ok(Charge::from_permit(permit)),
         charge = pool.charge(bytes) => charge,
     }
 }
 
-/// A charge that is released when this value is dropped. It belongs to one share or to two.
+/// A charge that is released when this value is dropped. The charge belongs to one share or to two.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Charge([Option<OwnedSemaphorePermit>; 2]);
 
 impl Charge {
-    fn of(permit: OwnedSemaphorePermit) -> Self {
+    fn from_permit(permit: OwnedSemaphorePermit) -> Self {
         Charge([Some(permit), None])
     }
 
-    /// Returns the sum of this charge and `more`, of which each may belong to one share only.
+    /// Returns the sum of this charge and `more`; each of the two must belong to a single share.
     pub fn and(self, more: Charge) -> Self {
         let ([first, _], [second, _]) = (self.0, more.0);
         Charge([first, second])
@@ -503,8 +503,8 @@ impl Charge {
         self.0.iter().flatten().map(OwnedSemaphorePermit::num_permits).sum::<usize>() * UNIT_BYTES
     }
 
-    /// Returns `bytes` with this charge attached until the last reference to them is dropped. Releases the
-    /// part of the charge that exceeds their length.
+    /// Returns `bytes` with this charge attached until the last reference to the bytes is dropped. Releases
+    /// the part of the charge that exceeds the length of the bytes.
     pub fn hold(mut self, bytes: impl Into<Bytes>) -> Bytes {
         let bytes = bytes.into();
         let mut spare = (self.bytes() / UNIT_BYTES).saturating_sub(units(bytes.len()) as usize);
@@ -534,7 +534,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_budget_that_is_used_up_refuses_after_a_bounded_wait_and_keeps_a_share_for_the_small() {
+    async fn an_exhausted_memory_budget_still_accepts_small_requests() {
         let memory = Memory::default();
         let mut held = Vec::new();
         while let Ok(charge) = memory.bodies.charge(3 * MIB).await {
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_reads_goes_on_beside_others_that_do_not() {
+    async fn a_connection_that_reads_continues_while_others_exhaust_the_answer_budget() {
         let memory = Arc::new(Memory::default());
         let idle = Account::new(memory.clone(), Allotment::default());
         let mut kept = Vec::new();
@@ -563,12 +563,12 @@ mod tests {
         }
         assert_eq!(
             busy.answer(2 * ANSWERS_BYTES).await.unwrap_err(),
-            MemoryExhausted::Never { wanted: 2 * ANSWERS_BYTES, limit: ANSWERS_BYTES / 2 }
+            MemoryExhausted::Never { needed: 2 * ANSWERS_BYTES, limit: ANSWERS_BYTES / 2 }
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bodies_that_do_not_end_do_not_keep_those_of_other_connections_waiting() {
+    async fn endless_request_bodies_do_not_delay_those_of_other_connections() {
         let memory = Arc::new(Memory::default());
         let mut held = Vec::new();
         let endless = Account::new(memory.clone(), Allotment::default());
@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn documents_are_charged_before_they_are_made_for_what_the_last_one_had() {
+    async fn a_generated_document_is_charged_in_advance_for_its_expected_length() {
         let memory = Arc::new(Memory::default());
         let connection = || Account::new(memory.clone(), Allotment::default());
         const BYTES: usize = 300 * 1024;
@@ -606,7 +606,7 @@ mod tests {
             );
         }
         assert!(kept.len() * BYTES <= ANSWERS_BYTES, "{}", kept.len());
-        // Other kinds of documents do not wait for this one, and the expectation later decreases again with
+        // Documents of other kinds do not wait for the metrics, and the expected length decreases again after
         // shorter documents.
         drop(connection().document(GeneratedDocument::Page).await.unwrap());
         drop(kept);
@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_charge_lives_as_long_as_the_bytes_and_is_as_large_as_they_are() {
+    async fn a_charge_has_the_size_and_lifetime_of_its_bytes() {
         let memory = Arc::new(Memory::default());
         let account = Account::new(memory.clone(), Allotment::default());
         let bytes = account.answer(200 * 1024).await.unwrap().hold(vec![1; 100 * 1024]);
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_wait_are_bounded_and_each_connection_has_some_of_its_own() {
+    fn requests_in_memory_are_bounded_and_each_connection_has_a_reserved_share() {
         let memory = Memory::default();
         let greedy = Allotment::default();
         let mut held = Vec::new();
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_of_other_servers_are_charged_by_what_they_become() {
+    async fn replies_of_other_servers_are_charged_for_their_decoded_size() {
         // A review with 100 000 groups.
         let groups = vec!["\"a-group-of-many\""; 100_000].join(",");
         let review = format!(r#"{{"status":{{"user":{{"groups":[{groups}]}}}}}}"#);
@@ -675,7 +675,7 @@ mod tests {
     }
 
     #[test]
-    fn structures_beyond_what_the_length_stands_for_are_charged() {
+    fn structures_beyond_the_free_number_are_charged() {
         let memory = Memory::default();
         for (count, charged) in
             [(0, Ok(0)), (STRUCTURES_FREE, Ok(0)), (STRUCTURES_FREE + 10, Ok(10 * STRUCTURE_BYTES))]

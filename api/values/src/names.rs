@@ -31,13 +31,15 @@ pub fn generated(base: &str) -> String {
         base.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|&end| end <= GENERATED_BASE_MAX);
     name.push_str(&base[..cut.last().unwrap_or(0)]);
     for byte in random::<5>() {
-        // 256 values are mapped to 27 characters: the bias is below one part in nine and irrelevant here.
+        // The 256 values of a byte are mapped to 27 characters. Therefore some characters are more
+        // frequent than others, by less than one part in nine. Such a small difference is irrelevant here.
         name.push(char::from(SUFFIX_ALPHABET[usize::from(byte) % SUFFIX_ALPHABET.len()]));
     }
     name
 }
 
-/// Random bytes that are fetched at once. Every request needs some, and a system call costs a microsecond.
+/// Number of random bytes that are fetched at once. Every request needs random bytes, and a system call costs
+/// a microsecond.
 const POOL_BYTES: usize = 1024;
 
 /// Random bytes of one thread; the first `left` bytes are unused.
@@ -46,7 +48,7 @@ struct Pool {
     left: usize,
 }
 
-// Unused random bytes of each thread: a call of the operating system for each name would take longer.
+// Each thread keeps unused random bytes, because a system call for each name would take longer.
 thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_BYTES], left: 0 }) };
 }

@@ -27,7 +27,7 @@ pub struct Naming {
     pub title: &'static str,
     /// Name of the config map with the cluster's root CA.
     pub root_ca_config_map: &'static str,
-    /// Name of the health check of the store, by which probes exclude it.
+    /// Name of the health check of the store. Probes exclude the check by this name.
     pub store_check: &'static str,
     /// Another profile whose media types and meta group are accepted too. Responses use the names of the
     /// request.
@@ -47,7 +47,7 @@ pub static CLUSTER: Naming = Naming {
     title: "Cluster",
     root_ca_config_map: "cluster-root-ca.crt",
     store_check: "store",
-    // The common command-line client requests tables, and sends some bodies, only under its own names.
+    // kubectl requests tables, and sends some bodies, only under the names of upstream.
     also_understood: Some(&KUBERNETES),
 };
 
@@ -92,7 +92,7 @@ impl Naming {
         if stem.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group(stem, suffixed)) }
     }
 
-    /// Returns the profiles whose names a client may use, this one first.
+    /// Returns the profiles whose names a client may use. This profile is the first.
     pub fn understood(&'static self) -> impl Iterator<Item = &'static Naming> {
         [Some(self), self.also_understood].into_iter().flatten()
     }
@@ -112,8 +112,8 @@ impl Naming {
         format!("{}/{name}", self.domain)
     }
 
-    /// Returns the stable name of a node label for its beta name, and the release that introduced the stable
-    /// name.
+    /// Returns the stable name of the node label whose beta name is `label`, and the release that introduced
+    /// the stable name.
     pub fn stable_node_label(&self, label: &str) -> Option<(&'static str, String)> {
         let domain = self.domain;
         let (beta_domain, name) = label.split_once('/')?;

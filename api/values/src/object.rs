@@ -7,6 +7,18 @@ pub fn meta<'o>(object: &'o Object, name: &str) -> &'o str {
     object.get("metadata").map_or("", |metadata| metadata.str_at(&[name]))
 }
 
+/// Fields of `metadata` that the server sets. The state that a user gave an object does not contain these fields.
+pub const SERVER_METADATA: [&str; 8] = [
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
 /// Returns `metadata` and creates it if it is absent.
 pub fn metadata_mut(object: &mut Object) -> &mut Object {
     object.object_entry("metadata")
@@ -44,7 +56,8 @@ pub fn at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
     if rest.is_empty() { Some(value) } else { at(value.as_object()?, rest) }
 }
 
-/// Sets `path` in `target` to its value in `source`, or removes it if it is absent in `source`.
+/// Sets `path` in `target` to its value in `source`. Removes `path` from `target` if `path` is absent in
+/// `source`.
 pub fn copy_path(target: &mut Object, source: &Object, path: &str) {
     match path.split_once('.') {
         None => match source.members().iter().find(|(name, _)| name == path) {
@@ -146,7 +159,7 @@ mod tests {
     use crate::testing::object;
 
     #[test]
-    fn paths_are_copied_with_their_absence() {
+    fn copy_path_copies_a_value_or_removes_it_if_it_is_absent() {
         for (target, source, path, want) in [
             (r#"{"a":1}"#, r#"{"a":2}"#, "a", r#"{"a":2}"#),
             (r#"{"a":1}"#, "{}", "a", "{}"),
@@ -162,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_and_empty_are_equal() {
+    fn same_at_treats_absent_and_empty_values_as_equal() {
         for (a, b, same) in [
             (r#"{"s":{}}"#, "{}", true),
             (r#"{"s":{"l":[],"x":1}}"#, r#"{"s":{"x":1}}"#, true),

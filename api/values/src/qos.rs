@@ -64,7 +64,7 @@ mod tests {
                 "Burstable",
             ),
             (r#"[{"resources":{"limits":{"cpu":"1","memory":"1Gi"}}},{}]"#, "Burstable"),
-            // Pod-level resources take precedence over those of the containers.
+            // Pod-level resources take precedence over the resources of the containers.
             (r#"[{}],"resources":{"limits":{"cpu":"1","memory":"1Gi"}}"#, "Guaranteed"),
             (r#"[{}],"resources":{"requests":{"cpu":"1"}}"#, "Burstable"),
             (

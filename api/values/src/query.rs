@@ -41,8 +41,8 @@ impl Query {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns a boolean parameter. An absent parameter, `0` and `false` are false; any other value is true,
-    /// also the empty one.
+    /// Returns a boolean parameter. An absent parameter, `0` and `false` are false; any other value,
+    /// including an empty value, is true.
     pub fn flag(&self, name: &str) -> bool {
         self.optional_flag(name).unwrap_or(false)
     }
@@ -107,14 +107,15 @@ pub enum FieldValidation {
 pub struct WriteOptions {
     /// Whether the request passes every stage except storage.
     pub dry_run: bool,
-    /// Field manager of the request. If it is empty, the manager is derived from the user agent.
+    /// Field manager of the request. If the field manager is empty, the manager is derived from the user
+    /// agent.
     pub field_manager: String,
     /// Treatment of unknown and duplicate fields.
     pub field_validation: FieldValidation,
     /// Whether the request sets `field_validation` explicitly.
     pub names_validation: bool,
     /// Whether an apply takes over conflicting fields. Other kinds of patches must not set this option; the
-    /// patch verb checks that.
+    /// patch verb checks this rule.
     pub force: Option<bool>,
 }
 
@@ -168,7 +169,7 @@ pub fn invalid_options(kind: &str, meta_group: &str, errors: &[FieldError]) -> S
     Status::invalid(Subject { group: meta_group, kind, name: "" }, errors)
 }
 
-/// Returns whether the request is a dry run. Reports an error unless each value is `All`.
+/// Returns whether the request is a dry run. Reports an error if a value is not `All`.
 pub fn check_dry_run<'v>(values: impl Iterator<Item = &'v str>, errors: &mut Vec<FieldError>) -> bool {
     let values: Vec<&str> = values.collect();
     if values.iter().any(|value| *value != "All") {
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_escapes_drop_their_pair_only() {
+    fn a_malformed_escape_drops_only_its_own_query_parameter() {
         let query = Query::parse("a=%zz&b=1+2%2B&%=x&c=%ff");
         assert_eq!((query.first("a"), query.first("b")), (None, Some("1 2+")));
         assert_eq!(query.first("c"), Some("\u{fffd}"));

@@ -1,5 +1,5 @@
-//! Measurements that lower layers report about the current request: where its time went, and which webhooks
-//! were called. Log lines of these layers identify the request by its audit id.
+//! Measurements that lower layers report about the current request: the time of each kind of work, and the
+//! calls of webhooks. Log lines of these layers identify the request by its audit id.
 //!
 //! The scope belongs to the task of the request. A task that a layer spawns is outside of the scope, and its
 //! reports are ignored.
@@ -20,7 +20,7 @@ tokio::task_local! {
     static CURRENT: Arc<RequestScope>;
 }
 
-/// Where a request came from.
+/// The origin of a request.
 #[derive(Clone, Debug)]
 pub struct ClientOrigin {
     /// The audit id of the request.
@@ -35,12 +35,12 @@ pub struct ClientOrigin {
 #[derive(Debug)]
 pub struct RequestScope {
     origin: ClientOrigin,
-    spent: Mutex<Spent>,
+    spent: Mutex<RequestTimes>,
 }
 
 /// Time that a request spent in each kind of work.
 #[derive(Clone, Debug, Default)]
-pub struct Spent {
+pub struct RequestTimes {
     /// Time of accesses to the store, which run one after another.
     pub storage: Duration,
     /// Time of mutating webhooks, which run one after another.
@@ -65,12 +65,12 @@ impl RequestScope {
     }
 
     /// Returns the measurements so far.
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> RequestTimes {
         self.spent.lock().clone()
     }
 }
 
-fn report(note: impl FnOnce(&mut Spent)) {
+fn report(note: impl FnOnce(&mut RequestTimes)) {
     // Outside of a request, as in controllers, there is no scope.
     let _ = CURRENT.try_with(|scope| note(&mut scope.spent.lock()));
 }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn layers_report_to_the_request_of_their_task() {
+    async fn layers_report_latency_to_the_request_of_their_task() {
         let origin = ClientOrigin {
             audit_id: HeaderValue::from_static("id"),
             user_agent: None,

@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Maximum number of rounds. In each round at least one of the writers that compete for an object succeeds,
-/// so this is also the number of competitors that an object can have before the slowest writer is refused.
+/// so the limit is also the number of competing writers that an object can have before the slowest writer is
+/// refused.
 const ATTEMPTS_MAX: u32 = 2_000;
 
 /// Maximum time for all rounds together: the longest duration of a request unless the operator allows more.
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn rounds_end_and_let_others_run() {
+    async fn retry_attempts_are_limited_in_number_and_yield_to_other_tasks() {
         let other = tokio::spawn(async {});
         let mut attempts = Attempts::new();
         let mut rounds = 1;
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn time_ends_them_too() {
+    async fn retry_attempts_are_limited_in_time() {
         let mut attempts = Attempts::new();
         assert_eq!(attempts.again().await, Ok(()));
         tokio::time::advance(TOTAL_MAX).await;

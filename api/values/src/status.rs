@@ -5,6 +5,7 @@ pub mod agent;
 use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::fmt::Write;
+use std::ops::{Deref, DerefMut};
 
 use http::StatusCode;
 
@@ -130,30 +131,37 @@ pub struct Details {
 }
 
 /// An error response in the form of a Kubernetes `Status`.
+///
+/// The fields are boxed. Hundreds of functions return this error, and without the box each of them would
+/// contain code that moves and drops the fields.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct Status {
+#[error("{}", .0.message)]
+pub struct Status(Box<StatusFields>);
+
+/// The fields of a [`Status`].
+#[derive(Clone, Debug)]
+pub struct StatusFields {
     /// HTTP status code, also written in the body.
     pub code: StatusCode,
     /// Machine-readable reason of the failure.
     pub reason: StatusReason,
     /// Human-readable description of the failure.
     pub message: String,
-    /// Details, if the template has any. Boxed to keep every `Result` small.
+    /// Details, if the template has any.
     pub details: Option<Box<Details>>,
     /// `metadata.continue`: a token that continues an expired list inconsistently, at a newer revision
     /// (docs/api/lists.md#continue-tokens).
     pub continue_token: Option<String>,
     /// Fields that are copied from the Status of another server when its response is passed on.
-    pub said: Option<Box<Said>>,
+    pub remote: Option<Box<RemoteStatus>>,
 }
 
 /// The fields of a Status that come from another server.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct RemoteStatus {
     /// Outcome of the request; empty means `Failure`.
     pub status: String,
-    /// Reason, which need not be one of [`StatusReason`].
+    /// Reason; may be a text that is not a [`StatusReason`].
     pub reason: String,
     /// Metadata of the Status object.
     pub metadata: Object,
@@ -190,23 +198,49 @@ impl Subject<'_> {
     }
 }
 
+impl Deref for Status {
+    type Target = StatusFields;
+
+    fn deref(&self) -> &StatusFields {
+        &self.0
+    }
+}
+
+impl DerefMut for Status {
+    fn deref_mut(&mut self) -> &mut StatusFields {
+        &mut self.0
+    }
+}
+
 impl Status {
     /// Creates a status with `reason`, the code that belongs to it, and no details.
     pub fn new(reason: StatusReason, message: impl Into<String>) -> Self {
-        Status {
+        Self::from_parts(reason, message.into())
+    }
+
+    fn from_parts(reason: StatusReason, message: String) -> Self {
+        let fields = StatusFields {
             code: reason.code(),
             reason,
-            message: message.into(),
+            message,
             details: None,
             continue_token: None,
-            said: None,
-        }
+            remote: None,
+        };
+        Status(Box::new(fields))
+    }
+
+    /// Returns the description of the failure.
+    pub fn into_message(mut self) -> String {
+        std::mem::take(&mut self.message)
     }
 
     /// Returns the same status with another reason and its code.
     #[must_use]
-    pub fn with_reason(self, reason: StatusReason) -> Self {
-        Status { code: reason.code(), reason, ..self }
+    pub fn with_reason(mut self, reason: StatusReason) -> Self {
+        self.code = reason.code();
+        self.reason = reason;
+        self
     }
 
     fn with_details(mut self, details: Details) -> Self {
@@ -261,9 +295,9 @@ impl Status {
     /// Returns 422 for an object that fails validation; `subject.kind` is the kind. The message contains
     /// equal lines only once, but the causes contain all of them.
     pub fn invalid(subject: Subject, errors: &[FieldError]) -> Self {
-        let mut said = HashSet::with_capacity(errors.len());
+        let mut seen = HashSet::with_capacity(errors.len());
         let lines: Vec<String> =
-            errors.iter().map(ToString::to_string).filter(|line| said.insert(line.clone())).collect();
+            errors.iter().map(ToString::to_string).filter(|line| seen.insert(line.clone())).collect();
         let mut message = format!("{} \"{}\" is invalid", subject.qualified(), subject.name);
         match lines.as_slice() {
             [] => {}
@@ -312,7 +346,7 @@ impl Status {
         Self::new(StatusReason::BadRequest, message)
     }
 
-    /// Returns 405 from the handler of a resource.
+    /// Returns 405 for an action that the handler of a resource does not support.
     pub fn not_supported(action: &str, subject: Subject) -> Self {
         let message = format!("{action} is not supported on resources of kind \"{}\"", subject.qualified());
         let details = Details { name: String::new(), ..subject.details() };
@@ -321,7 +355,10 @@ impl Status {
 
     /// Returns 500 with the error as its cause.
     pub fn internal(error: impl std::fmt::Display) -> Self {
-        let error = error.to_string();
+        Self::internal_of(error.to_string())
+    }
+
+    fn internal_of(error: String) -> Self {
         let cause = Cause { message: error.clone(), ..Cause::default() };
         Self::new(StatusReason::InternalError, format!("Internal error occurred: {error}"))
             .with_details(Details { causes: vec![cause], ..Details::default() })
@@ -350,7 +387,7 @@ impl Status {
         Self::new(StatusReason::NotAcceptable, format!("only the following media types are accepted: {list}"))
     }
 
-    /// Returns 406 from routing, before the clauses of `Accept` are weighed
+    /// Returns 406 from routing, before the clauses of `Accept` are evaluated
     /// (docs/api/errors.md#routing-errors).
     pub fn no_such_representation(available: &str) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
@@ -375,7 +412,7 @@ impl Status {
     }
 
     /// Returns 504 for a revision that the store has not reached yet (docs/api/errors.md#messages).
-    pub fn too_large_resource_version(asked: u64, current: u64, retry_after_seconds: u32) -> Self {
+    pub fn too_large_resource_version(requested: u64, current: u64, retry_after_seconds: u32) -> Self {
         let cause = Cause {
             reason: "ResourceVersionTooLarge".to_owned(),
             message: "Too large resource version".to_owned(),
@@ -383,7 +420,7 @@ impl Status {
         };
         Self::new(
             StatusReason::Timeout,
-            format!("Timeout: Too large resource version: {asked}, current: {current}"),
+            format!("Timeout: Too large resource version: {requested}, current: {current}"),
         )
         .with_details(Details { causes: vec![cause], retry_after_seconds, ..Details::default() })
     }
@@ -393,13 +430,13 @@ impl Status {
         Self::new(StatusReason::Expired, message)
     }
 
-    /// Returns 404 from routing, without an object (docs/api/errors.md#routing-errors).
+    /// Returns the 404 of routing, which names no object (docs/api/errors.md#routing-errors).
     pub fn no_such_route() -> Self {
         Self::new(StatusReason::NotFound, "the server could not find the requested resource")
             .with_details(Details::default())
     }
 
-    /// Returns 405 from routing, without an object.
+    /// Returns the 405 of routing, which names no object.
     pub fn method_not_allowed() -> Self {
         Self::new(
             StatusReason::MethodNotAllowed,
@@ -422,11 +459,11 @@ impl Status {
             metadata.push("continue", token.as_str().into());
         }
         let (mut outcome, mut reason) = ("Failure", self.reason.as_str());
-        if let Some(said) = &self.said {
-            metadata.clone_from(&said.metadata);
-            reason = &said.reason;
-            if !said.status.is_empty() {
-                outcome = &said.status;
+        if let Some(remote) = &self.remote {
+            metadata.clone_from(&remote.metadata);
+            reason = &remote.reason;
+            if !remote.status.is_empty() {
+                outcome = &remote.status;
             }
         }
         let mut status = Object::with_capacity(8);
@@ -465,7 +502,7 @@ impl Details {
         }
     }
 
-    /// Returns the members that are not empty.
+    /// Returns the details as a tree, without empty members.
     pub fn to_value(&self) -> Value {
         let mut details = Object::new();
         push_text(&mut details, "name", &self.name);
@@ -507,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_is_written_with_its_members() {
+    fn every_status_is_written_with_its_documented_members() {
         let pod = Subject { group: "", kind: "pods", name: "x" };
         let deployment = Subject { group: "apps", kind: "Deployment", name: "d" };
         for (status, want) in [

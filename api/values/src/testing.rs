@@ -1,11 +1,11 @@
-//! Trees from their text and back, for the tests of this crate and of the crates above it.
+//! Converts JSON text to trees and back, for the tests of this crate and of the crates that depend on it.
 
 use crate::json::{Object, Value, parse, write};
 
 /// Parses `text`, which must be a JSON object.
 ///
 /// # Panics
-/// `text` is not a JSON object.
+/// Panics if `text` is not a JSON object.
 pub fn object(text: &str) -> Object {
     parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
 }

@@ -4,8 +4,8 @@ use go::json::{no_version_kind, odd_version_kind, sets_field};
 
 use crate::json::{Object, Value};
 
-/// Returns the kind and the version that a document states. The names of the two members match in any case, and the last
-/// string counts. An absent member gives the empty string.
+/// Returns the kind and the version that a document states. The names of the two members match in any case.
+/// If a member occurs several times, the last string counts. The text of an absent member is empty.
 pub fn type_of(document: &Value) -> (&str, &str) {
     let members = || document.as_object().into_iter().flat_map(Object::iter);
     let last = |field: &str| {
@@ -16,7 +16,8 @@ pub fn type_of(document: &Value) -> (&str, &str) {
     (last("kind"), last("apiVersion"))
 }
 
-/// Returns the reason why the type of a document cannot be determined; `None` if the document states a type or is `null`.
+/// Returns the reason why the type of a document cannot be determined; `None` if the document states a type
+/// or is `null`.
 pub fn untyped(value: &Value) -> Option<String> {
     let object = match value {
         Value::Null => return None,

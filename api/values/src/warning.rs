@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_become_headers() {
+    fn warnings_are_encoded_as_headers() {
         let texts = |list: &[&str]| headers(&list.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
         let shown = |list: &[&str]| -> Vec<String> {
             texts(list).iter().map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap()).collect()

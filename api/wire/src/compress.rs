@@ -1,9 +1,9 @@
 //! Compresses large responses with gzip while they are sent (docs/api/encodings.md#json-and-yaml-output).
 //!
 //! ```text
-//! body ─► gathered up to 128 KiB ─┬─ it ends ──► sent as it is
-//!                                 └─ more ─┬─► piece ─► task ─┐
-//!                                          └─► piece ─► task ─┴─► one gzip member, in order
+//! body ─► gather up to 128 KiB ─┬─ end of body ──► send unchanged
+//!                               └─ more ─┬─► piece ─► task ─┐
+//!                                        └─► piece ─► task ─┴─► one gzip member, in order
 //! ```
 //!
 //! Several threads compress pieces at the same time. Each compressed piece ends on a byte boundary (RFC 1951,
@@ -32,10 +32,11 @@ use crate::response::Response;
 use crate::server::{Aborted, Body};
 use values::memory::{Account, Charge};
 
-/// Bodies up to this size are not compressed: on a fast network they arrive sooner that way.
+/// Bodies up to this size are not compressed. On a fast network, a small body arrives sooner without
+/// compression.
 const THRESHOLD_BYTES: usize = 128 * 1024;
 
-/// Number of bytes that one task compresses, which takes about 300 µs. Each piece is compressed
+/// Number of bytes that one task compresses. The compression takes about 300 µs. Each piece is compressed
 /// independently, so smaller pieces would cost the client more network time than they save.
 const PIECE_BYTES: usize = 128 * 1024;
 
@@ -56,8 +57,9 @@ pub fn is_accepted(headers: &HeaderMap) -> bool {
     accepted.split(',').any(|token| token.trim() == "gzip")
 }
 
-/// Compresses the response if its body is larger than 128 KiB. To find that out, this function reads from a
-/// body that is produced on demand. If no memory is left for compression, the response is returned unchanged.
+/// Compresses the response if its body is larger than 128 KiB. If the length of the body is unknown, this
+/// function reads up to 128 KiB of the body first. The response is returned unchanged if no memory is left
+/// for compression.
 pub async fn gzip(response: Response, account: &Account) -> Response {
     let size = response.body().size_hint();
     if size.exact().is_some_and(|bytes| bytes <= THRESHOLD_BYTES as u64) {
@@ -84,7 +86,7 @@ pub async fn gzip(response: Response, account: &Account) -> Response {
                     ready.push_back(piece);
                 }
             }
-            // The transfer breaks off after the bytes that were read so far.
+            // The client gets the bytes that were read so far, and then a broken transfer.
             Some(Err(Aborted)) => {
                 let pieces = ready.into_iter().map(Ok).chain([Err(Aborted)]);
                 return http::Response::from_parts(head, Body::stream(futures_util::stream::iter(pieces)));
@@ -108,8 +110,9 @@ pub async fn gzip(response: Response, account: &Account) -> Response {
     http::Response::from_parts(head, Body::stream(gzip))
 }
 
-/// Number of tasks that compress one response on this machine: one more than there are processors, so that no
-/// processor is idle while a finished piece waits for its turn to be sent.
+/// Number of tasks that compress one response on this machine: the number of processors plus one, at most
+/// [`TASKS_MAX`]. The additional task keeps all processors busy while a compressed piece waits for an earlier
+/// piece.
 static TASKS: LazyLock<usize> =
     LazyLock::new(|| (available_parallelism().map_or(1, NonZero::get) + 1).min(TASKS_MAX));
 
@@ -120,7 +123,7 @@ const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
 /// The last block of the stream: final, fixed codes, empty (RFC 1951, 3.2.6).
 const LAST_BLOCK: [u8; 2] = [3, 0];
 
-/// The next thing to send.
+/// The next part of the compressed response to send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Step {
     Head,
@@ -189,7 +192,7 @@ impl Gzip {
         Poll::Ready((bytes > 0).then_some(Ok(piece)))
     }
 
-    /// Starts tasks for the next pieces, as long as a task is free.
+    /// Starts tasks for the next pieces until no encoder is idle.
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), Aborted> {
         while self.step == Step::Pieces && !self.idle.is_empty() {
             match self.poll_piece(cx) {
@@ -357,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_breaks_off_breaks_off() {
+    async fn a_compressed_body_fails_if_its_source_is_aborted() {
         for pieces in [1, 3, 40] {
             let whole = std::iter::repeat_n(Bytes::from(text(10_000)), pieces).map(Ok);
             let body = Body::stream(futures_util::stream::iter(whole.chain([Err(Aborted)])));

@@ -18,8 +18,8 @@ use values::type_meta::type_of;
 pub struct ConfigType {
     /// Accepted types: stem of the group, versions, and kind.
     pub names: &'static [(&'static str, &'static [&'static str], &'static str)],
-    /// Source location of the scheme in the "no kind is registered" error of the reference server. A name that begins
-    /// with `pkg/` is used as it is; other names get the prefix of the naming profile.
+    /// Source location of the scheme in the "no kind is registered" error of the reference server. A name
+    /// that begins with `pkg/` is used unchanged; any other name gets the prefix of the naming profile.
     pub scheme: &'static str,
     /// Schema of the file's members.
     pub form: &'static Object,
@@ -31,7 +31,7 @@ impl ConfigType {
     /// Parses a text as a document of this type.
     ///
     /// # Errors
-    /// The text cannot be parsed, or it is of another type.
+    /// The text cannot be parsed, or the document has another type.
     pub fn read(&self, text: &[u8], naming: &'static Naming) -> Result<Value, String> {
         let typed = Typed::read(text)?;
         if !self.is_implied {
@@ -44,7 +44,7 @@ impl ConfigType {
     /// Returns the version of the document, such as `v1`.
     ///
     /// # Errors
-    /// The document is of another type.
+    /// The document has another type.
     pub fn version<'d>(&self, document: &'d Value, naming: &'static Naming) -> Result<&'d str, String> {
         let (kind, api_version) = type_of(document);
         if !self.is(kind, api_version, naming) {
@@ -62,9 +62,9 @@ impl ConfigType {
         Ok(api_version.rsplit('/').next().unwrap_or_default())
     }
 
-    /// Returns whether a document that states this kind and version is of the type.
+    /// Returns whether this kind and version belong to the type.
     fn is(&self, kind: &str, api_version: &str, naming: &'static Naming) -> bool {
-        let is_absent = |said: &str| self.is_implied && said.is_empty();
+        let is_absent = |value: &str| self.is_implied && value.is_empty();
         self.names.iter().any(|(stem, versions, own)| {
             let named = |version: &&str| {
                 naming.understood().any(|naming| naming.api_version(stem, true, version) == api_version)
@@ -77,14 +77,18 @@ impl ConfigType {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use auth::strict::Form;
+    use auth::strict::MemberType;
     use values::naming::KUBERNETES;
 
     #[test]
-    fn a_file_says_its_type_where_that_is_not_implied() {
+    fn a_configuration_file_must_name_its_type_unless_it_is_implied() {
         const FORM: Object = Object {
             name: "A",
-            members: &[("apiVersion", Form::Text), ("kind", Form::Text), ("a", Form::Int32)],
+            members: &[
+                ("apiVersion", MemberType::Text),
+                ("kind", MemberType::Text),
+                ("a", MemberType::Int32),
+            ],
         };
         let file = |is_implied| ConfigType {
             names: &[("g", &["v1", "v2"], "A")],

@@ -1,5 +1,5 @@
-//! Keepalive probes on silent TCP connections, so that a peer that disappeared is detected although nothing
-//! is to be sent.
+//! Keepalive probes on silent TCP connections. The probes detect a peer that disappeared even if this process
+//! has nothing to send.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use tokio::net::TcpStream;
 /// on Linux), so a peer that disappeared is detected within five minutes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Enables keepalive probes. A connection that cannot be probed is used without them; its other limits still
-/// apply.
+/// Enables keepalive probes. A connection that cannot be probed is used without probes; its other limits
+/// still apply.
 pub fn probe(stream: &TcpStream) {
     let keepalive = TcpKeepalive::new().with_time(PROBE_INTERVAL).with_interval(PROBE_INTERVAL);
     if let Err(error) = SockRef::from(stream).set_tcp_keepalive(&keepalive) {

@@ -3,9 +3,11 @@
 
 pub mod compress;
 pub mod config_type;
+pub mod http2;
 pub mod keepalive;
 pub mod metrics;
 pub mod outgoing;
+mod platform;
 pub mod response;
 pub mod server;
 pub mod stream;

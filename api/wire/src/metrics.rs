@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Counting is a few relaxed additions. Label values come from the types that are served and from closed
-//! lists, so that no client determines the number of series. This module knows what is counted, but not the
-//! code that counts.
+//! lists, so that no client determines the number of series. This module declares the metrics; the code that
+//! counts is in the modules that do the counted work.
 
 pub mod allowed;
 pub mod buckets;
@@ -35,7 +35,7 @@ use self::page::Page;
 use self::reloads::Reloads;
 use self::requests::Requests;
 
-/// The bookmarks sent to watchers, under the older name of the metric.
+/// The number of bookmarks sent to watchers, under the older name of the metric.
 const BOOKMARKS: Definition = Definition {
     name: "etcd_bookmark_counts",
     stability: Stability::Alpha,
@@ -79,7 +79,7 @@ pub struct Settings {
     pub allowed: Arc<Allowed>,
     /// Reads the usage of the process; returns `None` where the usage is unknown.
     pub usage: fn() -> Option<Usage>,
-    /// Metrics of calls to other servers, which the networks of the server count.
+    /// Metrics of calls to other servers. The egress of each network counts its calls in these metrics.
     pub outgoing: Arc<Calls>,
 }
 
@@ -157,13 +157,13 @@ impl Metrics {
         }
     }
 
-    /// Returns an empty page that accepts only the families that the operator wants.
+    /// Returns an empty page that accepts only the families that the operator has not disabled.
     pub fn page(&self) -> Page<'_> {
         let Settings { disabled, shows_hidden, allowed, .. } = &self.settings;
         Page::new(disabled).with_hidden(*shows_hidden).with_allowed(allowed)
     }
 
-    /// Returns how often a label got a value that is not in its list.
+    /// Returns how often a label value was replaced because it is not in the list of allowed values.
     pub fn unexpected_values(&self) -> u64 {
         self.settings.allowed.replaced()
     }
@@ -202,7 +202,7 @@ impl Metrics {
         self.authorization_durations.time(&[result], took);
     }
 
-    /// Writes all families except those of health checks.
+    /// Writes all families except the families of health checks.
     pub fn write(&self, page: &mut Page<'_>) {
         self.requests.write(page);
         self.all().for_each(|family| family.write(page));
@@ -222,7 +222,7 @@ impl Metrics {
         self.all().for_each(Family::reset);
     }
 
-    /// Returns the families, except those of requests and health checks.
+    /// Returns the families, except the families of requests and health checks.
     fn all(&self) -> impl Iterator<Item = &dyn Family> {
         let policies = self.validations.all().chain(self.mutations.all()).chain(self.conditions.all());
         let calls = self.webhooks.all().chain(self.outgoing.all()).chain(self.signer.all());

@@ -1,6 +1,6 @@
 //! Responses: a status code, a media type and a body.
 //!
-//! This module knows nothing of objects; `representation::answer` builds responses from objects.
+//! This module does not depend on objects; `representation::answer` builds responses from objects.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;

@@ -5,13 +5,13 @@
 //!               └─► Document, whose members are checked in order
 //! ```
 //!
-//! A text that begins with a brace is JSON; any other text is YAML, of which the first document counts. The
+//! A text that begins with a brace is JSON; any other text is YAML, and only its first document is used. The
 //! members of YAML are checked in the order of their names.
 
 use std::borrow::Cow;
 
 use auth::document::Document;
-use auth::strict::Object as Form;
+use auth::strict::Object as ObjectType;
 use go::json::undecided;
 
 use values::json::{self, Object, Value};
@@ -56,10 +56,10 @@ impl<'t> Typed<'t> {
     /// `kind` or `apiVersion` is missing.
     pub fn check_named(&self) -> Result<(), String> {
         let (kind, api_version) = type_of(&self.document);
-        for (said, shown) in [(kind, "Kind"), (api_version, "apiVersion")] {
-            if said.is_empty() {
+        for (value, member) in [(kind, "Kind"), (api_version, "apiVersion")] {
+            if value.is_empty() {
                 return Err(format!(
-                    "Object '{shown}' is missing in '{}'",
+                    "Object '{member}' is missing in '{}'",
                     String::from_utf8_lossy(self.text)
                 ));
             }
@@ -67,15 +67,15 @@ impl<'t> Typed<'t> {
         Ok(())
     }
 
-    /// Checks the members strictly: each must be declared in `form` and occur only once. `version` is the
-    /// version of the types in `form`.
+    /// Checks the members strictly: each must be declared in `object_type` and occur only once. `version` is
+    /// the version of the types in `object_type`.
     ///
     /// # Errors
     /// The message has the text of Go's error.
-    pub fn check(&self, form: &Form, version: &str) -> Result<(), String> {
+    pub fn check(&self, object_type: &ObjectType, version: &str) -> Result<(), String> {
         let json = json_of(self.text, &self.document);
         let document = Document::new(self.text, &json, self.duplicates.clone());
-        document.map_err(|error| undecided(&error))?.check_strictly(form, version)
+        document.map_err(|error| undecided(&error))?.check_strictly(object_type, version)
     }
 }
 
@@ -87,7 +87,7 @@ pub fn parse(text: &[u8]) -> Result<Value, String> {
     Typed::read(text).map(Typed::into_document)
 }
 
-/// Parses a text as a document that keeps the order of its members and repeated members.
+/// Parses a text as a document that keeps the order of its members and keeps repeated members.
 ///
 /// # Errors
 /// The text cannot be parsed.
@@ -126,7 +126,7 @@ fn value_and_duplicates(text: &[u8]) -> Result<(Value, Option<String>), String> 
     Ok((document.value, duplicates))
 }
 
-/// Returns the JSON of a text that has this value.
+/// Returns the JSON of a text. `value` is the parsed text.
 fn json_of<'t>(text: &'t [u8], value: &Value) -> Cow<'t, [u8]> {
     if is_json(text) {
         return text.into();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_say_their_type() {
+    fn a_configuration_document_must_name_its_kind_and_version() {
         for (text, want, want_named) in [
             ("kind: A\napiVersion: a/v1", "", ""),
             (r#"{"kind": "A", "apiVersion": "a/v1"}"#, "", ""),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_is_said() {
+    fn a_text_that_is_not_an_object_is_refused_with_a_reason() {
         const UNDECIDED: &str = "couldn't get version/kind; json parse error: ";
         for (text, is_undecided, want) in [
             ("{\"a\":", true, "unexpected end of JSON input"),
@@ -192,13 +192,13 @@ mod tests {
     }
 
     #[test]
-    fn members_are_checked_strictly() {
-        const FORM: Form = Form {
+    fn unknown_duplicate_and_mistyped_members_are_refused() {
+        const OBJECT_TYPE: ObjectType = ObjectType {
             name: "A",
             members: &[
-                ("a", auth::strict::Form::Int32),
-                ("b", auth::strict::Form::Text),
-                ("c", auth::strict::Form::Int64),
+                ("a", auth::strict::MemberType::Int32),
+                ("b", auth::strict::MemberType::Text),
+                ("c", auth::strict::MemberType::Int64),
             ],
         };
         for (text, want) in [
@@ -224,13 +224,13 @@ mod tests {
             ),
             ("", ""),
         ] {
-            let checked = Typed::read(text.as_bytes()).and_then(|typed| typed.check(&FORM, "v1"));
+            let checked = Typed::read(text.as_bytes()).and_then(|typed| typed.check(&OBJECT_TYPE, "v1"));
             assert_eq!(checked.err().unwrap_or_default(), want, "{text}");
         }
     }
 
     #[test]
-    fn a_text_is_json_or_yaml() {
+    fn to_json_accepts_json_and_yaml() {
         for (text, want) in [
             ("{\"b\":1, \"a\":2}", Ok("{\"b\":1, \"a\":2}")),
             ("b: 1\na: 2\n", Ok("{\"a\":2,\"b\":1}")),

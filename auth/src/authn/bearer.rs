@@ -1,23 +1,24 @@
-//! Parses the bearer token in the `Authorization` header (docs/api/authentication.md#bearer-tokens), and in
-//! the WebSocket protocols, where browsers send a token because they cannot set headers.
+//! Parses the bearer token in the `Authorization` header (docs/api/authentication.md#bearer-tokens) and in
+//! the WebSocket protocols. Browsers send a token as a WebSocket protocol, because they cannot set headers.
 //!
-//! A header of another form counts as absent. Whether a token is valid is decided later.
+//! A header with another format counts as absent. Other modules decide whether a token is valid.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Warning to a client whose header is ignored because a second space follows the scheme.
+/// Warning for a client whose header is ignored, because two spaces follow the scheme.
 pub const EXTRA_SPACE_WARNING: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
 /// Content of an `Authorization` header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Bearer<'r> {
-    /// No bearer token: the header is empty, has another scheme, or has an empty token.
+    /// The header contains no bearer token: it is empty, has another scheme, or has an empty token.
     Absent,
-    /// Two spaces before the token. The header is ignored, and the response carries [`EXTRA_SPACE_WARNING`].
+    /// Two spaces precede the token. The header is ignored, and the response contains
+    /// [`EXTRA_SPACE_WARNING`].
     ExtraSpace,
-    /// A bearer token, never empty.
+    /// The header contains this bearer token, which is not empty.
     Token(&'r str),
 }
 
@@ -34,33 +35,34 @@ pub fn parse(header: &str) -> Bearer<'_> {
     }
 }
 
-/// Prefix of the WebSocket protocol that carries a token. The token follows in unpadded base64url.
+/// Prefix of a WebSocket protocol that contains a token. The token follows the prefix in unpadded base64url.
 pub const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// Reasons why the WebSocket protocols of a request carry no usable token.
+/// Reasons why the WebSocket protocols of a request contain no usable token.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ProtocolError {
-    /// More than one protocol carries a token.
+    /// Several protocols contain a token.
     #[error("multiple base64.bearer.authorization tokens specified")]
     Several,
     /// The token is not the base64url encoding of UTF-8 text.
     #[error("invalid base64.bearer.authorization token encoding")]
     Encoding,
-    /// The request offers no other protocol. The server could not select one, and a client would refuse a
-    /// response without a selected protocol.
+    /// The request offers no other protocol. The server must select a protocol that is not a token, because
+    /// clients refuse a response without a selected protocol.
     #[error("missing additional subprotocol")]
     Alone,
 }
 
-/// Iterates over the protocols of a `Sec-WebSocket-Protocol` header, without the one that carries the token.
+/// Iterates over the protocols of a `Sec-WebSocket-Protocol` header, without the protocol that contains the
+/// token.
 pub fn other_protocols(header: &str) -> impl Iterator<Item = &str> {
     header.split(',').map(str::trim).filter(|protocol| !protocol.starts_with(PROTOCOL_PREFIX))
 }
 
-/// Returns the token among the WebSocket protocols of a request, if there is one.
+/// Returns the token in the WebSocket protocols of a request, if any.
 ///
 /// # Errors
-/// A protocol carries a token that cannot be used.
+/// Fails if the token cannot be used.
 pub fn protocol_token(header: &str) -> Result<Option<String>, ProtocolError> {
     let mut tokens = header.split(',').filter_map(|protocol| protocol.trim().strip_prefix(PROTOCOL_PREFIX));
     let Some(encoded) = tokens.next() else { return Ok(None) };
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_token_stands_beside_another_protocol() {
+    fn a_websocket_token_needs_another_subprotocol_beside_it() {
         let token = format!("{PROTOCOL_PREFIX}{}", URL_SAFE_NO_PAD.encode("abc"));
         for (header, want) in [
             ("v4.channel.k8s.io".to_owned(), Ok(None)),
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn only_well_formed_bearer_headers_carry_a_token() {
-        // Rows of docs/api/authentication.md#bearer-tokens: header value, result.
+        // The rows of docs/api/authentication.md#bearer-tokens: the header value and the result.
         for (header, want) in [
             ("Bearer abc", Bearer::Token("abc")),
             ("bEARER abc", Bearer::Token("abc")),

@@ -1,8 +1,9 @@
-//! Bootstrap tokens: `<id>.<secret>`. A secret object named after the id holds the token
+//! Bootstrap tokens: `<id>.<secret>`. A secret object whose name contains the id stores the token
 //! (docs/api/authentication.md#bootstrap-tokens).
 //!
-//! The id is public and locates the secret object; only the second half is confidential, and it is compared
-//! in constant time. If anything about the secret object is invalid, the token counts as no bootstrap token.
+//! The id is public and leads to the secret object. Only the text after the dot is confidential, and it is
+//! compared in constant time. If any field of the secret object is invalid, the token is not accepted as a
+//! bootstrap token.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,19 +15,20 @@ use super::authenticator::Accepted;
 use super::{Cause, TokenAuthenticator};
 use crate::identity::User;
 
-/// Prefix of the names of secrets that hold bootstrap tokens.
+/// Prefix of the names of secrets that store bootstrap tokens.
 pub const SECRET_PREFIX: &str = "bootstrap-token-";
 
-/// Group of all bootstrap tokens. The names of additional groups begin with it and a colon.
+/// Group of the users of all bootstrap tokens. The names of additional groups begin with this name and a
+/// colon.
 const GROUP: &str = "system:bootstrappers";
 
-/// Prefix of the user names.
+/// Prefix of the names of the users.
 const USER_PREFIX: &str = "system:bootstrap:";
 
-/// The secret object that holds a bootstrap token.
+/// The secret object that stores a bootstrap token.
 #[derive(Clone, Debug, Default)]
 pub struct BootstrapSecret {
-    /// Type of the secret, as in its `type` field.
+    /// Value of the `type` field of the secret.
     pub kind: String,
     /// Whether the secret is being deleted.
     pub is_deleted: bool,
@@ -34,7 +36,7 @@ pub struct BootstrapSecret {
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
-/// A lookup of the secrets that hold bootstrap tokens. Implementations must not wait for I/O.
+/// A lookup of the secrets that store bootstrap tokens. Implementations must not wait for I/O.
 pub trait BootstrapSecrets: Send + Sync {
     /// Returns the secret `name` in the system namespace.
     fn bootstrap_secret(&self, name: &str) -> Option<BootstrapSecret>;
@@ -49,7 +51,7 @@ pub struct BootstrapTokens {
 }
 
 impl BootstrapTokens {
-    /// Creates an authenticator that accepts tokens whose secret has the type `kind`.
+    /// Creates an authenticator that accepts tokens whose secret object has the type `kind`.
     pub fn new(secrets: Arc<dyn BootstrapSecrets>, kind: String) -> BootstrapTokens {
         BootstrapTokens { secrets, kind }
     }
@@ -91,8 +93,8 @@ pub fn parts(token: &str) -> Option<(&str, &str)> {
     (fits(id, 6) && fits(secret, 16)).then_some((id, secret))
 }
 
-/// Returns the group of all tokens and the groups of a comma-separated list, sorted; `None` if a group of the
-/// list is not below the common group.
+/// Returns the common group and the groups of a comma-separated list, sorted. Returns `None` if a group in
+/// the list is not an allowed additional group.
 fn groups(list: &str) -> Option<BTreeSet<String>> {
     let mut groups = BTreeSet::from([GROUP.to_owned()]);
     if !list.is_empty() {
@@ -103,8 +105,8 @@ fn groups(list: &str) -> Option<BTreeSet<String>> {
     Some(groups)
 }
 
-/// Returns whether a token may name the group: `system:bootstrappers:` followed by 1 to 256 characters of
-/// `a-z0-9:-`, of which the last is a letter or a digit.
+/// Returns whether the group is an allowed additional group: `system:bootstrappers:`, followed by 1 to 256
+/// characters of `a-z0-9:-`. The last character must be a letter or a digit.
 fn is_extra_group(group: &str) -> bool {
     let Some(rest) = group.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix(':')) else { return false };
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_worth_what_its_secret_says() {
+    fn a_bootstrap_token_authenticates_as_its_secret_specifies() {
         let valid = [
             ("token-id", "abcdef"),
             ("token-secret", "0123456789abcdef"),

@@ -1,12 +1,12 @@
-//! A certificate authority, which issues certificates for requests (RFC 5280).
+//! A certificate authority that issues certificates for certificate requests (RFC 5280).
 //!
 //! ```text
 //! Request (subject, names, key) + usages + time ─► to be signed ─ key of the authority ─► certificate, PEM
 //! ```
 //!
-//! From its request a certificate takes only the subject, the names and the key. The caller decides what the
-//! key may be used for, and for how long. No certificate outlives its authority, and the authority issues no
-//! CA certificates.
+//! A certificate contains only the subject, the names and the key of its request. The caller decides on the
+//! permitted uses of the key and on the lifetime. A certificate never expires later than its authority, and
+//! the authority issues no CA certificates.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,13 +24,14 @@ use super::certificate_request::{Names, Request};
 use super::private_key::PrivateKey;
 use super::sha256;
 
-/// How far the start of a certificate's validity lies in the past, for clients whose clocks are behind.
+/// Time between the beginning of a certificate's validity and its issue, for clients whose clocks are slow.
 pub const BACKDATE: Duration = Duration::from_secs(5 * 60);
 
-/// A lifetime shorter than this counts from the time of issue. A longer lifetime includes the backdating.
+/// A lifetime that is shorter than this value is counted from the time of issue. A longer lifetime is counted
+/// from the beginning of the validity.
 const SHORT: Duration = Duration::from_secs(8 * 60 * 60);
 
-/// Reasons why a certificate and a key do not form an authority.
+/// Reasons why a certificate and a key cannot be used as an authority.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AuthorityError {
     /// The certificate is not readable PEM.
@@ -55,10 +56,10 @@ pub enum CertificateIssueError {
         "refusing to sign a certificate that expired in the past: the certificate of the authority has expired"
     )]
     Expired,
-    /// A usage for which no certificate is issued.
+    /// The authority issues no certificates for this usage.
     #[error("unrecognized usage {0:?}")]
     Usage(String),
-    /// The cryptography library failed, or the clock has an impossible time.
+    /// The cryptography library failed, or the time of the clock is outside the supported range.
     #[error("the certificate cannot be signed")]
     Unsigned,
 }
@@ -69,7 +70,7 @@ pub struct Authority {
     subject: Vec<u8>,
     /// Key identifier of the authority.
     key_id: Vec<u8>,
-    /// Last second in which the authority is valid, since the Unix epoch.
+    /// Last second in which the authority is valid, counted from the Unix epoch.
     ends: u64,
     key: PrivateKey,
 }
@@ -94,7 +95,8 @@ enum Usage {
 }
 
 impl Usage {
-    /// Parses a usage name. Only the usages that the signers of this server issue are known.
+    /// Parses a usage name. Only the usages for which the signers of this server issue certificates are
+    /// supported.
     fn read(text: &str) -> Option<Usage> {
         Some(match text {
             "digital signature" => Usage::Bit(0x80),
@@ -107,11 +109,11 @@ impl Usage {
 }
 
 impl Authority {
-    /// Creates an authority from a certificate and its key, as PEM. If the text has several certificates, the
-    /// first is used.
+    /// Creates an authority from a certificate and its key in PEM. If the text has several certificates, the
+    /// first certificate is used.
     ///
     /// # Errors
-    /// The certificate or the key cannot be used, or they do not belong together.
+    /// Fails if the certificate or the key cannot be used, or if they do not match.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Authority, AuthorityError> {
         let der = CertificateDer::from_pem_slice(certificate).map_err(|_| AuthorityError::Certificate)?;
         let (_, parsed) = X509Certificate::from_der(&der).map_err(|_| AuthorityError::Certificate)?;
@@ -124,21 +126,22 @@ impl Authority {
         if key.public() != public {
             return Err(AuthorityError::Mismatch);
         }
-        let said = parsed.extensions().iter().find_map(|extension| match extension.parsed_extension() {
-            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
-            _ => None,
-        });
-        // RFC 5280, section 4.2.1.2, method 1, with SHA-256 instead of SHA-1.
-        let key_id = said.unwrap_or_else(|| sha256(public)[..20].to_vec());
+        let subject_key_id =
+            parsed.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+                _ => None,
+            });
+        // The method is method 1 of RFC 5280, section 4.2.1.2, with SHA-256 instead of SHA-1.
+        let key_id = subject_key_id.unwrap_or_else(|| sha256(public)[..20].to_vec());
         let ends = parsed.validity().not_after.timestamp().try_into().unwrap_or(0);
         Ok(Authority { subject: parsed.subject().as_raw().to_vec(), key_id, ends, key })
     }
 
-    /// Issues a certificate for `lifetime`, as PEM. `usages` are names of the API: `digital signature`, `key
-    /// encipherment`, `client auth`, `server auth`.
+    /// Issues a certificate with a lifetime, and returns it in PEM. `usages` are usage names of the API:
+    /// `digital signature`, `key encipherment`, `client auth`, `server auth`.
     ///
     /// # Errors
-    /// The authority has expired, or a usage is not one of these.
+    /// Fails if the authority has expired, or if a usage is not supported.
     pub fn issue(
         &self,
         request: &Request,
@@ -202,8 +205,8 @@ impl Authority {
             writer.write_sequence(|writer| write_implicit(writer, 0, &self.key_id));
         });
         if !request.names.is_empty() {
-            // The names are critical if the subject is empty, because they alone identify the holder (RFC
-            // 5280, section 4.1.2.6).
+            // The extension with the names is critical if the subject is empty, because then only the names
+            // identify the holder (RFC 5280, section 4.1.2.6).
             let is_critical = request.subject_der.len() <= 2;
             write_extension(writer, SUBJECT_ALT_NAME, is_critical, |writer| {
                 writer.write_sequence(|writer| write_names(writer, &request.names));
@@ -234,14 +237,14 @@ pub(super) fn pem_block(label: &str, der: &[u8]) -> String {
     pem::encode_config(&Pem::new(label, der), EncodeConfig::new().set_line_ending(LineEnding::LF))
 }
 
-/// Returns the last second in which a certificate is valid, since the Unix epoch; `None` if the DER is
-/// malformed.
+/// Returns the last second in which a certificate is valid, counted from the Unix epoch. Returns `None` if
+/// the DER is malformed.
 pub fn end_of(der: &[u8]) -> Option<i64> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     Some(certificate.validity().not_after.timestamp())
 }
 
-/// Encodes a sequence.
+/// Encodes a DER sequence.
 fn sequence(write: impl FnOnce(&mut DERWriterSeq<'_>)) -> Vec<u8> {
     yasna::construct_der(|writer| writer.write_sequence(write))
 }
@@ -261,7 +264,7 @@ fn write_extension(
     });
 }
 
-/// Writes bytes with an implicit tag of the context.
+/// Writes bytes with an implicit context-specific tag.
 fn write_implicit(writer: &mut DERWriterSeq<'_>, tag: u64, bytes: &[u8]) {
     writer.next().write_tagged_implicit(Tag::context(tag), |writer| writer.write_bytes(bytes));
 }
@@ -273,7 +276,8 @@ fn write_names(writer: &mut DERWriterSeq<'_>, names: &Names) {
     names.uris.iter().for_each(|name| write_implicit(writer, 6, name.as_bytes()));
 }
 
-/// Returns a random serial number of 127 bits. It is positive, and its highest bit is set.
+/// Returns a random positive serial number with exactly 127 significant bits, so that the length is always
+/// the same.
 fn serial() -> Result<[u8; 16], CertificateIssueError> {
     let mut serial = [0; 16];
     SystemRandom::new().fill(&mut serial).map_err(|_| CertificateIssueError::Unsigned)?;
@@ -281,7 +285,7 @@ fn serial() -> Result<[u8; 16], CertificateIssueError> {
     Ok(serial)
 }
 
-/// Encodes a time, with a two-digit year until 2049 (RFC 5280, section 4.1.2.5).
+/// Encodes a time. Years until 2049 have two digits (RFC 5280, section 4.1.2.5).
 fn time(seconds: u64) -> Option<TaggedDerValue> {
     let time = jiff::Timestamp::from_second(seconds.try_into().ok()?).ok()?.to_zoned(jiff::tz::TimeZone::UTC);
     let text = time.strftime("%Y%m%d%H%M%SZ").to_string();

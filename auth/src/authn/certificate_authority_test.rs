@@ -1,5 +1,5 @@
-//! Tests that the authenticator of client certificates accepts certificates of an authority, and only while
-//! they are valid.
+//! Tests that the authenticator of client certificates accepts the certificates that an authority issued, but
+//! only during their validity.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -67,7 +67,8 @@ fn a_certificate_identifies_the_subject_of_its_request() {
     }
 }
 
-/// Returns a subject that is one set of two organizations and a common name, with strings of two types.
+/// Returns a subject whose only set contains two organizations and a common name. The strings have two
+/// different types.
 fn odd_subject() -> Vec<u8> {
     let attribute = |writer: DERWriter<'_>, id: u64, tag: Tag, text: &str| {
         writer.write_sequence(|writer| {
@@ -115,7 +116,7 @@ fn a_certificate_has_the_bytes_of_the_requested_subject_and_key() {
 }
 
 #[test]
-fn a_certificate_has_what_was_asked_for_and_ends_with_its_authority() {
+fn a_certificate_has_the_requested_content_and_does_not_outlive_its_authority() {
     let (_, authority) = authority(&rcgen::PKCS_ECDSA_P256_SHA256);
     let names = vec![
         SanType::DnsName("a.example".try_into().unwrap()),

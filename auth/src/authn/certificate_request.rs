@@ -1,9 +1,9 @@
-//! Certificate requests (PKCS #10 in PEM, RFC 2986): the subject, the names and the key that the certificate
-//! is requested for.
+//! Certificate requests (PKCS #10 in PEM, RFC 2986): the subject, the names and the key for the requested
+//! certificate.
 //!
-//! The signature of a request proves that its sender has the key. [`Request::from_pem`] verifies it;
-//! [`subject`] does not. The names are those of RFC 5280, section 4.2.1.6; other kinds of names in a request
-//! are neither kept nor reported.
+//! The signature of a request proves that the sender has the private key. [`Request::from_pem`] verifies this
+//! signature; [`subject`] does not. RFC 5280, section 4.2.1.6, defines the kinds of names. Other kinds of names
+//! in a request are ignored.
 
 use x509_parser::asn1_rs::{Any, Oid};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
@@ -24,14 +24,14 @@ const SEQUENCE: u8 = 0x30;
 /// Size limit of a request in bytes. A request with many names has a few thousand bytes.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
 
-/// Object identifiers of attributes of a name, below id-at.
+/// Object identifiers of attributes in a name (id-at).
 const COMMON_NAME: &[u64] = &[2, 5, 4, 3];
 const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 
-/// The subject of a request, who would hold the certificate.
+/// The subject of a request, which becomes the subject of the certificate.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RequestedSubject {
-    /// The last common name; empty if it is absent.
+    /// The last common name; empty if there is no common name.
     pub common_name: String,
     /// All organizations, in the order of the request.
     pub organizations: Vec<String>,
@@ -57,10 +57,10 @@ impl Names {
     }
 }
 
-/// A request whose signature is verified.
+/// A certificate request with a verified signature.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Request {
-    /// RequestedSubject that would hold the certificate.
+    /// The subject that is requested for the certificate.
     pub subject: RequestedSubject,
     /// Alternative names of the subject.
     pub names: Names,
@@ -73,10 +73,10 @@ pub struct Request {
 /// Reasons why a request cannot be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RequestError {
-    /// The text is not PEM, or a PEM block of another type.
+    /// The text is not PEM, or the PEM block has another type.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     NoRequest,
-    /// The block does not hold a PKCS #10 request.
+    /// The block does not contain a PKCS #10 request.
     #[error("malformed certificate request")]
     Malformed,
     /// The block is empty.
@@ -85,7 +85,7 @@ pub enum RequestError {
     /// The block ends within the tag or the length.
     #[error("asn1: syntax error: truncated tag or length")]
     TruncatedLength,
-    /// The block is shorter than its length says.
+    /// The block is shorter than the length in its header.
     #[error("asn1: syntax error: data truncated")]
     TruncatedData,
     /// Bytes follow the request.
@@ -105,7 +105,7 @@ pub enum RequestError {
         tag: u8,
         /// Length of the content in bytes.
         length: usize,
-        /// Whether the content consists of elements.
+        /// Whether the content consists of ASN.1 elements.
         is_compound: bool,
         /// Offset of the content in the block.
         offset: usize,
@@ -113,16 +113,16 @@ pub enum RequestError {
     /// A value of the subject is not text.
     #[error("malformed subject")]
     MalformedSubject,
-    /// The key of the request did not sign it, or is of a kind that is not supported.
+    /// The key in the request did not sign the request, or the kind of the key is not supported.
     #[error("the signature of the certificate request cannot be verified")]
     Signature,
-    /// The elliptic curve key of the request did not sign it.
+    /// The elliptic curve key in the request did not sign the request.
     #[error("x509: ECDSA verification failure")]
     EcdsaSignature,
-    /// The Ed25519 key of the request did not sign it.
+    /// The Ed25519 key in the request did not sign the request.
     #[error("x509: Ed25519 verification failure")]
     Ed25519Signature,
-    /// The RSA key of the request did not sign it.
+    /// The RSA key in the request did not sign the request.
     #[error("crypto/rsa: verification error")]
     RsaSignature,
 }
@@ -143,7 +143,7 @@ impl RequestError {
 /// Reads the subject of the first request in `pem`. The signature is not verified.
 ///
 /// # Errors
-/// `pem` contains no request, or the request is malformed.
+/// Fails if `pem` contains no request, or if the request is malformed.
 pub fn subject(pem: &[u8]) -> Result<RequestedSubject, RequestError> {
     let block = block(pem)?;
     subject_of(&request_of(&block)?)
@@ -209,7 +209,7 @@ fn subject_of(request: &X509CertificationRequest<'_>) -> Result<RequestedSubject
     Ok(subject)
 }
 
-/// Writes an attribute of a name, which has a single value.
+/// Writes an attribute with a single value of a name.
 fn write_attribute(writer: DERWriter<'_>, kind: &[u64], text: &str) {
     writer.write_set(|values| {
         values.next().write_sequence(|attribute| {
@@ -220,8 +220,8 @@ fn write_attribute(writer: DERWriter<'_>, kind: &[u64], text: &str) {
 }
 
 impl Request {
-    /// Returns the request of a client with this user name and these groups, which has no alternative names. `key_der`
-    /// is the client's public key with its algorithm, in DER; the caller has its private key.
+    /// Returns the request of a client with this user name and these groups. The request has no alternative names.
+    /// `key_der` is the client's public key with its algorithm, in DER. The caller must have the private key.
     pub fn of_client(user: &str, groups: &[String], key_der: Vec<u8>) -> Request {
         let subject_der = yasna::construct_der(|writer| {
             writer.write_sequence(|attributes| {
@@ -239,10 +239,10 @@ impl Request {
         }
     }
 
-    /// Reads the first request in `pem` and verifies that its own key signed it.
+    /// Reads the first request in `pem`, and verifies that the key in the request signed the request.
     ///
     /// # Errors
-    /// `pem` contains no request, the request is malformed, or its signature is wrong.
+    /// Fails if `pem` contains no request, if the request is malformed, or if the signature is wrong.
     pub fn from_pem(pem: &[u8]) -> Result<Request, RequestError> {
         let block = block(pem)?;
         let request = request_of(&block)?;
@@ -258,8 +258,8 @@ impl Request {
         }
         let mut names = Names::default();
         for extension in request.requested_extensions().into_iter().flatten() {
-            if let ParsedExtension::SubjectAlternativeName(said) = extension {
-                said.general_names.iter().for_each(|name| names.add(name));
+            if let ParsedExtension::SubjectAlternativeName(alternative) = extension {
+                alternative.general_names.iter().for_each(|name| names.add(name));
             }
         }
         let subject = subject_of(&request)?;
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_of_a_request_is_one_whole_sequence() {
+    fn a_certificate_request_is_one_complete_der_sequence_in_pem() {
         let key = KeyPair::generate().unwrap();
         let request = CertificateParams::default().serialize_request(&key).unwrap();
         let whole = request.der().to_vec();
@@ -354,7 +354,7 @@ mod tests {
              {optional:false explicit:false application:false private:false defaultValue:<nil> tag:<nil> \
              stringType:0 timeType:0 set:false omitEmpty:false} certificateRequest @2"
         );
-        // Headers of the block and text around it are ignored.
+        // The headers of the block, and text before and after the block, are ignored.
         let text = request.pem().unwrap().replacen("REQUEST-----\n", "REQUEST-----\nname: value\n\n", 1);
         assert!(Request::from_pem(format!("before\n{text}after\n").as_bytes()).is_ok());
     }

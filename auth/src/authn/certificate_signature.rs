@@ -5,7 +5,7 @@ use rustls_pki_types::SignatureVerificationAlgorithm;
 use x509_parser::asn1_rs::{Any, BitString, FromDer, ToDer};
 use x509_parser::x509::AlgorithmIdentifier;
 
-/// A signature as it stands in a parsed document, with the bytes that it covers.
+/// A signature in a parsed document, with the bytes that the signature covers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DocumentSignature<'d> {
     pub(super) message: &'d [u8],
@@ -14,7 +14,7 @@ pub(super) struct DocumentSignature<'d> {
 }
 
 impl DocumentSignature<'_> {
-    /// Returns whether `key` made the signature; `key` is the content of a SubjectPublicKeyInfo.
+    /// Returns whether the signature was made with `key`, the content of a SubjectPublicKeyInfo.
     pub(super) fn is_by(&self, key: &[u8]) -> bool {
         let Ok((rest, key_algorithm)) = Any::from_der(key) else { return false };
         let Ok((_, key)) = BitString::from_der(rest) else { return false };

@@ -1,9 +1,9 @@
-//! The chain of authenticators: their order, and how their results combine.
+//! The chain of authenticators: their order, and the combination of their results.
 //!
-//! The first success decides. Without a success, any error means 401: an invalid token or certificate never
-//! falls back to anonymous. Only a request without any credential is anonymous
-//! (docs/api/authentication.md#authenticators). Authenticators that decide locally run before those that may
-//! have to call another server.
+//! The first authenticator that succeeds decides. If no authenticator succeeds and at least one reports an error,
+//! the response is a 401: a request with an invalid token or certificate is never treated as anonymous. Only a
+//! request without any credential is anonymous (docs/api/authentication.md#authenticators). Authenticators that
+//! decide locally run before authenticators that may call another server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use std::time::SystemTime;
 
 use super::authenticator::{Accepted, Cause, Credentials, RemoteTokenAuthenticator, TokenAuthenticator};
 use super::bearer::{self, Bearer, ProtocolError};
-use super::remembered::Remembered;
 use super::request_header::RequestHeaders;
+use super::token_response_cache::TokenResponseCache;
 use super::x509::ClientCertificates;
 use crate::identity::User;
 
 /// The identity of a request.
 #[derive(Clone, Debug)]
 pub enum Authenticated {
-    /// A user that a credential proves.
+    /// A credential proves this user.
     User(Arc<User>),
-    /// No credential was presented.
+    /// The request has no credential.
     Anonymous(Arc<User>),
 }
 
@@ -34,22 +34,24 @@ impl Authenticated {
     }
 }
 
-/// Reasons for a 401 response. Clients see only `Unauthorized`; the text is for logs and reviews.
+/// Reasons for a 401 response. Clients get only the text `Unauthorized`; the text of this error is for logs
+/// and reviews.
 #[derive(Debug)]
 pub enum AuthnError {
-    /// A credential was presented and refused.
+    /// The request has a credential that was refused.
     InvalidCredential {
         /// Errors of the authenticators that examined the credential, in order.
         causes: Vec<Cause>,
     },
-    /// No credential was presented, and anonymous requests are not allowed.
+    /// The request has no credential, and anonymous requests are not allowed.
     NoCredential,
 }
 
 impl std::error::Error for AuthnError {}
 
 impl fmt::Display for AuthnError {
-    /// Formats one cause as is, several as `[a, b]`. A text that occurs twice is written once.
+    /// Formats one cause as its text, and several causes as `[a, b]`. A text that occurs several times is
+    /// written only once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AuthnError::InvalidCredential { causes } = self else {
             return f.write_str("no credentials provided");
@@ -58,15 +60,15 @@ impl fmt::Display for AuthnError {
     }
 }
 
-/// The requests without credentials that are served.
+/// The requests without credentials that the server accepts.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Anonymous {
-    /// No anonymous requests are served.
+    /// The server accepts no anonymous requests.
     #[default]
     Refused,
-    /// All anonymous requests are served.
+    /// The server accepts all anonymous requests.
     Accepted,
-    /// Anonymous requests are served for exactly these paths.
+    /// The server accepts anonymous requests only for exactly these paths.
     OnPaths(Vec<String>),
 }
 
@@ -80,8 +82,8 @@ impl Anonymous {
     }
 }
 
-/// The chain of authenticators. They run in a fixed order that does not depend on the order of the `with_`
-/// calls. The chain is built once at start and is cheap to share.
+/// The chain of authenticators. The authenticators run in a fixed order that does not depend on the order of
+/// the `with_` calls. The chain is built once at start and is cheap to share.
 #[derive(Default)]
 pub struct Authenticator {
     request_headers: Option<RequestHeaders>,
@@ -89,7 +91,7 @@ pub struct Authenticator {
     ignores_other_certificates: bool,
     tokens: Vec<Arc<dyn TokenAuthenticator>>,
     remote: Vec<Arc<dyn RemoteTokenAuthenticator>>,
-    remembered: Remembered<Accepted>,
+    remembered: TokenResponseCache<Accepted>,
     audiences: Vec<String>,
     anonymous: Anonymous,
 }
@@ -114,36 +116,38 @@ impl Authenticator {
         self
     }
 
-    /// Treats a certificate that does not verify as absent, because the server did not ask clients for theirs
-    /// (docs/api/authentication.md#client-certificates).
+    /// Treats a client certificate that cannot be verified as absent. Use this method if the server does not
+    /// request certificates from clients (docs/api/authentication.md#client-certificates).
     #[must_use]
     pub fn ignoring_other_certificates(mut self) -> Authenticator {
         self.ignores_other_certificates = true;
         self
     }
 
-    /// Sets the audiences of the server itself (`--api-audiences`).
+    /// Sets the audiences of this server (`--api-audiences`).
     #[must_use]
     pub fn with_audiences(mut self, audiences: Vec<String>) -> Authenticator {
         self.audiences = audiences;
         self
     }
 
-    /// Adds an authenticator of bearer tokens. It runs after those added before.
+    /// Adds an authenticator of bearer tokens. The new authenticator runs after the authenticators that were
+    /// added before.
     #[must_use]
     pub fn with_tokens(mut self, tokens: impl TokenAuthenticator + 'static) -> Authenticator {
         self.tokens.push(Arc::new(tokens));
         self
     }
 
-    /// Adds an authenticator of bearer tokens that is changed while it is in use.
+    /// Adds an authenticator of bearer tokens that the caller can change while the authenticator is in use.
     #[must_use]
     pub fn with_shared_tokens(mut self, tokens: Arc<dyn TokenAuthenticator>) -> Authenticator {
         self.tokens.push(tokens);
         self
     }
 
-    /// Adds an authenticator that calls other servers. It runs after all local ones.
+    /// Adds an authenticator that calls other servers. The new authenticator runs after all local
+    /// authenticators.
     #[must_use]
     pub fn with_remote_tokens(mut self, tokens: Arc<dyn RemoteTokenAuthenticator>) -> Authenticator {
         self.remote.push(tokens);
@@ -158,13 +162,17 @@ impl Authenticator {
         self
     }
 
-    /// Authenticates a request. This takes microseconds, or one signature verification for a credential that
-    /// is not cached. A token that only another server knows takes as long as that server's response.
+    /// Authenticates a request at the time `now`. The decision takes microseconds, or one signature
+    /// verification for a credential that is not cached. For a token that only another server can verify, the
+    /// decision takes as long as the response of that server.
     ///
     /// # Errors
-    /// The request must be answered with 401.
-    pub async fn authenticate(&self, credentials: &Credentials<'_>) -> Result<Authenticated, AuthnError> {
-        let now = SystemTime::now();
+    /// Fails if the request must be answered with 401.
+    pub async fn authenticate(
+        &self,
+        credentials: &Credentials<'_>,
+        now: SystemTime,
+    ) -> Result<Authenticated, AuthnError> {
         let mut causes = match self.known_user(credentials, now) {
             Ok(user) => return Ok(Authenticated::User(user)),
             Err(causes) => causes,
@@ -178,11 +186,10 @@ impl Authenticator {
         self.without_user(credentials, causes)
     }
 
-    /// Authenticates a request at a given time, like [`Self::authenticate`], but without calls to other
-    /// servers.
+    /// Authenticates a request like [`Self::authenticate`], but without calls to other servers.
     ///
     /// # Errors
-    /// The request must be answered with 401.
+    /// Fails if the request must be answered with 401.
     pub fn authenticate_at(
         &self,
         credentials: &Credentials<'_>,
@@ -195,13 +202,13 @@ impl Authenticator {
     }
 
     /// Returns the user of a token with one of the audiences `target`, for a token review. The token is
-    /// parsed like the text after `Bearer` in a header: surrounding spaces, and everything after the token,
-    /// are dropped. If no token remains, the user is that of a request without credentials
-    /// (docs/api/authentication.md#identity-reviews).
+    /// parsed like the text after `Bearer` in a header: spaces around the token, and all text after the
+    /// token, are dropped. If no token remains, the result equals the result for a request without
+    /// credentials (docs/api/authentication.md#identity-reviews).
     ///
     /// # Errors
-    /// No authenticator accepts the token; the first cause is [`Cause::UnknownToken`]. Or there is no token,
-    /// and anonymous requests are not allowed.
+    /// Fails if no authenticator accepts the token; the first cause is [`Cause::UnknownToken`]. The error is the
+    /// same if there is no token and anonymous requests are not allowed.
     pub async fn review_token(
         &self,
         token: &str,
@@ -225,8 +232,8 @@ impl Authenticator {
         Err(AuthnError::InvalidCredential { causes })
     }
 
-    /// Returns the user that this server finds by one of the credentials, without calls to other servers, or
-    /// the errors.
+    /// Authenticates the credentials without calls to other servers. Returns the user, or the errors of all
+    /// authenticators.
     fn known_user(&self, credentials: &Credentials<'_>, now: SystemTime) -> Result<Arc<User>, Vec<Cause>> {
         let mut causes = Vec::new();
         if let Some(headers) = &self.request_headers {
@@ -270,11 +277,12 @@ impl Authenticator {
         }
     }
 
-    /// Returns the requested audiences that are this server's own, in the order of the request. If no
-    /// requested audience is its own, the result is `None`, and tokens without audiences are not accepted.
+    /// Returns the requested audiences that are also audiences of this server, in the order of the request.
+    /// The result is `None` if there is no such audience; tokens without audiences are not accepted in this
+    /// case.
     fn own_audiences(&self, target: &[String]) -> Option<Vec<String>> {
         let own: Vec<String> =
-            target.iter().filter(|asked| self.audiences.contains(asked)).cloned().collect();
+            target.iter().filter(|audience| self.audiences.contains(audience)).cloned().collect();
         (!own.is_empty() || self.audiences.is_empty()).then_some(own)
     }
 
@@ -355,7 +363,7 @@ impl<'r> Tokens<'r> {
     }
 }
 
-/// Gives a token without audiences those of this server.
+/// Sets the audiences `own` of this server if a token has no audiences.
 fn with_audiences(accepted: Accepted, own: Option<Vec<String>>) -> Accepted {
     if accepted.audiences.is_empty() {
         Accepted { audiences: own.unwrap_or_default(), ..accepted }
@@ -378,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reviewed_token_is_read_as_in_a_header() {
+    fn a_reviewed_token_is_parsed_like_a_bearer_header() {
         for (token, anonymous, want) in [
             ("secret", Anonymous::Refused, "joe [\"api\"]"),
             ("secret ", Anonymous::Refused, "joe [\"api\"]"),
@@ -401,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_has_its_audiences_as_they_are_asked_for() {
+    fn a_static_token_has_the_requested_audiences() {
         let chain = Authenticator::new()
             .with_audiences(vec!["api".to_owned(), "other".to_owned()])
             .with_tokens(StaticTokens::parse(b"secret,joe,1").unwrap());

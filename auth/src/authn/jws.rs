@@ -1,12 +1,14 @@
-//! JSON web signatures in compact form (RFC 7515):
-//! `base64url(header).base64url(payload).base64url(signature)`, and the public keys that verify them.
+//! JSON web signatures in compact form (RFC 7515),
+//! `base64url(header).base64url(payload).base64url(signature)`, and the public keys that verify these
+//! signatures.
 //!
-//! A key determines the family of its algorithms: the header of a token only selects among the algorithms of
-//! that family, so neither `none` nor a shared secret can replace a signature. Keys and key addresses inside
-//! a header (`jwk`, `jku`, `x5c`, `x5u`) are never used.
+//! The type of a key determines its algorithms. The header of a token can select only one of these
+//! algorithms, so neither `none` nor a shared secret can replace a signature. Keys and key addresses in a
+//! header (`jwk`, `jku`, `x5c`, `x5u`) are never used.
 //!
-//! The crate `jsonwebtoken` verifies signatures. It lacks ES512, which aws-lc-rs verifies here, and its own
-//! decoding of tokens is not used: it refuses headers with other texts than kube-apiserver.
+//! The crate `jsonwebtoken` verifies signatures, except ES512, which it does not support. This module
+//! verifies ES512 with aws-lc-rs. The decoder of `jsonwebtoken` is not used, because its error texts differ
+//! from the error texts of kube-apiserver.
 
 use std::borrow::Cow;
 
@@ -30,7 +32,7 @@ use crate::json_error::{unfit, unfit_member};
 /// that an unauthenticated client can cause.
 pub(super) const TOKEN_BYTES_MAX: usize = 256 << 10;
 
-/// A signature algorithm of RFC 7518 with a public key.
+/// A signature algorithm of RFC 7518 that uses public keys.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Algorithm {
     /// RSASSA-PKCS1-v1_5 with SHA-256.
@@ -54,7 +56,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All algorithms; the algorithms of one kind of key are adjacent.
+    /// All algorithms, grouped by the type of their keys.
     pub const ALL: [Algorithm; 9] = [
         Algorithm::Rs256,
         Algorithm::Rs384,
@@ -87,7 +89,8 @@ impl Algorithm {
         }
     }
 
-    /// Returns the name that `jsonwebtoken` has for the algorithm; `None` if it lacks the algorithm.
+    /// Returns the algorithm as a value of `jsonwebtoken`; `None` if `jsonwebtoken` does not support the
+    /// algorithm.
     fn in_jsonwebtoken(self) -> Option<jsonwebtoken::Algorithm> {
         match self {
             Algorithm::Rs256 => Some(jsonwebtoken::Algorithm::RS256),
@@ -119,9 +122,9 @@ impl Algorithm {
 
 /// A token split into its parts. Nothing is verified yet.
 pub struct Compact<'t> {
-    /// Header of the token, parsed.
+    /// The parsed header of the token.
     pub header: Header,
-    /// Payload, decoded from base64url.
+    /// The payload, which is decoded from base64url.
     pub payload: Vec<u8>,
     /// The bytes that the signature covers.
     signed: Cow<'t, [u8]>,
@@ -132,7 +135,7 @@ impl<'t> Compact<'t> {
     /// Splits a token into its parts.
     ///
     /// # Errors
-    /// The text is not a signed token; the text is kube-apiserver's error.
+    /// Fails if the input is not a signed token. The string is the error message of kube-apiserver.
     pub fn parse(token: &'t str) -> Result<Compact<'t>, String> {
         const PARTS: &str = "go-jose/go-jose: compact JWS format must have three parts";
         if token.len() > TOKEN_BYTES_MAX {
@@ -166,16 +169,16 @@ fn three_parts(token: &str) -> Option<[&str; 3]> {
     parts.next().is_none().then_some(three)
 }
 
-/// Returns the issuer that a token names. It is not verified; it only serves to find the verifier. `None` if
-/// the text is not a token, or names no issuer.
+/// Returns the issuer that a token names. The issuer is not verified; use it only to find the verifier.
+/// Returns `None` if the text is not a token or names no issuer.
 pub fn unverified_issuer(token: &str) -> Option<String> {
     issuer_named_by(token).ok().filter(|issuer| !issuer.is_empty())
 }
 
-/// Returns the issuer that a token names, unverified; empty if the token names none.
+/// Returns the issuer that a token names, without verification; empty if the token names no issuer.
 ///
 /// # Errors
-/// The text is not a token; the text is kube-apiserver's error.
+/// Fails with kube-apiserver's error text if the input is not a token.
 pub(super) fn issuer_named_by(token: &str) -> Result<String, String> {
     #[derive(Deserialize)]
     struct Named {
@@ -188,7 +191,7 @@ pub(super) fn issuer_named_by(token: &str) -> Result<String, String> {
         return Err("malformed token".to_owned());
     };
     let payload = raw_url(payload).map_err(|why| format!("error decoding token: {why}"))?;
-    // Fast path: nearly all tokens are parsed here, without building a tree of their other claims.
+    // Fast path for nearly all tokens, without a tree of the other claims.
     if payload.starts_with(b"{")
         && let Ok(Named { iss }) = serde_json::from_slice(&payload)
     {
@@ -209,17 +212,17 @@ pub(super) fn issuer_named_by(token: &str) -> Result<String, String> {
     }
 }
 
-/// A public key with the algorithms that suit it.
+/// A public key with the algorithms that can use the key.
 #[derive(Clone, Debug)]
 pub struct PublicKey {
-    /// The algorithms that suit the key. The list is not empty; its first entry is the algorithm that this
-    /// server signs with.
+    /// The algorithms that can use the key. The list is not empty. This server signs with the first
+    /// algorithm.
     algorithms: Vec<Algorithm>,
     verifier: Verifier,
     numbers: Numbers,
 }
 
-/// A public key in the form that its library verifies with.
+/// A public key, as the type of the library that verifies signatures with this key.
 #[derive(Clone)]
 enum Verifier {
     Library(DecodingKey),
@@ -236,7 +239,7 @@ impl std::fmt::Debug for Verifier {
     }
 }
 
-/// The numbers of a public key, big-endian.
+/// The numbers of a public key in big-endian order.
 #[derive(Clone, Debug)]
 enum Numbers {
     Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
@@ -271,7 +274,7 @@ impl PublicKey {
     /// Reads a subject public key info in DER.
     ///
     /// # Errors
-    /// The reason why the key is unusable.
+    /// Returns the reason why the key cannot be used.
     pub fn from_spki(der: &[u8]) -> Result<PublicKey, &'static str> {
         const UNUSABLE: &str = "no RSA, P-256, P-384 or P-521 public key";
         let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| UNUSABLE)?;
@@ -313,9 +316,9 @@ impl PublicKey {
         PublicKey::parsed(&raw, numbers)?.of_sufficient_size().ok()
     }
 
-    /// Parses the bytes for every algorithm. A parser accepts only keys of its own kind and curve, so those
-    /// that succeed are the algorithms of this key. `jsonwebtoken` does not check a key before it verifies
-    /// with it, therefore aws-lc-rs parses the key first.
+    /// Parses the bytes with the parser of every algorithm. A parser accepts only keys of its own type and
+    /// curve, so the algorithms whose parsers succeed are the algorithms of this key. aws-lc-rs parses the
+    /// key, because `jsonwebtoken` does not check keys before it uses them.
     fn parsed(bytes: &[u8], numbers: Numbers) -> Option<PublicKey> {
         let parsed = |algorithm: Algorithm| ParsedPublicKey::new(algorithm.verification(), bytes).ok();
         let algorithms: Vec<_> =
@@ -341,7 +344,7 @@ impl PublicKey {
         }
     }
 
-    /// Returns the algorithm that this server uses to sign with such a key.
+    /// Returns the algorithm with which this server signs with a key of this type.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithms.first().copied().unwrap_or(Algorithm::Rs256)
     }
@@ -356,7 +359,7 @@ impl PublicKey {
                 jsonwebtoken::crypto::verify(&signature, signed, key, algorithm).unwrap_or(false)
             }
             (Verifier::P521(key), None) => key.verify_sig(signed, signature).is_ok(),
-            // A key has algorithms of its own verifier only.
+            // This case does not occur: the algorithms of a key belong to the library of its verifier.
             (Verifier::Library(_), None) | (Verifier::P521(_), Some(_)) => false,
         }
     }

@@ -6,7 +6,7 @@ use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaEncodi
 use rcgen::KeyPair;
 
 #[test]
-fn keys_of_a_set_and_keys_of_a_certificate_are_the_same() {
+fn a_key_from_a_jwk_equals_the_key_from_its_certificate() {
     for algorithm in [
         &rcgen::PKCS_RSA_SHA256,
         &rcgen::PKCS_ECDSA_P256_SHA256,
@@ -26,7 +26,7 @@ fn keys_of_a_set_and_keys_of_a_certificate_are_the_same() {
 }
 
 #[test]
-fn a_key_of_a_set_that_cannot_be_used_is_left_out() {
+fn an_unusable_key_of_a_jwk_set_is_skipped() {
     let zeros = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     let short = "q".repeat(171); // 1024 bits
     for text in [
@@ -45,7 +45,7 @@ fn a_key_of_a_set_that_cannot_be_used_is_left_out() {
 }
 
 #[test]
-fn the_issuer_is_read_from_texts_in_the_form_of_a_token_only() {
+fn the_unverified_issuer_is_read_only_from_texts_with_three_segments() {
     let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
     for (token, issuer) in [
         (format!("x.{}.y", encode(r#"{"iss":"a"}"#)), Some("a")),
@@ -71,7 +71,8 @@ fn token(header: &str, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
     format!("{signed}.{signature}")
 }
 
-/// Returns whether `key` signed `token`, and whether it did after the last byte of the signature is removed.
+/// Returns whether `key` verifies `token`, and whether `key` verifies `token` after the last byte of the
+/// signature is removed.
 fn accepted(token: &str, key: &PublicKey) -> (bool, bool) {
     let mut compact = Compact::parse(token).unwrap();
     let whole = compact.is_signed_by(key);
@@ -79,8 +80,8 @@ fn accepted(token: &str, key: &PublicKey) -> (bool, bool) {
     (whole, compact.is_signed_by(key))
 }
 
-/// Signs tokens that name each algorithm with `sign`, and checks that only `key` verifies them, and only as
-/// `algorithm`.
+/// Signs a token for each algorithm name with `sign`. Checks that only the token that names `algorithm` is
+/// verified, and only with `key`.
 fn check_each_name(
     algorithm: Algorithm,
     sign: impl Fn(&[u8]) -> Vec<u8>,
@@ -94,7 +95,7 @@ fn check_each_name(
     }
 }
 
-/// Returns a public key of this subject public key info.
+/// Returns the public key of a key pair, read from its subject public key info.
 fn public(pair: &impl AsDer<PublicKeyX509Der<'static>>) -> PublicKey {
     PublicKey::from_spki(pair.as_der().unwrap().as_ref()).unwrap()
 }
@@ -141,7 +142,8 @@ fn every_elliptic_algorithm_is_verified_with_its_own_key() {
 fn algorithms_that_are_not_supported_verify_nothing() {
     let pair = Ed25519KeyPair::generate().unwrap();
     let rsa = public(RsaKeyPair::generate(KeySize::Rsa2048).unwrap().public_key());
-    // kube-apiserver accepts no EdDSA, so its keys are refused, and its signatures match no other key.
+    // kube-apiserver does not support EdDSA. Therefore EdDSA keys are refused, and no other key verifies
+    // EdDSA signatures.
     let spki: PublicKeyX509Der<'_> = pair.public_key().as_der().unwrap();
     assert!(PublicKey::from_spki(spki.as_ref()).is_err());
     for name in ["EdDSA", "none", "NONE", "HS256", "rs256", ""] {

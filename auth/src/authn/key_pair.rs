@@ -1,12 +1,12 @@
-//! Checks whether a serving certificate and its key, as PEM (RFC 7468), can be used by a server.
+//! Checks whether a server can use a serving certificate and its key in PEM (RFC 7468).
 //!
 //! ```text
 //! certificate blocks ─► the first one's public key ─┐
 //! first key block ────► its public key ─────────────┴─► equal?
 //! ```
 //!
-//! Error texts match those of Go's TLS package and never contain key material. A key of a kind that this
-//! crate cannot read is assumed to be valid.
+//! Error texts equal the texts of Go's TLS package and never contain key material. If this crate does not
+//! support the type of a key, the key is assumed to be valid.
 
 use x509_parser::asn1_rs::Sequence;
 use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
@@ -18,7 +18,7 @@ use super::trust_anchors::{Block, Blocks};
 const CERTIFICATE: &str = "CERTIFICATE";
 const KEY: &str = "PRIVATE KEY";
 
-/// Returns the reason why a server cannot use a certificate and a key; `None` if it can.
+/// Returns the reason why a server cannot use a certificate and a key, if any.
 pub fn problem(certificate: &[u8], key: &[u8]) -> Option<String> {
     let (certificate, key) = (String::from_utf8_lossy(certificate), String::from_utf8_lossy(key));
     let (certificates, others): (Vec<Block>, Vec<Block>) =
@@ -70,7 +70,7 @@ pub fn problem(certificate: &[u8], key: &[u8]) -> Option<String> {
     (!is_own).then(|| "tls: private key does not match public key".to_owned())
 }
 
-/// Formats the labels of blocks as a list.
+/// Formats the labels of blocks as `[A B]`.
 fn labels(blocks: &[Block]) -> String {
     let labels: Vec<&str> = blocks.iter().map(|block| block.label).collect();
     format!("[{}]", labels.join(" "))
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_is_a_certificate_and_its_own_key() {
+    fn a_key_pair_is_a_certificate_with_its_own_private_key() {
         let pair = || {
             let key = KeyPair::generate().unwrap();
             (CertificateParams::default().self_signed(&key).unwrap().pem(), key.serialize_pem())

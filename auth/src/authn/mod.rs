@@ -1,4 +1,4 @@
-//! Authentication: establishes the user of a request. The first authenticator that accepts a credential decides.
+//! Authentication: finds the user of a request. The first authenticator that accepts a credential decides.
 //!
 //! `authenticating proxy → client certificate → bearer token (static file → service account → bootstrap → issuers →
 //! webhook) → anonymous` (docs/api/authentication.md#authenticators)
@@ -14,12 +14,12 @@ pub mod jws;
 pub mod jwt;
 pub mod key_pair;
 mod private_key;
-mod remembered;
 pub mod request_header;
 pub mod service_account;
 mod signing;
 pub mod token_file;
 mod token_header;
+mod token_response_cache;
 pub mod trust_anchors;
 pub mod trusted_leaf;
 pub mod webhook;
@@ -36,8 +36,9 @@ pub use authenticator::{
 pub use chain::{Anonymous, Authenticated, Authenticator, AuthnError};
 pub use signing::{KeyError, SigningKey, VerificationKey};
 
-/// The domain of keys about users and tokens: `example.org` gives `authentication.example.org/credential-id`.
-/// This crate contains no vendor names; the caller passes the domain.
+/// Names that contain a domain and are used in the data of users and tokens. For example, with the domain
+/// `example.org`, a key is `authentication.example.org/credential-id`. The caller passes the domain, so this
+/// crate contains no vendor names.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NameDomains {
     domain: String,
@@ -49,7 +50,7 @@ impl NameDomains {
         NameDomains { domain: domain.into() }
     }
 
-    /// Returns the key of an extra value of a user.
+    /// Returns the key under which users have the extra value `fact`.
     pub fn extra(&self, fact: &str) -> String {
         format!("authentication.{}/{fact}", self.domain)
     }
@@ -69,7 +70,7 @@ impl NameDomains {
         format!("{}/serviceaccount/{claim}", self.domain)
     }
 
-    /// Returns the type of secrets that hold bootstrap tokens.
+    /// Returns the type of secrets that store bootstrap tokens.
     pub fn bootstrap_type(&self) -> String {
         format!("bootstrap.{}/token", self.domain)
     }

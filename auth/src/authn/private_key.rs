@@ -4,17 +4,17 @@ use rcgen::{KeyPair, PublicKeyData, SignatureAlgorithm, SigningKey};
 use rustls_pki_types::PrivateKeyDer;
 use yasna::models::ObjectIdentifier;
 
-/// A private key with the object identifier of the algorithm that it signs with.
+/// A private key with the object identifier of its signature algorithm.
 #[derive(Debug)]
 pub(super) struct PrivateKey {
     pair: KeyPair,
     algorithm_id: &'static [u64],
 }
 
-/// A signature algorithm, and its object identifier (RFC 8017, appendix A.2.4, and RFC 5758, section 3.2).
+/// A signature algorithm with its object identifier (RFC 8017, appendix A.2.4, and RFC 5758, section 3.2).
 type Algorithm = (&'static SignatureAlgorithm, &'static [u64]);
 
-/// The algorithms, one for each kind of key.
+/// The signature algorithms, one for each type of key.
 const ALGORITHMS: [Algorithm; 4] = [
     (&rcgen::PKCS_RSA_SHA256, &[1, 2, 840, 113_549, 1, 1, 11]),
     (&rcgen::PKCS_ECDSA_P256_SHA256, &[1, 2, 840, 10_045, 4, 3, 2]),
@@ -23,9 +23,9 @@ const ALGORITHMS: [Algorithm; 4] = [
 ];
 
 impl PrivateKey {
-    /// Reads a key in PKCS #8, PKCS #1 or SEC 1 form; `None` if it is malformed or of another kind.
+    /// Reads a key in PKCS #8, PKCS #1 or SEC 1 format; `None` if the key is malformed or has another type.
     pub(super) fn from_der(der: &[u8]) -> Option<PrivateKey> {
-        // Keys on curves are read in both forms that they have, whatever the variant says.
+        // For elliptic curve keys, the parser accepts PKCS #8 and SEC 1 format in both variants.
         let forms = [PrivateKeyDer::Pkcs8(der.into()), PrivateKeyDer::Pkcs1(der.into())];
         ALGORITHMS.into_iter().find_map(|(algorithm, algorithm_id)| {
             let read = |form| KeyPair::from_der_and_sign_algo(form, algorithm).ok();

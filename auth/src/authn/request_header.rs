@@ -1,8 +1,8 @@
-//! The authenticating proxy. It authenticates with a client certificate and names the user in headers
+//! The authenticating proxy. The proxy authenticates with a client certificate and names the user in headers
 //! (docs/api/authentication.md#authenticating-proxy).
 //!
-//! No header is read before the certificate is verified against the proxy's own authority and its common name
-//! is allowed. Such headers from other clients have no effect.
+//! The headers are read only if the authority of proxies verifies the certificate, and the common name of the
+//! certificate is allowed. If other clients send these headers, they have no effect.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,38 +11,39 @@ use super::authenticator::{Cause, Credentials, HeaderFields};
 use super::x509::ClientCertificates;
 use crate::identity::User;
 
-/// The names of the headers that are read, compared without regard to case.
+/// The names of the headers that the authenticator reads. The case of the letters does not matter.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderNames {
-    /// Headers for the user name; the first that has a value counts.
+    /// Headers for the user name; the first header with a value is used.
     pub user: Vec<String>,
-    /// Headers for the uid; the first that has a value counts.
+    /// Headers for the uid; the first header with a value is used.
     pub uid: Vec<String>,
-    /// Headers for groups; all values of all of them count.
+    /// Headers for groups; all values of all these headers are used.
     pub groups: Vec<String>,
-    /// Prefixes of headers that carry extra values.
+    /// Prefixes of headers for extra values.
     pub extra_prefixes: Vec<String>,
 }
 
 /// The authenticator of users that a proxy names.
 pub struct RequestHeaders {
     proxies: Arc<ClientCertificates>,
-    /// Allowed common names of proxies; empty allows every name.
+    /// Allowed common names of proxies. An empty list allows every name.
     allowed: Vec<String>,
     names: HeaderNames,
 }
 
 impl RequestHeaders {
-    /// Accepts proxies whose certificate chain leads to the bundle of `proxies` and whose common name is in
-    /// `allowed`.
+    /// Creates an authenticator for proxies whose certificate chain ends at the CA bundle of `proxies`, and
+    /// whose common name is in `allowed`.
     pub fn new(proxies: Arc<ClientCertificates>, allowed: Vec<String>, names: HeaderNames) -> RequestHeaders {
         RequestHeaders { proxies, allowed, names }
     }
 
-    /// Returns the user that the proxy names; `None` without a certificate or without a user.
-    pub(super) fn user(&self, shown: &Credentials<'_>, now: SystemTime) -> Result<Option<User>, Cause> {
-        let Some(chain) = shown.certificates.filter(|chain| !chain.is_empty()) else { return Ok(None) };
-        let Some(headers) = shown.headers else { return Ok(None) };
+    /// Returns the user that the proxy names. Returns `None` if the request has no certificate, or if the
+    /// headers name no user.
+    pub(super) fn user(&self, credentials: &Credentials<'_>, now: SystemTime) -> Result<Option<User>, Cause> {
+        let Some(chain) = credentials.certificates.filter(|chain| !chain.is_empty()) else { return Ok(None) };
+        let Some(headers) = credentials.headers else { return Ok(None) };
         let proxy = self.proxies.user(chain, now)?;
         let proxy = proxy.as_ref().map_or("", |proxy| &proxy.name);
         if !self.allowed.is_empty() && !self.allowed.iter().any(|allowed| allowed == proxy) {
@@ -69,17 +70,17 @@ impl RequestHeaders {
 }
 
 /// Returns the values of a header, in order.
-fn values(headers: &dyn HeaderFields, wanted: &str) -> Vec<String> {
+fn values(headers: &dyn HeaderFields, header: &str) -> Vec<String> {
     let mut found = Vec::new();
     headers.each(&mut |name, value| {
-        if name.eq_ignore_ascii_case(wanted) {
+        if name.eq_ignore_ascii_case(header) {
             found.push(value.to_owned());
         }
     });
     found
 }
 
-/// Returns the first non-empty value of the first header that has one.
+/// Returns the value of the first header whose first value is not empty.
 fn first_value(headers: &dyn HeaderFields, names: &[String]) -> String {
     let first = |name: &String| values(headers, name).into_iter().next().filter(|value| !value.is_empty());
     names.iter().find_map(first).unwrap_or_default()
@@ -90,8 +91,8 @@ fn strip_prefix<'n>(name: &'n str, prefix: &str) -> Option<&'n str> {
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// Decodes percent escapes: `acme.com%2fproject` gives `acme.com/project`. Text with a malformed escape is
-/// unchanged, and bytes that are not UTF-8 become U+FFFD.
+/// Decodes percent escapes: `acme.com%2fproject` becomes `acme.com/project`. A text with a malformed escape
+/// is returned unchanged. Bytes that are not UTF-8 become U+FFFD.
 pub fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -38,7 +38,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn headers_count_behind_a_proxy_that_proved_itself() {
+fn request_headers_authenticate_only_behind_a_proxy_with_a_valid_certificate() {
     let (front, other) = (Authority::new(), Authority::new());
     let bundle = CaBundle::from_pem(front.1.as_bytes()).unwrap();
     let names = HeaderNames {

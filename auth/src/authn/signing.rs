@@ -28,7 +28,7 @@ pub enum KeyError {
     /// A section of the file is not a usable key.
     #[error("section {position}: {problem}")]
     Unusable {
-        /// Position of the section in the file, counted from 1.
+        /// Position of the section in the file; the first section has position 1.
         position: usize,
         /// Reason why the key is unusable.
         problem: &'static str,
@@ -43,11 +43,11 @@ pub struct VerificationKey {
 }
 
 impl VerificationKey {
-    /// Reads all keys of a PEM file: public keys, certificates, and the public halves of private keys.
+    /// Reads all public keys of a PEM file. The file can contain public keys, certificates and private keys.
     ///
     /// # Errors
-    /// The text is not PEM, contains no key, or contains a section that is not an RSA (2048 bits or more),
-    /// P-256, P-384 or P-521 key.
+    /// Fails if the text is not PEM, if it contains no key, or if a section is not an RSA (2048 bits or
+    /// more), P-256, P-384 or P-521 key.
     pub fn from_pem(text: &[u8]) -> Result<Vec<VerificationKey>, KeyError> {
         let mut keys = Vec::new();
         for (at, section) in <(SectionKind, Vec<u8>)>::pem_slice_iter(text).enumerate() {
@@ -69,10 +69,10 @@ impl VerificationKey {
         if keys.is_empty() { Err(KeyError::Empty) } else { Ok(keys) }
     }
 
-    /// Reads a key in DER, as a subject public key info. The signer identifies the key by `id`.
+    /// Reads a subject public key info in DER. `id` is the key id that an external signer uses.
     ///
     /// # Errors
-    /// The key is not an RSA (2048 bits or more), P-256, P-384 or P-521 key.
+    /// Fails if the key is not an RSA (2048 bits or more), P-256, P-384 or P-521 key.
     pub fn named(id: impl Into<String>, der: &[u8]) -> Result<VerificationKey, &'static str> {
         Ok(VerificationKey { id: id.into(), key: PublicKey::from_spki(der)? })
     }
@@ -82,13 +82,13 @@ impl VerificationKey {
         Ok(VerificationKey { id: URL_SAFE_NO_PAD.encode(sha256(der)), key: PublicKey::from_spki(der)? })
     }
 
-    /// Returns the key id (`kid`): unpadded base64url of the SHA-256 of the DER public key, or the id that an
+    /// Returns the key id (`kid`): the SHA-256 of the DER public key in unpadded base64url, or the id that an
     /// external signer uses (docs/api/authentication.md#service-account-tokens).
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Returns the name of the algorithm that this server uses to sign with such a key, as in `alg`.
+    /// Returns the name (`alg`) of the algorithm with which this server signs with a key of this type.
     pub fn algorithm(&self) -> &'static str {
         self.key.algorithm().name()
     }
@@ -99,8 +99,8 @@ impl VerificationKey {
     }
 }
 
-/// Returns whether one of `keys` signed the token. A known key id selects its key; otherwise all keys are
-/// tried.
+/// Returns whether one of `keys` signed the token. If a key has the key id of the token, only this key is
+/// tried; otherwise all keys are tried.
 pub(super) fn is_signed(token: &Compact<'_>, keys: &[VerificationKey]) -> bool {
     let kid = token.header.kid.as_str();
     let id_is_known = keys.iter().any(|key| key.id == kid);
@@ -108,15 +108,15 @@ pub(super) fn is_signed(token: &Compact<'_>, keys: &[VerificationKey]) -> bool {
     candidates.any(|key| token.is_signed_by(&key.key))
 }
 
-/// Returns whether one of `keys` signed the token, where the signer chose the key ids: an unknown id selects
-/// no key, and all keys are tried if the token has no id.
+/// Returns whether one of `keys` signed the token, for keys whose ids an external signer chooses. Only keys
+/// with the key id of the token are tried. If the token has no key id, all keys are tried.
 pub(super) fn is_signed_by_named(token: &Compact<'_>, keys: &[VerificationKey]) -> bool {
     let kid = token.header.kid.as_str();
     let mut candidates = keys.iter().filter(|key| kid.is_empty() || key.id == kid);
     candidates.any(|key| token.is_signed_by(&key.key))
 }
 
-/// A private key that signs tokens, with its public half.
+/// A private key that signs tokens, with the public key.
 pub struct SigningKey {
     signer: Signer,
     public: VerificationKey,
@@ -127,7 +127,7 @@ enum Signer {
     Ecdsa(EcdsaKeyPair),
 }
 
-/// The elliptic curves, each with the hash of its size.
+/// The elliptic curves, each with the hash function of the same size.
 const CURVES: [&EcdsaSigningAlgorithm; 3] = [
     &signature::ECDSA_P256_SHA256_FIXED_SIGNING,
     &signature::ECDSA_P384_SHA384_FIXED_SIGNING,
@@ -141,11 +141,11 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Reads the single private key of a PEM file, in PKCS #8, PKCS #1 or SEC 1 form.
+    /// Reads the only private key of a PEM file, in PKCS #8, PKCS #1 or SEC 1 format.
     ///
     /// # Errors
-    /// The text is not PEM, does not contain exactly one private key, or the key is not RSA, P-256, P-384 or
-    /// P-521.
+    /// Fails if the text is not PEM, if it does not contain exactly one private key, or if the key is not an
+    /// RSA, P-256, P-384 or P-521 key.
     pub fn from_pem(text: &[u8]) -> Result<SigningKey, KeyError> {
         let mut found = Vec::new();
         for (at, section) in <(SectionKind, Vec<u8>)>::pem_slice_iter(text).enumerate() {
@@ -180,15 +180,15 @@ impl SigningKey {
         Ok(SigningKey { signer: Signer::Ecdsa(pair), public })
     }
 
-    /// Returns the public half of the key.
+    /// Returns the public key.
     pub fn public(&self) -> &VerificationKey {
         &self.public
     }
 
-    /// Signs claims, which are JSON, and returns the complete token; `None` if the cryptography library
-    /// fails.
+    /// Signs claims in JSON and returns the complete token. Returns `None` if the cryptography library fails.
     pub(super) fn sign(&self, claims: &[u8]) -> Option<String> {
-        // Algorithm names and key ids are ASCII without characters that JSON escapes.
+        // The JSON needs no escapes, because algorithm names and key ids contain only ASCII characters that
+        // JSON does not escape.
         let header = format!(r#"{{"alg":"{}","kid":"{}"}}"#, self.public.algorithm(), self.public.id);
         self.sign_with(&URL_SAFE_NO_PAD.encode(header), &URL_SAFE_NO_PAD.encode(claims))
     }

@@ -1,12 +1,13 @@
 //! Parses the static token file: `token,user,uid[,"group1,group2"]` per line
 //! (docs/api/authentication.md#static-token-file).
 //!
-//! Fields may be quoted; a quote inside quotes is doubled, and a quoted field may contain commas and line
-//! ends. Empty lines are skipped. Files that work with kube-apiserver must keep working. So, as there, a line
-//! with an empty token is skipped, further columns are ignored, and among lines with the same token the last
-//! counts. Each of these cases produces a [`Doubt`] that names its line.
+//! Fields may be quoted. A quote inside a quoted field is doubled, and a quoted field may contain commas and
+//! line ends. Empty lines are skipped. Files that work with kube-apiserver must also work here. Therefore, as
+//! in kube-apiserver, a line with an empty token is skipped, additional columns are ignored, and the last of
+//! several lines with the same token is used. Each of these cases produces a [`SuspiciousLine`] with the line
+//! number.
 //!
-//! Tokens are stored as digests. A lookup compares digests only, so its timing reveals nothing about the
+//! Tokens are stored as digests. A lookup compares only digests, so its duration reveals nothing about the
 //! tokens.
 
 use std::collections::HashMap;
@@ -18,11 +19,11 @@ use super::authenticator::Accepted;
 use super::{Cause, TokenAuthenticator, sha256};
 use crate::identity::User;
 
-/// Reasons why a token file cannot be used, with the texts of kube-apiserver and of Go's CSV reader. Lines
-/// and columns count from 1.
+/// Reasons why a token file cannot be used, with the texts of kube-apiserver and of Go's CSV reader. The
+/// first line and the first column have number 1.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TokenFileError {
-    /// A line has too few columns. The caller puts the file name in front of the text.
+    /// A line has too few columns. The caller inserts the file name before the text.
     #[error("must have at least 3 columns (token, user name, user uid), found {0}")]
     TooFewColumns(usize),
     /// The quotes of a record do not match.
@@ -30,7 +31,7 @@ pub enum TokenFileError {
     Syntax {
         /// Line on which the record begins.
         begins: usize,
-        /// Line on which the problem is.
+        /// Line that contains the problem.
         line: usize,
         /// Column of the problem in bytes.
         column: usize,
@@ -45,18 +46,19 @@ pub enum TokenFileError {
     },
 }
 
-/// The kind of a problem with quotes.
+/// The kind of a syntax problem with quotes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SyntaxProblem {
-    /// A quote stands inside an unquoted field.
+    /// An unquoted field contains a quote.
     #[error("bare \" in non-quoted field")]
     BareQuote,
-    /// Text follows a closing quote before the next comma, or a quote is never closed.
+    /// Text follows a closing quote before the next comma, or the closing quote is missing.
     #[error("extraneous or missing \" in quoted-field")]
     Quote,
 }
 
-/// Formats the first line of a record, if the problem is on another line.
+/// The first line of a record and the line of the problem. If both lines are equal, the formatted text is
+/// empty.
 struct Begins(usize, usize);
 
 impl fmt::Display for Begins {
@@ -65,9 +67,9 @@ impl fmt::Display for Begins {
     }
 }
 
-/// A suspicious line of a token file, probably a mistake. Lines count from 1.
+/// A line of a token file that is probably a mistake. The first line has number 1.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Doubt {
+pub struct SuspiciousLine {
     line: usize,
     what: Doubtful,
 }
@@ -82,7 +84,7 @@ enum Doubtful {
     Duplicate(usize),
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for SuspiciousLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: ", self.line)?;
         match self.what {
@@ -101,18 +103,18 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// The authenticator of the tokens in a file.
+/// The authenticator of the tokens in a token file.
 #[derive(Clone, Debug)]
 pub struct StaticTokens {
     users: HashMap<[u8; 32], Arc<User>>,
-    doubts: Vec<Doubt>,
+    doubts: Vec<SuspiciousLine>,
 }
 
 impl StaticTokens {
     /// Parses a whole file.
     ///
     /// # Errors
-    /// The first problem of the file.
+    /// Returns the first problem of the file.
     pub fn parse(text: &[u8]) -> Result<StaticTokens, TokenFileError> {
         let text = match std::str::from_utf8(text) {
             Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
@@ -126,7 +128,7 @@ impl StaticTokens {
         let mut doubts = Vec::new();
         let mut records = Records { rest: text, line: 1, column: 1 };
         while let Some((line, fields)) = records.next_record()? {
-            let mut doubt = |what| doubts.push(Doubt { line, what });
+            let mut doubt = |what| doubts.push(SuspiciousLine { line, what });
             let Some((token, user)) = entry(fields, &mut doubt)? else { continue };
             if let Some((first, _)) = users.insert(sha256(token.as_bytes()), (line, Arc::new(user))) {
                 doubt(Doubtful::Duplicate(first));
@@ -137,7 +139,7 @@ impl StaticTokens {
     }
 
     /// Returns the suspicious lines of the file, in order.
-    pub fn doubts(&self) -> &[Doubt] {
+    pub fn doubts(&self) -> &[SuspiciousLine] {
         &self.doubts
     }
 
@@ -158,7 +160,7 @@ impl TokenAuthenticator for StaticTokens {
     }
 }
 
-/// Converts the fields of one record to a token and its user; `None` if the token is empty.
+/// Converts the fields of a record to a token and its user. Returns `None` if the token is empty.
 fn entry(
     fields: Vec<String>,
     doubt: &mut impl FnMut(Doubtful),
@@ -197,7 +199,7 @@ fn entry(
 struct Records<'t> {
     rest: &'t str,
     line: usize,
-    /// Column in bytes at which `rest` begins, counted from 1.
+    /// Column in bytes at which `rest` begins; the first column has number 1.
     column: usize,
 }
 
@@ -219,7 +221,7 @@ impl Records<'_> {
             } else if self.rest.is_empty() || self.skip_line_end() {
                 return Ok(Some((begins, fields)));
             } else {
-                // The error points to the closing quote, not to the text after it.
+                // The error contains the column of the closing quote, not of the text after the quote.
                 self.column -= 1;
                 return Err(self.error(begins, SyntaxProblem::Quote));
             }
@@ -241,7 +243,7 @@ impl Records<'_> {
         rest.is_some()
     }
 
-    /// Reads an unquoted field, up to the next comma or line end.
+    /// Reads an unquoted field, which ends at the next comma or line end.
     fn plain(&mut self) -> Result<String, SyntaxProblem> {
         let end = self.rest.find([',', '\n', '"']).unwrap_or(self.rest.len());
         let (field, rest) = self.rest.split_at(end);
@@ -275,8 +277,8 @@ impl Records<'_> {
         }
     }
 
-    /// Skips text that may span several lines. At the end of the file the position stays on the last line
-    /// that has text.
+    /// Skips text that can contain several lines. At the end of the file, the position stays on the last line
+    /// with text.
     fn walk(&mut self, bytes: usize, is_end: bool) {
         let (part, rest) = self.rest.split_at(bytes);
         self.rest = rest;
@@ -306,7 +308,7 @@ mod tests {
 
     #[test]
     fn each_line_gives_a_token_its_user() {
-        // Rules in docs/api/authentication.md#static-token-file.
+        // The rules are in docs/api/authentication.md#static-token-file.
         let file = StaticTokens::parse(
             b"t1,jane,1\r\n\nt2,\"doe, j\",2,dev\nt3,jim,,\"dev,ops\"\nt4,quo\xc3\xa9,4,\"a \"\"b\"\"\"\nt5,x,5,\n",
         )
@@ -332,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_with_its_place() {
+    fn an_unreadable_token_file_is_refused_with_the_position() {
         for (text, message) in [
             ("a,b", "must have at least 3 columns (token, user name, user uid), found 2"),
             ("# comment", "must have at least 3 columns (token, user name, user uid), found 1"),
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_doubtful_works_as_in_kube_apiserver_and_is_told() {
+    fn doubtful_lines_of_a_token_file_work_as_in_kube_apiserver_with_a_warning() {
         for (text, token, user, doubt) in [
             ("t,u,1,g,h", "t", Some("u/1/g+system:authenticated"), "line 1: 5 columns, of which 4 are read"),
             ("a,u,1\n\n,u,2", "", None, "line 3: the token is empty"),
@@ -368,8 +370,8 @@ mod tests {
         ] {
             let file = StaticTokens::parse(text.as_bytes()).unwrap();
             assert_eq!(who(&file, token).as_deref(), user, "{text:?}");
-            let [told] = file.doubts() else { panic!("{:?}", file.doubts()) };
-            assert!(told.to_string().starts_with(doubt), "{told}");
+            let [reported] = file.doubts() else { panic!("{:?}", file.doubts()) };
+            assert!(reported.to_string().starts_with(doubt), "{reported}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The header of a JSON web signature (RFC 7515, section 4): the members that matter to a verifier, and the
-//! errors that make a whole token malformed. Error texts are those of kube-apiserver, because token reviews
-//! show them.
+//! The header of a JSON web signature (RFC 7515, section 4): the members that a verifier needs, and the
+//! errors that make a whole token malformed. Error texts equal the texts of kube-apiserver, because token
+//! reviews contain these texts.
 //!
 //! Keys and certificates in a header are never used, but must be well-formed. A null member counts as absent.
 
@@ -15,19 +15,21 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::json_error::unfit;
 
-/// The only supported extension: whether the payload is signed as base64 text (RFC 7797).
+/// The only supported extension. The extension says whether the signature covers the base64 text of the
+/// payload or the raw payload (RFC 7797).
 const PLAIN_PAYLOAD: &str = "b64";
 
-/// The members of a header that matter to a verifier.
+/// The members of a header that a verifier needs.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Header {
-    /// Name of the algorithm, which may be one that is never accepted; empty if it is absent.
+    /// Name of the algorithm, which may be an algorithm that is never accepted. The name is empty if the
+    /// member is absent.
     pub alg: String,
     /// Id of the key; empty if it is absent.
     pub kid: String,
     /// Whether the signature covers the raw payload instead of its base64 text.
     pub(super) has_plain_payload: bool,
-    /// Whether the token requires the verifier to understand an extension that is not supported here.
+    /// Whether the verifier must understand an extension that this module does not support.
     pub(super) needs_unknown: bool,
 }
 
@@ -35,7 +37,7 @@ impl Header {
     /// Parses a header.
     ///
     /// # Errors
-    /// The reason why the token is malformed.
+    /// Returns the reason why the token is malformed.
     pub(super) fn read(bytes: &[u8]) -> Result<Header, String> {
         if bytes.is_empty() {
             return Ok(Header::default());
@@ -52,8 +54,8 @@ impl Header {
         Ok(header)
     }
 
-    /// Reads one member, whose JSON text is `raw`. Errors name the member by the description that
-    /// kube-apiserver uses.
+    /// Reads one member. `raw` is the JSON text of the value. Errors contain kube-apiserver's description of
+    /// the member.
     fn take(&mut self, name: &str, raw: &str) -> Result<(), String> {
         let what = match name {
             "alg" => "algorithm",
@@ -66,8 +68,8 @@ impl Header {
             _ => return Ok(()),
         };
         let failed = |why: String| format!("failed to unmarshal {what}: {why}: {}", quote(raw));
-        // A member that cannot be parsed is refused rather than skipped, because it may name an extension
-        // that must be understood.
+        // Refuse a member that cannot be parsed, because it may name an extension that the verifier must
+        // understand.
         let value: Value = serde_json::from_str(raw).map_err(|why| failed(why.to_string()))?;
         if value.is_null() {
             return Ok(());
@@ -95,7 +97,7 @@ fn text(value: &Value) -> Result<String, String> {
     value.as_str().map(str::to_owned).ok_or_else(|| unfit(value, "string"))
 }
 
-/// Checks a certificate chain: base64 texts of DER (RFC 7515, section 4.1.6).
+/// Checks a certificate chain: a list of certificates, each in DER and base64 (RFC 7515, section 4.1.6).
 fn check_chain(value: &Value) -> Result<(), String> {
     let certificates = value.as_array().ok_or_else(|| unfit(value, "[]string"))?;
     certificates.iter().try_for_each(|certificate| {
@@ -108,7 +110,7 @@ fn check_chain(value: &Value) -> Result<(), String> {
 /// Checks that a key is well-formed (RFC 7517, section 4).
 ///
 /// # Errors
-/// The text of kube-apiserver's error.
+/// Returns the error text of kube-apiserver.
 pub(super) fn check_key(value: &Value) -> Result<(), String> {
     let key = value.as_object().ok_or_else(|| unfit(value, "jose.rawJSONWebKey"))?;
     for name in ["use", "kty", "kid", "crv", "alg"] {
@@ -126,7 +128,7 @@ pub(super) fn check_key(value: &Value) -> Result<(), String> {
         ("EC", "P-256" | "P-384" | "P-521") => "invalid EC key, missing x/y values".to_owned(),
         ("EC", curve) => format!("unsupported elliptic curve '{curve}'"),
         ("OKP", "Ed25519") if has(&["x"]) => return Ok(()),
-        // The unpaired quote is part of kube-apiserver's text.
+        // The text of kube-apiserver has this unpaired quote.
         ("OKP", curve) => format!("unknown curve {curve}'"),
         ("oct", _) if has(&["k"]) => return Ok(()),
         ("oct", _) => "invalid OCT (symmetric) key, missing k value".to_owned(),
@@ -135,7 +137,7 @@ pub(super) fn check_key(value: &Value) -> Result<(), String> {
     Err(format!("go-jose/go-jose: {why}"))
 }
 
-/// Refuses a key that is not public: a shared secret, or the private half of a key pair.
+/// Refuses a key that is not public: a shared secret or a private key.
 fn check_public(key: &Value) -> Result<(), String> {
     let is_public =
         key.get("kty").is_none_or(|kind| kind != "oct") && key.get("d").is_none_or(Value::is_null);
@@ -151,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_have_their_form_and_all_others_are_passed_over() {
+    fn header_members_must_have_the_right_type_and_unknown_members_are_ignored() {
         let read = |alg: &str, kid: &str, has_plain_payload, needs_unknown| {
             Ok(Header { alg: alg.to_owned(), kid: kid.to_owned(), has_plain_payload, needs_unknown })
         };
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_cannot_be_read_is_refused() {
+    fn an_unreadable_header_member_is_refused() {
         let deep = format!(r#"{{"crit":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
         for text in
             [r#"{"crit":["\ud800"]}"#, r#"{"crit":1e999}"#, r#"{"b64":1e999}"#, r#"{"jwk":1e999}"#, &deep]
@@ -230,7 +232,7 @@ mod tests {
             let refused = Header::read(text.as_bytes()).unwrap_err();
             assert!(refused.starts_with("failed to unmarshal "), "{text}: {refused}");
         }
-        // Members without a meaning here are not parsed.
+        // Members that the verifier does not need are not parsed.
         assert!(Header::read(br#"{"other":1e999}"#).is_ok());
     }
 }

@@ -1,8 +1,8 @@
-//! Validation of PEM trust bundles (RFC 7468): every block must be a CA certificate, and each must occur
-//! once.
+//! Validation of PEM trust bundles (RFC 7468): every block must be a CA certificate, and no certificate may
+//! occur twice.
 //!
-//! Text between blocks is ignored, and so is a block that is not terminated correctly. Errors about the other
-//! blocks have kube-apiserver's texts and never contain the text of the bundle.
+//! Text between blocks and blocks without a correct end are ignored. Errors about the other blocks have
+//! kube-apiserver's texts, and never contain text of the bundle.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -22,7 +22,7 @@ pub(super) struct Block<'t> {
     pub(super) content: Vec<u8>,
 }
 
-/// Returns the problems of a bundle; empty if the whole bundle is usable.
+/// Returns the problems of a bundle. The list is empty if the bundle is valid.
 pub fn problems(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let mut anchors: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
@@ -57,8 +57,8 @@ pub fn problems(text: &str) -> Vec<String> {
     repeated.collect()
 }
 
-/// Returns the first problem of the certificates that were issued for a request; `None` if all of them are
-/// usable.
+/// Returns the first problem of the certificates that were issued for a request. Returns `None` if all
+/// certificates are valid.
 pub fn chain_problem(text: &str) -> Option<String> {
     let mut count = 0;
     for Block { label, has_headers, content } in Blocks(text) {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_certificates_and_nothing_else() {
+    fn a_certificate_chain_consists_of_certificates_only() {
         let one = certificate(false);
         let key = KeyPair::generate().unwrap().serialize_pem();
         let with_header = one.replacen('\n', "\nA: b\n\n", 1);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_is_certificates_of_authorities_each_once() {
+    fn a_trust_bundle_consists_of_distinct_certificates_of_authorities() {
         let (one, two, client) = (certificate(true), certificate(true), certificate(false));
         let key = KeyPair::generate().unwrap().serialize_pem();
         let with_header =

@@ -1,10 +1,10 @@
-//! A peer's certificate that is itself in the set of trusted certificates. It needs no path, whether it is an
-//! authority or not.
+//! Verification of a peer whose own certificate is in the set of trusted certificates. Such a certificate
+//! needs no certification path, whether it is a CA certificate or not.
 //!
-//! A server often uses a self-signed certificate with `CA:TRUE`, and its clients trust the same certificate
-//! as their authority. Path building (RFC 5280, section 6) refuses an authority as the end of a path. No path
-//! needs to be built here: the certificate itself is trusted, so only its own statements are checked. Go's
-//! verifier does the same. The caller checks the name, and the handshake proves the possession of the key.
+//! Servers often use a self-signed certificate with `CA:TRUE`, and their clients trust this certificate. Path
+//! building (RFC 5280, section 6) refuses a CA certificate as the end of a path. Therefore this module builds
+//! no path: like Go's verifier, the module trusts the certificate and checks only its fields. The caller
+//! checks the name, and the handshake proves that the peer has the private key.
 
 use std::collections::HashSet;
 
@@ -13,8 +13,8 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::sha256;
 
-/// The purpose for which a certificate is presented. A certificate without extended key usages is valid for
-/// all purposes (RFC 5280, section 4.2.1.12).
+/// The purpose for which the peer uses its certificate. A certificate without extended key usages is valid
+/// for all purposes (RFC 5280, section 4.2.1.12).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Usage {
     /// The peer authenticates as a client.
@@ -32,13 +32,13 @@ pub enum Unfit {
     /// The certificate is not valid yet.
     #[error("the certificate is not valid yet")]
     NotYet {
-        /// First second of validity, since the Unix epoch.
+        /// First second of validity, counted from the Unix epoch.
         not_before: i64,
     },
     /// The certificate has expired.
     #[error("the certificate has expired")]
     Expired {
-        /// Last second of validity, since the Unix epoch.
+        /// Last second of validity, counted from the Unix epoch.
         not_after: i64,
     },
     /// The extended key usages do not include this purpose.
@@ -51,19 +51,20 @@ pub enum Unfit {
 pub struct TrustedLeaves(HashSet<[u8; 32]>);
 
 impl TrustedLeaves {
-    /// Adds a certificate to the trusted ones.
+    /// Adds a certificate to the set.
     pub fn add(&mut self, certificate: &CertificateDer<'_>) {
         self.0.insert(sha256(certificate));
     }
 
-    /// Returns whether `leaf` is valid for `usage` at a time, if it is byte for byte one of the trusted
-    /// certificates. `None` means that the certificate needs a path.
-    pub fn judge(&self, leaf: &CertificateDer<'_>, usage: Usage, now: UnixTime) -> Option<Result<(), Unfit>> {
+    /// Returns whether `leaf`, if it is in the set, is valid for `usage` at the time `now`. `None` means that
+    /// the certificate is not in the set, so it needs a certification path.
+    pub fn check(&self, leaf: &CertificateDer<'_>, usage: Usage, now: UnixTime) -> Option<Result<(), Unfit>> {
         self.0.contains(&sha256(leaf)).then(|| fit(leaf, usage, now))
     }
 }
 
-/// Checks that a certificate that needs no further path is within its validity and may be used for `usage`.
+/// Checks that a certificate without a certification path is within its validity, and that it may be used for
+/// `usage`.
 pub(super) fn fit(leaf: &CertificateDer<'_>, usage: Usage, now: UnixTime) -> Result<(), Unfit> {
     let (_, leaf) = X509Certificate::from_der(leaf).map_err(|_| Unfit::Malformed)?;
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);

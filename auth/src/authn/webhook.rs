@@ -1,7 +1,7 @@
-//! Authentication of tokens by another server, which receives a TokenReview for each of them
+//! Authentication of tokens by another server, which receives a TokenReview for each token
 //! (docs/api/authentication.md#webhook-tokens).
 //!
-//! Responses, also refusals, are cached for the time that the operator sets. Errors are not cached.
+//! Responses, including refusals, are cached for the time that the operator sets. Errors are not cached.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use super::authenticator::{Accepted, Answer, Cause, RemoteTokenAuthenticator};
-use super::remembered::Remembered;
+use super::token_response_cache::TokenResponseCache;
 pub use super::webhook_error::WebhookError;
 use crate::answer::Review;
 use crate::identity::User;
-use crate::strict::{Form, Object, items, text_of};
+use crate::strict::{MemberType, Object, items, text_of};
 
 /// The future that a [`Reviewer`] returns.
 pub type Reviewed = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send>>;
 
 /// A client that sends reviews to the other server.
 pub trait Reviewer: Send + Sync {
-    /// Returns the JSON response to a review, if its status code is a success. The future must complete
-    /// within a bounded time and with a bounded response body, even if it retries.
+    /// Returns the JSON response to a review, or an error if the status code is not a success. The future
+    /// must complete within a bounded time and with a bounded response body, even if it retries.
     fn review(&self, review: Vec<u8>) -> Reviewed;
 }
 
@@ -34,29 +34,29 @@ pub struct WebhookTokens {
     reviewer: Arc<dyn Reviewer>,
     /// API group and version of the reviews.
     api_version: String,
-    /// Audiences of tokens whose review names none.
+    /// Audiences of a token if the response names no audiences.
     own_audiences: Vec<String>,
-    remembered: Remembered<Verdict>,
+    remembered: TokenResponseCache<Verdict>,
 }
 
-/// Members of a review that are read.
-static REVIEW: Object = Object { name: "TokenReview", members: &[("status", Form::Object(&STATUS))] };
+/// The members of a review that this module reads.
+static REVIEW: Object = Object { name: "TokenReview", members: &[("status", MemberType::Object(&STATUS))] };
 static STATUS: Object = Object {
     name: "TokenReviewStatus",
     members: &[
-        ("authenticated", Form::Flag),
-        ("user", Form::Object(&USER)),
-        ("audiences", Form::List(&Form::Text)),
-        ("error", Form::Text),
+        ("authenticated", MemberType::Flag),
+        ("user", MemberType::Object(&USER)),
+        ("audiences", MemberType::List(&MemberType::Text)),
+        ("error", MemberType::Text),
     ],
 };
 static USER: Object = Object {
     name: "UserInfo",
     members: &[
-        ("username", Form::Text),
-        ("uid", Form::Text),
-        ("groups", Form::List(&Form::Text)),
-        ("extra", Form::Extra),
+        ("username", MemberType::Text),
+        ("uid", MemberType::Text),
+        ("groups", MemberType::List(&MemberType::Text)),
+        ("extra", MemberType::Extra),
     ],
 };
 
@@ -66,15 +66,15 @@ fn texts(list: &Value) -> Vec<String> {
 }
 
 impl WebhookTokens {
-    /// Creates an authenticator that sends reviews of `api_version` through `reviewer` and caches responses
-    /// for `lifetime`. If a review names no audiences, the token is valid for `own_audiences`.
+    /// Creates an authenticator that sends reviews of `api_version` through `reviewer`, and caches responses
+    /// for `lifetime`. If a response names no audiences, the token is valid for `own_audiences`.
     pub fn new(
         reviewer: Arc<dyn Reviewer>,
         api_version: String,
         lifetime: Duration,
         own_audiences: Vec<String>,
     ) -> WebhookTokens {
-        WebhookTokens { reviewer, api_version, own_audiences, remembered: Remembered::new(lifetime) }
+        WebhookTokens { reviewer, api_version, own_audiences, remembered: TokenResponseCache::new(lifetime) }
     }
 
     async fn verdict(
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_for_the_audiences_it_names() {
+    fn a_token_review_response_is_valid_for_the_audiences_that_it_names() {
         const CAROL: &str = r#"{"status":{"authenticated":true,"user":{"username":"carol","groups":["g"]}}}"#;
         const FOR_Z: &str =
             r#"{"status":{"authenticated":true,"user":{"username":"carol"},"audiences":["z"]}}"#;

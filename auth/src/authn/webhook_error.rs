@@ -1,6 +1,6 @@
-//! The error of the webhook that authenticates tokens.
+//! The errors of the webhook that authenticates tokens.
 
-/// Reasons why a token has no verdict, for logs and token reviews.
+/// Reasons why the webhook did not accept a token, for logs and token reviews.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WebhookError {
     /// The other server refused the token with this error.

@@ -1,4 +1,4 @@
-//! Client certificates: the certificate's subject is the user
+//! Client certificates: the subject of the certificate is the user
 //! (docs/api/authentication.md#client-certificates).
 //!
 //! ```text
@@ -6,13 +6,13 @@
 //!                   └─ no: path to the CA bundle, client usage, dates ─► subject ─┘
 //! ```
 //!
-//! A leaf that is itself in the bundle needs no path (`trusted_leaf.rs`). Path building refuses an authority
-//! (`CA:TRUE`) as the end of a path. As in Go's verifier, such a leaf is nevertheless accepted if an
-//! authority of the bundle signed it.
+//! A leaf that is in the bundle needs no path (`trusted_leaf.rs`). Path building refuses a CA certificate
+//! (`CA:TRUE`) as a leaf. As in Go's verifier, such a leaf is nevertheless accepted if an authority of the
+//! bundle signed it directly.
 //!
-//! The TLS handshake proves only that the peer has the leaf's key. This authenticator verifies the chain
-//! against the current bundle: replacing the bundle needs no new connections and drops every cached result. A
-//! client with an unknown certificate may still authenticate with a token.
+//! The TLS handshake proves only that the peer has the private key of the leaf. This authenticator verifies
+//! the chain with the current bundle. Replacing the bundle also applies to open connections, and drops all
+//! cached results. A client with an unknown certificate may still authenticate with a token.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -31,11 +31,11 @@ use super::certificate_signature::DocumentSignature;
 use super::trusted_leaf::{self, TrustedLeaves, Unfit, Usage};
 use crate::identity::User;
 
-/// Maximum number of cached chains. A chain takes about 1 KiB, and verifying it again takes a few hundred
-/// microseconds.
+/// Maximum number of cached chains. A cached chain takes about 1 KiB. The verification of a chain takes a few
+/// hundred microseconds.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Object identifier, in dotted form, of the subject attribute that carries the user's id.
+/// Object identifier of the subject attribute that contains the uid of the user.
 const UID_ATTRIBUTE: &str = "1.3.6.1.4.1.57683.2";
 
 /// Reasons why a certificate file cannot be used as a CA bundle.
@@ -47,10 +47,10 @@ pub enum BundleError {
     /// The file contains no certificate.
     #[error("holds no certificate")]
     Empty,
-    /// A certificate is not a certificate authority.
+    /// A certificate cannot be used as a certificate authority.
     #[error("certificate {position} cannot be used as a certificate authority")]
     Unusable {
-        /// Position in the file, counted from 1.
+        /// Position in the file; the first certificate has position 1.
         position: usize,
         /// Error from the certificate library.
         #[source]
@@ -61,18 +61,17 @@ pub enum BundleError {
 /// Reasons why a client certificate is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// The chain does not lead to the CA bundle, is outside its validity, or is not for client
-    /// authentication.
+    /// The chain does not end at the CA bundle, is outside its validity, or is not for client authentication.
     #[error("verifying the client certificate: {0}")]
     Unverified(webpki::Error),
-    /// The certificate needs no path, but it is outside its validity period or not for client authentication.
+    /// The certificate needs no path, but is outside its validity or is not for client authentication.
     #[error("verifying the client certificate: {0}")]
     Unfit(Unfit),
     /// The certificate cannot be parsed.
     #[error("the client certificate is malformed")]
     Malformed,
     /// A subject attribute is not text in a known encoding.
-    #[error("subject attribute {0} of the client certificate is no readable text")]
+    #[error("subject attribute {0} of the client certificate is not readable text")]
     UnreadableAttribute(String),
     /// The id attribute occurs twice.
     #[error("the client certificate holds more than one user id")]
@@ -82,7 +81,8 @@ pub enum CertificateError {
     EmptyId,
 }
 
-/// The certificates that a peer has sent, its own first, and values derived from them once per connection.
+/// The certificates that a peer has sent, beginning with the peer's own certificate. Derived values are
+/// computed once per connection.
 #[derive(Default)]
 pub struct PeerCertificates {
     certificates: Vec<CertificateDer<'static>>,
@@ -91,12 +91,12 @@ pub struct PeerCertificates {
 }
 
 impl PeerCertificates {
-    /// Creates a chain of these certificates; an empty list means that the peer sent none.
+    /// Creates a chain of certificates. An empty list means that the peer has sent no certificate.
     pub fn new(certificates: Vec<CertificateDer<'static>>) -> PeerCertificates {
         PeerCertificates { certificates, ..PeerCertificates::default() }
     }
 
-    /// Returns the certificates, the peer's own first.
+    /// Returns the certificates, beginning with the peer's own certificate.
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         &self.certificates
     }
@@ -106,13 +106,13 @@ impl PeerCertificates {
         self.certificates.is_empty()
     }
 
-    /// Returns the time from which the chain must be verified again; `None` without certificates, or if one
-    /// cannot be parsed.
+    /// Returns the time from which the chain must be verified again. Returns `None` if there are no
+    /// certificates, or if a certificate cannot be parsed.
     pub fn expires(&self) -> Option<SystemTime> {
         *self.expires.get_or_init(|| expiry(&self.certificates))
     }
 
-    /// Returns the SHA-256 of all certificates. Each certificate contains its own length, so the
+    /// Returns the SHA-256 of all certificates. A certificate in DER contains its length, so the
     /// concatenation is unambiguous.
     fn digest(&self) -> [u8; 32] {
         *self.digest.get_or_init(|| {
@@ -131,8 +131,8 @@ pub struct CaBundle {
     leaves: TrustedLeaves,
 }
 
-/// Validator of extended key usages in a client's chain: client authentication, any usage, or no extension
-/// (RFC 5280, section 4.2.1.12).
+/// The check of the extended key usages in a client's chain: client authentication, any usage, or no
+/// extension is accepted (RFC 5280, section 4.2.1.12).
 struct OfClients;
 
 impl ExtendedKeyUsageValidator for OfClients {
@@ -156,10 +156,11 @@ impl ExtendedKeyUsageValidator for OfClients {
 }
 
 impl CaBundle {
-    /// Reads a file of PEM certificates; other PEM sections are skipped.
+    /// Reads a file of PEM certificates. Other PEM sections are skipped.
     ///
     /// # Errors
-    /// The text is not PEM, contains no certificate, or contains one that is not an authority.
+    /// Fails if the text is not PEM, if it contains no certificate, or if a certificate cannot be used as an
+    /// authority.
     pub fn from_pem(text: &[u8]) -> Result<CaBundle, BundleError> {
         let mut anchors = Vec::new();
         let mut leaves = TrustedLeaves::default();
@@ -173,7 +174,7 @@ impl CaBundle {
         if anchors.is_empty() { Err(BundleError::Empty) } else { Ok(CaBundle { anchors, leaves }) }
     }
 
-    /// Returns whether the two bundles have an authority in common, with the same name and the same key.
+    /// Returns whether both bundles contain an authority with the same name and the same key.
     pub fn overlaps(&self, other: &CaBundle) -> bool {
         let is_same = |a: &TrustAnchor<'_>, b: &TrustAnchor<'_>| {
             (&a.subject, &a.subject_public_key_info) == (&b.subject, &b.subject_public_key_info)
@@ -181,14 +182,14 @@ impl CaBundle {
         self.anchors.iter().any(|own| other.anchors.iter().any(|theirs| is_same(own, theirs)))
     }
 
-    /// Checks that `chain` (leaf first) leads to this bundle or that its leaf is in this bundle, that the chain
-    /// is valid at `now`, and that it is for client authentication.
+    /// Checks that `chain` (leaf first) ends at this bundle, or that its leaf is in this bundle. Also checks
+    /// that the chain is valid at `now`, and that it is for client authentication.
     pub fn verify(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> Result<(), CertificateError> {
         let (leaf, intermediates) = chain.split_first().ok_or(CertificateError::Malformed)?;
         let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO));
         let parsed = webpki::EndEntityCert::try_from(leaf).map_err(CertificateError::Unverified)?;
-        if let Some(judged) = self.leaves.judge(leaf, Usage::Client, now) {
-            return judged.map_err(CertificateError::Unfit);
+        if let Some(result) = self.leaves.check(leaf, Usage::Client, now) {
+            return result.map_err(CertificateError::Unfit);
         }
         let path = parsed.verify_for_usage(
             webpki::ALL_VERIFICATION_ALGS,
@@ -208,8 +209,8 @@ impl CaBundle {
         }
     }
 
-    /// Returns whether an authority of the bundle signed a certificate directly. An authority with name
-    /// constraints does not count, because only path building applies them.
+    /// Returns whether an authority of the bundle signed a certificate directly. Authorities with name
+    /// constraints are ignored, because only path building applies these constraints.
     fn signed(&self, certificate: &CertificateDer<'_>) -> bool {
         let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
         let Ok((_, issuer)) = Any::from_der(parsed.issuer().as_raw()) else { return false };
@@ -230,8 +231,8 @@ pub struct ClientCertificates {
     credential_id_key: String,
 }
 
-/// A bundle and the chains verified under it. They are replaced together, so that no cached result outlives
-/// its authority.
+/// A bundle and the chains that were verified with it. The bundle and the chains are replaced together, so
+/// that a cached result is never used after its authority was removed.
 struct Trust {
     bundle: CaBundle,
     verified: Mutex<HashMap<[u8; 32], Verified>>,
@@ -245,24 +246,26 @@ struct Verified {
 }
 
 impl ClientCertificates {
-    /// Creates an authenticator that accepts users whose chain leads to `bundle`. `domains` gives the key of
-    /// the extra value with the certificate's id.
+    /// Creates an authenticator that accepts users whose chain ends at `bundle`. `domains` defines the key of
+    /// the extra value that contains the id of the certificate.
     pub fn new(bundle: CaBundle, domains: &NameDomains) -> ClientCertificates {
         let trust = RwLock::new(Arc::new(Trust::new(bundle)));
         ClientCertificates { trust, credential_id_key: domains.extra("credential-id") }
     }
 
-    /// Replaces the bundle, also for open connections.
+    /// Replaces the bundle. The change also applies to open connections.
     pub fn replace_bundle(&self, bundle: CaBundle) {
         *self.trust.write() = Arc::new(Trust::new(bundle));
     }
 
-    /// Returns the user of `chain` (leaf first); `None` without a chain or without a common name.
+    /// Returns the user of `chain` (leaf first). Returns `None` if the chain is empty, or if the subject has
+    /// no common name.
     ///
-    /// A cached chain costs a look-up, any other chain one or two signature verifications.
+    /// The cost is a lookup for a cached chain, and usually one or two signature verifications for any other
+    /// chain.
     ///
     /// # Errors
-    /// The chain cannot be verified, or the subject cannot be read.
+    /// Fails if the chain cannot be verified, or if the subject cannot be read.
     pub fn user(
         &self,
         chain: &PeerCertificates,
@@ -285,7 +288,8 @@ impl ClientCertificates {
         Ok(user)
     }
 
-    /// Reads the subject of the leaf: the last common name, and all organizations.
+    /// Reads the user from the subject of the leaf: the last common name is the user name, and the
+    /// organizations are the groups.
     fn subject(&self, leaf: &CertificateDer<'_>) -> Result<Option<User>, CertificateError> {
         let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::Malformed)?;
         let (mut name, mut uids) = ("", Vec::new());
@@ -336,8 +340,8 @@ impl Trust {
         let mut known = self.verified.lock();
         if known.len() >= REMEMBERED_MAX {
             known.retain(|_, entry| now < entry.expires);
-            // If the cache is full of valid chains, it is cleared. This is rare, and costs each chain one
-            // verification.
+            // If the cache is full of valid chains, clear the cache. Clearing is rare, and costs one more
+            // verification of each chain.
             if known.len() >= REMEMBERED_MAX {
                 known.clear();
             }
@@ -346,8 +350,8 @@ impl Trust {
     }
 }
 
-/// Returns the time at which the first certificate of a chain expires; `None` without certificates, or if one
-/// cannot be parsed.
+/// Returns the earliest time at which a certificate of a chain expires. Returns `None` if there are no
+/// certificates, or if a certificate cannot be parsed.
 fn expiry(chain: &[CertificateDer<'_>]) -> Option<SystemTime> {
     let mut first = None;
     for certificate in chain {

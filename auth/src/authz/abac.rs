@@ -1,5 +1,5 @@
-//! Attribute-based access control: a file with one policy per line, read at start
-//! (docs/api/authorization.md#abac-policy-file).
+//! Attribute-based access control with the policies of a file, which has one policy per line and is read at
+//! start (docs/api/authorization.md#abac-policy-file).
 
 use go::quote;
 use serde_json::Value;
@@ -9,41 +9,41 @@ use crate::attributes::Attributes;
 use crate::decision::{Decision, Reason};
 use crate::document::{self, Document, Typed};
 use crate::identity::{AUTHENTICATED, User};
-use crate::strict::{Form, Object, text_of};
+use crate::strict::{MemberType, Object, text_of};
 
 /// API group of the policies.
 const GROUP: &str = "abac.authorization.kubernetes.io";
 /// Group and version of the policies.
 const API_VERSION: &str = "abac.authorization.kubernetes.io/v1beta1";
-/// Group and version of policies whose members are at the top level instead of below `spec`. A line without a
-/// version has this one.
+/// Group and version of policies with members at the top level instead of below `spec`. A line without a
+/// version has this group and version.
 const OLD_API_VERSION: &str = "abac.authorization.kubernetes.io/v0";
 const KIND: &str = "Policy";
 
-/// Size limit: a line of this many bytes or more, without its line end, is refused.
+/// Size limit of a line without its line end. A line with this many bytes or more is refused.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-static POLICY: Object = Object { name: KIND, members: &[("spec", Form::Object(&SPEC))] };
+static POLICY: Object = Object { name: KIND, members: &[("spec", MemberType::Object(&SPEC))] };
 static SPEC: Object = Object {
     name: "PolicySpec",
     members: &[
-        ("user", Form::Text),
-        ("group", Form::Text),
-        ("readonly", Form::Flag),
-        ("apiGroup", Form::Text),
-        ("resource", Form::Text),
-        ("namespace", Form::Text),
-        ("nonResourcePath", Form::Text),
+        ("user", MemberType::Text),
+        ("group", MemberType::Text),
+        ("readonly", MemberType::Flag),
+        ("apiGroup", MemberType::Text),
+        ("resource", MemberType::Text),
+        ("namespace", MemberType::Text),
+        ("nonResourcePath", MemberType::Text),
     ],
 };
 static OLD_POLICY: Object = Object {
     name: KIND,
     members: &[
-        ("user", Form::Text),
-        ("group", Form::Text),
-        ("readonly", Form::Flag),
-        ("resource", Form::Text),
-        ("namespace", Form::Text),
+        ("user", MemberType::Text),
+        ("group", MemberType::Text),
+        ("readonly", MemberType::Flag),
+        ("resource", MemberType::Text),
+        ("namespace", MemberType::Text),
     ],
 };
 
@@ -51,7 +51,7 @@ static OLD_POLICY: Object = Object {
 #[derive(Clone, Debug, Default)]
 pub struct Policies(Vec<Policy>);
 
-/// A policy, one line of the file. An empty member matches only an empty request attribute.
+/// A policy, which is one line of the file. An empty member matches only an empty request attribute.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Policy {
     user: String,
@@ -63,20 +63,20 @@ struct Policy {
     path: String,
 }
 
-/// The errors of a policy file. The caller puts the file name in front of the text.
+/// The errors of a policy file. The caller inserts the file name before the text.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PoliciesError {
     /// A line is not a valid policy.
     #[error(", line {line}: {text}: {why}")]
     Line {
-        /// Number of the line, counted from 1.
+        /// Number of the line; the first line has number 1.
         line: usize,
         /// Text of the line.
         text: String,
         /// Reason why the line is invalid.
         why: String,
     },
-    /// A line has 64 KiB or more.
+    /// A line has a length of 64 KiB or more.
     #[error(": bufio.Scanner: token too long")]
     LineTooLong,
 }
@@ -85,7 +85,7 @@ impl Policies {
     /// Reads a file. `document` parses one line as JSON or YAML.
     ///
     /// # Errors
-    /// The first line that is not a valid policy.
+    /// Returns the error of the first line that is not a valid policy.
     pub fn parse(
         text: &str,
         document: impl Fn(&str) -> Result<Document, String>,
@@ -107,14 +107,14 @@ impl Policies {
     }
 
     /// Returns an allow if a policy allows the request, and no opinion otherwise.
-    pub(super) fn decide(&self, asked: &Attributes<'_>) -> Decision {
-        if self.0.iter().any(|policy| policy.allows(asked)) {
+    pub(super) fn decide(&self, request: &Attributes<'_>) -> Decision {
+        if self.0.iter().any(|policy| policy.allows(request)) {
             return Decision::Allow { reason: Reason::None };
         }
         Decision::NoOpinion { reason: "No policy matched.".to_owned().into() }
     }
 
-    /// Returns the rules for a user in a namespace.
+    /// Returns the rules that apply to a user in a namespace.
     pub(super) fn rules_for(&self, user: &User, namespace: &str) -> Vec<Rule> {
         let here = |policy: &&Policy| policy.namespace == "*" || policy.namespace == namespace;
         let mut rules = Vec::new();
@@ -164,7 +164,7 @@ impl Policy {
         Policy { api_group: text_of(spec, "apiGroup"), path, ..Policy::common(spec) }.for_authenticated()
     }
 
-    /// Reads a policy of version v0. There, an absent member matches everything.
+    /// Reads a policy of version v0. In this version, an absent member matches everything.
     fn of_old(line: &Value) -> Policy {
         let mut policy = Policy::common(line);
         let (anywhere, anything) = (policy.namespace.is_empty(), policy.resource.is_empty());
@@ -185,7 +185,7 @@ impl Policy {
         policy.for_authenticated()
     }
 
-    /// Reads the members that both versions of policies have.
+    /// Reads the members that policies have in both versions.
     fn common(members: &Value) -> Policy {
         Policy {
             user: text_of(members, "user"),
@@ -197,7 +197,7 @@ impl Policy {
         }
     }
 
-    /// Restricts a policy for the user or group `*` to authenticated users.
+    /// Restricts the policy to authenticated users if the policy is for the user or group `*`.
     fn for_authenticated(mut self) -> Policy {
         if self.user == "*" || self.group == "*" {
             self.group = AUTHENTICATED.to_owned();
@@ -205,24 +205,25 @@ impl Policy {
         self
     }
 
-    fn allows(&self, asked: &Attributes<'_>) -> bool {
-        let only_reads = matches!(asked.verb, "get" | "list" | "watch");
-        if !self.concerns(asked.user) || self.readonly && !only_reads {
+    fn allows(&self, request: &Attributes<'_>) -> bool {
+        let only_reads = matches!(request.verb, "get" | "list" | "watch");
+        if !self.concerns(request.user) || self.readonly && !only_reads {
             return false;
         }
-        if !asked.resource_request {
+        if !request.resource_request {
             return match self.path.strip_suffix('*') {
-                Some(_) => asked.path.starts_with(self.path.trim_end_matches('*')),
-                None => self.path == asked.path,
+                Some(_) => request.path.starts_with(self.path.trim_end_matches('*')),
+                None => self.path == request.path,
             };
         }
-        let is = |wanted: &str, asked: &str| wanted == "*" || wanted == asked;
-        is(&self.namespace, asked.namespace)
-            && is(&self.resource, asked.resource)
-            && is(&self.api_group, asked.group)
+        let is = |pattern: &str, value: &str| pattern == "*" || pattern == value;
+        is(&self.namespace, request.namespace)
+            && is(&self.resource, request.resource)
+            && is(&self.api_group, request.group)
     }
 
-    /// Returns whether the policy applies to a user. If it has both a user and a group, both must match.
+    /// Returns whether the policy applies to a user. If a policy has both a user and a group, both must
+    /// match.
     fn concerns(&self, user: &User) -> bool {
         let by_name = self.user == "*" || self.user == user.name;
         match (self.user.is_empty(), self.group.is_empty()) {
@@ -234,10 +235,10 @@ impl Policy {
     }
 }
 
-/// Returns the version of a line, which may state no version or only the group.
+/// Returns the API version of a line. The line may leave out the API version, or contain only the group.
 ///
 /// # Errors
-/// The version is malformed.
+/// Fails if the API version is malformed.
 fn api_version(text: &str) -> Result<&str, String> {
     match names::group_version(text)? {
         ("" | GROUP, "") => Ok(OLD_API_VERSION),
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_allows_what_it_says() {
+    fn an_abac_line_allows_the_requests_that_it_describes() {
         let line = |spec: &str| format!(r#"{{"apiVersion":"{API_VERSION}","kind":"Policy","spec":{spec}}}"#);
         let pods = ("get", "pods", "ns");
         for (text, user, (verb, resource, namespace), want) in [
@@ -279,7 +280,7 @@ mod tests {
             (r#"{"user":"a"}"#.to_owned(), "a", pods, true),
             (r#"{"user":"a","readonly":true}"#.to_owned(), "a", ("delete", "pods", "ns"), false),
             (r#"{"resource":"pods"}"#.to_owned(), "a", pods, true),
-            // The names `apiVersion` and `kind` are not case-sensitive; all other names are.
+            // The names `apiVersion` and `kind` are not case-sensitive. All other names are case-sensitive.
             (line(r#"{"user":"b"}"#).replace("apiVersion", "apiversion"), "a", pods, false),
             (line(r#"{"user":"b"}"#).replace("apiVersion", "apiVer\u{17f}ion"), "a", pods, false),
             (line(r#"{"user":"a","resource":"*","namespace":"*"}"#).replace("kind", "Kind"), "a", pods, true),
@@ -287,19 +288,19 @@ mod tests {
         ] {
             let policies = parse(&text).unwrap();
             let user = User::new(user, ["dev", AUTHENTICATED]);
-            let asked = Attributes {
+            let request = Attributes {
                 resource_request: true,
                 resource,
                 namespace,
                 ..Attributes::path(&user, verb, "")
             };
-            assert_eq!(policies.decide(&asked).is_allowed(), want, "{text} {verb}");
+            assert_eq!(policies.decide(&request).is_allowed(), want, "{text} {verb}");
         }
     }
 
     #[test]
-    fn paths_match_exactly_or_from_their_beginning() {
-        for (path, asked, want) in [
+    fn abac_paths_match_exactly_or_by_prefix() {
+        for (path, requested, want) in [
             ("/healthz", "/healthz", true),
             ("/healthz", "/healthz/x", false),
             ("/foo/*", "/foo/", true),
@@ -312,13 +313,13 @@ mod tests {
                 r#"{{"apiVersion":"{API_VERSION}","kind":"Policy","spec":{{"user":"a","nonResourcePath":"{path}"}}}}"#
             );
             let user = User::new("a", ["dev"]);
-            let decision = parse(&text).unwrap().decide(&Attributes::path(&user, "get", asked));
-            assert_eq!(decision.is_allowed(), want, "{path} {asked}");
+            let decision = parse(&text).unwrap().decide(&Attributes::path(&user, "get", requested));
+            assert_eq!(decision.is_allowed(), want, "{path} {requested}");
         }
     }
 
     #[test]
-    fn a_wrong_line_is_named() {
+    fn an_error_in_an_abac_file_names_its_line() {
         for (text, want) in [
             ("# a\n\n  # b\n", Ok(0)),
             ("null", Ok(1)),
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_64_kib_is_too_long() {
+    fn an_abac_line_of_64_kib_is_too_long() {
         for (bytes, end, want) in [
             (LINE_BYTES_MAX - 1, "", Ok(0)),
             (LINE_BYTES_MAX - 1, "\n# b", Ok(0)),

@@ -1,18 +1,18 @@
 //! Role aggregation: cluster roles whose rules are the union of the rules of other cluster roles
 //! (docs/api/controllers.md#role-aggregation).
 //!
-//! An aggregated role has the rules of all roles that one of its selectors matches, in the order of the role
-//! names, each rule once. The controller overwrites any other rules.
+//! An aggregated role gets the rules of all roles that at least one of its selectors matches. The rules are
+//! in the order of the role names, without duplicates, and replace the previous rules of the aggregated role.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 
-/// A label selector. All of its requirements must hold; an empty selector matches everything.
+/// A label selector. All requirements must be met. An empty selector matches everything.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LabelSelector {
     /// Required labels with their values.
     pub match_labels: Vec<(String, String)>,
-    /// Further requirements of the selector.
+    /// Additional requirements of the selector.
     pub match_expressions: Vec<Requirement>,
 }
 
@@ -57,17 +57,19 @@ pub struct Candidate<'c, R> {
     pub name: &'c str,
     /// Labels of the role.
     pub labels: BTreeMap<&'c str, &'c str>,
-    /// Selectors of the aggregated roles; `None` for a role with its own rules.
+    /// Selectors of the roles that this role aggregates; `None` for a role that is not aggregated.
     pub selectors: Option<Vec<LabelSelector>>,
     /// Rules of the role.
     pub rules: Vec<R>,
 }
 
-/// Gives every aggregated role the rules of all other roles that it selects, in name order, and returns the
-/// positions of the roles that changed. An aggregated role may select other aggregated roles, to any depth.
+/// Sets the rules of every aggregated role to the rules of all other roles that it selects, in the order of
+/// the role names. Returns the positions of the roles that changed. An aggregated role may select other
+/// aggregated roles, to any depth.
 ///
-/// Most cycles of selectors settle as well. Roles in a cycle that does not settle, and all roles that depend
-/// on them, are left unchanged, so that writing the result never causes another change.
+/// Selectors may form cycles, and most cycles have a stable result. Roles in a cycle without a stable result,
+/// and all roles that depend on them, stay unchanged. Therefore writing the result never causes another
+/// change.
 pub fn settle<R: Clone + Eq + Hash>(roles: &mut [Candidate<'_, R>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..roles.len()).collect();
     order.sort_unstable_by_key(|&at| roles[at].name);
@@ -81,7 +83,8 @@ pub fn settle<R: Clone + Eq + Hash>(roles: &mut [Candidate<'_, R>]) -> Vec<usize
     let aggregated: Vec<(usize, Vec<usize>)> = order.iter().copied().filter_map(members_of).collect();
     let before: Vec<Vec<R>> = aggregated.iter().map(|(at, _)| roles[*at].rules.clone()).collect();
 
-    // Without cycles, the longest chain has as many links as there are aggregated roles.
+    // Without cycles, the rules reach all roles after at most as many rounds as there are aggregated roles.
+    // The additional round detects that nothing changes.
     let mut unsettled = Vec::new();
     for _ in 0..=aggregated.len() {
         unsettled.clear();
@@ -160,8 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn chains_settle_at_once_and_circles_settle_or_stay() {
-        // Rows: roles as `name<selected label:own rules`, each labelled with its name; the expected result.
+    fn aggregated_roles_in_chains_settle_at_once_and_cycles_terminate() {
+        // The rows: roles as `name<selected label:own rules`, and the expected result. Each role has a label
+        // with its own name.
         for (roles, want) in [
             ("admin<edit: edit<view: view<x: x:r", "admin:r edit:r view:r x:r"),
             ("a<b:y b<a:x", "a:x b:x"),

@@ -1,8 +1,8 @@
 //! The chain of authorizers, in their configured order.
 //!
-//! Members of `system:masters` are allowed first. Then the first allow or deny decides. If no authorizer has
-//! an opinion, the request is denied, with all reasons joined by newlines
-//! (docs/api/authorization.md#authorizers).
+//! Members of `system:masters` are allowed before any authorizer runs. For other users, the first authorizer
+//! that allows or denies decides. If no authorizer has an opinion, the request is denied, with the reasons of
+//! all authorizers joined by newlines (docs/api/authorization.md#authorizers).
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::attributes::Attributes;
 use crate::decision::{Authorized, Decision, Denied, Reason};
 use crate::identity::{MASTERS, User};
 
-/// A kind of authorizer, as `--authorization-mode` names it.
+/// A kind of authorizer that `--authorization-mode` can name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
     /// Attribute-based policies from a file.
@@ -29,11 +29,12 @@ pub enum Mode {
     AlwaysAllow,
     /// An authorizer that allows nothing.
     AlwaysDeny,
-    /// The authorizer of node agents: their own objects and those that their pods need.
+    /// The authorizer of node agents, which may access their own objects and the objects that their pods
+    /// need.
     Node,
     /// Role-based access control, from roles and bindings.
     Rbac,
-    /// An authorizer on another server.
+    /// An authorizer that calls another server.
     Webhook,
 }
 
@@ -54,7 +55,7 @@ impl Mode {
         }
     }
 
-    /// Returns the mode with this name, which is case-sensitive.
+    /// Returns the mode with this name. Names are case-sensitive.
     pub fn by_name(name: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| mode.name() == name)
     }
@@ -73,7 +74,7 @@ pub enum Module {
     Abac(Arc<Policies>),
     /// Allows every request of every user.
     AlwaysAllow,
-    /// Has no opinion on any request, so it never allows one.
+    /// Has no opinion on any request, so it never allows a request.
     AlwaysDeny,
     /// Decides requests of node agents.
     Node(Arc<dyn NodePolicy>),
@@ -83,24 +84,24 @@ pub enum Module {
     Webhook(Arc<Webhook>),
 }
 
-/// The authorizer of node agents. Its decisions depend on which objects belong to the pods of a node.
+/// The authorizer of node agents, whose decisions depend on the objects that the pods of a node use.
 pub trait NodePolicy: Send + Sync {
-    /// Returns the decision; no opinion for users that are not node agents.
-    fn decide(&self, asked: &Attributes<'_>) -> Decision;
+    /// Returns the decision about a request. The decision is no opinion if the user is not a node agent.
+    fn decide(&self, request: &Attributes<'_>) -> Decision;
 }
 
-/// The rules of a user, as far as the authorizers can list them.
+/// The rules of a user that the authorizers can list.
 #[derive(Debug, Default)]
 pub struct Listed {
     /// Rules, in the order of the authorizers.
     pub rules: Vec<Rule>,
     /// Reasons why rules could not be listed.
     pub errors: Vec<String>,
-    /// Whether the user may have more rules than listed.
+    /// Whether the user may have additional rules that are not listed.
     pub is_incomplete: bool,
 }
 
-/// The chain of authorizers, cheap to share. Its modules can be replaced while it is in use.
+/// The chain of authorizers, which is cheap to share. The modules can be replaced while the chain is in use.
 pub struct Authorizer {
     modules: RwLock<Arc<[Module]>>,
     rbac: Rbac,
@@ -111,8 +112,9 @@ pub struct Authorizer {
 impl Authorizer {
     /// Creates a chain of `modules` in this order.
     ///
-    /// `policy` is the source of roles and bindings. `rbac_group` is their full API group, which error texts
-    /// about missing roles name. Both are also used for escalation checks if RBAC is not among the modules.
+    /// `policy` is the source of roles and bindings. `rbac_group` is the full API group of roles, for error
+    /// texts about missing roles. Escalation checks use both parameters, even if the modules do not include
+    /// RBAC.
     pub fn new(
         modules: Vec<Module>,
         policy: Arc<dyn PolicySource>,
@@ -147,16 +149,17 @@ impl Authorizer {
         self.modules.read().clone()
     }
 
-    /// Returns the decision of the chain, for callers that need the decision itself (access reviews).
-    pub async fn decide(&self, asked: &Attributes<'_>) -> Verdict {
-        let mut chain = match Chain::begin(asked) {
+    /// Returns the decision of the chain. Use this method if the caller only reports the decision, for
+    /// example in an access review.
+    pub async fn decide(&self, request: &Attributes<'_>) -> Verdict {
+        let mut chain = match Chain::begin(request) {
             Ok(chain) => chain,
             Err(decided) => return decided,
         };
         for module in &*self.modules() {
             let verdict = match module {
-                Module::Webhook(webhook) => webhook.decide(asked).await,
-                module => Verdict::without_error(self.decide_at_once(module, asked).unwrap_or_default()),
+                Module::Webhook(webhook) => webhook.decide(request).await,
+                module => Verdict::without_error(self.decide_at_once(module, request).unwrap_or_default()),
             };
             if let Some(settled) = chain.take(verdict) {
                 return settled;
@@ -165,14 +168,14 @@ impl Authorizer {
         chain.end()
     }
 
-    /// Returns the decision of the chain if no other server must be called; `None` otherwise.
-    pub fn decide_now(&self, asked: &Attributes<'_>) -> Option<Verdict> {
-        let mut chain = match Chain::begin(asked) {
+    /// Returns the decision of the chain, or `None` if the decision requires a call to another server.
+    pub fn decide_now(&self, request: &Attributes<'_>) -> Option<Verdict> {
+        let mut chain = match Chain::begin(request) {
             Ok(chain) => chain,
             Err(decided) => return Some(decided),
         };
         for module in &*self.modules() {
-            let verdict = Verdict::without_error(self.decide_at_once(module, asked)?);
+            let verdict = Verdict::without_error(self.decide_at_once(module, request)?);
             if let Some(settled) = chain.take(verdict) {
                 return Some(settled);
             }
@@ -180,20 +183,20 @@ impl Authorizer {
         Some(chain.end())
     }
 
-    fn decide_at_once(&self, module: &Module, asked: &Attributes<'_>) -> Option<Decision> {
+    fn decide_at_once(&self, module: &Module, request: &Attributes<'_>) -> Option<Decision> {
         Some(match module {
-            Module::Abac(policies) => policies.decide(asked),
+            Module::Abac(policies) => policies.decide(request),
             Module::AlwaysAllow => Decision::Allow { reason: Reason::None },
             Module::AlwaysDeny => {
                 Decision::NoOpinion { reason: "Everything is forbidden.".to_owned().into() }
             }
-            Module::Node(policy) => policy.decide(asked),
-            Module::Rbac => self.rbac.decide(asked),
+            Module::Node(policy) => policy.decide(request),
+            Module::Rbac => self.rbac.decide(request),
             Module::Webhook(_) => return None,
         })
     }
 
-    /// Returns the rules of a user in a namespace.
+    /// Returns the rules that the user has in a namespace.
     pub fn rules_for(&self, user: &User, namespace: &str) -> Listed {
         let mut held = Listed::default();
         for module in &*self.modules() {
@@ -217,14 +220,15 @@ impl Authorizer {
     /// Decides whether the request may proceed.
     ///
     /// # Errors
-    /// The request is not allowed. The response is 403 with the message, or 500 if an authorizer failed.
-    pub async fn authorize<'r>(&self, asked: &'r Attributes<'r>) -> Result<Authorized<'r>, Denied> {
-        let Verdict { decision, error } = self.decide(asked).await;
+    /// Fails if the request is not allowed. The response is 403 with the message, or 500 if an authorizer
+    /// failed.
+    pub async fn authorize<'r>(&self, request: &'r Attributes<'r>) -> Result<Authorized<'r>, Denied> {
+        let Verdict { decision, error } = self.decide(request).await;
         let is_final = matches!(decision, Decision::Deny { .. });
         match decision {
-            Decision::Allow { reason } => Ok(Authorized::allowed(asked, reason)),
+            Decision::Allow { reason } => Ok(Authorized::allowed(request, reason)),
             Decision::Deny { reason } | Decision::NoOpinion { reason } => {
-                Err(Denied { error, is_final, ..Denied::new(asked, reason) })
+                Err(Denied { error, is_final, ..Denied::new(request, reason) })
             }
         }
     }
@@ -237,7 +241,7 @@ impl Listed {
     }
 }
 
-/// Reasons and errors of the authorizers that have no opinion.
+/// The reasons and errors of the authorizers without an opinion.
 #[derive(Default)]
 struct Chain {
     reasons: Vec<String>,
@@ -245,15 +249,15 @@ struct Chain {
 }
 
 impl Chain {
-    /// Starts the chain. Members of `system:masters` are allowed at once.
-    fn begin(asked: &Attributes<'_>) -> Result<Chain, Verdict> {
-        if asked.user.in_group(MASTERS) {
+    /// Starts the chain. Members of `system:masters` are allowed immediately.
+    fn begin(request: &Attributes<'_>) -> Result<Chain, Verdict> {
+        if request.user.in_group(MASTERS) {
             return Err(Verdict::without_error(Decision::Allow { reason: Reason::None }));
         }
         Ok(Chain::default())
     }
 
-    /// Returns the verdict if it decides the request; otherwise records its reason and error.
+    /// Returns the verdict if it decides the request. Otherwise records the reason and error of the verdict.
     fn take(&mut self, verdict: Verdict) -> Option<Verdict> {
         let Decision::NoOpinion { reason } = &verdict.decision else { return Some(verdict) };
         if !reason.is_empty() {
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rules_of_agents_alone_are_incomplete() {
+    fn the_rules_review_of_a_node_agent_is_incomplete() {
         let modules = vec![Module::Node(Arc::new(NoOpinion)), Module::Rbac];
         let chain = Authorizer::new(modules, Arc::new(Policy::default()), "rbac.example.org");
         for (name, group, is_incomplete) in [
@@ -300,8 +304,9 @@ mod tests {
     }
 
     #[test]
-    fn masters_pass_first_and_no_opinion_is_a_denial() {
-        // Rows of docs/api/authorization.md#authorizers: modes, group of the user, allowed, reason.
+    fn the_masters_group_is_always_allowed_and_no_opinion_is_a_denial() {
+        // The rows of docs/api/authorization.md#authorizers: the modes, the group of the user, whether the
+        // request is allowed, and the reason.
         use Module::{AlwaysAllow, AlwaysDeny, Rbac};
         let abac = || Module::Abac(Arc::default());
         for (at, (modules, group, allowed, reason)) in [

@@ -1,5 +1,5 @@
-//! CEL conditions over a SubjectAccessReview, which select the requests that are sent to a webhook
-//! (docs/api/authorization.md#match-conditions-of-authorizers).
+//! CEL conditions that select the requests for a webhook authorizer. The conditions read the
+//! SubjectAccessReview of a request (docs/api/authorization.md#match-conditions-of-authorizers).
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::expression_fault::ExpressionFault;
 /// Compatibility version, which determines the functions that expressions may use.
 const VERSION: Version = Version::new(1, 35);
 
-/// Cost limit of one condition: about 0.1 s.
+/// Cost limit of one condition, which corresponds to about 0.1 s.
 const COST_MAX: u64 = 1_000_000;
 
-/// Time limit of one condition, in case its evaluation takes longer than its cost suggests.
+/// Time limit of one condition, in addition to the cost limit.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// The constant environment of conditions.
+/// The environment in which conditions are compiled.
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
     let libraries: Vec<Library> = [standard::library()].into_iter().chain(extensions()).collect();
     Environment::new(&libraries, VERSION, Origin::New)
@@ -69,14 +69,14 @@ impl TypeProvider for Types {
     }
 }
 
-/// Compiled conditions. An empty set holds for every request.
+/// Compiled conditions. Without conditions, every request matches.
 #[derive(Default)]
 pub struct Conditions(Vec<(String, Program)>);
 
 /// Compiles one condition.
 ///
 /// # Errors
-/// The expression is invalid, or its result is not a boolean.
+/// Fails if the expression is invalid, or if its result is not a Boolean.
 pub(super) fn compile(text: &str) -> Result<Program, ExpressionFault> {
     let failed =
         |error: &dyn std::fmt::Display| ExpressionFault::Text(format!("compilation failed: {error}"));
@@ -92,7 +92,7 @@ impl Conditions {
     /// Compiles all conditions.
     ///
     /// # Errors
-    /// The error of the first invalid condition.
+    /// Returns the error of the first invalid condition.
     pub fn new(texts: &[String]) -> Result<Conditions, String> {
         let programs = texts.iter().map(|text| {
             let program = compile(text).map_err(|fault| fault.to_string())?;
@@ -101,11 +101,11 @@ impl Conditions {
         programs.collect::<Result<_, String>>().map(Conditions)
     }
 
-    /// Returns whether all conditions hold for the spec of a review. A false condition decides, even if
-    /// others fail.
+    /// Returns whether all conditions are true for the spec of a review. If a condition is false, the result
+    /// is false, even if the evaluation of other conditions fails.
     ///
     /// # Errors
-    /// No condition is false, and some cannot be evaluated.
+    /// Fails if no condition is false and the evaluation of at least one condition fails.
     pub fn hold(&self, spec: &Map<String, Json>) -> Result<bool, String> {
         if self.0.is_empty() {
             return Ok(true);
@@ -116,7 +116,7 @@ impl Conditions {
             match program.evaluate_for(&variables, COST_MAX, TIME_MAX).result {
                 Ok(Value::Bool(true)) => {}
                 Ok(Value::Bool(false)) => return Ok(false),
-                Ok(_) => errors.push(format!("cel evaluation error: expression '{text}' is no condition")),
+                Ok(_) => errors.push(format!("cel evaluation error: expression '{text}' is not a condition")),
                 Err(error) => {
                     errors.push(format!(
                         "cel evaluation error: expression '{text}' resulted in error: {error}"
@@ -128,8 +128,8 @@ impl Conditions {
     }
 }
 
-/// Converts the spec of a review to a map. Absent strings and lists become empty. Absent request attributes
-/// and selectors, and absent members of selectors, stay absent.
+/// Converts the spec of a review to a map. An absent string or list becomes empty. Absent request attributes,
+/// selectors and members of selectors stay absent.
 fn request(spec: &Map<String, Json>) -> Value<'_> {
     let mut request = OwnedMap::default();
     put_texts(&mut request, spec, &["user", "uid"]);
@@ -160,7 +160,7 @@ fn request(spec: &Map<String, Json>) -> Value<'_> {
     Value::map(request)
 }
 
-/// Converts a selector that has a raw text or requirements; a selector without both counts as absent.
+/// Converts a selector that has a raw text or requirements. A selector without both counts as absent.
 fn selector(given: &Map<String, Json>) -> Option<Value<'_>> {
     let mut selector = OwnedMap::default();
     if given.get("rawSelector").and_then(Json::as_str).is_some_and(|raw| !raw.is_empty()) {
@@ -206,7 +206,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn conditions_hold_of_a_review() {
+    fn match_conditions_are_evaluated_on_the_access_review() {
         let spec = json!({
             "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "guarded"},
             "user": "jane", "groups": ["dev"],
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_conditions_are_named() {
+    fn an_invalid_match_condition_is_refused_with_a_reason() {
         for (text, want) in [
             ("'a'", "must evaluate to bool but got string"),
             ("request", "must evaluate to bool but got kubernetes.SubjectAccessReviewSpec"),

@@ -1,4 +1,4 @@
-//! The authorization configuration file: which authorizers decide, and in which order
+//! The authorization configuration file, which lists the authorizers in their order
 //! (docs/api/authorization.md#authorization-configuration).
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::condition;
 use super::webhook::FailurePolicy;
 use crate::document::Document;
-use crate::strict::{File, Form, INTERNAL, Object, items, text_of};
+use crate::strict::{File, INTERNAL, MemberType, Object, items, text_of};
 
 const KIND: &str = "AuthorizationConfiguration";
 const VERSIONS: [&str; 4] = ["v1", "v1beta1", "v1alpha1", INTERNAL];
@@ -23,65 +23,70 @@ const TIMEOUT_MAX: i64 = 30_000_000_000;
 static ROOT: Object = Object {
     name: KIND,
     members: &[
-        ("apiVersion", Form::Text),
-        ("kind", Form::Text),
-        ("authorizers", Form::List(&Form::Object(&AUTHORIZER))),
+        ("apiVersion", MemberType::Text),
+        ("kind", MemberType::Text),
+        ("authorizers", MemberType::List(&MemberType::Object(&AUTHORIZER))),
     ],
 };
 static AUTHORIZER: Object = Object {
     name: "AuthorizerConfiguration",
-    members: &[("type", Form::Text), ("name", Form::Text), ("webhook", Form::Object(&WEBHOOK))],
+    members: &[
+        ("type", MemberType::Text),
+        ("name", MemberType::Text),
+        ("webhook", MemberType::Object(&WEBHOOK)),
+    ],
 };
-/// In the internal version the members below the first level have other names, so a file of that version
-/// cannot configure an authorizer.
+/// In the internal version, the members below the first level have other names. Therefore a file of that
+/// version cannot configure an authorizer.
 static INTERNAL_ROOT: Object = Object {
     name: KIND,
     members: &[
-        ("apiVersion", Form::Text),
-        ("kind", Form::Text),
-        ("authorizers", Form::List(&Form::Object(&INTERNAL_AUTHORIZER))),
+        ("apiVersion", MemberType::Text),
+        ("kind", MemberType::Text),
+        ("authorizers", MemberType::List(&MemberType::Object(&INTERNAL_AUTHORIZER))),
     ],
 };
 static INTERNAL_AUTHORIZER: Object = Object { name: "AuthorizerConfiguration", members: &[] };
 static WEBHOOK: Object = Object {
     name: "WebhookConfiguration",
     members: &[
-        ("authorizedTTL", Form::Duration),
-        ("cacheAuthorizedRequests", Form::Flag),
-        ("unauthorizedTTL", Form::Duration),
-        ("cacheUnauthorizedRequests", Form::Flag),
-        ("timeout", Form::Duration),
-        ("subjectAccessReviewVersion", Form::Text),
-        ("matchConditionSubjectAccessReviewVersion", Form::Text),
-        ("failurePolicy", Form::Text),
-        ("connectionInfo", Form::Object(&CONNECTION)),
-        ("matchConditions", Form::List(&Form::Object(&CONDITION))),
+        ("authorizedTTL", MemberType::Duration),
+        ("cacheAuthorizedRequests", MemberType::Flag),
+        ("unauthorizedTTL", MemberType::Duration),
+        ("cacheUnauthorizedRequests", MemberType::Flag),
+        ("timeout", MemberType::Duration),
+        ("subjectAccessReviewVersion", MemberType::Text),
+        ("matchConditionSubjectAccessReviewVersion", MemberType::Text),
+        ("failurePolicy", MemberType::Text),
+        ("connectionInfo", MemberType::Object(&CONNECTION)),
+        ("matchConditions", MemberType::List(&MemberType::Object(&CONDITION))),
     ],
 };
 static CONNECTION: Object = Object {
     name: "WebhookConnectionInfo",
-    members: &[("type", Form::Text), ("kubeConfigFile", Form::Text)],
+    members: &[("type", MemberType::Text), ("kubeConfigFile", MemberType::Text)],
 };
-static CONDITION: Object = Object { name: "WebhookMatchCondition", members: &[("expression", Form::Text)] };
+static CONDITION: Object =
+    Object { name: "WebhookMatchCondition", members: &[("expression", MemberType::Text)] };
 
 /// The settings of one authorizer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AuthorizerSettings {
-    /// Type of the authorizer: `Webhook`, `Node`, `RBAC` …
+    /// Type of the authorizer, for example `Webhook`, `Node` or `RBAC`.
     pub kind: String,
-    /// Name of the authorizer, unique in the file.
+    /// Name of the authorizer, which must be unique in the file.
     pub name: String,
     /// Settings of an authorizer of type `Webhook`.
     pub webhook: Option<WebhookSettings>,
 }
 
-/// The settings of a webhook, with the defaults filled in.
+/// The settings of a webhook, including defaults.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WebhookSettings {
-    /// How long an allow is cached.
-    pub authorized: Kept,
-    /// How long a refusal is cached.
-    pub unauthorized: Kept,
+    /// Cache lifetime of decisions that allow a request.
+    pub authorized: CacheLifetime,
+    /// Cache lifetime of decisions that refuse a request.
+    pub unauthorized: CacheLifetime,
     /// Timeout of one review in nanoseconds.
     timeout: i64,
     /// Version of the reviews: `v1` or `v1beta1`.
@@ -96,14 +101,14 @@ pub struct WebhookSettings {
 
 /// The cache lifetime of one kind of decision.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Kept {
-    /// Lifetime in nanoseconds; it is validated even if caching is off.
+pub struct CacheLifetime {
+    /// Lifetime in nanoseconds, which is validated even if the cache is disabled.
     ttl: i64,
     is_on: bool,
 }
 
-impl Kept {
-    /// Returns the cache lifetime; zero if caching is off.
+impl CacheLifetime {
+    /// Returns the cache lifetime; zero if the cache is disabled.
     pub fn time(self) -> Duration {
         let nanos = if self.is_on { u64::try_from(self.ttl).unwrap_or(0) } else { 0 };
         Duration::from_nanos(nanos)
@@ -121,7 +126,7 @@ impl WebhookSettings {
         self.file.as_deref().unwrap_or_default()
     }
 
-    /// Returns the consequence of an error.
+    /// Returns the consequence of a failed call.
     pub fn failure_policy(&self) -> FailurePolicy {
         match self.failure_policy.as_str() {
             "Deny" => FailurePolicy::Deny,
@@ -130,10 +135,10 @@ impl WebhookSettings {
     }
 }
 
-/// Reads the file. `group` is the API group of its version.
+/// Reads the file. `group` is the API group of the file's version.
 ///
 /// # Errors
-/// The text of kube-apiserver's error.
+/// Returns the error text of kube-apiserver.
 pub fn read(document: &Document, group: &str) -> Result<Vec<AuthorizerSettings>, String> {
     let form = |version: &str| if version == INTERNAL { &INTERNAL_ROOT } else { &ROOT };
     let file = File { kind: KIND, versions: &VERSIONS, group, form };
@@ -147,17 +152,17 @@ pub fn read(document: &Document, group: &str) -> Result<Vec<AuthorizerSettings>,
 }
 
 fn webhook(value: &Value) -> WebhookSettings {
-    // An absent or zero duration gets the default.
+    // If a duration is absent or zero, the default is used.
     let nanos = |name: &str| duration::parse(value[name].as_str().unwrap_or("0")).unwrap_or(0);
-    let kept = |name: &str, default: i64, flag: &str| {
+    let lifetime = |name: &str, default: i64, flag: &str| {
         let ttl = Some(nanos(name)).filter(|ttl| *ttl != 0).unwrap_or(default);
-        Kept { ttl, is_on: value[flag].as_bool() != Some(false) }
+        CacheLifetime { ttl, is_on: value[flag].as_bool() != Some(false) }
     };
     const SECOND: i64 = 1_000_000_000;
     let connection = &value["connectionInfo"];
     WebhookSettings {
-        authorized: kept("authorizedTTL", 300 * SECOND, "cacheAuthorizedRequests"),
-        unauthorized: kept("unauthorizedTTL", 30 * SECOND, "cacheUnauthorizedRequests"),
+        authorized: lifetime("authorizedTTL", 300 * SECOND, "cacheAuthorizedRequests"),
+        unauthorized: lifetime("unauthorizedTTL", 30 * SECOND, "cacheUnauthorizedRequests"),
         timeout: nanos("timeout"),
         version: text_of(value, "subjectAccessReviewVersion"),
         condition_version: text_of(value, "matchConditionSubjectAccessReviewVersion"),
@@ -186,7 +191,7 @@ impl Errors {
             .push(format!("{path}: Unsupported value: {value}: supported values: {}", supported.join(", ")));
     }
 
-    /// Adds an error unless `value` is one of `supported`.
+    /// Adds an error if `value` is not in `supported`.
     fn one_of(&mut self, path: &str, value: &str, supported: &[&str]) {
         match value {
             "" => self.required(path),
@@ -200,11 +205,11 @@ impl Errors {
     }
 }
 
-/// Checks the authorizers. `modes` are the supported types; `file_fault` returns the error of a kubeconfig
-/// file.
+/// Checks the authorizers. `modes` are the supported types. `file_fault` returns the error of a kubeconfig
+/// file, if any.
 ///
 /// # Errors
-/// All problems.
+/// Returns all problems.
 pub fn validate(
     authorizers: &[AuthorizerSettings],
     modes: &[&str],
@@ -259,12 +264,13 @@ pub fn validate(
         }
     }
     errors.end()?;
-    // An authorizer of a type that can occur only once must have the name of its type.
+    // All types except Webhook can occur only once, and an authorizer of such a type must have the name of
+    // its type.
     let mut errors = Errors::default();
     for AuthorizerSettings { kind, name, .. } in authorizers {
-        let wanted = kind.to_lowercase();
-        if kind != "Webhook" && *name != wanted {
-            errors.0.push(format!("expected name {wanted} for authorizer {kind} instead of {name}"));
+        let expected = kind.to_lowercase();
+        if kind != "Webhook" && *name != expected {
+            errors.0.push(format!("expected name {expected} for authorizer {kind} instead of {name}"));
         }
     }
     errors.end()
@@ -278,7 +284,7 @@ impl WebhookSettings {
             1..=TIMEOUT_MAX => {}
             nanos => errors.invalid(&at("timeout"), &duration::to_text(nanos), "must be > 0s and <= 30s"),
         }
-        for (name, Kept { ttl, .. }) in
+        for (name, CacheLifetime { ttl, .. }) in
             [("authorizedTTL", self.authorized), ("unauthorizedTTL", self.unauthorized)]
         {
             if ttl < 0 {
@@ -314,11 +320,11 @@ impl WebhookSettings {
             }
             ("InClusterConfig", None) => {}
             (kind, given) => {
-                let shown = json!({"Type": kind, "KubeConfigFile": given});
-                let shown = shown_in_order(&shown);
+                let settings = json!({"Type": kind, "KubeConfigFile": given});
+                let settings = format_connection_settings(&settings);
                 errors.unsupported(
                     &at("connectionInfo.type"),
-                    &shown,
+                    &settings,
                     &["InClusterConfig", "KubeConfigFile"],
                 );
             }
@@ -351,8 +357,8 @@ pub fn condition_errors(path: &str, conditions: &[String]) -> Vec<String> {
     errors.0
 }
 
-/// Formats the connection with its type first.
-fn shown_in_order(value: &Value) -> String {
+/// Formats the connection settings with the type as the first member.
+fn format_connection_settings(value: &Value) -> String {
     format!("{{\"Type\":{},\"KubeConfigFile\":{}}}", value["Type"], value["KubeConfigFile"])
 }
 
@@ -381,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn every_member_is_checked() {
+    fn every_member_of_an_authorization_configuration_is_validated() {
         let connection = |kind: &str, file: &str| json!({"type": kind, "kubeConfigFile": file});
         let conditions = |text: &str| json!([{"expression": text}]);
         for (authorizers, want) in [
@@ -468,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn omitted_webhook_settings_have_their_defaults() {
         let read = checked(&webhook(&[("cacheUnauthorizedRequests", json!(false))])).unwrap();
         let webhook = read[0].webhook.as_ref().unwrap();
         assert_eq!(webhook.authorized.time(), Duration::from_secs(300));
@@ -478,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn the_internal_version_has_no_authorizers() {
+    fn the_internal_version_of_the_configuration_has_no_authorizers() {
         for (authorizers, want) in [
             (json!([]), ""),
             (

@@ -1,9 +1,10 @@
 //! The privilege escalation check: a writer cannot grant permissions that the writer does not have
 //! (docs/api/authorization.md#privilege-escalation).
 //!
-//! To write a role, the writer's rules in the same scope must cover the role's rules. To write a binding,
-//! they must cover the rules of the role that it refers to. `system:masters` and the verbs `escalate` and
-//! `bind` are exempt. The comparison depends only on the two lists of rules.
+//! To write a role, the writer's rules in the same scope must cover the rules of the role. To write a
+//! binding, the writer's rules must cover the rules of the role to which the binding refers. Members of
+//! `system:masters` are exempt, and so are users who have permission for the verb `escalate` or `bind`. The
+//! comparison depends only on the two lists of rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,29 +13,30 @@ use go::{Quoted, QuotedList, join_errors};
 
 use super::chain::Authorizer;
 use super::policy::{RoleRef, Rule};
-use super::rbac::{Held, resource_matches, rules_of, url_matches};
+use super::rbac::{GrantedRules, resource_matches, rules_of, url_matches};
 use crate::attributes::Attributes;
 use crate::identity::{MASTERS, User};
 
-/// Limit of string comparisons in one check, equal to some tenths of a second. The largest bundled role
-/// against a user who has all bundled roles needs a hundredth of that. Beyond the limit a rule counts as not
-/// covered, so that a small object (a thousand verbs, groups and resources each) cannot cause 10⁹
-/// comparisons.
+/// Maximum number of string comparisons in one check, which take some tenths of a second. Without this limit,
+/// a small object (with a thousand verbs, groups and resources) could cause 10⁹ comparisons. If the limit is
+/// reached, a rule counts as not covered. A check of the largest bundled role, for a user who has all bundled
+/// roles, needs a hundredth of this limit.
 const COMPARISONS_MAX: usize = 50_000_000;
 
-/// Maximum number of missing permissions in one message, so that it stays short.
+/// Maximum number of missing permissions that one message lists.
 const LISTED_MAX: usize = 1_000;
 
 /// The reasons why a write of a role or binding is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Escalation {
-    /// The binding refers to a role of this name that does not exist (404).
+    /// The binding refers to a role with this name, which does not exist (404).
     #[error("role {} not found", Quoted(.0))]
     RoleNotFound(String),
-    /// The binding refers to an object of this kind, which is not a role kind (500).
+    /// The binding refers to an object of this kind, which is neither a role nor a cluster role (500).
     #[error("unsupported role reference kind: {}", Quoted(.0))]
     UnknownKind(String),
-    /// The write would grant more than its writer has (403). The value is the inner text of the response.
+    /// The write would grant permissions that the writer does not have (403). The value is the inner text of
+    /// the response.
     #[error("{0}")]
     Forbidden(String),
 }
@@ -46,20 +48,21 @@ pub struct RoleWrite<'r> {
     pub resource: &'r str,
     /// Namespace of the role; empty for cluster roles.
     pub namespace: &'r str,
-    /// Name in the request path. It is empty for create, so a rule for `escalate` that is restricted to names
-    /// does not apply there.
+    /// Name in the request path. The name is empty for create, so a rule that permits `escalate` only for
+    /// certain names does not apply to create.
     pub name: &'r str,
-    /// Rules of the role as it will be stored.
+    /// Rules of the role that will be stored.
     pub rules: &'r [Rule],
-    /// Whether the role has an aggregation rule, before or after the write.
+    /// Whether the role has an aggregation rule before or after the write.
     pub aggregates: bool,
 }
 
 impl Authorizer {
-    /// Checks a write of a role. The caller skips the check for updates that only garbage collection needs.
+    /// Checks a write of a role. The caller skips this check for updates that change only the fields of
+    /// garbage collection.
     ///
     /// # Errors
-    /// [`Escalation::Forbidden`].
+    /// Returns [`Escalation::Forbidden`].
     pub async fn check_role(&self, user: &User, write: &RoleWrite<'_>) -> Result<(), Escalation> {
         let escalate = self.about(user, "escalate", write.resource, write.namespace, write.name);
         if user.in_group(MASTERS) || self.decide(&escalate).await.decision.is_allowed() {
@@ -76,11 +79,11 @@ impl Authorizer {
         Ok(())
     }
 
-    /// Checks a write of a binding in `namespace` (empty: cluster-wide). The caller skips the check for
-    /// updates that only garbage collection needs.
+    /// Checks a write of a binding in `namespace`. An empty namespace means a cluster role binding. The
+    /// caller skips this check for updates that change only the fields of garbage collection.
     ///
     /// # Errors
-    /// The role does not exist, or grants more than the writer has.
+    /// Fails if the role does not exist, or if it grants permissions that the writer does not have.
     pub async fn check_binding(
         &self,
         user: &User,
@@ -95,7 +98,8 @@ impl Authorizer {
             "Role" => "roles",
             kind => return Err(Escalation::UnknownKind(kind.to_owned())),
         };
-        // The request attributes for `bind` have no API version, unlike those for `escalate`.
+        // Unlike the request attributes for `escalate`, the request attributes for `bind` have no API
+        // version.
         let bind = Attributes { version: "", ..self.about(user, "bind", resource, namespace, &role.name) };
         if self.decide(&bind).await.decision.is_allowed() {
             return Ok(());
@@ -123,10 +127,16 @@ impl Authorizer {
         Attributes { resource_request: true, group, version: "*", resource, namespace, name, ..nothing }
     }
 
-    /// Returns the error text about writing an object of `resource`; `None` if the writer has every
-    /// permission in `wanted`.
-    fn missing_text(&self, user: &User, resource: &str, held: &Held, wanted: &[Rule]) -> Option<String> {
-        let missing = uncovered(&held.rules, wanted);
+    /// Returns the error text for a write of an object of `resource`. Returns `None` if the writer has every
+    /// permission in `requested`.
+    fn missing_text(
+        &self,
+        user: &User,
+        resource: &str,
+        held: &GrantedRules,
+        requested: &[Rule],
+    ) -> Option<String> {
+        let missing = uncovered(&held.rules, requested);
         if missing.is_empty() {
             return None;
         }
@@ -141,7 +151,7 @@ impl Authorizer {
         if lines.len() > listed.len() {
             text.push_str(&format!("\n(and {} more)", lines.len() - listed.len()));
         }
-        // Errors of role lookups name the resource that the request writes.
+        // The errors of role lookups contain the resource that the request writes.
         let group = self.rbac().group();
         let errors = held.errors.iter().map(|error| error.text_for_write(resource, group));
         if let Some(errors) = join_errors(errors) {
@@ -151,7 +161,7 @@ impl Authorizer {
     }
 }
 
-/// Returns rules that cover everything.
+/// Returns two rules that cover everything.
 fn full_authority() -> [Rule; 2] {
     let any = || vec!["*".to_owned()];
     [
@@ -160,13 +170,13 @@ fn full_authority() -> [Rule; 2] {
     ]
 }
 
-/// Returns the permissions in `wanted` that no rule in `held` covers, each as a rule of one verb and one
-/// resource or path.
+/// Returns the permissions in `requested` that no rule in `held` covers. Each permission is a rule with one
+/// verb and one resource or path.
 ///
-/// A rule that is too large to be split, and is not covered as a whole, is returned unchanged.
-pub fn uncovered(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
+/// A rule in `requested` is returned unchanged if no single rule covers it and it is too large to be split.
+pub fn uncovered(held: &[Rule], requested: &[Rule]) -> Vec<Rule> {
     let mut held: Vec<&Rule> = held.iter().collect();
-    // Small rules come first: they are cheap to compare, and the rule that covers everything is small.
+    // Compare small rules first, because they are cheap, and because a rule that covers everything is small.
     held.sort_unstable_by(|a, b| entries(a).cmp(&entries(b)).then_with(|| a.cmp(b)));
     held.dedup();
     let held_entries = held.iter().map(|rule| entries(rule)).fold(0, usize::saturating_add);
@@ -177,12 +187,12 @@ pub fn uncovered(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
         affordable
     };
     let mut missing = Vec::new();
-    for rule in wanted {
+    for rule in requested {
         let size = entries(rule);
         if held.iter().any(|owner| spend(size.saturating_mul(entries(owner))) && covers(owner, rule)) {
             continue;
         }
-        // The added one accounts for the copies of each missing permission.
+        // The additional entry is for the cost of copying each missing permission.
         if spend(atoms(rule).saturating_mul(held_entries.saturating_add(1))) {
             uncovered_atoms(&held, rule, &mut missing);
         } else {
@@ -243,37 +253,37 @@ fn uncovered_atoms(held: &[&Rule], rule: &Rule, missing: &mut Vec<Rule>) {
     }
 }
 
-/// Returns whether one rule covers another completely.
-fn covers(owner: &Rule, wanted: &Rule) -> bool {
-    let has_all = |held: &[String], wanted: &[String]| wanted.iter().all(|value| has(held, value));
-    has_all(&owner.verbs, &wanted.verbs)
-        && has_all(&owner.api_groups, &wanted.api_groups)
-        && wanted.resources.iter().all(|resource| resource_covered(&owner.resources, resource))
-        && names_covered(&owner.resource_names, &wanted.resource_names)
-        && wanted.non_resource_urls.iter().all(|url| url_covered(&owner.non_resource_urls, url))
+/// Returns whether `owner` covers `requested` completely.
+fn covers(owner: &Rule, requested: &Rule) -> bool {
+    let has_all = |held: &[String], requested: &[String]| requested.iter().all(|value| has(held, value));
+    has_all(&owner.verbs, &requested.verbs)
+        && has_all(&owner.api_groups, &requested.api_groups)
+        && requested.resources.iter().all(|resource| resource_covered(&owner.resources, resource))
+        && names_covered(&owner.resource_names, &requested.resource_names)
+        && requested.non_resource_urls.iter().all(|url| url_covered(&owner.non_resource_urls, url))
 }
 
-fn has(values: &[String], wanted: &str) -> bool {
-    values.iter().any(|value| value == "*" || value == wanted)
+fn has(values: &[String], requested: &str) -> bool {
+    values.iter().any(|value| value == "*" || value == requested)
 }
 
-fn resource_covered(held: &[String], wanted: &str) -> bool {
-    let subresource = wanted.split_once('/').map_or("", |(_, subresource)| subresource);
-    held.iter().any(|entry| resource_matches(entry, wanted, subresource))
+fn resource_covered(held: &[String], requested: &str) -> bool {
+    let subresource = requested.split_once('/').map_or("", |(_, subresource)| subresource);
+    held.iter().any(|entry| resource_matches(entry, requested, subresource))
 }
 
-/// Returns whether the names of one rule cover those of another. A restricted rule never covers an
-/// unrestricted one.
-fn names_covered(held: &[String], wanted: &[String]) -> bool {
-    held.is_empty() || (!wanted.is_empty() && wanted.iter().all(|name| held.contains(name)))
+/// Returns whether the object names `held` cover the object names `requested`. An empty list means all names,
+/// and only an empty list covers an empty list.
+fn names_covered(held: &[String], requested: &[String]) -> bool {
+    held.is_empty() || (!requested.is_empty() && requested.iter().all(|name| held.contains(name)))
 }
 
-fn url_covered(held: &[String], wanted: &str) -> bool {
-    held.iter().any(|entry| url_matches(entry, wanted))
+fn url_covered(held: &[String], requested: &str) -> bool {
+    held.iter().any(|entry| url_matches(entry, requested))
 }
 
-/// Merges the verbs of single permissions for the same resource into one rule. A verb that is wanted several
-/// times is kept several times. Other rules are unchanged.
+/// Merges single permissions for the same resource into one rule with several verbs. Duplicate verbs are not
+/// removed. Other rules are not changed.
 pub fn compact(missing: Vec<Rule>) -> Vec<Rule> {
     let mut simple: BTreeMap<(String, String, Option<String>), Vec<String>> = BTreeMap::new();
     let mut rules = Vec::new();
@@ -301,7 +311,7 @@ pub fn compact(missing: Vec<Rule>) -> Vec<Rule> {
     rules
 }
 
-/// Formats a rule as `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
+/// A rule in the format `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
 struct Brief<'r>(&'r Rule);
 
 impl fmt::Display for Brief<'_> {

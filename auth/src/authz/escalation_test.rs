@@ -1,4 +1,4 @@
-//! Tests escalation checks against docs/api/authorization.md#privilege-escalation.
+//! Tests that escalation checks behave as docs/api/authorization.md#privilege-escalation describes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ fn rules(texts: &[&str]) -> Vec<Rule> {
 }
 
 #[test]
-fn held_rules_cover_wanted_rules_permission_by_permission() {
-    for (held, wanted, missing) in [
+fn uncovered_lists_each_permission_that_the_own_rules_do_not_grant() {
+    for (held, requested, missing) in [
         (&["get,list - pods"][..], &["get - pods"][..], ""),
         (&["get - pods", "list - pods"], &["get,list - pods"], ""),
         (
@@ -48,8 +48,8 @@ fn held_rules_cover_wanted_rules_permission_by_permission() {
         (&["get /x/*"], &["get /x/y,/x/*,/x"], r#"{NonResourceURLs:["/x"], Verbs:["get"]}"#),
         (&["get - pods"], &["* - pods"], r#"{APIGroups:[""], Resources:["pods"], Verbs:["*"]}"#),
         (&["get - pods"], &["get * pods"], r#"{APIGroups:["*"], Resources:["pods"], Verbs:["get"]}"#),
-        // Names: a restricted rule does not cover an unrestricted one, but an unrestricted rule covers a
-        // restricted one.
+        // A rule with names does not cover a rule without names, but a rule without names covers a rule with
+        // names.
         (&["get - pods a,b"], &["get - pods"], r#"{APIGroups:[""], Resources:["pods"], Verbs:["get"]}"#),
         (&["get - pods a,b"], &["get - pods b"], ""),
         (&["get - pods a", "get - pods b"], &["get - pods a,b"], ""),
@@ -59,7 +59,7 @@ fn held_rules_cover_wanted_rules_permission_by_permission() {
             r#"{APIGroups:[""], Resources:["pods"], ResourceNames:["b"], Verbs:["get"]}"#,
         ),
         (&["get - pods"], &["get - pods b"], ""),
-        // Subresources in rules.
+        // These rules name subresources.
         (&["get - */scale"], &["get - pods/scale"], ""),
         (&["get - */scale"], &["get - pods"], r#"{APIGroups:[""], Resources:["pods"], Verbs:["get"]}"#),
         (&["get - pods"], &["get - pods/log"], r#"{APIGroups:[""], Resources:["pods/log"], Verbs:["get"]}"#),
@@ -69,7 +69,7 @@ fn held_rules_cover_wanted_rules_permission_by_permission() {
             &["get - pods/log"],
             r#"{APIGroups:[""], Resources:["pods/log"], Verbs:["get"]}"#,
         ),
-        // A verb that is wanted twice is reported as missing twice.
+        // If a verb is requested twice, the message lists the verb twice.
         (&[], &["get,get - pods"], r#"{APIGroups:[""], Resources:["pods"], Verbs:["get" "get"]}"#),
         (
             &["list - pods"],
@@ -78,14 +78,14 @@ fn held_rules_cover_wanted_rules_permission_by_permission() {
         ),
         (&[], &[], ""),
     ] {
-        let missing_rules = compact(uncovered(&rules(held), &rules(wanted)));
+        let missing_rules = compact(uncovered(&rules(held), &rules(requested)));
         let got: Vec<String> = missing_rules.iter().map(|rule| Brief(rule).to_string()).collect();
-        assert_eq!(got.join(" "), missing, "{held:?} against {wanted:?}");
+        assert_eq!(got.join(" "), missing, "{held:?} against {requested:?}");
     }
 }
 
 #[test]
-fn a_rule_too_large_to_take_apart_is_missing_as_a_whole() {
+fn a_rule_with_too_many_permissions_is_missing_as_a_whole() {
     let many = |prefix: &str| (0..1_000).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>();
     let huge = Rule { verbs: many("v"), api_groups: many("g"), resources: many("r"), ..Rule::default() };
     assert_eq!(uncovered(&rules(&["get - pods"]), std::slice::from_ref(&huge)), std::slice::from_ref(&huge));
@@ -95,7 +95,7 @@ fn a_rule_too_large_to_take_apart_is_missing_as_a_whole() {
     assert_eq!(uncovered(&held, &[Rule { verbs: vec!["put".into()], ..names }]).len(), 1);
 }
 
-/// Returns the result of a future that is already complete.
+/// Returns the result of a future that completes immediately.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match Box::pin(future).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -137,7 +137,7 @@ fn chain() -> Authorizer {
 }
 
 #[test]
-fn a_role_grants_only_what_its_writer_holds() {
+fn a_role_can_grant_only_permissions_of_its_writer() {
     let chain = chain();
     let writer = rules(&["get,update - pods,services"]);
     let jane_may_not = "user \"jane\" (groups=[\"dev\" \"ops\"]) is attempting to grant RBAC permissions not \
@@ -149,20 +149,20 @@ fn a_role_grants_only_what_its_writer_holds() {
     let aggregation = "must have cluster-admin privileges to use the aggregationRule";
     let pods = rules(&["get - pods"]);
     let update = rules(&["update - pods"]);
-    for (user, namespace, name, wanted, aggregates, refusal) in [
+    for (user, namespace, name, requested, aggregates, refusal) in [
         ("jane", "", "r", &pods, false, ""),
         ("jane", "", "r", &writer, false, jane_may_not),
         ("jane", "ns", "r", &update, false, ""),
         ("jane", "", "r", &pods, true, aggregation),
         ("root", "", "r", &writer, true, ""),
-        // `escalate` applies to the named role only, so it never applies to create.
+        // The permission for `escalate` is only for a named role, so it never applies to create.
         ("eve", "", "special", &pods, true, ""),
         ("eve", "", "other", &pods, false, eve_may_not),
         ("eve", "", "", &pods, false, eve_may_not),
     ] {
         let user = User::new(user, ["dev", "ops"]);
         let resource = if namespace.is_empty() { "clusterroles" } else { "roles" };
-        let write = RoleWrite { resource, namespace, name, rules: wanted, aggregates };
+        let write = RoleWrite { resource, namespace, name, rules: requested, aggregates };
         let got =
             ready(chain.check_role(&user, &write)).err().map_or(String::new(), |error| error.to_string());
         assert_eq!(got, refusal, "{} writes {name:?} in {namespace:?}", user.name);
@@ -174,7 +174,7 @@ fn a_role_grants_only_what_its_writer_holds() {
 }
 
 #[test]
-fn a_binding_grants_only_what_its_writer_holds_or_may_bind() {
+fn a_binding_can_grant_only_permissions_that_its_writer_has_or_may_bind() {
     let chain = chain();
     for (user, namespace, role, refusal) in [
         ("jane", "", "ClusterRole/reader", ""),
@@ -224,26 +224,26 @@ fn a_binding_grants_only_what_its_writer_holds_or_may_bind() {
     assert_eq!(ready(chain.check_binding(&master, "", &role_ref)), Ok(()));
 }
 
-/// An authorizer that allows everything and records its requests.
+/// An authorizer that allows everything and records the request attributes.
 #[derive(Default)]
-struct Asked(parking_lot::Mutex<Vec<String>>);
+struct RecordingPolicy(parking_lot::Mutex<Vec<String>>);
 
-impl NodePolicy for Asked {
-    fn decide(&self, asked: &Attributes<'_>) -> Decision {
-        let Attributes { verb, group, version, resource, namespace, name, .. } = asked;
+impl NodePolicy for RecordingPolicy {
+    fn decide(&self, request: &Attributes<'_>) -> Decision {
+        let Attributes { verb, group, version, resource, namespace, name, .. } = request;
         self.0.lock().push(format!("{verb} {group} {version} {resource} {namespace} {name}"));
         Decision::Allow { reason: Reason::None }
     }
 }
 
 #[test]
-fn permissions_are_asked_for_as_by_the_reference_server() {
-    let asked = Arc::new(Asked::default());
-    let chain = Authorizer::new(vec![Module::Node(asked.clone())], Arc::new(Policy::default()), "rbac");
+fn escalation_checks_ask_for_the_same_permissions_as_the_reference_server() {
+    let policy = Arc::new(RecordingPolicy::default());
+    let chain = Authorizer::new(vec![Module::Node(policy.clone())], Arc::new(Policy::default()), "rbac");
     let user = User::new("jane", [""; 0]);
     let write = RoleWrite { resource: "roles", namespace: "ns", name: "r", rules: &[], aggregates: false };
     assert_eq!(ready(chain.check_role(&user, &write)), Ok(()));
     let role = RoleRef { api_group: "rbac".into(), kind: "ClusterRole".into(), name: "r".into() };
     assert_eq!(ready(chain.check_binding(&user, "ns", &role)), Ok(()));
-    assert_eq!(*asked.0.lock(), ["escalate rbac * roles ns r", "bind rbac  clusterroles ns r"]);
+    assert_eq!(*policy.0.lock(), ["escalate rbac * roles ns r", "bind rbac  clusterroles ns r"]);
 }

@@ -1,12 +1,11 @@
-//! Impersonation: decides whether a user may act as another user, and which user the request then has
-//! (docs/api/authentication.md#impersonation).
+//! Impersonation: decides whether a user may act as another user, and determines the resulting user of the
+//! request (docs/api/authentication.md#impersonation).
 //!
-//! The modes are tried in order, starting with the one that last succeeded for the caller. The first success
-//! decides; if all fail, the first refusal is returned. The constrained modes require the verb
-//! `impersonate:<mode>` on each property of the wanted identity, and `impersonate-on:<mode>:<verb>` on the
-//! requested object. Their permissions are cached for a short time. The legacy mode requires only
-//! `impersonate`, and is checked for every request. This module does not read headers; that is the caller's
-//! task.
+//! The modes are tried in order, beginning with the mode that last succeeded for the caller. The first mode
+//! that succeeds decides. If all modes fail, the first refusal is returned. The constrained modes require the
+//! verb `impersonate:<mode>` on each property of the wanted identity, and `impersonate-on:<mode>:<verb>` on
+//! the requested object. The permissions of these modes are cached for a short time. The legacy mode requires
+//! only `impersonate`, and is checked for every request. The code that calls this module reads the headers.
 
 use go::{Quoted, join_errors};
 
@@ -15,17 +14,17 @@ use super::impersonation_mode::{ImpersonationMode, domain_of_node_key, node, ser
 use super::permitted::PermissionKey;
 use crate::attributes::Attributes;
 use crate::decision::{Denied, Reason};
-use crate::forms;
+use crate::domain_keys;
 use crate::identity::{
     ANONYMOUS, AUTHENTICATED, MASTERS, NODE_PREFIX, NODES, UNAUTHENTICATED, User, service_account_groups,
 };
 
 /// API group of the resources in the checks of constrained modes.
 const AUTHENTICATION: &str = "authentication.k8s.io";
-/// From this number of groups or extra values on, a constrained mode first checks a permission for all of
-/// them.
+/// If there are at least this many groups or extra values, the mode `user-info` first checks a permission for
+/// all of them.
 const MANY: usize = 4;
-/// The refusal of an impersonation, about one resource.
+/// The refusal of an impersonation, because of one permission.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Refused {
@@ -39,45 +38,50 @@ pub struct Refused {
     pub message: String,
 }
 
-/// A permission to act as another user.
+/// The result of an allowed impersonation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Acting {
-    /// User to act as, including the groups that its name implies.
+    /// The resulting user, including the groups that the name of the user implies.
     pub user: User,
-    /// Verb of the constrained mode that allowed it, for the audit record; `None` for the legacy mode.
+    /// Verb of the constrained mode that allowed the impersonation, for the audit event; `None` for the
+    /// legacy mode.
     pub constraint: Option<&'static str>,
 }
 
 impl Refused {
-    fn new(asked: &Attributes<'_>, denied: Denied) -> Refused {
+    fn new(attributes: &Attributes<'_>, denied: Denied) -> Refused {
         Refused {
-            group: asked.group.to_owned(),
-            resource: asked.resource.to_owned(),
-            name: asked.name.to_owned(),
+            group: attributes.group.to_owned(),
+            resource: attributes.resource.to_owned(),
+            name: attributes.name.to_owned(),
             message: denied.message,
         }
     }
 }
 
 impl Authorizer {
-    /// Decides whether the user of `request` may make it as `wanted`. Returns the user that the request then
-    /// has: `wanted` with the groups that its name implies.
+    /// Decides whether the user of `request` may make the request as `impersonated`. Returns the resulting
+    /// user: `impersonated`, with the groups that the name implies.
     ///
     /// # Errors
-    /// No mode allows it. The error is the first refusal.
-    pub async fn impersonate(&self, request: &Attributes<'_>, wanted: &User) -> Result<Acting, Refused> {
+    /// Fails if no mode allows the impersonation. The error is the first refusal.
+    pub async fn impersonate(
+        &self,
+        request: &Attributes<'_>,
+        impersonated: &User,
+    ) -> Result<Acting, Refused> {
         let mut first = None;
-        for mode in self.last_modes.order(request.user, wanted) {
-            match self.try_mode(mode, request, wanted).await {
+        for mode in self.last_modes.order(request.user, impersonated) {
+            match self.try_mode(mode, request, impersonated).await {
                 Ok(()) => {
                     self.last_modes.remember(request.user, mode);
                     let (verb, on) = mode.verbs();
-                    return Ok(Acting { user: completed(mode, wanted), constraint: on.map(|_| verb) });
+                    return Ok(Acting { user: completed(mode, impersonated), constraint: on.map(|_| verb) });
                 }
                 Err(refused) => first = first.or(Some(refused)),
             }
         }
-        // The legacy mode is always tried, so there is always a refusal here.
+        // The legacy mode is always tried, so `first` is always set here.
         Err(first.unwrap_or_else(|| Refused::new(request, Denied::new(request, Reason::None))))
     }
 
@@ -85,15 +89,15 @@ impl Authorizer {
         &self,
         mode: ImpersonationMode,
         request: &Attributes<'_>,
-        wanted: &User,
+        impersonated: &User,
     ) -> Result<(), Refused> {
         let (verb, on) = mode.verbs();
-        let Some(on) = on else { return self.require_identity(mode, request.user, wanted).await };
+        let Some(on) = on else { return self.require_identity(mode, request.user, impersonated).await };
         let is_own_node = mode == ImpersonationMode::AssociatedNode;
         let on_node = is_own_node.then(|| on_its_node(request.user));
         let request = &Attributes { user: on_node.as_ref().unwrap_or(request.user), ..*request };
         let any_node = is_own_node.then(|| User::new(format!("{NODE_PREFIX}*"), [""; 0]));
-        let target = any_node.as_ref().unwrap_or(wanted);
+        let target = any_node.as_ref().unwrap_or(impersonated);
         let whole = PermissionKey::request(verb, request, target);
         if self.permitted.has(whole) {
             return Ok(());
@@ -102,7 +106,7 @@ impl Authorizer {
         self.require(&Attributes { verb: &on_what, ..*request }).await?;
         let identity = PermissionKey::identity(verb, request.user, target);
         if !self.permitted.has(identity) {
-            self.require_identity(mode, request.user, wanted).await?;
+            self.require_identity(mode, request.user, impersonated).await?;
             self.permitted.keep(identity);
         }
         self.permitted.keep(whole);
@@ -114,7 +118,7 @@ impl Authorizer {
         &self,
         mode: ImpersonationMode,
         caller: &User,
-        wanted: &User,
+        impersonated: &User,
     ) -> Result<(), Refused> {
         let (verb, on) = mode.verbs();
         let authentication = Attributes {
@@ -124,104 +128,107 @@ impl Authorizer {
             ..Attributes::path(caller, verb, "")
         };
         let identity = Attributes { group: on.map_or("", |_| AUTHENTICATION), ..authentication };
-        let name = match service_account(&wanted.name) {
-            // The permission is for the caller's own node, regardless of its name.
+        let name = match service_account(&impersonated.name) {
+            // The permission is for the node of the caller, regardless of the name of the node.
             None if mode == ImpersonationMode::AssociatedNode => {
                 Attributes { resource: "nodes", name: "*", ..identity }
             }
-            None if mode == ImpersonationMode::ArbitraryNode => {
-                Attributes { resource: "nodes", name: node(&wanted.name).unwrap_or_default(), ..identity }
-            }
+            None if mode == ImpersonationMode::ArbitraryNode => Attributes {
+                resource: "nodes",
+                name: node(&impersonated.name).unwrap_or_default(),
+                ..identity
+            },
             Some((namespace, name)) => {
                 Attributes { resource: "serviceaccounts", namespace, name, ..identity }
             }
-            None => Attributes { resource: "users", name: &wanted.name, ..identity },
+            None => Attributes { resource: "users", name: &impersonated.name, ..identity },
         };
         self.require(&name).await?;
-        if !wanted.uid.is_empty() {
-            self.require(&Attributes { resource: "uids", name: &wanted.uid, ..authentication }).await?;
+        if !impersonated.uid.is_empty() {
+            self.require(&Attributes { resource: "uids", name: &impersonated.uid, ..authentication }).await?;
         }
         let groups = Attributes { resource: "groups", ..identity };
-        self.require_groups(mode, &groups, &wanted.groups).await?;
+        self.require_groups(mode, &groups, &impersonated.groups).await?;
         let extra = Attributes { resource: "userextras", ..authentication };
-        self.require_extra(mode, &extra, wanted).await
+        self.require_extra(mode, &extra, impersonated).await
     }
 
-    /// Checks that the caller may act in these groups. If there are many, the constrained mode first checks a
-    /// permission for all groups.
+    /// Checks that the caller may impersonate these groups. If there are many groups, the mode `user-info`
+    /// first checks a permission for all groups.
     async fn require_groups(
         &self,
         mode: ImpersonationMode,
-        asked: &Attributes<'_>,
+        attributes: &Attributes<'_>,
         groups: &[String],
     ) -> Result<(), Refused> {
         if mode == ImpersonationMode::UserInfo {
             if groups.iter().any(String::is_empty) {
                 let why = "impersonating the empty string group is not allowed";
-                return Err(refuse(asked, why.to_owned()));
+                return Err(refuse(attributes, why.to_owned()));
             }
             if groups.iter().any(|group| group == MASTERS) {
                 let why = format!("impersonating the {MASTERS} group is not allowed");
-                return Err(refuse(&Attributes { name: MASTERS, ..*asked }, why));
+                return Err(refuse(&Attributes { name: MASTERS, ..*attributes }, why));
             }
-            let all = Attributes { name: "*", ..*asked };
+            let all = Attributes { name: "*", ..*attributes };
             if groups.len() >= MANY && self.require(&all).await.is_ok() {
                 return Ok(());
             }
         }
         for group in groups {
-            self.require(&Attributes { name: group, ..*asked }).await?;
+            self.require(&Attributes { name: group, ..*attributes }).await?;
         }
         Ok(())
     }
 
-    /// Checks that the caller may use these extra values, in the same way.
+    /// Checks that the caller may impersonate these extra values. If there are many values, the mode
+    /// `user-info` first checks a permission for all values.
     async fn require_extra(
         &self,
         mode: ImpersonationMode,
-        asked: &Attributes<'_>,
-        wanted: &User,
+        attributes: &Attributes<'_>,
+        impersonated: &User,
     ) -> Result<(), Refused> {
         if mode == ImpersonationMode::UserInfo {
-            if let Some(why) = wanted.extra.iter().find_map(|(key, values)| extra_fault(key, values)) {
-                return Err(refuse(asked, why));
+            if let Some(why) = impersonated.extra.iter().find_map(|(key, values)| extra_fault(key, values)) {
+                return Err(refuse(attributes, why));
             }
-            let is_large = wanted.extra.values().map(Vec::len).sum::<usize>() >= MANY;
-            let all = Attributes { subresource: "*", name: "*", ..*asked };
+            let is_large = impersonated.extra.values().map(Vec::len).sum::<usize>() >= MANY;
+            let all = Attributes { subresource: "*", name: "*", ..*attributes };
             if is_large && self.require(&all).await.is_ok() {
                 return Ok(());
             }
         }
-        for (key, values) in &wanted.extra {
+        for (key, values) in &impersonated.extra {
             for value in values {
-                self.require(&Attributes { subresource: key, name: value, ..*asked }).await?;
+                self.require(&Attributes { subresource: key, name: value, ..*attributes }).await?;
             }
         }
         Ok(())
     }
 
-    /// Checks one permission. An authorizer that fails refuses it; its error precedes the reasons in the
-    /// message.
-    async fn require(&self, asked: &Attributes<'_>) -> Result<(), Refused> {
-        let denied = match self.authorize(asked).await {
+    /// Checks one permission. If an authorizer fails, the permission is refused, and the message begins with
+    /// the error of the authorizer.
+    async fn require(&self, attributes: &Attributes<'_>) -> Result<(), Refused> {
+        let denied = match self.authorize(attributes).await {
             Ok(_) => return Ok(()),
             Err(denied) => denied,
         };
         Err(match (&denied.error, denied.reason.is_empty()) {
-            (None, _) => Refused::new(asked, denied),
-            (Some(error), true) => refuse(asked, error.clone()),
-            (Some(error), false) => refuse(asked, format!("{error}: {}", denied.reason)),
+            (None, _) => Refused::new(attributes, denied),
+            (Some(error), true) => refuse(attributes, error.clone()),
+            (Some(error), false) => refuse(attributes, format!("{error}: {}", denied.reason)),
         })
     }
 }
 
-fn refuse(asked: &Attributes<'_>, why: String) -> Refused {
-    Refused::new(asked, Denied::new(asked, Reason::from(why)))
+fn refuse(attributes: &Attributes<'_>, why: String) -> Refused {
+    Refused::new(attributes, Denied::new(attributes, Reason::from(why)))
 }
 
 /// Adds the groups that the name of the wanted user implies.
-fn completed(mode: ImpersonationMode, wanted: &User) -> User {
-    let mut user = wanted.clone();
+fn completed(mode: ImpersonationMode, impersonated: &User) -> User {
+    let mut user = impersonated.clone();
     if matches!(mode, ImpersonationMode::AssociatedNode | ImpersonationMode::ArbitraryNode) {
         user.groups.push(NODES.to_owned());
     }
@@ -235,8 +242,8 @@ fn completed(mode: ImpersonationMode, wanted: &User) -> User {
     user
 }
 
-/// Returns the caller as the authorizers see it when it impersonates its own node: the extra value contains
-/// only the keys of the caller's extra values, so that one decision applies to all nodes.
+/// Returns the user for permission checks when a caller impersonates its own node. A list of the keys of the
+/// extra values replaces the extra values. Without the name of the node, one decision applies to all nodes.
 fn on_its_node(caller: &User) -> User {
     let keys: Vec<String> = caller.extra.keys().cloned().collect();
     let domain = keys.iter().find_map(|key| domain_of_node_key(key)).unwrap_or_default();
@@ -244,24 +251,24 @@ fn on_its_node(caller: &User) -> User {
     User { extra: [(name, keys)].into(), ..caller.clone() }
 }
 
-/// Returns the error of an extra value in a constrained mode.
+/// Returns the reason why a constrained mode refuses an extra value, if any.
 fn extra_fault(key: &str, values: &[String]) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());
     }
-    let faults = forms::domain_prefixed_path(key);
+    let faults = domain_keys::domain_prefixed_path(key);
     if let Some(faults) = join_errors(faults.iter().map(extra_key_invalid)) {
         return Some(format!("impersonating an invalid key in extra is not allowed: {faults}"));
     }
     if key != key.to_lowercase() {
-        let shown = Quoted(key);
-        return Some(format!("impersonating a non-lowercase key in extra is not allowed: {shown}"));
+        let quoted = Quoted(key);
+        return Some(format!("impersonating a non-lowercase key in extra is not allowed: {quoted}"));
     }
     let is_empty = values.iter().any(String::is_empty);
     is_empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
 }
 
-fn extra_key_invalid(fault: &forms::Fault<'_>) -> String {
+fn extra_key_invalid(fault: &domain_keys::Fault<'_>) -> String {
     format!("extra.key: Invalid value: {}: {}", Quoted(fault.value), fault.why)
 }
 

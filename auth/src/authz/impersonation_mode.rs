@@ -6,28 +6,29 @@ use parking_lot::Mutex;
 
 use crate::identity::{NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, User};
 
-/// Maximum number of callers whose last mode is remembered. When the map is full, it is cleared. It only
-/// affects the order of the modes.
+/// Maximum number of callers in the map of last modes. If the map is full, all entries are dropped. The loss
+/// of the entries changes only the order of the modes.
 const REMEMBERED_MAX: usize = 1024;
 
 /// A mode of impersonation, which determines the required permissions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ImpersonationMode {
-    /// The node on which the caller, a service account, runs; the identity has only a name.
+    /// The wanted user is the node on which the caller, a service account, runs. The wanted user has only a
+    /// name.
     AssociatedNode,
-    /// Any node; the identity has only a name.
+    /// The wanted user is any node. The wanted user has only a name.
     ArbitraryNode,
-    /// A service account; the identity has only a name.
+    /// The wanted user is a service account. The wanted user has only a name.
     ServiceAccount,
-    /// A user that is neither a service account nor a node, with groups, uid and extra values.
+    /// The wanted user is neither a service account nor a node, and may have groups, a uid and extra values.
     UserInfo,
-    /// Any identity, permitted by the verb `impersonate` alone.
+    /// The wanted user is any user. The verb `impersonate` is sufficient.
     Legacy,
 }
 
 impl ImpersonationMode {
-    /// Returns the verb for the wanted identity, and the prefix of the verb for the requested object (`None`
-    /// for the legacy mode).
+    /// Returns the verb for the wanted identity, and the prefix of the verb for the requested object. The
+    /// prefix is `None` for the legacy mode.
     pub(super) fn verbs(self) -> (&'static str, Option<&'static str>) {
         match self {
             ImpersonationMode::AssociatedNode => {
@@ -58,14 +59,15 @@ impl Default for LastModes {
 }
 
 impl LastModes {
-    /// Returns the modes that suit the wanted identity, in the order in which they are tried.
-    pub(super) fn order(&self, caller: &User, wanted: &User) -> Vec<ImpersonationMode> {
+    /// Returns the modes that are possible for the wanted identity, in the order in which they are tried.
+    pub(super) fn order(&self, caller: &User, impersonated: &User) -> Vec<ImpersonationMode> {
         if !self.is_constrained {
             return vec![ImpersonationMode::Legacy];
         }
         let mut modes = Vec::new();
-        let is_name_alone = wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty();
-        match (service_account(&wanted.name), node(&wanted.name)) {
+        let is_name_alone =
+            impersonated.groups.is_empty() && impersonated.uid.is_empty() && impersonated.extra.is_empty();
+        match (service_account(&impersonated.name), node(&impersonated.name)) {
             (Some(_), _) if is_name_alone => modes.push(ImpersonationMode::ServiceAccount),
             (None, Some(name)) if is_name_alone => {
                 if node_of(caller) == Some(name) {
@@ -78,7 +80,7 @@ impl LastModes {
         }
         modes.push(ImpersonationMode::Legacy);
         let last = self.modes.lock().get(&caller.name).copied();
-        // The sort is stable, so only the remembered mode moves.
+        // The sort is stable, so it moves only the last successful mode to the front.
         modes.sort_by_key(|mode| Some(*mode) != last);
         modes
     }
@@ -100,7 +102,7 @@ pub(super) fn node(user: &str) -> Option<&str> {
     user.strip_prefix(NODE_PREFIX).filter(|name| names::subdomain(name).is_empty())
 }
 
-/// Returns the node on which a service account runs, according to its token.
+/// Returns the node on which a service account runs, from the extra values of its token.
 pub fn node_of(caller: &User) -> Option<&str> {
     service_account(&caller.name)?;
     let (_, names) = caller.extra.iter().find(|(key, _)| domain_of_node_key(key).is_some())?;
@@ -110,7 +112,7 @@ pub fn node_of(caller: &User) -> Option<&str> {
     }
 }
 
-/// Returns the domain of the extra key that contains the node of a service account.
+/// Returns the domain in `key`, if `key` is the key of the extra value with the node of a service account.
 pub(super) fn domain_of_node_key(key: &str) -> Option<&str> {
     key.strip_suffix("/node-name").filter(|domain| domain.starts_with("authentication."))
 }

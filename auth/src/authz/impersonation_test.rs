@@ -1,4 +1,4 @@
-//! Tests impersonation against docs/api/authentication.md#impersonation.
+//! Tests that impersonation behaves as docs/api/authentication.md#impersonation describes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 use crate::authz::{Binding, Module, Policy, RoleRef, Rule, Subject};
 
-/// Returns the result of a future that is already complete.
+/// Returns the result of a future that completes immediately.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match Box::pin(future).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -31,12 +31,12 @@ fn rule(text: &str) -> Rule {
     }
 }
 
-/// RBAC in which `bob` has these rules everywhere.
+/// Returns an RBAC authorizer in which `bob` has these rules in all namespaces.
 fn chain(rules: &[&str]) -> Authorizer {
     chain_for("bob", rules)
 }
 
-/// RBAC in which a user has these rules everywhere.
+/// Returns an RBAC authorizer in which a user has these rules in all namespaces.
 fn chain_for(user: &str, rules: &[&str]) -> Authorizer {
     let mut policy = Policy::default();
     let rules: Vec<Rule> = rules.iter().map(|text| rule(text)).collect();
@@ -69,8 +69,9 @@ fn user(text: &str) -> User {
     user
 }
 
-/// Returns the groups of the user as whom `caller` lists pods, or the refusal.
-fn attempt(chain: &Authorizer, caller: &str, wanted: &str) -> Result<String, String> {
+/// Lists pods as `caller`, who impersonates the user `impersonated`. Returns the groups of that user, or the
+/// refusal.
+fn attempt(chain: &Authorizer, caller: &str, impersonated: &str) -> Result<String, String> {
     let caller = User::new(caller, ["dev"]);
     let request = Attributes {
         resource_request: true,
@@ -79,12 +80,12 @@ fn attempt(chain: &Authorizer, caller: &str, wanted: &str) -> Result<String, Str
         namespace: "ns",
         ..Attributes::path(&caller, "list", "/api/v1/namespaces/ns/pods")
     };
-    let acting = ready(chain.impersonate(&request, &user(wanted)));
+    let acting = ready(chain.impersonate(&request, &user(impersonated)));
     acting.map(|acting| acting.user.groups.join(" ")).map_err(|refused| refused.message)
 }
 
 #[test]
-fn nodes_have_modes_of_their_own() {
+fn impersonation_of_nodes_has_its_own_modes() {
     let on = |mode: &str| format!("impersonate-on:{mode}:list - pods");
     let (associated, arbitrary) = (on("associated-node"), on("arbitrary-node"));
     let own = "impersonate:associated-node authentication.k8s.io nodes";
@@ -95,7 +96,7 @@ fn nodes_have_modes_of_their_own() {
         caller
     };
     let refused = Err(());
-    for (rules, caller, wanted, want) in [
+    for (rules, caller, impersonated, want) in [
         (vec![own, &*associated], account("a"), "system:node:a", Ok(("system:nodes", "associated-node"))),
         (vec![own, &*associated], account("a"), "system:node:b", refused),
         (vec![own, &*associated], User::new("bob", [""; 0]), "system:node:a", refused),
@@ -106,7 +107,7 @@ fn nodes_have_modes_of_their_own() {
         // `b_` is not a valid node name.
         (vec![any, &*arbitrary], account("a"), "system:node:b_", refused),
     ] {
-        // The binding refers to the caller by its name.
+        // The binding contains the name of the caller.
         let chain = chain_for(&caller.name, &rules);
         let request = Attributes {
             resource_request: true,
@@ -115,17 +116,17 @@ fn nodes_have_modes_of_their_own() {
             namespace: "ns",
             ..Attributes::path(&caller, "list", "/api/v1/namespaces/ns/pods")
         };
-        let acting = ready(chain.impersonate(&request, &user(wanted))).map_err(|_| ());
+        let acting = ready(chain.impersonate(&request, &user(impersonated))).map_err(|_| ());
         let got = acting.as_ref().map(|acting| {
             let constraint = acting.constraint.unwrap_or_default().strip_prefix("impersonate:");
             (&*acting.user.groups[0], constraint.unwrap_or_default())
         });
-        assert_eq!(got.ok(), want.ok(), "{rules:?} {} as {wanted}", caller.name);
+        assert_eq!(got.ok(), want.ok(), "{rules:?} {} as {impersonated}", caller.name);
     }
 }
 
 #[test]
-fn each_part_of_an_identity_needs_its_permission() {
+fn each_attribute_of_an_impersonated_identity_needs_its_own_permission() {
     const USERS: &str = "impersonate - users alice";
     let on_pods = "User \"bob\" cannot impersonate-on:user-info:list resource \"pods\" in API group \"\" in the \
                    namespace \"ns\"";
@@ -133,7 +134,7 @@ fn each_part_of_an_identity_needs_its_permission() {
         "impersonate:user-info authentication.k8s.io users,groups alice,devs",
         "impersonate-on:user-info:list - pods",
     ];
-    for (rules, wanted, want) in [
+    for (rules, impersonated, want) in [
         (&[USERS][..], "alice", Ok("system:authenticated")),
         (&[], "alice", Err(on_pods)),
         (&[USERS], "carol", Err(on_pods)),
@@ -200,20 +201,20 @@ fn each_part_of_an_identity_needs_its_permission() {
             "alice acme.io/k=v",
             Ok("system:authenticated"),
         ),
-        // A name that is not valid for a node is the name of a user.
+        // If the name is not valid for a node, the wanted user counts as any other user.
         (
             &["impersonate:user-info authentication.k8s.io users system:node:b_", constrained[1]],
             "system:node:b_",
             Ok("system:authenticated"),
         ),
     ] {
-        let got = attempt(&chain(rules), "bob", wanted);
-        assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{rules:?} as {wanted}");
+        let got = attempt(&chain(rules), "bob", impersonated);
+        assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{rules:?} as {impersonated}");
     }
 }
 
 #[test]
-fn the_parts_of_an_identity_are_asked_about_in_order() {
+fn impersonation_checks_the_attributes_of_an_identity_in_a_fixed_order() {
     const ALL: &str = "impersonate:user-info,impersonate-on:user-info:list * *";
     const ON: &str = "impersonate-on:user-info:list - pods";
     const USERS: &str = "impersonate:user-info authentication.k8s.io users";
@@ -234,7 +235,7 @@ fn the_parts_of_an_identity_are_asked_about_in_order() {
     let path = "\"?\": Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
     let upper = ": impersonating a non-lowercase key in extra is not allowed: \"a.io/K\"";
     let no_value = ": impersonating the empty string value in extra is not allowed";
-    for (rules, wanted, want) in [
+    for (rules, impersonated, want) in [
         (&[ON, USERS][..], "alice devs uid=1 a.io/k=v", refused("uids", "")),
         (&[ON, USERS], "alice devs a.io/k=v", refused("groups", "")),
         (&[ON, USERS], "alice a.io/k=v", refused("userextras/a.io/k", "")),
@@ -249,29 +250,29 @@ fn the_parts_of_an_identity_are_asked_about_in_order() {
         (&[ALL], "alice a.io/K=v", refused("userextras", upper)),
         (&[ALL], "alice a.io/k=", refused("userextras", no_value)),
     ] {
-        assert_eq!(attempt(&chain(rules), "bob", wanted), Err(want), "{rules:?} as {wanted}");
+        assert_eq!(attempt(&chain(rules), "bob", impersonated), Err(want), "{rules:?} as {impersonated}");
     }
 }
 
 #[test]
-fn many_groups_and_extra_values_are_asked_about_at_once() {
+fn many_impersonated_groups_and_extra_values_are_checked_with_one_wildcard_request() {
     const ON: &str = "impersonate-on:user-info:list - pods";
     const USERS: &str = "impersonate:user-info authentication.k8s.io users";
     let groups = "impersonate:user-info authentication.k8s.io groups *";
     let extra = "impersonate:user-info authentication.k8s.io userextras/* *";
-    for (rule, wanted, is_allowed) in [
+    for (rule, impersonated, is_allowed) in [
         (groups, "alice a b c d", true),
         (groups, "alice a b c", false),
         (extra, "alice a.io/k=1 a.io/k=2 a.io/l=3 a.io/l=4", true),
         (extra, "alice a.io/k=1 a.io/k=2 a.io/l=3", false),
     ] {
-        let got = attempt(&chain(&[ON, USERS, rule]), "bob", wanted);
-        assert_eq!(got.is_ok(), is_allowed, "{rule} as {wanted}: {got:?}");
+        let got = attempt(&chain(&[ON, USERS, rule]), "bob", impersonated);
+        assert_eq!(got.is_ok(), is_allowed, "{rule} as {impersonated}: {got:?}");
     }
 }
 
 #[test]
-fn authorizers_see_the_keys_of_a_caller_that_acts_as_its_node() {
+fn authorizers_receive_the_extra_keys_of_a_caller_that_impersonates_its_node() {
     let mut caller = User::new("system:serviceaccount:ns:agent", [""; 0]);
     for key in ["authentication.kubernetes.io/node-name", "a.io/k"] {
         caller.extra.insert(key.to_owned(), vec!["a".to_owned()]);
@@ -283,7 +284,7 @@ fn authorizers_see_the_keys_of_a_caller_that_acts_as_its_node() {
 }
 
 #[test]
-fn a_refusal_comes_from_the_mode_that_last_succeeded() {
+fn an_impersonation_refusal_comes_from_the_mode_that_last_succeeded() {
     let chain = chain(&["impersonate - users alice"]);
     let legacy = "User \"bob\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope";
     assert_ne!(attempt(&chain, "bob", "carol"), Err(legacy.to_owned()));
@@ -294,8 +295,8 @@ fn a_refusal_comes_from_the_mode_that_last_succeeded() {
 }
 
 #[test]
-fn names_bring_their_groups() {
-    for (wanted, groups) in [
+fn an_impersonated_name_implies_its_system_groups() {
+    for (impersonated, groups) in [
         ("dave", "system:authenticated"),
         ("dave system:unauthenticated", "system:unauthenticated"),
         ("dave system:authenticated a", "system:authenticated a"),
@@ -304,12 +305,16 @@ fn names_bring_their_groups() {
         ("system:serviceaccount:ns:X_", "system:authenticated"),
         ("system:serviceaccount:ns:", "system:authenticated"),
     ] {
-        assert_eq!(completed(ImpersonationMode::Legacy, &user(wanted)).groups.join(" "), groups, "{wanted}");
+        assert_eq!(
+            completed(ImpersonationMode::Legacy, &user(impersonated)).groups.join(" "),
+            groups,
+            "{impersonated}"
+        );
     }
 }
 
 #[test]
-fn permissions_of_constrained_modes_are_kept_for_a_while() {
+fn permissions_of_constrained_impersonation_are_cached_for_a_while() {
     let constrained =
         ["impersonate:user-info authentication.k8s.io users", "impersonate-on:user-info:list - pods"];
     for (rules, is_kept) in [(&constrained[..], true), (&["impersonate - users"], false)] {

@@ -1,4 +1,5 @@
-//! Authorization: each authorizer, in the configured order, allows, denies or has no opinion.
+//! Authorization: the authorizers run in the configured order. Each authorizer allows the request, denies it,
+//! or has no opinion.
 //!
 //! `system:masters → mode 1 → mode 2 → … → denied` (docs/api/authorization.md#authorizers)
 

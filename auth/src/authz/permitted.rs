@@ -1,8 +1,9 @@
-//! A cache of permissions to act as another user, with a lifetime of some seconds
+//! A cache of permissions to act as another user. Entries expire after some seconds
 //! (docs/api/authentication.md#impersonation).
 //!
-//! Each constrained mode caches two kinds of permission: one for a whole request, and one for the wanted
-//! identity, which also applies to other requests of the same caller. Refusals are not cached.
+//! Each constrained mode caches two kinds of permissions. A permission for a request applies only to the same
+//! request. A permission for a wanted identity applies to all requests of the same caller. Refusals are not
+//! cached.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ use parking_lot::Mutex;
 use crate::attributes::{Attributes, Selectors};
 use crate::identity::User;
 
-/// Lifetime of a cached permission, even if the rules that grant it change.
+/// Lifetime of a cached permission. The permission stays valid for this time, even if the rules that grant it
+/// change.
 const LIFETIME: Duration = Duration::from_secs(10);
 
 /// Maximum number of cached permissions; each takes about 100 bytes.
@@ -23,17 +25,17 @@ const KEPT_MAX: usize = 8192;
 #[derive(Default)]
 pub(super) struct Permitted(Mutex<HashMap<PermissionKey, Instant>>);
 
-/// The digest of everything that a permission depends on.
+/// The digest of all data on which a permission depends.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub(super) struct PermissionKey([u8; 32]);
 
 impl Permitted {
-    /// Returns whether a recent permission is cached.
+    /// Returns whether the cache contains a permission that has not expired.
     pub(super) fn has(&self, subject: PermissionKey) -> bool {
         self.has_at(subject, Instant::now())
     }
 
-    /// Stores a permission, starting now.
+    /// Stores a permission, which begins now.
     pub(super) fn keep(&self, subject: PermissionKey) {
         self.keep_at(subject, Instant::now());
     }
@@ -42,39 +44,39 @@ impl Permitted {
         self.0.lock().get(&subject).is_some_and(|end| now < *end)
     }
 
-    /// Stores a permission. A full cache first drops the expired entries, and then all entries if that is not
-    /// enough.
+    /// Stores a permission. Drops the expired entries if the cache is full, or all entries if no entry has
+    /// expired.
     fn keep_at(&self, subject: PermissionKey, now: Instant) {
-        let mut kept = self.0.lock();
-        if kept.len() >= KEPT_MAX {
-            kept.retain(|_, end| now < *end);
-            if kept.len() >= KEPT_MAX {
-                kept.clear();
+        let mut entries = self.0.lock();
+        if entries.len() >= KEPT_MAX {
+            entries.retain(|_, end| now < *end);
+            if entries.len() >= KEPT_MAX {
+                entries.clear();
             }
         }
-        kept.insert(subject, now + LIFETIME);
+        entries.insert(subject, now + LIFETIME);
     }
 }
 
 impl PermissionKey {
-    /// Identifies a caller that acts as `wanted` in a mode, for any request.
-    pub(super) fn identity(mode: &str, caller: &User, wanted: &User) -> PermissionKey {
+    /// Returns the key for a caller that acts as `impersonated` in a mode, for any request.
+    pub(super) fn identity(mode: &str, caller: &User, impersonated: &User) -> PermissionKey {
         let mut parts = Parts::new();
         parts.texts(["identity", mode]);
         parts.user(caller);
-        parts.user(wanted);
+        parts.user(impersonated);
         parts.end()
     }
 
-    /// Identifies a request that its caller makes as `wanted` in a mode.
-    pub(super) fn request(mode: &str, request: &Attributes<'_>, wanted: &User) -> PermissionKey {
+    /// Returns the key for a request that its caller makes as `impersonated` in a mode.
+    pub(super) fn request(mode: &str, request: &Attributes<'_>, impersonated: &User) -> PermissionKey {
         let Attributes { user, verb, resource_request, group, version, resource, .. } = *request;
         let Attributes { subresource, namespace, name, path, selectors, .. } = *request;
         let sort = if resource_request { "resource" } else { "path" };
         let mut parts = Parts::new();
         parts.texts(["request", mode, sort]);
         parts.user(user);
-        parts.user(wanted);
+        parts.user(impersonated);
         parts.texts([verb, group, version, resource, subresource, namespace, name, path]);
         parts.selectors(selectors);
         parts.end()
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
     use crate::attributes::{FieldRequirement, LabelRequirement};
 
-    /// Users that differ from the first one in one property each.
+    /// Returns users. Each user differs from the first user in one property.
     fn users() -> Vec<User> {
         let jane = User::new("jane", ["dev", "ops"]);
         let with_extra = |extra: &[(&str, &[&str])]| {
@@ -162,7 +164,7 @@ mod tests {
         ]
     }
 
-    /// Selectors that differ from each other in one property each.
+    /// Returns selectors that differ from each other in one property.
     fn selections() -> [(Vec<FieldRequirement>, Vec<LabelRequirement>); 10] {
         let field = |field: &str, is_equal: bool, value: &str| FieldRequirement {
             field: field.to_owned(),
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_permission_depends_on_tells_it_from_others() {
+    fn permission_cache_keys_differ_in_everything_that_a_decision_depends_on() {
         let users = users();
         let [jane, joe, others @ ..] = &users[..] else { panic!("too few users") };
         let pods = Attributes {
@@ -231,10 +233,10 @@ mod tests {
             PermissionKey::identity(mode, joe, jane),
         ];
         subjects.extend(requests.iter().map(|request| PermissionKey::request(mode, request, joe)));
-        for wanted in others.iter().chain([jane]) {
+        for impersonated in others.iter().chain([jane]) {
             subjects.extend([
-                PermissionKey::request(mode, &pods, wanted),
-                PermissionKey::identity(mode, jane, wanted),
+                PermissionKey::request(mode, &pods, impersonated),
+                PermissionKey::identity(mode, jane, impersonated),
             ]);
         }
         subjects.extend(users.iter().map(|caller| PermissionKey::identity(mode, caller, joe)));
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_end_and_are_few() {
+    fn cached_permissions_expire_and_are_bounded() {
         let user = User::new("u", [""; 0]);
         let of = |at: usize| PermissionKey::identity(&at.to_string(), &user, &user);
         let (permitted, start) = (Permitted::default(), Instant::now());
@@ -254,12 +256,12 @@ mod tests {
             assert_eq!(permitted.has_at(of(0), start + after), is_kept, "{after:?}");
         }
         assert!(!permitted.has_at(of(1), start));
-        // The expired entry is dropped to make room.
+        // The full cache drops the expired entry.
         let later = start + LIFETIME;
         (1..=KEPT_MAX).for_each(|at| permitted.keep_at(of(at), later));
         assert_eq!(permitted.0.lock().len(), KEPT_MAX);
         assert!(permitted.has_at(of(1), later) && permitted.has_at(of(KEPT_MAX), later));
-        // No entry has expired, so all are dropped.
+        // No entry has expired, so the full cache drops all entries.
         permitted.keep_at(of(0), later);
         assert_eq!(permitted.0.lock().len(), 1);
         assert!(permitted.has_at(of(0), later) && !permitted.has_at(of(1), later));

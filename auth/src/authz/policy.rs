@@ -6,9 +6,9 @@
 //!         └─ namespaces     name → Scope + roles by name   └─ groups  name → bindings by name
 //! ```
 //!
-//! A lookup for one user visits only the bindings that name the user or one of its groups, so its cost does
-//! not depend on the total number of bindings. Service account subjects are stored under their user name.
-//! Bindings are ordered by name, so that equal roles and bindings always give the same reason.
+//! A lookup for a user reads only the bindings that name the user or a group of the user, so the cost does
+//! not depend on the total number of bindings. Service accounts are stored under their user names. Bindings
+//! are sorted by name, so that the same roles and bindings always lead to the same reason.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -18,18 +18,19 @@ use go::Quoted;
 
 use crate::identity::{User, service_account_user};
 
-/// A rule of a role. Every combination of the listed values is permitted. The lists are as in the object.
+/// A rule of a role, which permits every combination of the listed values. The lists are the same as in the
+/// object.
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Rule {
-    /// API groups; the empty string is the core group, `*` matches any group.
+    /// API groups. The empty string is the core group, and `*` matches any group.
     pub api_groups: Vec<String>,
-    /// Resources: `pods`, `pods/log`, `*`, `*/scale`.
+    /// Resources, for example `pods`, `pods/log`, `*` or `*/scale`.
     pub resources: Vec<String>,
     /// Verbs; `*` matches any verb.
     pub verbs: Vec<String>,
-    /// Object names that the rule is restricted to; empty means any name.
+    /// Object names to which the rule is restricted; empty means any name.
     pub resource_names: Vec<String>,
-    /// URL paths; a trailing `*` matches any suffix.
+    /// URL paths. A trailing `*` matches any suffix.
     pub non_resource_urls: Vec<String>,
 }
 
@@ -50,7 +51,7 @@ pub type Rules = Arc<[Rule]>;
 /// The role that a binding grants.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RoleRef {
-    /// API group as written in the object.
+    /// API group in the object, without changes.
     pub api_group: String,
     /// Kind of the role: `Role` or `ClusterRole`.
     pub kind: String,
@@ -58,12 +59,12 @@ pub struct RoleRef {
     pub name: String,
 }
 
-/// A subject that a binding grants the role to.
+/// A subject to which a binding grants the role.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Subject {
     /// Kind of the subject: `User`, `Group` or `ServiceAccount`. Any other kind matches no user.
     pub kind: String,
-    /// API group as written in the object.
+    /// API group in the object, without changes.
     pub api_group: String,
     /// Name of the user, group or account.
     pub name: String,
@@ -71,10 +72,10 @@ pub struct Subject {
     pub namespace: String,
 }
 
-/// A role binding, or, if the namespace is empty, a cluster role binding.
+/// A role binding or, if the namespace is empty, a cluster role binding.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Binding {
-    /// Namespace in which the grant applies; empty means everywhere.
+    /// Namespace in which the binding applies; empty means the whole cluster.
     pub namespace: String,
     /// Name of the binding object.
     pub name: String,
@@ -98,7 +99,7 @@ impl Grant {
     }
 }
 
-/// Formats `RoleBinding "name/ns" of Role "r" to ServiceAccount "name/ns"`
+/// Formats the grant as `RoleBinding "name/ns" of Role "r" to ServiceAccount "name/ns"`
 /// (docs/api/authorization.md#authorizers).
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -122,8 +123,7 @@ impl fmt::Display for Grant {
 pub trait PolicySource: Send + Sync {
     /// Calls `read` with roles and bindings that include every write acknowledged before the call.
     ///
-    /// Implementations must not wait for I/O. `read` takes microseconds and must not call back into the
-    /// source.
+    /// Implementations must not wait for I/O. `read` takes microseconds and must not call the source again.
     fn read(&self, read: &mut dyn FnMut(&Policy));
 }
 
@@ -141,7 +141,8 @@ struct Namespace {
     scope: Scope,
 }
 
-/// Bindings by subject. A binding is listed under each of its subjects, with the first such subject.
+/// Bindings by subject. A binding has one entry for each user or group that it names. If several subjects of
+/// a binding are equal, the entry refers to the first of them.
 #[derive(Debug, Default)]
 struct Scope {
     bindings: HashMap<String, Arc<Binding>>,
@@ -149,7 +150,7 @@ struct Scope {
     groups: BySubject,
 }
 
-/// User or group name → binding name → grant.
+/// Grants by user or group name, and then by binding name.
 type BySubject = HashMap<String, BTreeMap<String, Grant>>;
 
 impl Policy {
@@ -168,8 +169,8 @@ impl Policy {
         self.cluster_roles.is_empty() && self.cluster_wide.bindings.is_empty() && self.namespaces.is_empty()
     }
 
-    /// Iterates over the grants to `user` that apply in `namespace`: first the cluster-wide ones, then those
-    /// of the namespace. A binding appears once for each user name or group through which it matches.
+    /// Iterates over the grants to `user` that apply in `namespace`: first the cluster-wide grants, then the
+    /// grants of the namespace. A binding appears once for each user name or group through which it matches.
     pub fn grants<'p>(&'p self, user: &'p User, namespace: &str) -> impl Iterator<Item = &'p Grant> {
         let own = if namespace.is_empty() { None } else { self.namespaces.get(namespace) };
         let scopes = [Some(&self.cluster_wide), own.map(|namespace| &namespace.scope)];
@@ -179,12 +180,12 @@ impl Policy {
         })
     }
 
-    /// Sets cluster role `name`, or removes it with `None`.
+    /// Sets the rules of cluster role `name`. `None` removes the cluster role.
     pub fn set_cluster_role(&mut self, name: &str, rules: Option<Rules>) {
         set(&mut self.cluster_roles, name, rules);
     }
 
-    /// Sets role `name` in `namespace`, or removes it with `None`.
+    /// Sets the rules of role `name` in `namespace`. `None` removes the role.
     pub fn set_role(&mut self, namespace: &str, name: &str, rules: Option<Rules>) {
         let slot = self.namespaces.entry(namespace.to_owned()).or_default();
         set(&mut slot.roles, name, rules);
@@ -196,7 +197,7 @@ impl Policy {
         self.scope_mut(&binding.namespace).set(binding);
     }
 
-    /// Removes the binding `name` of `namespace` (empty: cluster-wide).
+    /// Removes the binding `name` in `namespace`. An empty namespace means a cluster role binding.
     pub fn forget_binding(&mut self, namespace: &str, name: &str) {
         self.scope_mut(namespace).forget(name);
         self.drop_if_empty(namespace);
@@ -255,14 +256,14 @@ impl Scope {
         }
     }
 
-    /// Returns the list for a subject; `None` if the subject cannot match any user.
+    /// Returns the index and the key for a subject. Returns `None` if the subject cannot match any user.
     fn index_of(&mut self, subject: &Subject, binding_namespace: &str) -> Option<(&mut BySubject, String)> {
         match subject.kind.as_str() {
             "User" => Some((&mut self.users, subject.name.clone())),
             "Group" => Some((&mut self.groups, subject.name.clone())),
             "ServiceAccount" => {
                 let home = if subject.namespace.is_empty() { binding_namespace } else { &subject.namespace };
-                // A service account without a namespace cannot exist.
+                // Every service account has a namespace, so a subject without a namespace matches no user.
                 let key = (!home.is_empty()).then(|| service_account_user(home, &subject.name))?;
                 Some((&mut self.users, key))
             }
@@ -271,7 +272,7 @@ impl Scope {
     }
 }
 
-/// A fixed set of roles and bindings is its own source.
+/// A set of roles and bindings that does not change can be used as a source.
 impl PolicySource for Policy {
     fn read(&self, read: &mut dyn FnMut(&Policy)) {
         read(self);

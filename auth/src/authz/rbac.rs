@@ -1,8 +1,8 @@
-//! Role-based access control: compares the request attributes with the rules granted to the user
+//! Role-based access control: compares the request attributes with the rules that bindings grant to the user
 //! (docs/api/authorization.md#rbac).
 //!
-//! Permissions are additive; there is no deny. A binding to a missing role adds an error to the reason, and
-//! the other bindings still count.
+//! Rules only add permissions; no rule denies a request. A binding to a missing role adds an error to the
+//! reason. The other bindings still apply.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::attributes::Attributes;
 use crate::decision::{Decision, Reason};
 use crate::identity::User;
 
-/// Maximum number of resolution errors kept for one request, so that many dangling bindings cannot produce a
-/// response of megabytes.
+/// Maximum number of resolution errors for one request. Without this limit, many bindings to missing roles
+/// could produce a response of several megabytes.
 const RESOLUTION_ERRORS_MAX: usize = 100;
 
 /// The authorizer that decides by roles and bindings.
@@ -23,12 +23,12 @@ pub struct Rbac {
     group: String,
 }
 
-/// The rules that a user has in a scope, and the errors of resolving them.
+/// The rules that a user has in a scope, and the bindings whose roles cannot be resolved.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
-    /// Rules in the order of the grants; duplicates are kept.
+pub struct GrantedRules {
+    /// Rules in the order of the grants, including duplicates.
     pub rules: Vec<Rule>,
-    /// Bindings whose role cannot be resolved, each once.
+    /// The reasons why roles of bindings cannot be resolved, without duplicates.
     pub errors: Vec<Unresolved>,
 }
 
@@ -42,12 +42,12 @@ pub enum Unresolved {
         /// Name of the role.
         name: String,
     },
-    /// The binding refers to an object of this kind, which is not a role kind.
+    /// The binding refers to an object of this kind, which is neither a role nor a cluster role.
     Kind(String),
 }
 
 impl Unresolved {
-    /// Formats the error; `group` is the API group of roles.
+    /// Formats the error. `group` is the API group of roles.
     pub(super) fn text(&self, group: &str) -> String {
         match self {
             Unresolved::Missing { resource, name } => missing(resource, group, name),
@@ -55,8 +55,8 @@ impl Unresolved {
         }
     }
 
-    /// Formats the error for the refusal of a write to `resource`, which then replaces the resource of the
-    /// missing role.
+    /// Formats the error for the refusal of a write to `resource`. The text contains `resource` instead of
+    /// the resource of the missing role.
     pub(super) fn text_for_write(&self, resource: &str, group: &str) -> String {
         match self {
             Unresolved::Missing { name, .. } => missing(resource, group, name),
@@ -84,23 +84,23 @@ impl Rbac {
         &*self.policy
     }
 
-    /// Returns an allow if a granted rule covers the request, and no opinion otherwise.
-    pub fn decide(&self, asked: &Attributes<'_>) -> Decision {
+    /// Returns an allow if a rule of the user covers the request, and no opinion otherwise.
+    pub fn decide(&self, request: &Attributes<'_>) -> Decision {
         let mut decision = Decision::NoOpinion { reason: Reason::None };
-        self.policy.read(&mut |policy| decision = self.decide_under(policy, asked));
+        self.policy.read(&mut |policy| decision = self.decide_under(policy, request));
         decision
     }
 
-    fn decide_under(&self, policy: &Policy, asked: &Attributes<'_>) -> Decision {
-        let combined = match asked.subresource {
+    fn decide_under(&self, policy: &Policy, request: &Attributes<'_>) -> Decision {
+        let combined = match request.subresource {
             "" => None,
-            subresource => Some(format!("{}/{subresource}", asked.resource)),
+            subresource => Some(format!("{}/{subresource}", request.resource)),
         };
-        let resource = combined.as_deref().unwrap_or(asked.resource);
+        let resource = combined.as_deref().unwrap_or(request.resource);
         let mut errors = Vec::new();
-        for grant in policy.grants(asked.user, asked.namespace) {
+        for grant in policy.grants(request.user, request.namespace) {
             match rules_of(policy, &grant.binding().namespace, &grant.binding().role) {
-                Ok(rules) if rules.iter().any(|rule| allows(rule, asked, resource)) => {
+                Ok(rules) if rules.iter().any(|rule| allows(rule, request, resource)) => {
                     return Decision::Allow { reason: Reason::Granted(grant.clone()) };
                 }
                 Ok(_) => {}
@@ -113,9 +113,10 @@ impl Rbac {
         }
     }
 
-    /// Returns the rules that `user` has in `namespace` (empty: cluster-wide only).
-    pub fn rules_for(&self, user: &User, namespace: &str) -> Held {
-        let mut held = Held::default();
+    /// Returns the rules that `user` has in `namespace`. For an empty namespace, only cluster-wide rules are
+    /// returned.
+    pub fn rules_for(&self, user: &User, namespace: &str) -> GrantedRules {
+        let mut held = GrantedRules::default();
         self.policy.read(&mut |policy| {
             for grant in policy.grants(user, namespace) {
                 match rules_of(policy, &grant.binding().namespace, &grant.binding().role) {
@@ -127,13 +128,14 @@ impl Rbac {
         held
     }
 
-    /// Formats each of the resolution errors.
+    /// Formats all resolution errors.
     pub(super) fn texts(&self, errors: &[Unresolved]) -> Vec<String> {
         errors.iter().map(|error| error.text(&self.group)).collect()
     }
 }
 
-/// Returns the rules of the role that a binding in `namespace` (empty: cluster-wide) refers to.
+/// Returns the rules of the role to which a binding refers. `namespace` is the namespace of the binding;
+/// empty for a cluster role binding.
 pub(super) fn rules_of<'p>(
     policy: &'p Policy,
     namespace: &str,
@@ -153,46 +155,46 @@ fn note(errors: &mut Vec<Unresolved>, error: Unresolved) {
     }
 }
 
-/// Returns whether one of the rules covers the request.
-pub fn permits(rules: &[Rule], asked: &Attributes<'_>) -> bool {
-    let resource = match asked.subresource {
-        "" => asked.resource.to_owned(),
-        subresource => format!("{}/{subresource}", asked.resource),
+/// Returns whether at least one of the rules covers the request.
+pub fn permits(rules: &[Rule], request: &Attributes<'_>) -> bool {
+    let resource = match request.subresource {
+        "" => request.resource.to_owned(),
+        subresource => format!("{}/{subresource}", request.resource),
     };
-    rules.iter().any(|rule| allows(rule, asked, &resource))
+    rules.iter().any(|rule| allows(rule, request, &resource))
 }
 
-/// Returns whether one rule covers the request; `resource` is `<resource>` or `<resource>/<subresource>`.
-fn allows(rule: &Rule, asked: &Attributes<'_>, resource: &str) -> bool {
-    has(&rule.verbs, asked.verb)
-        && if asked.resource_request {
-            has(&rule.api_groups, asked.group)
-                && rule.resources.iter().any(|entry| resource_matches(entry, resource, asked.subresource))
-                && names_match(&rule.resource_names, asked.name)
+/// Returns whether `rule` covers the request. `resource` is `<resource>` or `<resource>/<subresource>`.
+fn allows(rule: &Rule, request: &Attributes<'_>, resource: &str) -> bool {
+    has(&rule.verbs, request.verb)
+        && if request.resource_request {
+            has(&rule.api_groups, request.group)
+                && rule.resources.iter().any(|entry| resource_matches(entry, resource, request.subresource))
+                && names_match(&rule.resource_names, request.name)
         } else {
-            rule.non_resource_urls.iter().any(|url| url_matches(url, asked.path))
+            rule.non_resource_urls.iter().any(|url| url_matches(url, request.path))
         }
 }
 
-/// Returns whether the names of a rule match. A rule with names never matches a request without a name, such
-/// as create or a list without a field selector for the name.
-fn names_match(names: &[String], asked: &str) -> bool {
-    names.is_empty() || (!asked.is_empty() && names.iter().any(|name| name == asked))
+/// Returns whether the names of a rule match the name of a request. A rule with names never matches a request
+/// without a name, for example a create, or a list without a field selector for the name.
+fn names_match(names: &[String], requested: &str) -> bool {
+    names.is_empty() || (!requested.is_empty() && names.iter().any(|name| name == requested))
 }
 
-fn has(values: &[String], asked: &str) -> bool {
-    values.iter().any(|value| value == "*" || value == asked)
+fn has(values: &[String], requested: &str) -> bool {
+    values.iter().any(|value| value == "*" || value == requested)
 }
 
-/// Returns whether `entry` matches: `*`, the exact resource, or `*/<subresource>`. Nothing else is a
-/// wildcard: `pods/*` matches only that text.
+/// Returns whether `entry` matches a resource. The entry is `*`, the exact resource, or `*/<subresource>`.
+/// There are no other wildcards: `pods/*` matches only the text `pods/*`.
 pub(crate) fn resource_matches(entry: &str, resource: &str, subresource: &str) -> bool {
     entry == "*"
         || entry == resource
         || (!subresource.is_empty() && entry.strip_prefix("*/").is_some_and(|rest| rest == subresource))
 }
 
-/// Returns whether `entry` matches: `*`, the exact path, or a prefix followed by `*`.
+/// Returns whether `entry` matches a path. The entry is `*`, the exact path, or a prefix followed by `*`.
 pub(crate) fn url_matches(entry: &str, path: &str) -> bool {
     entry == path
         || entry.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix.trim_end_matches('*')))

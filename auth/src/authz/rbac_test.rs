@@ -1,4 +1,4 @@
-//! Tests RBAC against docs/api/authorization.md#rbac.
+//! Tests that RBAC behaves as docs/api/authorization.md#rbac describes.
 
 use std::time::Instant;
 
@@ -45,8 +45,9 @@ fn rbac(policy: Policy) -> Authorizer {
     Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac.example.org")
 }
 
-/// Decides `verb resource[/subresource][.group] [ns/]name` or `verb /path`.
-fn ask(chain: &Authorizer, user: &User, text: &str) -> Decision {
+/// Returns the decision about a request of the form `verb resource[/subresource][.group] [ns/]name` or `verb
+/// /path`.
+fn decide(chain: &Authorizer, user: &User, text: &str) -> Decision {
     let parts: Vec<&str> = text.split(' ').collect();
     if parts[1].starts_with('/') {
         return chain.decide_now(&Attributes::path(user, parts[0], parts[1])).unwrap().decision;
@@ -57,14 +58,14 @@ fn ask(chain: &Authorizer, user: &User, text: &str) -> Decision {
     let (namespace, name) = place.split_once('/').unwrap_or(("", place));
     let nothing = Attributes::path(user, parts[0], "");
     let resource_request = true;
-    let asked = Attributes { resource_request, group, resource, subresource, namespace, name, ..nothing };
-    chain.decide_now(&asked).unwrap().decision
+    let request = Attributes { resource_request, group, resource, subresource, namespace, name, ..nothing };
+    chain.decide_now(&request).unwrap().decision
 }
 
 #[test]
-fn a_rule_matches_its_contents_and_nothing_else() {
+fn an_rbac_rule_matches_only_its_verbs_groups_resources_and_names() {
     let jane = User::new("jane", ["dev"]);
-    for (granted, asked, allowed) in [
+    for (granted, request, allowed) in [
         ("get - pods", "get pods ns/p", true),
         ("get - pods", "list pods ns/", false),
         ("get - pods", "get services ns/p", false),
@@ -73,7 +74,8 @@ fn a_rule_matches_its_contents_and_nothing_else() {
         ("* * *", "delete deployments/scale.apps ns/d", true),
         ("* * *", "get /metrics", false),
         ("get * pods", "get pods.metrics.example.org ns/p", true),
-        // Subresources are separate; only `*/sub` and `*` are wildcards (docs/api/authorization.md#rbac).
+        // A rule for a resource does not include its subresources. Only `*/sub` and `*` are wildcards
+        // (docs/api/authorization.md#rbac).
         ("get - pods", "get pods/log ns/p", false),
         ("get - pods/log", "get pods/log ns/p", true),
         ("get - pods/log", "get pods ns/p", false),
@@ -90,7 +92,7 @@ fn a_rule_matches_its_contents_and_nothing_else() {
         ("get,list,create - pods =p,q", "list pods ns/p", true),
         ("get,list,create - pods =p,q", "create pods ns/", false),
         ("get - pods =-", "get pods ns/", false),
-        // URL paths.
+        // These rules are for URL paths.
         ("get /healthz", "get /healthz", true),
         ("get /healthz", "get /healthz/etcd", false),
         ("get /healthz", "post /healthz", false),
@@ -103,13 +105,13 @@ fn a_rule_matches_its_contents_and_nothing_else() {
         let mut policy = Policy::default();
         policy.set_cluster_role("r", Some([rule(granted)].into()));
         policy.set_binding(binding("", "b", "ClusterRole/r", &["User/jane"]));
-        let got = ask(&rbac(policy), &jane, asked).is_allowed();
-        assert_eq!(got, allowed, "{granted:?} for {asked:?}");
+        let got = decide(&rbac(policy), &jane, request).is_allowed();
+        assert_eq!(got, allowed, "{granted:?} for {request:?}");
     }
 }
 
 #[test]
-fn bindings_reach_their_subjects_in_their_scope() {
+fn bindings_grant_permissions_to_their_subjects_in_their_scope() {
     let mut policy = Policy::default();
     policy.set_cluster_role("reader", Some([rule("get - pods,namespaces"), rule("get /x")].into()));
     policy.set_role("ns", "local", Some([rule("update - pods")].into()));
@@ -125,7 +127,7 @@ fn bindings_reach_their_subjects_in_their_scope() {
     ));
     let chain = rbac(policy);
     let missing = r#"RBAC: role.rbac.example.org "local" not found"#;
-    for (user, groups, asked, allowed, reason) in [
+    for (user, groups, request, allowed, reason) in [
         (
             "joe",
             "ops",
@@ -155,7 +157,7 @@ fn bindings_reach_their_subjects_in_their_scope() {
             true,
             r#"RBAC: allowed by RoleBinding "here/ns" of ClusterRole "reader" to User "jane""#,
         ),
-        // A request for a namespace object is in that namespace; paths are only granted cluster-wide
+        // A request for a namespace object is in that namespace. Only cluster role bindings can grant paths
         // (docs/api/authorization.md#rbac).
         (
             "jane",
@@ -186,28 +188,28 @@ fn bindings_reach_their_subjects_in_their_scope() {
         ("robot", "", "get pods ns/p", false, ""),
     ] {
         let user = User::new(user, groups.split(',').filter(|group| !group.is_empty()));
-        let decision = ask(&chain, &user, asked);
-        assert_eq!(decision.is_allowed(), allowed, "{} {asked}", user.name);
-        assert_eq!(decision.reason().to_string(), reason, "{} {asked}", user.name);
+        let decision = decide(&chain, &user, request);
+        assert_eq!(decision.is_allowed(), allowed, "{} {request}", user.name);
+        assert_eq!(decision.reason().to_string(), reason, "{} {request}", user.name);
     }
 }
 
 #[test]
-fn missing_roles_are_reported_and_other_grants_still_count() {
+fn bindings_of_missing_roles_are_reported_and_other_bindings_still_grant() {
     let jane = User::new("jane", ["dev"]);
     let mut policy = Policy::default();
     policy.set_binding(binding("", "a", "ClusterRole/gone", &["User/jane"]));
     policy.set_binding(binding("", "a2", "ClusterRole/gone", &["Group/dev"]));
     policy.set_binding(binding("ns", "b", "Role/lost", &["User/jane"]));
     policy.set_binding(binding("ns", "c", "Thing/x", &["User/jane"]));
-    let reason = |policy: Policy, asked| ask(&rbac(policy), &jane, asked).reason().to_string();
+    let reason = |policy: Policy, request| decide(&rbac(policy), &jane, request).reason().to_string();
     let gone = r#"clusterrole.rbac.example.org "gone" not found"#;
     let lost = r#"role.rbac.example.org "lost" not found"#;
     let odd = r#"unsupported role reference kind: "Thing""#;
     let chain = rbac(policy);
-    assert_eq!(ask(&chain, &jane, "get pods p").reason().to_string(), format!("RBAC: {gone}"));
+    assert_eq!(decide(&chain, &jane, "get pods p").reason().to_string(), format!("RBAC: {gone}"));
     assert_eq!(
-        ask(&chain, &jane, "get pods ns/p").reason().to_string(),
+        decide(&chain, &jane, "get pods ns/p").reason().to_string(),
         format!("RBAC: [{gone}, {lost}, {odd}]")
     );
     let mut healed = Policy::default();
@@ -221,7 +223,7 @@ fn missing_roles_are_reported_and_other_grants_still_count() {
 }
 
 #[test]
-fn changes_to_roles_and_bindings_take_effect_and_leave_nothing_behind() {
+fn changed_roles_and_bindings_take_effect_and_deleted_ones_are_forgotten() {
     let jane = User::new("jane", ["dev"]);
     let mut policy = Policy::default();
     let can = |policy: &Policy| {
@@ -256,9 +258,9 @@ fn the_cost_of_a_check_does_not_grow_with_the_bindings_of_others() {
     let jane = User::new("u77", ["g1", "g2", "g3"]);
     let (rounds, begun) = (2_000, Instant::now());
     for _ in 0..rounds {
-        assert!(!ask(&chain, &jane, "get services ns/p").is_allowed());
+        assert!(!decide(&chain, &jane, "get services ns/p").is_allowed());
     }
-    // A scan of forty thousand bindings takes a millisecond; an indexed check takes one or two microseconds.
-    // The limit allows for a busy machine and still separates the two.
+    // A scan of forty thousand bindings takes a millisecond; a check with the index takes one or two
+    // microseconds. The limit is high enough for a busy machine, but still detects a scan.
     assert!(begun.elapsed().as_micros() < rounds * 100, "{:?} for {rounds} checks", begun.elapsed());
 }

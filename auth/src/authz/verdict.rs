@@ -2,12 +2,12 @@
 
 use crate::decision::Decision;
 
-/// A decision, with the errors on the way to it.
+/// A decision, with the errors of authorizers that failed.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// Decision of the chain.
     pub decision: Decision,
-    /// Errors that may have changed the decision.
+    /// Errors of authorizers. The decision might be different without these errors.
     pub error: Option<String>,
 }
 

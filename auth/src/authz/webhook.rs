@@ -20,15 +20,15 @@ use crate::answer::Review;
 use crate::attributes::{Attributes, FieldRequirement, LabelRequirement, Selectors};
 use crate::authn::webhook::Reviewer;
 use crate::decision::Decision;
-use crate::strict::{Form, Object, text_of};
+use crate::strict::{MemberType, Object, text_of};
 
 /// Maximum number of cached decisions.
 const KNOWN_MAX: usize = 8192;
 
-/// Decisions about requests whose attributes are longer than this are not cached.
+/// Size limit for cached decisions. If the attributes of a request are longer, the decision is not cached.
 const SIZE_MAX: usize = 10_000;
 
-/// The consequence of an error.
+/// The consequence of a failed call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FailurePolicy {
     /// The next authorizer decides the request.
@@ -43,11 +43,11 @@ pub struct Settings {
     pub group: String,
     /// Version of the reviews: `v1` or `v1beta1`.
     pub version: String,
-    /// How long an allow is cached; zero disables caching.
+    /// Cache lifetime of decisions that allow a request; zero disables this cache.
     pub authorized_ttl: Duration,
-    /// How long a refusal is cached; zero disables caching.
+    /// Cache lifetime of decisions that refuse a request; zero disables this cache.
     pub unauthorized_ttl: Duration,
-    /// Consequence of an error.
+    /// Consequence of a failed call.
     pub failure_policy: FailurePolicy,
     /// Conditions that select the requests for the webhook.
     pub conditions: Conditions,
@@ -57,26 +57,27 @@ pub struct Settings {
 pub struct Webhook {
     reviewer: Arc<dyn Reviewer>,
     settings: Settings,
-    known: Mutex<HashMap<[u8; 32], (Instant, Said)>>,
+    known: Mutex<HashMap<[u8; 32], (Instant, ReviewStatus)>>,
 }
 
 /// A response of the webhook.
 #[derive(Clone, Debug)]
-struct Said {
+struct ReviewStatus {
     allowed: bool,
     denied: bool,
     reason: String,
 }
 
-/// Members of a review that are read.
-static REVIEW: Object = Object { name: "SubjectAccessReview", members: &[("status", Form::Object(&STATUS))] };
+/// The members of a review that this module reads.
+static REVIEW: Object =
+    Object { name: "SubjectAccessReview", members: &[("status", MemberType::Object(&STATUS))] };
 static STATUS: Object = Object {
     name: "SubjectAccessReviewStatus",
     members: &[
-        ("allowed", Form::Flag),
-        ("denied", Form::Flag),
-        ("reason", Form::Text),
-        ("evaluationError", Form::Text),
+        ("allowed", MemberType::Flag),
+        ("denied", MemberType::Flag),
+        ("reason", MemberType::Text),
+        ("evaluationError", MemberType::Text),
     ],
 };
 
@@ -86,15 +87,15 @@ impl Webhook {
         Webhook { reviewer, settings, known: Mutex::default() }
     }
 
-    pub(super) async fn decide(&self, asked: &Attributes<'_>) -> Verdict {
-        let spec = spec(asked);
+    pub(super) async fn decide(&self, request: &Attributes<'_>) -> Verdict {
+        let spec = spec(request);
         match self.settings.conditions.hold(&spec) {
             Ok(true) => {}
             Ok(false) => return Verdict::without_error(Decision::NoOpinion { reason: String::new().into() }),
             Err(error) => return self.failed(error),
         }
-        match self.ask(spec, asked).await {
-            Ok(said) => said.verdict(),
+        match self.review(spec, request).await {
+            Ok(status) => status.verdict(),
             Err(error) => self.failed(error),
         }
     }
@@ -108,7 +109,11 @@ impl Webhook {
         Verdict { decision, error: Some(error) }
     }
 
-    async fn ask(&self, mut spec: Map<String, Value>, asked: &Attributes<'_>) -> Result<Said, String> {
+    async fn review(
+        &self,
+        mut spec: Map<String, Value>,
+        request: &Attributes<'_>,
+    ) -> Result<ReviewStatus, String> {
         let Settings { group, version, .. } = &self.settings;
         if version == "v1beta1"
             && let Some(groups) = spec.remove("groups")
@@ -117,10 +122,10 @@ impl Webhook {
         }
         let key = key(&spec);
         let now = Instant::now();
-        if let Some((end, said)) = self.known.lock().get(&key)
+        if let Some((end, status)) = self.known.lock().get(&key)
             && now < *end
         {
-            return Ok(said.clone());
+            return Ok(status.clone());
         }
         let review = json!({
             "kind": "SubjectAccessReview",
@@ -130,9 +135,10 @@ impl Webhook {
             "status": {"allowed": false},
         });
         let answer = self.reviewer.review(review.to_string().into_bytes()).await;
-        let said = self.read(&answer.map_err(|error| error.to_string())?)?;
-        let kept = if said.allowed { self.settings.authorized_ttl } else { self.settings.unauthorized_ttl };
-        if !kept.is_zero() && size(asked) < SIZE_MAX {
+        let status = self.read(&answer.map_err(|error| error.to_string())?)?;
+        let lifetime =
+            if status.allowed { self.settings.authorized_ttl } else { self.settings.unauthorized_ttl };
+        if !lifetime.is_zero() && size(request) < SIZE_MAX {
             let mut known = self.known.lock();
             if known.len() >= KNOWN_MAX {
                 known.retain(|_, (end, _)| now < *end);
@@ -140,21 +146,25 @@ impl Webhook {
                     known.clear();
                 }
             }
-            known.insert(key, (Instant::now() + kept, said.clone()));
+            known.insert(key, (Instant::now() + lifetime, status.clone()));
         }
-        Ok(said)
+        Ok(status)
     }
 
-    fn read(&self, answer: &[u8]) -> Result<Said, String> {
+    fn read(&self, answer: &[u8]) -> Result<ReviewStatus, String> {
         let Settings { group, version, .. } = &self.settings;
         let review = Review { group, version, form: &REVIEW }.read(answer)?;
         let status = &review["status"];
         let flag = |name: &str| status[name].as_bool().unwrap_or_default();
-        Ok(Said { allowed: flag("allowed"), denied: flag("denied"), reason: text_of(status, "reason") })
+        Ok(ReviewStatus {
+            allowed: flag("allowed"),
+            denied: flag("denied"),
+            reason: text_of(status, "reason"),
+        })
     }
 }
 
-impl Said {
+impl ReviewStatus {
     fn verdict(self) -> Verdict {
         let reason = self.reason.into();
         match (self.allowed, self.denied) {
@@ -169,32 +179,32 @@ impl Said {
     }
 }
 
-/// Builds the specification of a review in version v1.
-pub(super) fn spec(asked: &Attributes<'_>) -> Map<String, Value> {
+/// Builds the `spec` of a review in version v1.
+pub(super) fn spec(request: &Attributes<'_>) -> Map<String, Value> {
     let texts = |members: &[(&str, &str)]| {
         let present = members.iter().filter(|(_, text)| !text.is_empty());
         Value::Object(present.map(|(name, text)| ((*name).to_owned(), Value::from(*text))).collect())
     };
     let mut spec = Map::new();
-    if asked.resource_request {
+    if request.resource_request {
         let mut attributes = texts(&[
-            ("namespace", asked.namespace),
-            ("verb", asked.verb),
-            ("group", asked.group),
-            ("version", asked.version),
-            ("resource", asked.resource),
-            ("subresource", asked.subresource),
-            ("name", asked.name),
+            ("namespace", request.namespace),
+            ("verb", request.verb),
+            ("group", request.group),
+            ("version", request.version),
+            ("resource", request.resource),
+            ("subresource", request.subresource),
+            ("name", request.name),
         ]);
-        for (name, requirements) in selectors(asked.selectors) {
+        for (name, requirements) in selectors(request.selectors) {
             attributes[name] = json!({ "requirements": requirements });
         }
         spec.insert("resourceAttributes".to_owned(), attributes);
     } else {
-        let attributes = texts(&[("path", asked.path), ("verb", asked.verb)]);
+        let attributes = texts(&[("path", request.path), ("verb", request.verb)]);
         spec.insert("nonResourceAttributes".to_owned(), attributes);
     }
-    let user = asked.user;
+    let user = request.user;
     if !user.name.is_empty() {
         spec.insert("user".to_owned(), user.name.as_str().into());
     }
@@ -210,7 +220,7 @@ pub(super) fn spec(asked: &Attributes<'_>) -> Map<String, Value> {
     spec
 }
 
-/// Iterates over the selectors that have requirements, as they appear in reviews.
+/// Iterates over the selectors that have requirements, in the format of reviews.
 fn selectors(selectors: Selectors<'_>) -> impl Iterator<Item = (&'static str, Vec<Value>)> {
     let fields = selectors.fields.iter().map(|FieldRequirement { field, is_equal, value }| {
         json!({"key": field, "operator": if *is_equal { "In" } else { "NotIn" }, "values": [value]})
@@ -227,8 +237,8 @@ fn selectors(selectors: Selectors<'_>) -> impl Iterator<Item = (&'static str, Ve
 }
 
 /// Returns the total length of all request attributes that the client chooses.
-fn size(asked: &Attributes<'_>) -> usize {
-    let Attributes { namespace, verb, group, version, resource, subresource, name, path, .. } = asked;
+fn size(request: &Attributes<'_>) -> usize {
+    let Attributes { namespace, verb, group, version, resource, subresource, name, path, .. } = request;
     [namespace, verb, group, version, resource, subresource, name, path]
         .into_iter()
         .map(|part| part.len())
@@ -284,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_decide_and_are_kept_as_long_as_is_said() {
+    fn webhook_answers_decide_and_are_cached_for_the_configured_time() {
         const BOTH: &str = "webhook subject access review returned both allow and deny response";
         use FailurePolicy::{Deny, NoOpinion};
         for (answer, policy, want, error, calls) in [
@@ -320,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_several_servers_are_told_once_each() {
+    fn equal_errors_of_several_authorizers_are_reported_once() {
         for (answers, want) in [(["a", "a"], "a"), (["a", "b"], "[a, b]")] {
             let modules = answers
                 .map(|answer| Module::Webhook(Arc::new(webhook(Err(answer), FailurePolicy::NoOpinion).0)));
@@ -332,24 +342,25 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_why_a_user_may_not_act_as_another() {
+    fn an_authorizer_error_is_included_in_an_impersonation_refusal() {
         let alone = "User \"jane\" cannot impersonate-on:user-info:get path \"/x\": no answer";
         let with_reason = format!("{alone}: Everything is forbidden.");
         for (others, want) in [(vec![], alone), (vec![Module::AlwaysDeny], &with_reason)] {
             let (webhook, _) = webhook(Err("no answer"), FailurePolicy::NoOpinion);
             let modules = [Module::Webhook(Arc::new(webhook))].into_iter().chain(others).collect();
             let authorizer = Authorizer::new(modules, Arc::new(Policy::default()), "rbac");
-            let (user, wanted) = (User::new("jane", ["dev"]), User::new("joe", [""; 0]));
-            let refused = at_once(authorizer.impersonate(&Attributes::path(&user, "get", "/x"), &wanted));
+            let (user, impersonated) = (User::new("jane", ["dev"]), User::new("joe", [""; 0]));
+            let refused =
+                at_once(authorizer.impersonate(&Attributes::path(&user, "get", "/x"), &impersonated));
             assert_eq!(refused.unwrap_err().message, want);
         }
     }
 
     #[test]
-    fn a_review_has_the_attributes_of_the_request() {
+    fn an_access_review_contains_the_request_attributes() {
         let (webhook, says) = webhook(Ok("{}"), FailurePolicy::NoOpinion);
         let user = User::new("jane", ["dev"]);
-        let asked = Attributes {
+        let request = Attributes {
             resource_request: true,
             version: "v1",
             resource: "pods",
@@ -358,7 +369,7 @@ mod tests {
             name: "p",
             ..Attributes::path(&user, "get", "/api")
         };
-        at_once(webhook.decide(&asked));
+        at_once(webhook.decide(&request));
         let sent: Value = serde_json::from_str(&says.0.lock()[0]).unwrap();
         assert_eq!(
             sent["spec"],
@@ -372,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_no_review_is_an_error() {
+    fn an_answer_that_is_not_an_access_review_is_an_error() {
         for (answer, want) in [
             (
                 "\"hello\"",
@@ -402,7 +413,7 @@ mod tests {
                 r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReviewList"}"#,
                 "no kind \"SubjectAccessReviewList\" is registered for version \"authorization.k8s.io/v1\" in scheme \"",
             ),
-            // `apiVersion` and `kind` of a response are read in any case.
+            // The names `apiVersion` and `kind` in a response are not case-sensitive.
             (
                 r#"{"APIVersion":"v1","Kind":"Pod","status":{"allowed":true}}"#,
                 "converting (v1.Pod) to (v1.SubjectAccessReview): unknown conversion",

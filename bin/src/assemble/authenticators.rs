@@ -17,7 +17,7 @@ use auth::authn::x509::{CaBundle, ClientCertificates};
 use crate::config::authentication::AuthenticationSettings;
 use crate::flags::profile::Profile;
 
-/// The parts of a chain that are replaced when their files change.
+/// The authenticators in a chain that get new keys and certificates when the configured files change.
 pub struct Bundles {
     /// Authenticator of client certificates.
     pub clients: Arc<ClientCertificates>,
@@ -32,7 +32,7 @@ pub struct Bundles {
 /// Builds the chain. `client_cas` is the PEM bundle of the CAs of client certificates.
 ///
 /// # Errors
-/// An error of one line.
+/// A CA bundle, an issuer or the webhook in the settings is invalid. The message has one line.
 pub fn chain(
     config: &AuthenticationSettings,
     client_cas: &[u8],
@@ -49,8 +49,8 @@ pub fn chain(
         .with_audiences(config.tokens.audiences.clone())
         .with_anonymous(config.anonymous.clone());
     if config.client_ca.is_none() && config.proxy.is_none() {
-        // Only the server's own authority is trusted, which the operator did not choose: certificates of
-        // other authorities are ignored.
+        // The operator configured no authority, so the server trusts only its own authority and ignores
+        // certificates of other authorities.
         chain = chain.ignoring_other_certificates();
     }
     let mut proxies = None;

@@ -6,26 +6,27 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use api::state::audit::Sink;
 use engine::Engine;
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::task::{JoinHandle, JoinSet};
 use wire::server::{Drained as Connections, LifecycleStage};
 
 use crate::assemble::opened::OpenStore;
-use crate::assemble::prepared::Outlets;
+use crate::assemble::prepared::OutputSinks;
 use crate::assemble::relocating::{Migration, put_moved_log_aside};
 use crate::assemble::serving::{Leaving, Reason, Serving};
-use crate::assemble::{After, Kept, Run, until};
-use crate::host::ending::Phases;
+use crate::assemble::{After, ListenerSlot, Run, until};
 use crate::host::notify;
+use crate::host::process_end::Phases;
 
-/// Maximum time that the exit waits for a checkpoint, which makes the next start faster.
+/// Maximum time that the exit waits for a checkpoint. With a checkpoint, the next start is faster.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(3);
 
 /// A run that has stopped serving requests, and whose controllers have stopped.
 pub struct Drained<'p> {
     run: Run<'p>,
     store: OpenStore,
-    outlets: Outlets,
+    outlets: OutputSinks,
     tending: JoinSet<()>,
     migration: Migration,
     reason: Reason,
@@ -36,12 +37,12 @@ pub struct Drained<'p> {
 }
 
 impl<'p> Leaving<'p> {
-    /// Stops accepting requests, and waits for those in flight and for the controllers, until their deadlines. Closes
-    /// the socket in `kept`, unless another run follows.
+    /// Stops accepting requests. Waits until the requests in flight and the controllers have finished, or until their
+    /// deadlines. Closes the socket in `slot`, unless another run follows.
     ///
     /// # Errors
     /// The task that serves connections failed.
-    pub async fn drain(self, kept: &mut Kept) -> anyhow::Result<Drained<'p>> {
+    pub async fn drain(self, slot: &mut ListenerSlot) -> anyhow::Result<Drained<'p>> {
         let Leaving { serving, reason } = self;
         let Serving { run, store, outlets, connections, rotation, controllers, tending, migration } = serving;
         if !matches!(reason, Reason::Moves) {
@@ -55,23 +56,23 @@ impl<'p> Leaving<'p> {
         // The checkpoint is written while the last requests finish.
         let checkpointing = matches!(reason, Reason::Signal).then(|| checkpoint(&store.engines));
         if !matches!(reason, Reason::Moves) {
-            // Close the copy of the socket that was kept for another run: while it is open, new connections wait
-            // at it and are reset at the end.
-            *kept = None;
+            // Close the copy of the socket that was kept for another run. While the copy is open, the kernel
+            // accepts new connections, which would be reset when the process ends.
+            *slot = None;
         }
         run.lifecycle.limit_drain(phases.drain);
         run.lifecycle.advance(LifecycleStage::Draining);
         let connections = connections.await.context("the listener failed")?;
         rotation.abort();
         if until(phases.controllers, controllers.stop()).await.is_none() {
-            tracing::warn!("controllers did not stop in time, the shutdown goes on without them");
+            tracing::warn!("controllers did not stop in time, the shutdown continues without them");
         }
         Ok(Drained { run, store, outlets, tending, migration, reason, phases, connections, checkpointing })
     }
 }
 
-/// Serves for the shutdown delay while the server is not ready. Then refuses new requests until those in flight have
-/// finished, if the operator chose that.
+/// Continues to serve for the shutdown delay, while the server reports that it is not ready. Then refuses new
+/// requests until the requests in flight have finished, if the operator enabled this stage.
 async fn delay(run: &Run<'_>, phases: &Phases) {
     let requests = &run.config.requests;
     let delay = requests.shutdown.delay;
@@ -86,12 +87,13 @@ async fn delay(run: &Run<'_>, phases: &Phases) {
     }
 }
 
-/// Starts to write the checkpoints of stores.
+/// Starts a task that writes a checkpoint of each store.
 fn checkpoint(engines: &[Engine]) -> JoinHandle<()> {
     let engines = engines.to_vec();
-    tokio::spawn(async move {
+    let closing = async move {
         join_all(engines.iter().map(Engine::prepare_to_close)).await;
-    })
+    };
+    tokio::spawn(closing.boxed())
 }
 
 impl Drained<'_> {
@@ -108,7 +110,7 @@ impl Drained<'_> {
         store.reporting.abort_all();
         store.following.abort_all();
         tending.abort_all();
-        // The steps run concurrently, so that one that hangs takes no time from the others.
+        // The steps run concurrently, so that a step that hangs does not delay the other steps.
         run.lifecycle.advance(LifecycleStage::Stopped);
         let (closed, audit_events_lost, spans_lost) = tokio::join!(
             until(phases.last, close_store(&store, self.checkpointing)),
@@ -142,7 +144,7 @@ impl Drained<'_> {
     }
 }
 
-/// Closes all stores of a run, after the checkpoint or its time limit.
+/// Closes all stores of a run. First waits for the checkpoint, up to a time limit.
 async fn close_store(store: &OpenStore, checkpointing: Option<JoinHandle<()>>) {
     if let Some(checkpointing) = checkpointing {
         let _ = tokio::time::timeout(CHECKPOINT_MAX, checkpointing).await;
@@ -151,7 +153,8 @@ async fn close_store(store: &OpenStore, checkpointing: Option<JoinHandle<()>>) {
     store.copies.close().await;
 }
 
-/// Closes the audit log until `limit`. Returns the number of lost events.
+/// Closes the audit log. Waits until `limit` at most for queued events to be written, and returns the number
+/// of lost events.
 async fn close_audit(sink: Option<Arc<dyn Sink>>, limit: Instant) -> anyhow::Result<usize> {
     let Some(sink) = sink else { return Ok(0) };
     let closed = tokio::task::spawn_blocking(move || sink.close(limit)).await;

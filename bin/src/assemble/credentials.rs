@@ -1,5 +1,5 @@
-//! The server's serving certificate, its client CAs and the administrator's kubeconfig: created or read at
-//! the start, and kept up to date while the server runs.
+//! The server's serving certificate, the CAs of client certificates and the administrator's kubeconfig. The
+//! server creates or reads these files when it starts, and keeps them up to date while it runs.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use wire::metrics::Metrics;
 use wire::server::ServingCertificate;
 
 use crate::config::Config;
-use crate::config::tls::NamedFiles;
+use crate::config::tls::{NamedFiles, ServingFiles, TlsFiles};
 use crate::host::expiry;
 use crate::host::files;
 use crate::host::machine;
-use crate::host::pki::{self, Name, PKI_DIR, Pki};
-use crate::host::reload::{self, Watched};
+use crate::host::pki::{self, Name, PKI_DIR, PemPair, Pki};
+use crate::host::reload::{self, FileGroup};
 use crate::remote::kubeconfig::{Connection, KUBECONFIG_FILE};
 
 /// Time between two expiry checks of the server's own certificates.
@@ -27,11 +27,11 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
 pub struct Credentials {
     config: Config,
     address: SocketAddr,
-    /// The current serving certificate, which may be replaced.
+    /// The current serving certificate. A reload replaces the certificate.
     pub serving: Arc<ServingCertificate>,
-    /// PEM bundle of the CAs of client certificates: the server's own and the configured ones.
+    /// PEM bundle of the CAs of client certificates: the server's own CA and the configured CAs.
     pub client_cas: Vec<u8>,
-    /// PEM of the CA of the serving certificate, as of the start.
+    /// PEM of the CA of the serving certificate when the server started.
     pub root_ca: String,
     /// Path of the administrator's kubeconfig.
     pub kubeconfig: PathBuf,
@@ -68,7 +68,7 @@ impl Credentials {
         })
     }
 
-    /// Returns the certificates of the server's own CAs, as they are on disk (PEM).
+    /// Reads the certificates of the server's own CAs from disk (PEM).
     ///
     /// # Errors
     /// A file cannot be read.
@@ -76,8 +76,8 @@ impl Credentials {
         pki::bundle(&self.config.store.data_dir.join(PKI_DIR))
     }
 
-    /// Presents the serving certificate as it is on disk now, and writes the kubeconfig that fits it. Returns the PEM of the
-    /// CAs with which clients verify the certificate.
+    /// Reads the serving certificate from disk, uses it for new connections, and writes the matching kubeconfig.
+    /// Returns the PEM of the CAs with which clients verify the certificate.
     ///
     /// # Errors
     /// A file cannot be read, or the certificate cannot be served.
@@ -87,7 +87,8 @@ impl Credentials {
         Ok(String::from_utf8_lossy(&texts.vouching).into_owned())
     }
 
-    /// Returns the PEM of the authorities of client certificates: the server's own and those of a file.
+    /// Returns the PEM of the CAs of client certificates: the server's own CA and the CAs in the contents of
+    /// a file.
     ///
     /// # Errors
     /// The server's own CA cannot be read.
@@ -101,8 +102,8 @@ impl Credentials {
     }
 
     /// Keeps the serving certificate and the administrator's kubeconfig up to date: reloads a configured
-    /// certificate when it changes, renews the server's own certificates before they expire, and records the
-    /// expiry of each in the metrics.
+    /// certificate when the file changes, renews the server's own certificates before they expire, and
+    /// records the expiry of each certificate in the metrics.
     pub async fn follow(&self, metrics: &Metrics) {
         if let Ok(texts) = texts(&self.config, self.address) {
             texts.watch(metrics);
@@ -110,11 +111,11 @@ impl Credentials {
         tokio::join!(self.follow_serving(metrics), self.follow_named());
     }
 
-    /// Reloads the certificates for single names when their files change.
+    /// Reloads the SNI certificates when their files change.
     async fn follow_named(&self) {
         let files = &self.config.tls.named;
         let paths = files.iter().flat_map(|files| [files.certificate.clone(), files.key.clone()]);
-        let mut watched = Watched::new(paths.collect());
+        let mut watched = FileGroup::new(paths.collect());
         while !files.is_empty() {
             tokio::time::sleep(reload::INTERVAL).await;
             if watched.changed().is_none() {
@@ -138,12 +139,14 @@ impl Credentials {
     }
 
     async fn follow_serving(&self, metrics: &Metrics) {
+        // The commands `certs` and `kubeconfig` may replace the server's own certificates.
+        let own = self.config.store.data_dir.join(PKI_DIR).join(pki::SERVING).with_extension("crt");
         let paths = match &self.config.tls.files {
-            Some(files) => vec![files.certificate.clone(), files.key.clone()],
-            // The commands `certs` and `kubeconfig` may replace the server's own certificates.
-            None => vec![self.config.store.data_dir.join(PKI_DIR).join(pki::SERVING).with_extension("crt")],
+            Some(ServingFiles::Named(files)) => vec![files.certificate.clone(), files.key.clone()],
+            Some(ServingFiles::InDirectory(files)) => vec![files.certificate.clone(), files.key.clone(), own],
+            None => vec![own],
         };
-        let mut watched = Watched::new(paths);
+        let mut watched = FileGroup::new(paths);
         let mut renewed = Instant::now();
         let served = |texts: &Texts| (texts.chain.clone(), texts.key.clone());
         let mut last = texts(&self.config, self.address).map(|texts| served(&texts)).unwrap_or_default();
@@ -162,7 +165,7 @@ impl Credentials {
             match replaced {
                 Ok(now) if now == last => tracing::debug!("serving certificate is unchanged"),
                 Ok(now) => {
-                    let expires = expiry::shown(&now.0);
+                    let expires = expiry::expiry_text(&now.0);
                     tracing::info!(expires, "serving certificate reloaded");
                     last = now;
                 }
@@ -197,20 +200,17 @@ fn kubeconfig_path(config: &Config) -> PathBuf {
     config.store.data_dir.join(KUBECONFIG_FILE)
 }
 
-/// Reads all files once; renews the server's own certificates if they are due.
+/// Reads all files once. Renews the server's own certificates if they expire soon.
 fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
     let now = SystemTime::now();
     let dir = config.store.data_dir.join(PKI_DIR);
     let _lock = pki::lock(&dir)?;
     let pki = Pki::open(&dir, now)?;
     let local = machine::local_address(address);
-    let (chain, key, vouching, server_name) = match &config.tls.files {
-        Some(files) => {
-            let read =
-                |path| files::read_if_there(path)?.with_context(|| format!("{} is gone", path.display()));
-            let (chain, key) = (read(&files.certificate)?, read(&files.key)?);
-            // The CA of a configured chain is unknown here; clients that trust the chain itself do not need
-            // it.
+    let (chain, key, vouching, server_name) = match configured_certificate(config, &pki)? {
+        Some((chain, key)) => {
+            // The CA of a configured chain is unknown here. Clients can trust the certificates of the chain
+            // instead.
             let names = pki::names_in(&chain);
             let server_name = if names.contains(&Name::Ip(local.ip())) {
                 None
@@ -223,7 +223,7 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
             (chain.clone(), key, chain, server_name)
         }
         None => {
-            // Addresses for clients inside the cluster: the address of the server's own service, and the
+            // Clients inside the cluster connect to the address of the server's own service, or to the
             // address that the service points to.
             let own = config.service.ranges.networks.iter().filter_map(Network::first);
             let inside: Vec<_> = own.chain(config.service.advertise_address).collect();
@@ -231,6 +231,7 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
             names.extend(config.tls.extra_names.iter().cloned());
             names.extend(config.service.external_hostname.iter().filter_map(|name| pki::Name::read(name)));
             let pair = pki.serving(&names, now)?;
+            publish(config, &pair)?;
             (pair.chain.into_bytes(), pair.key.into_bytes(), pki.ca_pem().into(), None)
         }
     };
@@ -243,7 +244,7 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
         client: &client,
     };
     let path = kubeconfig_path(config);
-    // The operator may have added contexts or a namespace.
+    // Keep a kubeconfig that still fits, because the operator may have added contexts or a namespace to it.
     let is_kept = files::read_if_there(&path)?
         .is_some_and(|bytes| std::str::from_utf8(&bytes).is_ok_and(|file| connection.fits(file)));
     if !is_kept && files::write_private(&path, connection.render().as_bytes())? {
@@ -251,6 +252,31 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
         files::sync_dir(&config.store.data_dir)?;
     }
     Ok(Texts { chain, key, ca: pki.ca_pem().into(), vouching, admin: client.chain.into_bytes() })
+}
+
+/// Reads the configured serving certificate and its key (PEM); `None` if the server's own certificate is served.
+fn configured_certificate(config: &Config, pki: &Pki) -> anyhow::Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let Some(configured) = &config.tls.files else { return Ok(None) };
+    let TlsFiles { certificate, key } = configured.paths();
+    let pair = files::read_if_there(certificate)?.zip(files::read_if_there(key)?);
+    match configured {
+        ServingFiles::Named(_) => {
+            let gone = || format!("{} or {} is gone", certificate.display(), key.display());
+            pair.with_context(gone).map(Some)
+        }
+        ServingFiles::InDirectory(_) => Ok(pair.filter(|(chain, _)| !pki.is_own_serving(chain))),
+    }
+}
+
+/// Writes the server's own certificate into `--cert-dir`, if this directory is configured.
+fn publish(config: &Config, pair: &PemPair) -> anyhow::Result<()> {
+    let Some(ServingFiles::InDirectory(TlsFiles { certificate, key })) = &config.tls.files else {
+        return Ok(());
+    };
+    certificate.parent().map_or(Ok(()), files::private_dir)?;
+    files::write_private(key, pair.key.as_bytes())?;
+    files::write_private(certificate, pair.chain.as_bytes())?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -274,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kubeconfig_follows_the_port_and_nothing_else() {
+    fn the_kubeconfig_changes_only_with_the_port() {
         let dir = Scratch::new();
         let config = config(&format!("--data-dir={}", dir.display()));
         let read = || fs::read_to_string(dir.join("admin.kubeconfig")).unwrap();
@@ -293,7 +319,33 @@ mod tests {
     }
 
     #[test]
-    fn with_a_given_certificate_the_kubeconfig_trusts_that_one_and_both_cas_identify() {
+    fn a_certificate_directory_is_used_or_filled() {
+        let dir = Scratch::new();
+        let flags = "--data-dir=DIR/data --cert-dir=DIR/certs".replace("DIR", &dir.display().to_string());
+        let prepare = || Credentials::prepare(&config(&flags), "127.0.0.1:7001".parse().unwrap()).unwrap();
+        let read = |file: &str| fs::read(dir.join(file)).unwrap();
+        files::private_dir(&dir.join("data")).unwrap();
+        prepare();
+        assert_eq!(read("certs/apiserver.crt"), read("data/pki/serving.crt"));
+        assert_eq!(
+            fs::metadata(dir.join("certs/apiserver.key")).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        // If the server creates a new certificate, it also writes that certificate to the directory.
+        fs::remove_file(dir.join("data/pki/serving.crt")).unwrap();
+        prepare();
+        assert_eq!(read("certs/apiserver.crt"), read("data/pki/serving.crt"));
+        // The server serves a certificate that the operator put into the directory, and does not overwrite
+        // this certificate.
+        let made = rcgen::generate_simple_self_signed(vec!["api.example".to_owned()]).unwrap();
+        fs::write(dir.join("certs/apiserver.crt"), made.cert.pem()).unwrap();
+        fs::write(dir.join("certs/apiserver.key"), made.signing_key.serialize_pem()).unwrap();
+        assert_eq!(prepare().root_ca, made.cert.pem());
+        assert_eq!(read("certs/apiserver.crt"), made.cert.pem().as_bytes());
+    }
+
+    #[test]
+    fn with_a_given_certificate_the_kubeconfig_trusts_it_and_client_certificates_of_both_cas_work() {
         let dir = Scratch::new();
         let made = rcgen::generate_simple_self_signed(vec!["*.example".to_owned(), "api.example".to_owned()]);
         let made = made.unwrap();

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use api::state::audit::Auditor;
 use api::state::policy::EngineAccounts;
 use api::state::secrecy::Secrecy;
+use api::state::testing::Testing;
 use api::state::tokens::external::External;
 use api::writes::server::operations::{Operations, OwnService};
 use api::writes::server::{self, Server as Api};
 use auth::authn::NameDomains;
+use futures_util::FutureExt;
 use objects::store::backends::Backends;
 use tokio::sync::watch;
+use values::memory::Memory;
 use wire::traces::Tracer;
 
 use crate::assemble::authenticators::{self, Bundles};
@@ -21,9 +24,10 @@ use crate::audit;
 use crate::config::extension;
 use crate::host::pki::PKI_DIR;
 use crate::host::{log_files, machine};
+use crate::store::last_backup::LastBackup;
 
-/// Values of the handler that earlier steps of the start have made.
-pub struct Made {
+/// Values that earlier steps of the start have created for the handler.
+pub struct HandlerParts {
     /// The address that the server listens on.
     pub address: SocketAddr,
     /// The stores of the objects.
@@ -40,9 +44,13 @@ pub struct Made {
 ///
 /// # Errors
 /// A credential is invalid, or the audit log cannot be opened.
-pub fn build(run: &Run<'_>, credentials: &Credentials, made: Made) -> anyhow::Result<(Arc<Api>, Bundles)> {
+pub fn build(
+    run: &Run<'_>,
+    credentials: &Credentials,
+    parts: HandlerParts,
+) -> anyhow::Result<(Arc<Api>, Bundles)> {
     let config = &run.config;
-    let Made { address, backends, secrecy, tracer, external } = made;
+    let HandlerParts { address, backends, secrecy, tracer, external } = parts;
     let engine = backends.main().engine();
     let domains = NameDomains::new(config.store.naming.domain);
     let accounts = Arc::new(EngineAccounts::new(engine.clone(), config.store.naming));
@@ -61,8 +69,19 @@ pub fn build(run: &Run<'_>, credentials: &Credentials, made: Made) -> anyhow::Re
     for warning in &config.features.warnings {
         tracing::warn!("{warning}");
     }
+    if config.testing {
+        tracing::warn!(
+            "test features enabled: users with permission for /testing can set the clock, make requests fail and replace \
+             all objects; remove --testing if this is not a test server"
+        );
+    }
     let settings = server::Settings {
-        store: server::store::Settings { backends, secrecy, ranges: config.service.ranges.clone() },
+        store: server::store::Settings {
+            backends,
+            secrecy,
+            ranges: config.service.ranges.clone(),
+            last_backup: Some(Arc::new(LastBackup::in_data_dir(&config.store.data_dir))),
+        },
         types: server::types::Settings {
             naming: config.store.naming,
             allows_privileged: config.admission.allow_privileged,
@@ -99,7 +118,7 @@ pub fn build(run: &Run<'_>, credentials: &Credentials, made: Made) -> anyhow::Re
         api.access.authorizer.clone(),
         api.operations.metrics.clone(),
     );
-    tokio::spawn(follow);
+    tokio::spawn(follow.boxed());
     Ok((api, bundles))
 }
 
@@ -109,7 +128,7 @@ fn auditor(run: &Run<'_>) -> anyhow::Result<Option<Auditor>> {
     Ok(audit.map(|config| audit::auditor(config, &run.process.metrics)).transpose()?.flatten())
 }
 
-/// Returns the state and the settings of the process for the server.
+/// Returns the part of the server's settings that describes the process.
 fn operations(
     run: &Run<'_>,
     credentials: &Credentials,
@@ -117,6 +136,7 @@ fn operations(
     tracer: Option<Tracer>,
 ) -> Operations {
     let (config, process) = (&run.config, &run.process);
+    let memory = Arc::<Memory>::default();
     Operations {
         lifecycle: run.lifecycle.clone(),
         limits: config.requests.limits.clone(),
@@ -124,6 +144,8 @@ fn operations(
         tracer,
         log_files: config.edge.serves_log_files.then(|| Arc::new(log_files::Directory::default()) as _),
         debugging: process.debugging.clone(),
+        testing: config.testing.then(|| Arc::new(Testing::new(memory.clone()))),
+        memory,
         flags: config.flags.clone(),
         version: config.version.clone(),
         host_name: machine::node_name(),

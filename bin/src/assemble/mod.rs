@@ -11,13 +11,15 @@
 //!    └ the port
 //! ```
 //!
-//! Each phase is a type, and only the phase before it can make one, so no phase is skipped. A run that moved its
-//! store ends with [`After::Again`], and the process starts another run from the new location.
+//! Each phase is a type that only a method of the phase before it can create, so no phase is skipped. A run that moved
+//! its store ends with [`After::Again`], and the process starts another run from the new location.
 //!
-//! Every step of a shutdown has a deadline, so that no step that hangs delays the exit (ending.rs).
+//! Every step of a shutdown has a deadline, so that a step that hangs does not prevent the exit
+//! (process_end.rs).
 //!
-//! The listener is opened first, so that a port in use leaves the data directory untouched; connections wait
-//! in its backlog until serving begins. docs/api/operations.md#shutdown has the order of the shutdown.
+//! The first phase binds the port. So if the port is in use, the start fails before it changes the data
+//! directory. New connections wait in the backlog of the socket until serving begins.
+//! docs/api/operations.md#shutdown has the order of the shutdown.
 
 mod authenticators;
 mod closing;
@@ -43,7 +45,7 @@ use wire::server::{Lifecycle, LifecycleStage};
 
 use crate::assemble::listening::Listening;
 use crate::config::Config;
-use crate::host::ending::Ending;
+use crate::host::process_end::ProcessEnd;
 
 /// The action that follows the end of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -54,8 +56,8 @@ pub enum After {
     Again,
 }
 
-/// The socket that connections wait at, kept from one run to the next.
-pub type Kept = Option<std::net::TcpListener>;
+/// The listening socket, which stays open between two runs so that new connections wait instead of failing.
+pub type ListenerSlot = Option<std::net::TcpListener>;
 
 /// The parts of the process that outlive a run.
 #[derive(Clone)]
@@ -64,7 +66,7 @@ pub struct Process {
     pub metrics: Arc<Metrics>,
     /// Log level and profiles.
     pub debugging: Debugging,
-    /// Start of the process, for the log.
+    /// Start time of the process, for the log.
     pub started: Instant,
 }
 
@@ -72,8 +74,8 @@ pub struct Process {
 pub struct Run<'p> {
     config: Config,
     process: Process,
-    /// The supervisor of the shutdown, which ends the process if the run does not.
-    ending: &'p Ending,
+    /// The supervisor of the shutdown, which ends the process if the run does not end in time.
+    ending: &'p ProcessEnd,
     lifecycle: Lifecycle,
     /// The server of the debug socket, if one is configured.
     debug_socket: JoinSet<()>,
@@ -81,7 +83,7 @@ pub struct Run<'p> {
 
 impl<'p> Run<'p> {
     /// Creates a run, and registers it with the supervisor of the shutdown.
-    pub fn new(config: Config, process: Process, ending: &'p Ending) -> Run<'p> {
+    pub fn new(config: Config, process: Process, ending: &'p ProcessEnd) -> Run<'p> {
         let lifecycle = Lifecycle::new();
         ending.attach(&lifecycle);
         Run { config, process, ending, lifecycle, debug_socket: JoinSet::new() }
@@ -90,14 +92,14 @@ impl<'p> Run<'p> {
     /// Serves until a signal ends the process, or the store has moved.
     ///
     /// # Errors
-    /// An error of one line, if the start fails, or if the store fails while it is served.
-    pub async fn finish(self, kept: &mut Kept) -> anyhow::Result<After> {
-        let listening = Listening::bind(self, kept)?;
+    /// The start fails, or the store fails while it is served. The message has one line.
+    pub async fn finish(self, slot: &mut ListenerSlot) -> anyhow::Result<After> {
+        let listening = Listening::bind(self, slot)?;
         let opened = listening.open().await?;
         let prepared = opened.prepare().await?;
         let serving = prepared.serve().await?;
         let leaving = serving.until_end().await;
-        let drained = leaving.drain(kept).await?;
+        let drained = leaving.drain(slot).await?;
         drained.close().await
     }
 
@@ -112,7 +114,7 @@ impl<'p> Run<'p> {
     }
 }
 
-/// Returns the outcome of `work`, or `None` if it has not finished at `limit`.
+/// Returns the outcome of `work`, or `None` if `work` has not finished at `limit`.
 async fn until<T>(limit: Instant, work: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout_at(limit.into(), work).await.ok()
 }

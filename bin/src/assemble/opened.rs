@@ -1,10 +1,12 @@
-//! The second phase of a run: the store is open and has the newest state.
+//! The second phase of a run: the store is open, and copies of etcd have caught up with etcd.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use api::state::secrecy::Secrecy;
 use engine::{Engine, Role};
+use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
 use crate::assemble::Run;
@@ -18,8 +20,8 @@ use crate::store::etcd::{CopyLimits, EtcdSettings};
 use crate::store::location::{Plan, StoreLocation, log_dir, plan};
 use crate::store::{identity, losses, upgrade};
 
-/// Maximum disk space that is reserved for deletes, for updates that continue a deletion (such as the removal of a
-/// finalizer) and for leases: enough for ten of the largest objects, or for a hundred thousand deletes.
+/// Maximum disk space that is reserved for deletes, for leases, and for updates that continue a deletion (such as the
+/// removal of a finalizer). The space is enough for ten objects of the maximum size, or for a hundred thousand deletes.
 const RESERVE_BYTES: u64 = 16 << 20;
 
 /// A run whose store is open.
@@ -33,24 +35,26 @@ pub struct Opened<'p> {
 #[derive(Clone)]
 pub struct StoreOpener {
     settings: StoreSettings,
-    /// The encryption in force; `None`: stored values are not encrypted.
+    /// The clock of the stores, if the test features can move it.
+    clock: Option<fn() -> SystemTime>,
+    /// The encryption of stored values. `None` means that stored values are not encrypted.
     pub secrecy: Option<Arc<Secrecy>>,
-    /// The etcd that the flags name.
+    /// Settings of the etcd in the flags, if any.
     pub etcd: Option<EtcdSettings>,
     /// Limits of the copies of etcd.
     pub limits: CopyLimits,
 }
 
-/// The open store of a run, and the tasks that follow it.
+/// The open store of a run, and the tasks that belong to it.
 pub struct OpenStore {
-    /// The location of the objects, and the direction of a live migration.
+    /// The location of the objects, and the direction of a live migration if there is one.
     pub plan: Plan,
     pub opener: StoreOpener,
     /// The store that is served: the server's own log, or the main copy of etcd.
     pub engine: Engine,
     /// All stores of the run.
     pub engines: Vec<Engine>,
-    /// The copies of etcd; empty if the server has a log of its own.
+    /// The copies of etcd; empty if the server's own log stores the objects.
     pub copies: Copies,
     /// The task that reports damaged records of the server's own log.
     pub reporting: JoinSet<()>,
@@ -69,7 +73,7 @@ impl<'p> Listening<'p> {
     /// Opens the store of the data directory.
     ///
     /// # Errors
-    /// The store cannot be opened, belongs to another profile, or etcd cannot be reached.
+    /// The store cannot be opened, the store belongs to another naming profile, or etcd cannot be reached.
     pub async fn open(self) -> anyhow::Result<Opened<'p>> {
         let Listening { run, port } = self;
         let data_dir = &run.config.store.data_dir;
@@ -84,11 +88,12 @@ impl<'p> Listening<'p> {
             Some((engine, _)) => engine.clone(),
             None => open_log(&opener).await?,
         };
-        // Losses are reported only for the server's own log: a damaged copy of etcd is filled again.
+        // Losses are reported only for the server's own log. A damaged copy of etcd loses nothing, because it
+        // is filled from etcd again.
         let mut reporting = JoinSet::new();
         if copies.main().is_none() {
             losses::report(&engine, data_dir).await;
-            reporting.spawn(losses::follow(engine.clone(), data_dir.clone()));
+            reporting.spawn(losses::follow(engine.clone(), data_dir.clone()).boxed());
         }
         let mut engines = copies.engines_apart();
         engines.push(engine.clone());
@@ -100,7 +105,7 @@ impl<'p> Listening<'p> {
     }
 }
 
-/// Opens the copies of etcd, if the objects are there.
+/// Opens the local copies of etcd if the objects are stored in etcd.
 async fn open_copies(run: &Run<'_>, opener: &StoreOpener, plan: Plan) -> anyhow::Result<Copies> {
     let Some(etcd) = opener.etcd.as_ref().filter(|_| plan.location == StoreLocation::Etcd) else {
         return Ok(Copies::default());
@@ -120,7 +125,7 @@ async fn open_log(opener: &StoreOpener) -> anyhow::Result<Engine> {
 }
 
 impl StoreOpener {
-    /// Puts the encryption into force.
+    /// Creates an opener from the settings, and activates the configured encryption.
     fn new(config: &Config) -> anyhow::Result<StoreOpener> {
         let secrecy = config.encryption.as_ref().map(EncryptionSettings::enforce).transpose()?;
         let limits = CopyLimits {
@@ -129,7 +134,8 @@ impl StoreOpener {
             event_ttl: config.requests.limits.event_ttl,
         };
         let etcd = config.etcd.as_ref().map(|etcd| etcd.encrypted(secrecy.clone()));
-        Ok(StoreOpener { settings: config.store.clone(), secrecy, etcd, limits })
+        let clock = config.testing.then_some(values::clock::system_time as fn() -> SystemTime);
+        Ok(StoreOpener { settings: config.store.clone(), clock, secrecy, etcd, limits })
     }
 
     /// Opens a store in a directory as the leader or a follower.
@@ -138,7 +144,7 @@ impl StoreOpener {
     /// The store is damaged, in use, or cannot be read.
     pub fn open(&self, dir: &Path, role: Role) -> anyhow::Result<Engine> {
         let durability = match (role, self.settings.durability) {
-            // Records of a copy that a crash of the machine loses are read from etcd again.
+            // After a crash of the machine, the records that a copy has lost are read from etcd again.
             (Role::Follower, _) => engine::Durability::Replicated,
             (Role::Leader, Durability::Sync) => engine::Durability::Sync,
             (Role::Leader, Durability::Relaxed) => engine::Durability::Relaxed,
@@ -146,10 +152,12 @@ impl StoreOpener {
         Ok(Engine::open(engine::Options {
             durability,
             history_retention: self.settings.history_retention,
+            history_bytes_max: self.settings.history_bytes_max,
             bloom_scheme: types::bloom::SCHEME,
             role,
             seal: self.secrecy.clone().map(|secrecy| secrecy as Arc<dyn engine::Seal>),
-            // A full local disk does not change which writes etcd accepts.
+            clock: self.clock,
+            // A follower needs no reserve: etcd decides which writes are accepted, not the local disk.
             reserve_bytes: if role == Role::Leader { RESERVE_BYTES } else { 0 },
             ..engine::Options::new(dir)
         })?)

@@ -1,4 +1,5 @@
-//! The third phase of a run: the handler of requests exists and knows all types, and no request is served yet.
+//! The third phase of a run: the handler of requests exists and has all resource types, but no request is
+//! served yet.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use wire::server::LifecycleStage;
 use crate::assemble::Run;
 use crate::assemble::authenticators::Bundles;
 use crate::assemble::credentials::Credentials;
-use crate::assemble::handler::{self, Made};
+use crate::assemble::handler::{self, HandlerParts};
 use crate::assemble::listening::BoundPort;
 use crate::assemble::opened::{OpenStore, Opened};
 use crate::assemble::spans::Exporting;
@@ -24,11 +25,11 @@ pub struct Prepared<'p> {
     pub(super) credentials: Arc<Credentials>,
     pub(super) handler: Arc<Api>,
     pub(super) bundles: Bundles,
-    pub(super) outlets: Outlets,
+    pub(super) outlets: OutputSinks,
 }
 
-/// The receivers of audit events and spans, which are flushed at the end.
-pub struct Outlets {
+/// The receivers of audit events and trace spans. The end of the run flushes both receivers.
+pub struct OutputSinks {
     /// The sink of audit events, if requests are audited.
     pub sink: Option<Arc<dyn Sink>>,
     /// The exporter of spans, if requests are traced.
@@ -50,20 +51,20 @@ impl<'p> Opened<'p> {
             Some(path) => Some(run.unless_stopped(signer::open(path, run.process.metrics.clone())).await?),
             None => None,
         };
-        let made = Made {
+        let parts = HandlerParts {
             address: port.address,
             backends: store.copies.backends(&store.engine),
             secrecy: store.opener.secrecy.clone(),
             tracer,
             external,
         };
-        let (handler, bundles) = handler::build(&run, &credentials, made)?;
+        let (handler, bundles) = handler::build(&run, &credentials, parts)?;
         store.copies.serve(&handler.types.served, &handler.operations.metrics);
         let sink = handler.access.auditor.as_ref().map(|auditor| auditor.sink.clone());
         run.ending.attach_outlets(sink.clone(), spans.as_ref().map(Exporting::waiting));
         api::system::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
         run.lifecycle.advance(LifecycleStage::TypesServed);
-        let outlets = Outlets { sink, spans };
+        let outlets = OutputSinks { sink, spans };
         Ok(Prepared { run, port, store, credentials, handler, bundles, outlets })
     }
 }

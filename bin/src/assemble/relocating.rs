@@ -1,4 +1,5 @@
-//! The live migration of a run: it begins while the store is served, and ends after the server has stopped serving.
+//! The live migration of a run. A migration begins while the store is served, and ends after the server has stopped
+//! serving.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use engine::{Engine, Role};
+use futures_util::FutureExt;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
@@ -13,21 +15,21 @@ use crate::assemble::opened::{OpenStore, StoreOpener};
 use crate::store::location::{Direction, StoreLocation, recorded};
 use crate::store::relocation::{self, IntoEtcd};
 
-/// Pause before the store is served again from its old location, after a failed migration.
+/// Pause between a failed migration and the next run, which serves the store from its old location again.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 /// The live migration of a run, if the flags ask for one.
 pub struct Migration {
     /// Notified when the server may stop serving the old location.
     may_move: Arc<Notify>,
-    /// Set when the server has stopped.
+    /// Set to true when the server has stopped.
     stop: watch::Sender<bool>,
     /// The task that copies objects to etcd while they are served.
     approaching: Option<JoinHandle<anyhow::Result<IntoEtcd>>>,
 }
 
 impl Migration {
-    /// Begins the migration that the plan of the store asks for.
+    /// Begins the migration that the plan of the store requires, if any.
     pub fn begin(store: &OpenStore) -> Migration {
         let (may_move, stop) = (Arc::new(Notify::new()), watch::Sender::new(false));
         let approaching = match store.plan.moves {
@@ -39,18 +41,21 @@ impl Migration {
             Some(Direction::ToEtcd) => {
                 let (opener, source, ready) = (store.opener.clone(), store.engine.clone(), may_move.clone());
                 let stopped = stop.subscribe();
-                Some(tokio::spawn(async move { approach_etcd(&opener, &source, &ready, stopped).await }))
+                Some(tokio::spawn(
+                    async move { approach_etcd(&opener, &source, &ready, stopped).await }.boxed(),
+                ))
             }
         };
         Migration { may_move, stop, approaching }
     }
 
-    /// Waits until the server may stop serving the old location. Never returns without a migration.
+    /// Waits until the server may stop serving the old location. If there is no migration, this function
+    /// never returns.
     pub async fn may_move(&self) {
         self.may_move.notified().await;
     }
 
-    /// Finishes the migration of a server that has stopped. After a failure the store stays at its old location.
+    /// Finishes the migration after the server has stopped. If this fails, the store stays at its old location.
     pub async fn finish(self, store: &OpenStore) {
         self.stop.send_replace(true);
         let moved = match (self.approaching, store.copies.main()) {
@@ -71,7 +76,7 @@ impl Migration {
     }
 }
 
-/// Renames the log of a directory whose store was moved to etcd. The log must be closed.
+/// Renames the log of a data directory if the store was moved to etcd. The log must be closed.
 ///
 /// # Errors
 /// The record of the location cannot be read, or the log cannot be renamed.
@@ -84,14 +89,14 @@ pub fn put_moved_log_aside(data_dir: &Path) -> anyhow::Result<()> {
 
 /// Begins a migration into etcd.
 async fn into_etcd(opener: &StoreOpener, source: &Engine) -> anyhow::Result<IntoEtcd> {
-    let etcd = opener.etcd.as_ref().context("no etcd is named")?;
+    let etcd = opener.etcd.as_ref().context("no etcd is configured")?;
     relocation::must_be_whole(source, opener.data_dir())?;
     let open = |dir: &Path| opener.open(dir, Role::Follower);
     IntoEtcd::begin(etcd, opener.data_dir(), opener.limits, source.revision(), open).await
 }
 
-/// Moves a store into etcd while it is served. Notifies `ready` when the source may stop, and returns once
-/// `stopped` is set. Starts again after each failure, which loses nothing.
+/// Copies a store to etcd while the store is served. Notifies `ready` when the server may stop serving the
+/// source, and returns once `stopped` is true. If a copy fails, a new copy starts, so that no change is lost.
 async fn approach_etcd(
     opener: &StoreOpener,
     source: &Engine,
@@ -114,7 +119,7 @@ async fn approach_etcd(
     }
 }
 
-/// Finishes a migration into etcd, once nothing writes to the log any more.
+/// Finishes a migration into etcd. The caller must have stopped all writes to the log.
 async fn end_at_etcd(
     approaching: JoinHandle<anyhow::Result<IntoEtcd>>,
     source: &Engine,

@@ -1,13 +1,13 @@
-//! Rotation of credentials without a restart: the files of authorities, signing keys and client certificates
-//! are read periodically, and valid new contents replace those in use.
+//! Rotation of credentials without a restart. The server reads the files of CAs, signing keys and client
+//! certificates periodically. Valid new contents replace the old contents.
 //!
 //! ```text
 //! files ─ changed? ─► checked ─┬─ valid ─► replaced as a whole: authorities, keys, certificates
 //!                              └─ not ───► one warning; the old ones stay in use
 //! ```
 //!
-//! The new authorities apply to open connections too. A token of a removed key is refused at once. The server's own CA
-//! is followed in the same way: the command `certs rotate-ca` replaces it.
+//! The new CAs also apply to open connections. A token that a removed key signed is refused at once. The server reloads
+//! its own CA in the same way, because the command `certs rotate-ca` replaces that file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,19 +26,19 @@ use crate::config::extension;
 use crate::config::issuers;
 use crate::config::named_file::NamedFile;
 use crate::host::expiry;
-use crate::host::reload::{self, Watched};
+use crate::host::reload::{self, FileGroup};
 
 /// The components whose credentials are replaced.
 pub struct Followed<'s> {
     /// The authenticators that use the files.
     pub bundles: &'s Bundles,
-    /// The names of authorities that TLS handshakes send.
+    /// The TLS settings of the server, which include the names of CAs that handshakes send.
     pub tls: &'s ServerTls,
     /// The server, which signs tokens and connects to extension servers.
     pub api: &'s Arc<Api>,
 }
 
-/// Follows the credential files of `config` while the server runs.
+/// Reloads the credential files of `config` when they change, while the server runs.
 pub async fn follow(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
     let issuers = async {
         if let Some(issuers) = &followed.bundles.issuers {
@@ -65,13 +65,14 @@ fn path(file: &NamedFile) -> PathBuf {
     file.path.clone()
 }
 
-/// Follows the authorities of clients and proxies, and the client certificate for extension servers. Both
-/// bundles are also published to extension servers.
+/// Reloads the CA bundles of clients and proxies, and the client certificate for extension servers. The
+/// server also publishes both CA bundles to extension servers.
 async fn follow_authorities(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
     let mut authentication = config.authentication.clone();
-    let mut clients = Watched::new(authentication.client_ca.iter().map(path).collect());
-    let mut proxies = Watched::new(authentication.proxy.iter().map(|proxy| path(&proxy.client_ca)).collect());
-    let mut own = Watched::new(config.extensions.files());
+    let mut clients = FileGroup::new(authentication.client_ca.iter().map(path).collect());
+    let mut proxies =
+        FileGroup::new(authentication.proxy.iter().map(|proxy| path(&proxy.client_ca)).collect());
+    let mut own = FileGroup::new(config.extensions.files());
     let mut own_cas = credentials.own_cas().unwrap_or_default();
     loop {
         tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
@@ -136,7 +137,7 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
     }
 }
 
-/// Applies a change of the server's own CAs: to the clients that it accepts, and to the CAs that it publishes to clients
+/// Applies a change of the server's own CAs to the authentication of clients, and to the CAs that the server publishes
 /// in the cluster. Returns whether the change was applied.
 fn reload_own_cas(
     authentication: &AuthenticationSettings,
@@ -163,7 +164,7 @@ fn reload_own_cas(
     replaced
 }
 
-/// Replaces a bundle, unless the file has no valid certificate. Returns whether it was replaced.
+/// Replaces a CA bundle if the new bundle is valid. Returns whether the bundle was replaced.
 fn reload_bundle<B: AsRef<[u8]>>(
     flag: &str,
     bundle: Result<B, &anyhow::Error>,
@@ -192,14 +193,14 @@ fn reload_bundle<B: AsRef<[u8]>>(
     }
 }
 
-/// Follows the key files of service account tokens.
+/// Reloads the key files of service account tokens when they change.
 async fn follow_keys(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
     let flags = &config.authentication.tokens;
     let paths: Vec<PathBuf> = flags.signing_key.iter().chain(&flags.keys).map(path).collect();
     if paths.is_empty() {
         return;
     }
-    let mut watched = Watched::new(paths);
+    let mut watched = FileGroup::new(paths);
     loop {
         tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
         let Some(contents) = watched.changed() else { continue };
@@ -210,7 +211,7 @@ async fn follow_keys(config: &Config, credentials: &Credentials, followed: &Foll
             Ok(keys) => {
                 let documents = keys.documents(config, credentials.address());
                 let verifying = keys.verifying.clone();
-                // Keys must verify before one of them signs, so that no new token is refused.
+                // Replace the verification keys before the signing key, so that no new token is refused.
                 followed.bundles.tokens.replace_keys(verifying);
                 followed.api.access.tokens.replace(keys.signing, documents);
                 tracing::info!(keys = keys.verifying.len(), "keys of service account tokens reloaded");

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use api::system::controllers::{self, Controllers};
-use api::writes::bootstrap::Outcome;
+use api::writes::bootstrap::ReconcileCounts;
 use api::writes::server::Server as Api;
 use engine::Engine;
+use futures_util::FutureExt;
 use tokio::task::{JoinHandle, JoinSet};
 use values::status::Status;
 use wire::server::{Drained as Connections, Lifecycle, LifecycleStage, Limits};
@@ -15,7 +16,7 @@ use wire::server::{Drained as Connections, Lifecycle, LifecycleStage, Limits};
 use crate::assemble::Run;
 use crate::assemble::credentials::Credentials;
 use crate::assemble::opened::OpenStore;
-use crate::assemble::prepared::{Outlets, Prepared};
+use crate::assemble::prepared::{OutputSinks, Prepared};
 use crate::assemble::relocating::Migration;
 use crate::assemble::rotation::{self, Followed};
 use crate::config::Config;
@@ -23,7 +24,7 @@ use crate::host::notify;
 use crate::host::welcome::Welcome;
 use crate::store::upgrade;
 
-/// How long the start retries if etcd does not answer, and the pause between attempts.
+/// Maximum time of the retries if etcd does not respond during the start, and the pause between two attempts.
 const BOOTSTRAP_WAIT: Duration = Duration::from_secs(60);
 const BOOTSTRAP_PAUSE: Duration = Duration::from_secs(1);
 
@@ -31,35 +32,35 @@ const BOOTSTRAP_PAUSE: Duration = Duration::from_secs(1);
 pub struct Serving<'p> {
     pub(super) run: Run<'p>,
     pub(super) store: OpenStore,
-    pub(super) outlets: Outlets,
+    pub(super) outlets: OutputSinks,
     /// The task that serves connections.
     pub(super) connections: JoinHandle<Connections>,
     /// The task that reloads credentials.
     pub(super) rotation: JoinHandle<()>,
     pub(super) controllers: Controllers,
-    /// The tasks that compact the etcds and check their health.
+    /// The tasks that compact the etcd clusters and check their health.
     pub(super) tending: JoinSet<()>,
     pub(super) migration: Migration,
 }
 
-/// Why a run ends.
+/// Reason why a run ends.
 pub enum Reason {
     /// A signal asked the process to stop.
     Signal,
-    /// The store moves, and the process serves it from its new location.
+    /// The store moves. The process then serves the store from its new location.
     Moves,
     /// The store failed.
     Failed(anyhow::Error),
 }
 
-/// A run that must end, and still serves requests.
+/// A run that must end, but still serves requests.
 pub struct Leaving<'p> {
     pub(super) serving: Serving<'p>,
     pub(super) reason: Reason,
 }
 
 impl<'p> Prepared<'p> {
-    /// Serves requests, creates what a new cluster needs, starts the controllers, and reports that the server is ready.
+    /// Serves requests, creates the bootstrap objects, starts the controllers, and reports that the server is ready.
     ///
     /// # Errors
     /// The certificate cannot be served, or the store cannot be read or written.
@@ -69,20 +70,22 @@ impl<'p> Prepared<'p> {
         let tls = wire::server::server_config(credentials.serving.clone(), &config.tls.offered);
         let tls = tls.map_err(|why| anyhow!(why))?;
         tls.name_authorities(&credentials.client_cas);
-        let connections = tokio::spawn(wire::server::serve(
+        let connections = wire::server::serve(
             port.listener,
             tls.clone(),
             handler.clone(),
             limits(config),
             run.lifecycle.shutdown(),
-        ));
-        let rotation = tokio::spawn({
+        );
+        let connections = tokio::spawn(connections.boxed());
+        let rotation = {
             let (config, credentials, api) = (config.clone(), credentials.clone(), handler.clone());
             async move {
                 let followed = Followed { bundles: &bundles, tls: &tls, api: &api };
                 rotation::follow(&config, &credentials, &followed).await;
             }
-        });
+        };
+        let rotation = tokio::spawn(rotation.boxed());
         if store.is_own_log() {
             // Objects read from etcd already have the defaults of this release.
             upgrade::bring_up(&config.store.data_dir, &handler).await?;
@@ -104,8 +107,8 @@ impl<'p> Prepared<'p> {
 impl<'p> Serving<'p> {
     /// Serves until the run must end.
     pub async fn until_end(self) -> Leaving<'p> {
-        // A failed log takes no more writes: the process ends, and its next start recovers the store. The same
-        // applies to a copy that cannot continue, which the next start fills again.
+        // A failed log accepts no more writes, so the process ends, and the next start recovers the store. The process
+        // also ends if a copy of etcd cannot continue; the next start fills the copy again.
         let reason = tokio::select! {
             () = self.run.lifecycle.reached(LifecycleStage::Leaving) => Reason::Signal,
             () = self.migration.may_move() => Reason::Moves,
@@ -113,24 +116,34 @@ impl<'p> Serving<'p> {
                 Reason::Failed(anyhow!("the store's log failed: {refusal}"))
             }
             broken = self.store.copies.broken() => Reason::Failed(broken),
+            never = notify::keep_alive() => match never {},
         };
         Leaving { serving: self, reason }
     }
 }
 
+/// Divisor of the shutdown deadline: a twentieth of the deadline is for clients without a request in flight, and the
+/// remaining time is for requests.
+const CLIENT_WAIT_SHARE: u32 = 20;
+
 /// Returns the limits of connections.
 fn limits(config: &Config) -> Limits {
     let usual = Limits::default();
+    let wait_max = config.requests.shutdown.deadline / CLIENT_WAIT_SHARE;
     Limits {
+        linger_timeout: usual.linger_timeout.min(wait_max),
+        drain_idle_grace: usual.drain_idle_grace.min(wait_max),
+        drain_idle_max: usual.drain_idle_max.min(wait_max),
         drain_timeout: config.requests.drain_timeout(),
         http2_streams_max: config.tls.streams_max.unwrap_or(usual.http2_streams_max),
         ..usual
     }
 }
 
-/// Creates the bootstrap objects. If etcd decides writes and does not answer, the whole function retries for
-/// a while. Each step leaves correct objects unchanged, so the outcome of the first attempt does not matter.
-async fn bootstrap(api: &Api, lifecycle: &Lifecycle) -> Result<Outcome, Status> {
+/// Creates the bootstrap objects. If the objects are stored in etcd and etcd does not respond, this function
+/// tries again for a limited time. A new attempt can start from the beginning, because each step leaves
+/// correct objects unchanged.
+async fn bootstrap(api: &Api, lifecycle: &Lifecycle) -> Result<ReconcileCounts, Status> {
     let until = Instant::now() + BOOTSTRAP_WAIT;
     loop {
         let error = match api::system::startup::prepare(api).await {
@@ -148,8 +161,8 @@ async fn bootstrap(api: &Api, lifecycle: &Lifecycle) -> Result<Outcome, Status> 
     }
 }
 
-/// Syncs the records of this start. Once a client has seen the server ready, the next start must find them or report
-/// their loss.
+/// Syncs the records that this start has written. The caller waits for the sync before it reports that the
+/// server is ready, so that the next start finds these records or reports their loss.
 async fn note_durable(engine: &Engine) -> anyhow::Result<()> {
     let noting = engine.clone();
     let noted = tokio::task::spawn_blocking(move || noting.note_durable()).await;
@@ -158,7 +171,8 @@ async fn note_durable(engine: &Engine) -> anyhow::Result<()> {
         .map_err(|refusal| anyhow!("the store's log failed: {refusal}"))
 }
 
-/// Reports that the server is ready: a log line, or a text for the person who started it for the first time.
+/// Reports that the server is ready: a text for people if this is the first start in a terminal, otherwise a
+/// log line.
 fn report(run: &Run<'_>, credentials: &Arc<Credentials>) {
     let config = &run.config;
     if config.welcomes {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use wire::server::{Lifecycle, LifecycleStage};
 use wire::traces::export::{Collector, Connecting, Waiting};
@@ -11,7 +12,7 @@ use wire::traces::{Tracer, export};
 use crate::assemble::until;
 use crate::config::traces::TracingSettings;
 
-/// Maximum time that the exit waits for the last spans.
+/// Maximum time that the exit waits until the last spans are sent.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
 
 /// The task that sends spans until the server has stopped.
@@ -21,7 +22,7 @@ pub struct Exporting {
 }
 
 impl Exporting {
-    /// Starts the task, and returns it with the tracer whose spans it sends.
+    /// Starts the task. Returns the task, and the tracer whose spans the task sends.
     pub fn start(settings: &TracingSettings, lifecycle: &Lifecycle) -> (Tracer, Exporting) {
         let (queue, spans) = tokio::sync::mpsc::channel(export::QUEUED_MAX);
         let waiting = Waiting::new(&queue);
@@ -39,8 +40,8 @@ impl Exporting {
             })
         };
         let collector = Collector { endpoint, connect: Arc::new(connect) };
-        let exporter =
-            tokio::spawn(export::run(collector, "apiserver".to_owned(), spans, waiting.clone(), stopped));
+        let exporter = export::run(collector, "apiserver".to_owned(), spans, waiting.clone(), stopped);
+        let exporter = tokio::spawn(exporter.boxed());
         (Tracer::new(settings.file.per_million, queue), Exporting { exporter, waiting })
     }
 
@@ -49,7 +50,8 @@ impl Exporting {
         self.waiting.clone()
     }
 
-    /// Waits until all spans are sent, for a short time at most and not beyond `limit`. Returns how many are lost.
+    /// Waits until all spans are sent, for two seconds at most and not beyond `limit`. Returns the number of lost
+    /// spans.
     pub async fn flush(self, limit: Instant) -> usize {
         let longest = Instant::now() + FLUSH_MAX;
         match until(longest.min(limit), self.exporter).await {

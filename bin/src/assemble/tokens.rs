@@ -22,7 +22,7 @@ use crate::host::pki;
 /// stores a key in its data directory, so that tokens stay valid after a restart.
 ///
 /// # Errors
-/// A key is invalid, or a limit does not fit the signer's.
+/// A key is invalid, or the maximum lifetime of tokens exceeds the maximum of the external signer.
 pub fn prepare(
     config: &Config,
     accounts: Arc<EngineAccounts>,
@@ -58,8 +58,8 @@ pub fn prepare(
                 bail!(
                     "service-account-max-token-expiration cannot be set longer than the token expiration supported by \
                      service-account-signing-endpoint: {} > {}",
-                    duration::shown(given),
-                    duration::shown(longest)
+                    duration::duration_text(given),
+                    duration::duration_text(longest)
                 );
             }
             lifetime_max = lifetime_max.or(Some(longest));
@@ -68,7 +68,7 @@ pub fn prepare(
             let about = IssuerDescription {
                 issuer: issuer.clone(),
                 keys_uri: flags.keys_uri.clone(),
-                address: shown_address(config, address),
+                address: published_address(config, address),
             };
             external.use_for(Drafts::new(issuer, domains.clone()), about, verifier.clone());
             verifier
@@ -86,8 +86,8 @@ pub fn prepare(
     Ok((verifier, tokens))
 }
 
-/// Returns the host and port of this server for published documents.
-fn shown_address(config: &Config, address: SocketAddr) -> String {
+/// Returns the host and port under which published documents name this server.
+fn published_address(config: &Config, address: SocketAddr) -> String {
     machine::readers_authority(
         address,
         config.service.advertise_address,
@@ -104,20 +104,21 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Reads keys from the contents of the configured files; without a signing key, uses the server's own.
+    /// Reads keys from the contents of the configured files. Uses the server's own key if no signing key is
+    /// configured.
     ///
     /// # Errors
     /// A file does not contain a key.
     pub fn read(config: &Config, signing: Option<&[u8]>, others: &[&[u8]]) -> anyhow::Result<Keys> {
         let flags = &config.authentication.tokens;
-        let shown = |file: &NamedFile| file.path.display().to_string();
+        let displayed_path = |file: &NamedFile| file.path.display().to_string();
         let signing = match (signing, &flags.signing_key) {
-            (Some(bytes), Some(file)) => SigningKey::from_pem(bytes).with_context(|| shown(file))?,
+            (Some(bytes), Some(file)) => SigningKey::from_pem(bytes).with_context(|| displayed_path(file))?,
             _ => own_key(&config.store.data_dir.join("pki"))?,
         };
         let mut verifying: Vec<VerificationKey> = Vec::new();
         for (bytes, file) in others.iter().zip(&flags.keys) {
-            verifying.extend(VerificationKey::from_pem(bytes).with_context(|| shown(file))?);
+            verifying.extend(VerificationKey::from_pem(bytes).with_context(|| displayed_path(file))?);
         }
         if !verifying.iter().any(|key| key.id() == signing.public().id()) {
             verifying.insert(0, signing.public().clone());
@@ -125,12 +126,12 @@ impl Keys {
         Ok(Keys { signing, verifying })
     }
 
-    /// Returns the discovery documents for verifiers of tokens of a server at `address`.
+    /// Returns the discovery documents that programs read to verify the tokens of a server at `address`.
     pub fn documents(&self, config: &Config, address: SocketAddr) -> Option<IssuerDocuments> {
         let flags = &config.authentication.tokens;
         let issuer = flags.issuers.first().map(String::as_str).unwrap_or_default();
-        let shown = shown_address(config, address);
-        IssuerDocuments::new(issuer, &self.verifying, flags.keys_uri.as_deref(), &shown)
+        let published = published_address(config, address);
+        IssuerDocuments::new(issuer, &self.verifying, flags.keys_uri.as_deref(), &published)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Batches of audit lines: a bounded queue, and a thread that empties it.
 //!
 //! ```text
-//! requests ─► queue (buffer_len) ─► thread: batch_len lines, or those of wait_max ─► throttle ─► log or webhook
+//! requests ─► queue (buffer_len) ─► thread: batch_len lines, or the lines of wait_max ─► throttle ─► log or webhook
 //! ```
 
 use std::io;
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Largest possible `buffer_len`: the memory of the queue is allocated at the start.
+/// Maximum of `buffer_len`. A limit is necessary because the memory of the whole queue is allocated at the
+/// start.
 pub const BUFFER_LEN_MAX: usize = 1 << 20;
 
 /// Limits of a batch and of the queue.
@@ -22,23 +23,23 @@ pub struct Batching {
     pub buffer_len: usize,
     /// Maximum number of lines in a batch.
     pub batch_len: usize,
-    /// How long the first line of a batch waits for more lines; zero: not at all.
+    /// How long the first line of a batch waits for more lines. Zero means that the line does not wait.
     pub wait_max: Duration,
-    /// Limit of the rate of batches, if any.
+    /// Limit of the number of batches per second, if any.
     pub throttle: Option<Throttle>,
 }
 
-/// Limits of a token bucket.
+/// Parameters of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throttle {
     /// Average number of batches per second.
     pub per_second: f64,
-    /// Maximum number of batches at once after a pause.
+    /// Maximum number of batches that are written without delay one after the other.
     pub burst: f64,
 }
 
-/// The queue of lines. If the process is killed, queued lines are lost; [`Queue::close`] writes all of them,
-/// if there is time.
+/// The queue of lines. If the process is killed, queued lines are lost. [`Queue::close`] waits until all
+/// queued lines are written.
 pub struct Queue {
     sender: Mutex<Option<SyncSender<Vec<u8>>>>,
     progress: Arc<Progress>,
@@ -47,13 +48,13 @@ pub struct Queue {
 /// Progress of the writer thread.
 #[derive(Default)]
 struct Progress {
-    /// Lines that were queued and are not written yet.
+    /// Number of lines that were queued and are not written yet.
     waiting: AtomicUsize,
     has_ended: Mutex<bool>,
     ended: Condvar,
 }
 
-/// Dropped when the writer thread ends, by a panic too.
+/// A guard of the writer thread, which is dropped when the thread ends, even by a panic.
 struct Writing(Arc<Progress>);
 
 impl Drop for Writing {
@@ -92,14 +93,15 @@ impl Queue {
         self.progress.waiting.load(Ordering::Acquire)
     }
 
-    /// Adds a line; never blocks.
+    /// Adds a line without blocking.
     ///
     /// # Errors
-    /// The queue is full or closed: the line is lost.
+    /// The queue is full or closed. The line is lost.
     pub fn push(&self, line: Vec<u8>) -> io::Result<()> {
         let sender = self.sender.lock();
         let Some(sender) = &*sender else { return Err(io::Error::other("the audit log is closed")) };
-        // Counted before the line is queued, because the writer subtracts it.
+        // Count the line before it is queued, because the writer thread may subtract it immediately
+        // afterwards.
         self.progress.waiting.fetch_add(1, Ordering::AcqRel);
         sender.try_send(line).map_err(|error| {
             self.progress.waiting.fetch_sub(1, Ordering::AcqRel);
@@ -110,8 +112,8 @@ impl Queue {
         })
     }
 
-    /// Accepts no more lines, and waits until all are written, or until `until`. Returns the number of
-    /// unwritten lines.
+    /// Accepts no more lines. Waits until all lines are written, or until the time `until`. Returns the
+    /// number of unwritten lines.
     pub fn close(&self, until: Instant) -> usize {
         drop(self.sender.lock().take());
         let mut has_ended = self.progress.has_ended.lock();
@@ -138,7 +140,7 @@ fn next(receiver: &Receiver<Vec<u8>>, batching: &Batching) -> Option<Vec<Vec<u8>
     Some(lines)
 }
 
-/// A token bucket, from which every batch takes a token.
+/// A token bucket. Every batch takes a token from the bucket.
 struct Pace {
     throttle: Throttle,
     tokens: f64,
@@ -150,13 +152,13 @@ impl Pace {
         Pace { tokens: throttle.burst, throttle, filled: None }
     }
 
-    /// Takes a token, and returns how long to wait until it is available.
+    /// Takes a token, and returns how long to wait until the token is available.
     fn take(&mut self, now: Instant) -> Duration {
         let Throttle { per_second, burst } = self.throttle;
         let elapsed = self.filled.map_or(Duration::ZERO, |filled| now.saturating_duration_since(filled));
         self.filled = Some(now);
         self.tokens = (self.tokens + elapsed.as_secs_f64() * per_second).min(burst) - 1.0;
-        // A rate near zero gives a pause that exceeds the range of durations.
+        // With a rate near zero, the pause may exceed the range of `Duration`.
         Duration::try_from_secs_f64((-self.tokens / per_second).max(0.0)).unwrap_or(Duration::MAX)
     }
 }
@@ -166,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_has_its_length_or_what_came_in_time() {
+    fn a_batch_is_complete_at_its_length_or_after_the_maximum_wait() {
         let batching =
             Batching { buffer_len: 8, batch_len: 2, wait_max: Duration::from_millis(20), throttle: None };
         let (sender, receiver) = sync_channel(batching.buffer_len);
@@ -180,10 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn closing_waits_for_the_writer_and_counts_what_it_leaves() {
+    fn close_waits_for_the_writer_and_counts_unwritten_events() {
         let batching = Batching { buffer_len: 8, batch_len: 2, wait_max: Duration::ZERO, throttle: None };
         let (let_go, held) = sync_channel::<()>(0);
-        // The writer blocks with the first batch until the other end is dropped.
+        // The writer blocks with the first batch until the sender of this channel is dropped.
         let write = move |_: Vec<_>| {
             let _ = held.recv();
         };
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_wait_for_tokens_once_the_burst_is_spent() {
+    fn batches_are_throttled_after_the_burst() {
         let mut pace = Pace::new(Throttle { per_second: 10.0, burst: 2.0 });
         let start = Instant::now();
         for (after_ms, pause_ms) in [(0, 0), (0, 0), (0, 100), (0, 200), (300, 0), (1_000_000, 0)] {

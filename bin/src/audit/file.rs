@@ -19,11 +19,11 @@ pub const BYTES_MAX: u64 = 100 << 20;
 /// The conditions of a rotation, and the treatment of rotated files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rotation {
-    /// Maximum size in bytes; a single write that is longer gets a file of its own.
+    /// Maximum size of a file in bytes. A single write that is longer goes to a file of its own.
     pub bytes_max: u64,
-    /// Maximum number of rotated files that are kept; 0: all.
+    /// Maximum number of rotated files that are kept; 0 keeps all.
     pub backups_max: u64,
-    /// How long rotated files are kept; zero: forever.
+    /// How long rotated files are kept; zero keeps them forever.
     pub age_max: Duration,
     /// Whether rotated files are compressed.
     pub compresses: bool,
@@ -38,15 +38,15 @@ pub struct RotatingFile {
 }
 
 impl RotatingFile {
-    /// Opens the file for appending; creates it, readable only by the owner, if it is missing.
+    /// Opens the file for appending. Creates the file with mode 0600 if the file is missing.
     pub fn open(path: &Path, rotation: Rotation) -> io::Result<RotatingFile> {
         let file = append_to(path)?;
         let bytes = file.metadata()?.len();
         Ok(RotatingFile { path: path.to_owned(), rotation, file, bytes })
     }
 
-    /// Appends whole lines, to a new file if they do not fit. If the rotation fails, the file continues to
-    /// grow.
+    /// Appends whole lines. If the lines do not fit into the current file, this function rotates the file
+    /// first. If the rotation fails, the file continues to grow.
     pub fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         let is_full = self.bytes + lines.len() as u64 > self.rotation.bytes_max;
         if self.bytes > 0
@@ -62,9 +62,10 @@ impl RotatingFile {
 
     fn rotate(&mut self) -> io::Result<()> {
         let now = Timestamp::now().strftime("%Y-%m-%dT%H-%M-%S%.3f").to_string();
-        let backups = Backups::of(&self.path);
+        let backups = Backups::for_file(&self.path);
         let backup = backups.path(&now);
-        // Two rotations within a millisecond would get the same name: the file grows until the next write.
+        // Two rotations within a millisecond would use the same name. Skip this rotation; the next write
+        // tries again.
         if backup.exists() {
             return Ok(());
         }
@@ -85,7 +86,7 @@ fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// The rotated files that belong to a file.
+/// The names of the files that the rotation of a file creates.
 struct Backups {
     directory: PathBuf,
     /// Text before and after the time in the name of a rotated file.
@@ -94,7 +95,7 @@ struct Backups {
 }
 
 impl Backups {
-    fn of(path: &Path) -> Backups {
+    fn for_file(path: &Path) -> Backups {
         let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
         let extension = path.extension().map(|it| format!(".{}", it.to_string_lossy())).unwrap_or_default();
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -106,7 +107,7 @@ impl Backups {
         self.directory.join(format!("{}{time}{}", self.prefix, self.extension))
     }
 
-    /// Returns whether a file has the name of a rotated one.
+    /// Returns whether `name` is the name of a rotated file.
     fn has(&self, name: &str) -> bool {
         let name = name.strip_suffix(".gz").unwrap_or(name);
         let time = name.strip_prefix(&self.prefix).and_then(|name| name.strip_suffix(&self.extension));
@@ -137,7 +138,7 @@ impl Backups {
     }
 }
 
-/// Replaces a file by its compressed form, which gets its final name only once it is complete.
+/// Replaces a file by a compressed file. The compressed file gets its final name only when it is complete.
 fn compress(path: &Path) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".gz");
@@ -162,7 +163,7 @@ mod tests {
         Rotation { bytes_max: 10, backups_max: 2, age_max: Duration::ZERO, compresses: false };
 
     #[test]
-    fn a_full_file_makes_room_and_no_line_is_lost() {
+    fn a_full_audit_file_is_rotated_without_losing_a_line() {
         let dir = Scratch::new();
         let path = dir.join("audit.log");
         let mut file = RotatingFile::open(&path, Rotation { backups_max: 0, ..ROTATION }).unwrap();
@@ -170,7 +171,7 @@ mod tests {
             file.write(line.as_bytes()).unwrap();
             std::thread::sleep(Duration::from_millis(2));
         }
-        let backups = Backups::of(&path);
+        let backups = Backups::for_file(&path);
         let mut names: Vec<_> = fs::read_dir(&*dir)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -186,9 +187,9 @@ mod tests {
     }
 
     #[test]
-    fn tidying_keeps_the_newest_and_leaves_other_files_alone() {
+    fn rotation_keeps_the_newest_backups_and_does_not_touch_other_files() {
         let dir = Scratch::new();
-        let backups = Backups::of(&dir.join("audit.log"));
+        let backups = Backups::for_file(&dir.join("audit.log"));
         let times = ["2026-01-01T00-00-00.000", "2026-01-02T00-00-00.000", "2026-01-03T00-00-00.000"];
         for time in times {
             fs::write(backups.path(time), time).unwrap();

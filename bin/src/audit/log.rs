@@ -23,9 +23,9 @@ pub const PLUGIN: &str = "log";
 pub struct LogSettings {
     /// Path of the file; `-` is standard output.
     pub path: PathBuf,
-    /// When events are written.
+    /// The mode in which events are written.
     pub mode: Mode,
-    /// The form of the lines.
+    /// The encoder of events into lines.
     pub encoder: Encoder,
     /// The rotation of the file.
     pub rotation: Rotation,
@@ -67,8 +67,8 @@ fn open(path: &Path, rotation: Rotation) -> anyhow::Result<Target> {
         return Ok(Target::Stdout(io::stdout()));
     }
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(|error| not_made(directory, &error))?;
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        created.map_err(|error| creation_error(directory, &error))?;
     }
     let file = RotatingFile::open(path, rotation).map_err(|error| {
         let why = if path.is_dir() { "is a directory".to_owned() } else { reason(&error) };
@@ -77,8 +77,9 @@ fn open(path: &Path, rotation: Rotation) -> anyhow::Result<Target> {
     Ok(Target::File(file))
 }
 
-/// Returns why a directory could not be created: often a file has its name, or that of one of its parents.
-fn not_made(directory: &Path, error: &io::Error) -> anyhow::Error {
+/// Returns an error that says why a directory could not be created. Often the path of the directory, or of
+/// one of its parents, is a file.
+fn creation_error(directory: &Path, error: &io::Error) -> anyhow::Error {
     match directory.ancestors().find(|above| above.exists()) {
         Some(above) if !above.is_dir() => {
             anyhow!("ensureLogFile: mkdir {}: not a directory", above.display())
@@ -118,7 +119,7 @@ pub struct Log {
 }
 
 enum Out {
-    /// The lock keeps lines from mixing.
+    /// The lock prevents lines of concurrent requests from mixing.
     Direct(Mutex<Target>),
     Queued(Queue),
 }

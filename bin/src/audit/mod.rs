@@ -5,7 +5,7 @@
 //! batch:     event ─► Encoder ─► queue ─► thread ─► file · webhook
 //! ```
 //!
-//! Writing to the log does not wait for the disk: a written line is in the cache of the system.
+//! A write to the log does not wait for the disk. The line is then in the page cache of the operating system.
 
 pub mod batch;
 pub mod file;
@@ -27,7 +27,7 @@ use self::webhook::WebhookSettings;
 /// The audit policy, and the sinks of events.
 #[derive(Clone, Debug)]
 pub struct AuditSettings {
-    /// The policy; without one, no events are recorded.
+    /// The audit policy. Without a policy, no events are recorded.
     pub policy: Option<Arc<AuditPolicy>>,
     /// The audit log, if configured.
     pub log: Option<LogSettings>,
@@ -40,7 +40,7 @@ pub struct AuditSettings {
 pub struct Losses(Arc<Metrics>);
 
 impl Losses {
-    /// Records that `count` events are lost. `plugin` is the sink that lost them, as a metrics label.
+    /// Counts and logs `count` lost events. `plugin` is the metrics label of the sink that lost the events.
     fn note(&self, plugin: &'static str, count: usize, error: &io::Error) {
         self.0.audit.errors.add(&[plugin], count as u64);
         tracing::error!(%error, plugin, count, "audit events lost");
@@ -117,7 +117,7 @@ impl Sink for Sinks {
             }
             lost
         };
-        // The sinks close concurrently, so that one that hangs takes no time from the others.
+        // The sinks close concurrently, so that a sink that hangs does not delay the other sinks.
         let close = &close;
         std::thread::scope(|scope| {
             let closing: Vec<_> = self.sinks.iter().map(|named| scope.spawn(move || close(named))).collect();
@@ -156,7 +156,7 @@ mod tests {
     const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
 
     #[test]
-    fn events_are_lines_of_a_private_file_and_policies_are_checked() {
+    fn audit_events_are_written_to_a_private_file_and_invalid_policies_are_refused() {
         let dir = Scratch::new();
         std::fs::write(dir.join("policy"), POLICY).unwrap();
         let arguments = "--audit-policy-file=DIR/policy --audit-log-path=DIR/new/audit.log";
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_made_without_a_policy_too() {
+    fn the_audit_log_file_is_created_even_without_a_policy() {
         use std::os::unix::fs::PermissionsExt;
         let dir = Scratch::new();
         std::fs::write(dir.join("file"), "").unwrap();

@@ -1,19 +1,19 @@
-//! Settings that the log and the webhook have in common: when events are written, and their size.
+//! Settings that the log and the webhook have in common: the mode of writing, and the maximum sizes.
 
 use crate::audit::batch::Batching;
 
-/// When an event is written, and the effect of its loss.
+/// When an event is written, and what happens if the event is lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// The request waits for the write; a lost event is only logged.
+    /// The request waits for the write. A lost event is only logged and counted.
     Blocking,
-    /// The request waits for the write; a request whose first event is lost is refused.
+    /// The request waits for the write. If the first event of a request is lost, the request is refused.
     BlockingStrict,
     /// A thread writes events later, in batches.
     Batch(Batching),
 }
 
-/// Sizes in bytes above which events are truncated and batches divided.
+/// The sizes, in bytes, above which events are truncated and batches are divided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truncation {
     /// Maximum size of an event.

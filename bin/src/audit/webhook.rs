@@ -1,8 +1,8 @@
 //! The audit webhook: a server that receives lists of events.
 //!
-//! In the modes `blocking` and `blocking-strict` the request waits for the response on its own thread, after
-//! the runtime has moved other work away from that thread. A separate thread sends batches, one after the
-//! other.
+//! In the modes `blocking` and `blocking-strict`, a request blocks its thread until the webhook responds; the
+//! runtime first moves other tasks to other threads. In the mode `batch`, a separate thread sends one batch
+//! after the other.
 
 use std::io;
 use std::sync::Arc;
@@ -31,11 +31,11 @@ const TAIL: &[u8] = b"]}\n";
 pub struct WebhookSettings {
     /// The server that receives the events.
     pub remote: Remote,
-    /// When events are sent.
+    /// The mode in which events are sent.
     pub mode: Mode,
-    /// Pause before events are sent a second time.
+    /// Pause before the first retry.
     pub backoff: Duration,
-    /// Sizes above which events are truncated, if they are.
+    /// Sizes above which events are truncated; `None` disables truncation.
     pub truncation: Option<Truncation>,
 }
 
@@ -58,8 +58,8 @@ impl WebhookSettings {
             bytes_max: truncation.map_or(usize::MAX, |truncation| truncation.batch_bytes_max),
             runtime: Handle::current(),
             is_closing: Arc::default(),
-            // A waiting request must not be delayed by an unreachable server; batches in a queue can be
-            // retried longer.
+            // An unreachable server must not delay a waiting request for long, so only temporary failures are
+            // retried. No request waits for a batch, so every failure of a batch is retried.
             retries: if matches!(self.mode, Mode::Batch(_)) { |_| true } else { Failure::is_passing },
         };
         let event_bytes_max = truncation.map(|truncation| truncation.event_bytes_max);
@@ -115,7 +115,7 @@ impl Sink for Webhook {
     }
 
     fn close(&self, until: Instant) -> usize {
-        // Events that cannot be sent at once are given up from here on.
+        // From now on the sink does not send an event again if the first attempt fails.
         self.is_closing.store(true, Ordering::Relaxed);
         match &self.out {
             Out::Direct(_) => 0,
@@ -131,7 +131,7 @@ struct Sender {
     /// Maximum size of the events in one request.
     bytes_max: usize,
     runtime: Handle,
-    /// Whether retries have ended because the sink is closing.
+    /// Whether the sink is closing. A closing sink does not retry.
     is_closing: Arc<AtomicBool>,
     /// Returns whether a list is sent again after a failure.
     retries: fn(&Failure) -> bool,
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_a_list_and_long_ones_are_divided() {
+    fn audit_events_are_sent_as_lists_within_a_size_limit() {
         let events = ["{}", "{\"a\":1}", "{}"].map(|event| event.as_bytes().to_vec());
         let want =
             r#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":[{},{"a":1},{}]}"#;

@@ -1,5 +1,5 @@
-//! `accept-loss`: accepts that the unreadable records of a stopped store are lost, so that the server's
-//! controllers run again.
+//! `accept-loss`: accepts that the unreadable records of a stopped store are lost, so that all controllers of
+//! the server run again.
 //!
 //! `read every record ─► print the losses that are not accepted yet ─► accept them by a record in the log`
 
@@ -12,22 +12,22 @@ use engine::{Engine, Losses, OpenError, Options, RevisionSet};
 use serde::Serialize;
 
 use crate::cli::args::{AcceptLoss, Format};
-use crate::cli::output::Outcome;
+use crate::cli::output::{self, Outcome};
 use crate::cli::progress::Progress;
 use crate::cli::report::DamageReport;
 use crate::store::location::log_dir;
 use crate::store::location::{self, StoreLocation};
 
-/// Maximum number of damaged places in the report; `verify` lists all.
+/// Maximum number of damages in the report. `verify` lists all damages.
 const LISTED_MAX: usize = 1_000;
 
 #[derive(Serialize)]
 struct Report {
-    /// Revisions that this run accepted as lost, as ranges with both ends.
+    /// Revisions that this run accepted as lost, as ranges of the first and the last revision.
     lost: Vec<(u64, u64)>,
     /// Revisions whose records this run accepted as unreadable.
     unreadable: Vec<(u64, u64)>,
-    /// The damage that causes these losses and is still in the log.
+    /// Damage in the log that causes these losses.
     damage: Vec<DamageReport>,
 }
 
@@ -81,11 +81,11 @@ pub fn run(flags: &AcceptLoss, out: &mut impl Write) -> anyhow::Result<Outcome> 
         accepted
     })?;
     damages.retain(|damage| is_of(damage, &accepted));
-    tell(flags, &accepted, &damages, out)?;
+    print_report(flags, &accepted, &damages, out)?;
     Ok(Outcome::Fine)
 }
 
-/// Returns whether a damaged place causes one of these losses.
+/// Returns whether a damage causes at least one of these losses.
 fn is_of(damage: &Damage, losses: &Losses) -> bool {
     let Some((first, last)) = damage.revisions else { return false };
     let mut revisions = RevisionSet::default();
@@ -94,13 +94,13 @@ fn is_of(damage: &Damage, losses: &Losses) -> bool {
     left != revisions
 }
 
-fn tell(
+fn print_report(
     flags: &AcceptLoss,
     accepted: &Losses,
     damages: &[Damage],
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    if flags.common.output == Format::Json {
+    if flags.common.output != Format::Text {
         let numbers =
             |set: &RevisionSet| set.ranges().iter().map(|(first, last)| (first.get(), last.get())).collect();
         let report = Report {
@@ -108,9 +108,7 @@ fn tell(
             unreadable: numbers(&accepted.damaged),
             damage: damages.iter().map(DamageReport::from).collect(),
         };
-        serde_json::to_writer(&mut *out, &report)?;
-        writeln!(out)?;
-        return Ok(());
+        return output::write(out, flags.common.output, &report, |_| Ok(()));
     }
     let dir = flags.common.data_dir.display();
     if accepted.is_empty() {

@@ -1,4 +1,4 @@
-//! The commands and their flags. Commands with subcommands declare theirs in their own files.
+//! The commands and their flags. A command with subcommands declares them in a file of its own.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,22 +11,25 @@ use values::naming;
 
 use crate::cli::certs::CertsCommand;
 use crate::cli::completion::Completion;
+use crate::cli::history::HistoryCommand;
 use crate::cli::kubeconfig::KubeconfigCommand;
 use crate::cli::man::Man;
 pub use crate::cli::output::Format;
-use crate::cli::output::format;
+use crate::cli::output::parse_format;
 use crate::cli::status::StatusFlags;
+use crate::cli::testing::TestingCommand;
 use crate::cli::token::TokenCommand;
+use crate::config::etcd::EtcdClientFlags;
 use crate::flags::duration;
 use crate::flags::profile::{Profile, profile};
 
-/// The commands that do something else than starting the server.
+/// The commands that do not start the server.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Checks every record and the consistency of all files; does not disturb a running server
+    /// Checks every record and the consistency of all files, and does not disturb a running server
     ///
-    /// Exit code 0: no damage; 2: damage, which is listed in full; 1: the check itself failed. Memory use grows with the number of
-    /// keys: about 120 MB for a million keys.
+    /// Exit code 0: no damage; 1: the check itself failed; 2: there is damage, and the report lists all of it. Memory
+    /// use grows with the number of keys: about 120 MB for a million keys.
     Verify(Verify),
     /// Prints the log: revision, time, kind, size, expiry and key of every record
     Inspect(Inspect),
@@ -34,36 +37,43 @@ pub enum Command {
     Stats(Stats),
     /// Copies a store as of one revision, from a stopped or running server, or over the network with --kubeconfig
     ///
-    /// The backup contains every write that was acknowledged before the backup began. It replaces an earlier backup of the same
-    /// store in one step, and does not copy segments again that the earlier backup has. Exit code 2: the backup is complete, but
-    /// the store has damaged records, which were copied as they are.
+    /// The backup contains every write that was acknowledged before the backup began. The command replaces an
+    /// earlier backup of the same store in one step, and does not copy segments again that the earlier backup
+    /// has. Exit code 2: the backup is complete, but the store has damaged records, which the command copied
+    /// without a change.
     Backup(Backup),
-    /// Compacts a stopped store and deletes the files it no longer needs
+    /// Compacts a stopped store, and deletes the files that the store no longer needs
     ///
-    /// A running server does both in the background. Without --revision and --keep, all history is dropped.
+    /// A running server does both in the background. Without --revision and --keep, the command drops all
+    /// history.
     Compact(Compact),
     /// Creates a new data directory from a backup
     ///
-    /// The new store continues at a revision far above all earlier ones, so that no client can mistake an old revision for a new
-    /// one. Exit code 2: restored without the damaged records (--skip-damaged).
+    /// The new store continues at a revision far above all earlier revisions, so that no client can mistake an old
+    /// revision for a new revision. Exit code 2: the store was restored without the damaged records (--skip-damaged).
     Restore(Restore),
     /// Accepts that the unreadable records of a stopped store are lost, and lists them
     ///
-    /// While a store has unreadable records, controllers that delete objects because another object is absent are off: the absent
-    /// object may be an unreadable record. After this command, they run again from the next start on, and delete the dependents
-    /// of a lost owner, for example. If there is a backup, restore it instead. The command does not accept damage that is found
-    /// later. Running it twice changes nothing.
+    /// While a store has unreadable records, the controllers that delete objects because another object is absent do
+    /// not run, because an unreadable record may be the absent object. After this command, these controllers run again
+    /// from the next start of the server on. For example, the garbage collector deletes the dependents of a lost owner.
+    /// If you have a backup, restore the backup instead. The command does not accept damage that is found later. A
+    /// second run of the command changes nothing.
     AcceptLoss(AcceptLoss),
-    /// Moves a store between a data directory and etcd, or out of an etcd snapshot; no server may write meanwhile
+    /// Moves a store between a data directory and etcd, or out of an etcd snapshot, while no server writes to it
     ///
-    /// The target must be empty, or must have been filled in part by the same move, which then continues. New revisions are
-    /// larger than those of the source. At the end, the command compares the target with the source, resource by resource. To
-    /// move a store while a server serves it, use the flag --live-migration of the server.
+    /// The target must be empty, or must contain a part of the same move from an interrupted run, which the command
+    /// then continues. Revisions in the target are larger than revisions in the source. At the end, the command
+    /// compares the target with the source, resource by resource. To move a store while a server serves it, use the
+    /// flag --live-migration of the server.
     Migrate(Migrate),
     /// Prints the state of a running server: health, load, memory, store, damage, certificates and objects
     ///
-    /// The numbers are those of /version, /readyz and /metrics; the user needs permission to get these paths.
+    /// The numbers come from /version, /readyz and /metrics, so the user needs permission to get these paths.
     Status(StatusFlags),
+    /// Reads the history of objects on a running server, and brings earlier states back
+    #[command(subcommand)]
+    History(HistoryCommand),
     /// Creates and merges kubeconfigs
     #[command(subcommand)]
     Kubeconfig(KubeconfigCommand),
@@ -73,9 +83,13 @@ pub enum Command {
     /// Creates tokens of service accounts
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Makes the server usable in tests of controllers
+    #[command(subcommand)]
+    Testing(TestingCommand),
     /// Prints a script that completes commands and flags in a shell
     ///
-    /// Load it with: source <(cluster-apiserver completion bash), or write it into the directory of completions of the shell.
+    /// Load the script with: source <(cluster-apiserver completion bash), or write the script into the completion
+    /// directory of the shell.
     Completion(Completion),
     /// Writes manual pages
     Man(Man),
@@ -88,8 +102,8 @@ pub struct Common {
     #[arg(long, value_name = "DIR", default_value = "./cluster-data")]
     pub data_dir: PathBuf,
 
-    /// Output format. Possible values: text, json.
-    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    /// Output format. Possible values: text, json, yaml.
+    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = parse_format)]
     pub output: Format,
 }
 
@@ -121,11 +135,11 @@ pub struct Inspect {
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
 
-    /// Print only this revision and later ones.
+    /// Print only records from this revision on.
     #[arg(long, value_name = "REVISION", value_parser = revision)]
     pub from: Option<u64>,
 
-    /// Print only this revision and earlier ones.
+    /// Print only records up to this revision.
     #[arg(long, value_name = "REVISION", value_parser = revision)]
     pub to: Option<u64>,
 
@@ -140,20 +154,21 @@ pub struct Backup {
     #[command(flatten)]
     pub common: Common,
 
-    /// Directory of the backup. Created if it does not exist.
+    /// Directory of the backup. The command creates the directory if it does not exist.
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
 
-    /// Read from the running server of this kubeconfig's current context instead of --data-dir. Its user
-    /// needs permission to post to /backup.
+    /// Back up the running server in the current context of this kubeconfig, instead of --data-dir. The user
+    /// in the kubeconfig needs permission to post to /backup.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "with_pki"])]
     pub kubeconfig: Option<PathBuf>,
 
-    /// URL of the server, instead of the one in --kubeconfig.
+    /// URL of the server, instead of the URL in --kubeconfig.
     #[arg(long, value_name = "URL", requires = "kubeconfig")]
     pub server: Option<String>,
 
-    /// Also copy the certificates, keys and administrator's kubeconfig. Not available over the network.
+    /// Also copy the certificates, the keys and the administrator's kubeconfig. Not available over the
+    /// network.
     #[arg(long)]
     pub with_pki: bool,
 }
@@ -180,8 +195,8 @@ pub struct Restore {
     #[arg(long, value_name = "DIR", default_value = "./cluster-data")]
     pub data_dir: PathBuf,
 
-    /// Output format. Possible values: text, json.
-    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    /// Output format. Possible values: text, json, yaml.
+    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = parse_format)]
     pub output: Format,
 
     /// Directory of the backup, or any data directory.
@@ -196,8 +211,8 @@ pub struct Restore {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub time: Option<Timestamp>,
 
-    /// Leave out damaged records instead of refusing to restore. The new store remembers the loss until
-    /// accept-loss accepts it.
+    /// Leave out damaged records. Without this flag, the command fails if the backup has damaged records. The
+    /// new store records the loss until accept-loss accepts it.
     #[arg(long)]
     pub skip_damaged: bool,
 }
@@ -221,27 +236,15 @@ pub struct Migrate {
     #[arg(long, value_name = "URLS|DIR")]
     pub to: String,
 
-    /// Report what would be moved, without changing anything.
+    /// Report the objects that would be moved, without changing anything.
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Prefix of all keys in etcd or in the snapshot.
-    #[arg(long, value_name = "PREFIX", default_value = "/registry")]
-    pub etcd_prefix: String,
+    #[command(flatten)]
+    pub etcd: EtcdClientFlags,
 
-    /// CA bundle (PEM) that the certificates of etcd are verified against.
-    #[arg(long, value_name = "FILE")]
-    pub etcd_cafile: Option<PathBuf>,
-
-    /// Client certificate (PEM) to present to etcd.
-    #[arg(long, value_name = "FILE")]
-    pub etcd_certfile: Option<PathBuf>,
-
-    /// Private key (PEM) of --etcd-certfile.
-    #[arg(long, value_name = "FILE")]
-    pub etcd_keyfile: Option<PathBuf>,
-
-    /// Naming profile of the objects, if neither source nor target is a data directory that records it.
+    /// Naming profile of the objects. The flag has no effect if the source or the target is a data directory
+    /// that records the profile.
     #[arg(long, value_name = "PROFILE", default_value = naming::ALL[0].profile, value_parser = profile)]
     pub naming: Profile,
 
@@ -253,13 +256,13 @@ pub struct Migrate {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     pub event_ttl: Duration,
 
-    /// Configuration of encryption: which values in source and target are encrypted, and with which keys
+    /// File that configures which values in source and target are encrypted, and with which keys
     /// (EncryptionConfiguration).
     #[arg(long, value_name = "FILE")]
     pub encryption_provider_config: Option<PathBuf>,
 
-    /// Output format. Possible values: text, json.
-    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    /// Output format. Possible values: text, json, yaml.
+    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = parse_format)]
     pub output: Format,
 }
 

@@ -1,8 +1,8 @@
-//! `backup`: copies the store of a data directory or of a running server, as of one revision, into a separate
-//! directory.
+//! `backup`: copies the store of a data directory or of a running server into a separate directory. The copy
+//! has the state at one revision.
 //!
-//! The backup has the layout of a data directory: `log` (the store), `profile` (its naming profile), and with
-//! `--with-pki` the certificates, keys and the administrator's kubeconfig.
+//! The backup has the layout of a data directory: `log` (the store), `profile` (the naming profile of the
+//! store), and with `--with-pki` the certificates, the keys and the administrator's kubeconfig.
 
 use std::fs::{self, DirEntry};
 use std::io::{ErrorKind, Write};
@@ -13,7 +13,7 @@ use engine::offline::{BackupSummary, Damage};
 use serde::Serialize;
 
 use crate::cli::args::{Backup, Format};
-use crate::cli::output::Outcome;
+use crate::cli::output::{self, Outcome};
 use crate::cli::progress::Progress;
 use crate::cli::receive::receive;
 use crate::cli::report::{self, DamageReport, bytes};
@@ -21,6 +21,7 @@ use crate::host::files;
 use crate::host::pki::PKI_DIR;
 use crate::remote::kubeconfig::KUBECONFIG_FILE;
 use crate::store::identity::PROFILE_FILE;
+use crate::store::last_backup::LastBackup;
 use crate::store::location::log_dir;
 
 #[derive(Serialize)]
@@ -37,7 +38,7 @@ struct Report {
     damages: u64,
 }
 
-/// Maximum number of damaged places in the report; `verify` lists all.
+/// Maximum number of damages in the report. `verify` lists all damages.
 const LISTED_MAX: usize = 100;
 
 /// Runs the command and prints the report.
@@ -75,10 +76,17 @@ pub fn run(flags: &Backup, out: &mut impl Write) -> anyhow::Result<Outcome> {
     }
     files::sync_dir(to)?;
     let done = ready.place()?;
-    tell(flags, done, &listed, out)
+    // A server itself records the backups that it sends. If the user may only read the data directory, the backup
+    // succeeds without this record.
+    if flags.kubeconfig.is_none()
+        && let Err(error) = LastBackup::in_data_dir(&flags.common.data_dir).write()
+    {
+        eprintln!("the time of the backup is not recorded in {}: {error}", flags.common.data_dir.display());
+    }
+    print_report(flags, done, &listed, out)
 }
 
-fn tell(
+fn print_report(
     flags: &Backup,
     done: BackupSummary,
     listed: &[Damage],
@@ -86,7 +94,7 @@ fn tell(
 ) -> anyhow::Result<Outcome> {
     let outcome = if done.damages > 0 { Outcome::Damaged } else { Outcome::Fine };
     let BackupSummary { revision, oldest, copied, kept, damages } = done;
-    if flags.common.output == Format::Json {
+    if flags.common.output != Format::Text {
         let damage = listed.iter().map(DamageReport::from).collect();
         let report = Report {
             revision: revision.get(),
@@ -99,8 +107,7 @@ fn tell(
             damage,
             damages,
         };
-        serde_json::to_writer(&mut *out, &report)?;
-        writeln!(out)?;
+        output::write(out, flags.common.output, &report, |_| Ok(()))?;
         return Ok(outcome);
     }
     for damage in listed {
@@ -131,7 +138,7 @@ fn tell(
     Ok(outcome)
 }
 
-/// Copies the certificates, keys and the administrator's kubeconfig, replacing each file in one step.
+/// Copies the certificates, the keys and the administrator's kubeconfig. Replaces each file in one step.
 pub fn copy_pki(from: &Path, to: &Path) -> anyhow::Result<()> {
     let pki = must_have_pki(from)?;
     files::private_dir(&to.join(PKI_DIR))?;
@@ -149,7 +156,8 @@ pub fn copy_pki(from: &Path, to: &Path) -> anyhow::Result<()> {
     files::sync_dir(&to.join(PKI_DIR))
 }
 
-/// Refuses a target that is not absent, empty or an earlier backup, because a backup replaces files.
+/// Checks the target of a backup. A backup replaces files, so the target must be absent, empty, or an earlier
+/// backup.
 fn must_take_a_backup(to: &Path) -> anyhow::Result<()> {
     let list = match fs::read_dir(to) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -158,7 +166,7 @@ fn must_take_a_backup(to: &Path) -> anyhow::Result<()> {
         }
         list => list.with_context(|| format!("cannot read {}", to.display()))?,
     };
-    // Files of an earlier backup, or of an interrupted one.
+    // These names belong to an earlier or an interrupted backup.
     let is_ours = |entry: &DirEntry| {
         let name = entry.file_name();
         let is_store = name.to_str().is_some_and(|name| name == "log" || name.starts_with("log."));
@@ -183,7 +191,7 @@ mod tests {
     use crate::host::files::scratch::Scratch;
 
     #[test]
-    fn only_a_backup_or_nothing_is_replaced() {
+    fn backup_replaces_only_a_backup_or_an_empty_directory() {
         let dir = Scratch::new();
         fs::create_dir_all(dir.join("earlier/log")).unwrap();
         fs::create_dir_all(dir.join("cut/log.next")).unwrap();

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::cli::connect::DEFAULT_DATA_DIR;
 use crate::cli::output::Outcome;
 use crate::cli::output::{Align, table};
-use crate::cli::output::{Format, any_format};
+use crate::cli::output::{Format, parse_format};
 use crate::cli::{output, report};
 use crate::host::pki::{self, Described, PKI_DIR, PemPair, Pki};
 use crate::host::{files, reload};
@@ -29,17 +29,18 @@ const DAY_S: i64 = 24 * 60 * 60;
 pub enum CertsCommand {
     /// Lists the certificates in the data directory, with their names and the end of their validity
     Show(CertsFlags),
-    /// Replaces the certificates of the server and of its administrator by new ones
+    /// Replaces the certificates of the server and of its administrator by new certificates
     ///
-    /// The server renews its certificates by itself, 30 days before they expire. Use this command after a key became
-    /// known to others. A running server uses the new serving certificate within 10 seconds. The administrator's old
-    /// certificate is accepted until it expires; only a rotation of the CA ends that.
+    /// The server itself renews its certificates 30 days before they expire. Use this command if another person may
+    /// have a copy of a key. A running server uses the new serving certificate within 10 seconds. The server accepts
+    /// the administrator's old certificate until that certificate expires. To revoke the old certificate, rotate the
+    /// CA.
     Renew(Renew),
-    /// Replaces the server's CA, in two steps without an interruption
+    /// Replaces the server's CA in two steps, without an interruption of the service
     ///
-    /// The first step creates a new CA. From then on the server accepts client certificates of both CAs, new client
-    /// certificates are signed by the new one, and every new kubeconfig contains both. Give each user a new kubeconfig,
-    /// then run the second step with --finish: it removes the old CA and replaces the serving certificate.
+    /// The first step creates a new CA. From then on, the server accepts client certificates of both CAs, the new CA
+    /// signs new client certificates, and every new kubeconfig contains both CAs. Give each user a new kubeconfig. Then
+    /// run the second step with --finish, which removes the old CA and replaces the serving certificate.
     RotateCa(RotateCa),
 }
 
@@ -51,7 +52,7 @@ pub struct CertsFlags {
     pub data_dir: PathBuf,
 
     /// Output format. Possible values: text, json, yaml.
-    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = any_format)]
+    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = parse_format)]
     pub output: Format,
 }
 
@@ -87,7 +88,7 @@ fn certificate(text: &str) -> Result<String, String> {
 #[derive(Serialize)]
 struct Report {
     directory: PathBuf,
-    /// Whether a rotation of the CA has begun.
+    /// Whether a rotation of the CA has begun and is not finished.
     rotating: bool,
     certificates: Vec<Certificate>,
 }
@@ -99,14 +100,14 @@ struct Certificate {
     groups: Vec<String>,
     names: Vec<String>,
     is_ca: bool,
-    /// File of the CA that signed the certificate, if it is in the directory.
+    /// File of the CA that signed the certificate, if this CA is in the directory.
     signed_by: Option<String>,
     begins: String,
     expires: String,
     days_left: i64,
 }
 
-/// Runs the command and prints the certificates as they are afterwards.
+/// Runs the command, then prints all certificates.
 pub fn run(command: &CertsCommand, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let (common, done) = match command {
         CertsCommand::Show(common) => (common, String::new()),
@@ -119,10 +120,10 @@ pub fn run(command: &CertsCommand, out: &mut impl Write) -> anyhow::Result<Outco
     Ok(Outcome::Fine)
 }
 
-/// Returns the directory of certificates of a data directory.
+/// Returns the directory of the certificates in a data directory.
 ///
 /// # Errors
-/// There is no such directory.
+/// The data directory has no certificates.
 pub fn pki_dir(data_dir: &Path) -> anyhow::Result<PathBuf> {
     let dir = data_dir.join(PKI_DIR);
     if !dir.join("ca.crt").exists() {
@@ -142,7 +143,7 @@ fn renew(flags: &Renew) -> anyhow::Result<String> {
     let pki = Pki::open(&dir, now)?;
     let selects = |name: &str| flags.certificates.is_empty() || flags.certificates.iter().any(|n| n == name);
     let mut renewed = Vec::new();
-    // A server with --tls-cert-file has no certificate of its own.
+    // A server with `--tls-cert-file` did not create a serving certificate.
     let has_serving = dir.join(pki::SERVING).with_extension("crt").exists();
     if selects(pki::SERVING) && (has_serving || !flags.certificates.is_empty()) {
         pki.renew_serving(now)?;
@@ -157,7 +158,8 @@ fn renew(flags: &Renew) -> anyhow::Result<String> {
     Ok(format!("renewed: {}{effect}\n\n", renewed.join(", ")))
 }
 
-/// Replaces the administrator's certificate, and puts it into the administrator's kubeconfig.
+/// Replaces the administrator's certificate, and writes the new certificate into the administrator's
+/// kubeconfig.
 fn renew_admin(data_dir: &Path, dir: &Path, pki: &Pki, now: SystemTime) -> anyhow::Result<()> {
     let old = pair_of(dir, pki::ADMIN)?;
     let (user, group) = pki::ADMINISTRATOR;
@@ -174,7 +176,8 @@ fn pair_of(dir: &Path, name: &str) -> anyhow::Result<PemPair> {
     Ok(PemPair { chain: text("crt")?, key: text("key")? })
 }
 
-/// Replaces PEM texts in the administrator's kubeconfig, if it exists; other contents stay as they are.
+/// Replaces PEM texts in the administrator's kubeconfig, if the file exists. Other contents of the file do
+/// not change.
 fn rewrite_kubeconfig(data_dir: &Path, replaced: &[(&str, &str)]) -> anyhow::Result<()> {
     let path = data_dir.join(KUBECONFIG_FILE);
     let Some(bytes) = files::read_if_there(&path)? else { return Ok(()) };
@@ -191,29 +194,28 @@ fn rotate(flags: &RotateCa) -> anyhow::Result<String> {
     let lock = pki::lock(&dir)?;
     let pki = if flags.finish { Pki::finish_rotation(&dir, now)? } else { Pki::begin_rotation(&dir, now)? };
     drop(lock);
-    // A running server must accept clients of the new CA before anyone presents such a certificate, and must present its
-    // new certificate before a kubeconfig trusts only the new CA.
+    // Give a running server time to reload the files. The server must accept certificates of the new CA before a client
+    // presents one, and must present its new certificate before a kubeconfig trusts only the new CA.
     if is_running(data_dir) {
         std::thread::sleep(reload::BUNDLE_INTERVAL * 2);
     }
     let _lock = pki::lock(&dir)?;
     if flags.finish {
-        // A running server has done this already.
+        // A running server has already adopted the certificate of the new CA.
         pki.adopt_serving(now)?;
     } else {
         renew_admin(data_dir, &dir, &pki, now)?;
     }
     rewrite_kubeconfig(data_dir, &[(&before, &pki.ca_pem())])?;
     files::sync_dir(&dir)?;
-    Ok(match flags.finish {
-        true => {
-            "the old CA is removed: client certificates that it signed are refused from now on\n\n".to_owned()
-        }
-        false => format!(
+    Ok(if flags.finish {
+        "the old CA is removed: client certificates that it signed are refused from now on\n\n".to_owned()
+    } else {
+        format!(
             "a new CA is created, and both CAs are trusted. Next: give every user a new kubeconfig (kubeconfig create), then run\n  \
              cluster-apiserver certs rotate-ca --finish --data-dir={}\n\n",
             data_dir.display()
-        ),
+        )
     })
 }
 
@@ -261,9 +263,10 @@ fn write_text(report: &Report, done: &str, out: &mut impl Write) -> io::Result<(
     write!(out, "{done}")?;
     let heading = ["FILE", "SUBJECT", "SIGNED BY", "EXPIRES", "LEFT"].map(str::to_owned);
     let rows = report.certificates.iter().map(|certificate| {
-        let groups = match certificate.groups.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", certificate.groups.join(", ")),
+        let groups = if certificate.groups.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", certificate.groups.join(", "))
         };
         let left = match certificate.days_left {
             ..0 => "expired".to_owned(),

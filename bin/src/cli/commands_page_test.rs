@@ -1,6 +1,7 @@
-//! Checks the reference page of the commands, `docs/reference/commands.md`, which is generated from their definition.
+//! Checks the reference page of the commands, `docs/reference/commands.md`. The page is generated from the definition
+//! of the commands.
 //!
-//! `UPDATE_GOLDEN=1 cargo test --package cluster-apiserver the_page_of_commands` rewrites the page.
+//! `UPDATE_GOLDEN=1 cargo test --package cluster-apiserver the_documentation_of_commands` rewrites the page.
 
 use std::fmt::Write;
 
@@ -11,7 +12,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/comma
 const OPENING: &str = "\
 # Commands
 
-This page lists the commands of the binary and their flags. It is for operators; [store commands](../guides/store-commands.md),
+This page lists the commands of the binary and their flags. The page is for operators; [store commands](../guides/store-commands.md),
 [backups](../guides/backups.md) and [users and certificates](../guides/certificates.md) show most of them at work.
 
 ```sh
@@ -21,8 +22,9 @@ cluster-apiserver man --to=man1
 
 Without a command the binary starts a server, like `serve`; [flags](../flags.md) lists the flags of the server. Reports go to standard
 output. `--output=json` (`-o json`) prints a report for programs; members may be added to it, and none is renamed or removed. Progress
-is shown on standard error, if that is a terminal. An error is a line on standard error, and the [exit code](exit-codes.md) is 1. The
-page is generated from the definition of the command line, from which `completion` and `man` are generated, too.
+is shown on standard error, if that is a terminal. The command reports an error as one line on standard error, and ends with the
+[exit code](exit-codes.md) 1. The page is generated from the definition of the command line, from which `completion` and `man` are
+generated, too.
 ";
 
 fn cell(text: &str) -> String {
@@ -57,7 +59,7 @@ fn add(page: &mut String, command: &Command, path: &str) {
         let _ = write!(page, "\n{paragraph}{stop}\n");
     }
     let flags: Vec<&Arg> = command.get_arguments().filter(|flag| !flag.is_hide_set()).collect();
-    // The flags of the server have a page of their own.
+    // The flags of the server are on another page, `docs/flags.md`.
     if flags.is_empty() || command.get_name() == "serve" {
         return;
     }
@@ -84,7 +86,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_of_commands_says_what_the_commands_do() {
+fn the_documentation_of_commands_is_up_to_date() {
     let page = page();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(PAGE, &page).expect("the page can be written");
@@ -101,7 +103,7 @@ fn every_command_that_reports_prints_json() {
     fn check(command: &Command) {
         let children: Vec<_> = command.get_subcommands().collect();
         children.iter().for_each(|child| check(child));
-        // A completion script is text for a shell.
+        // The output of `completion` is always a script, so this command has no flag for the format.
         if !children.is_empty() || ["completion", "serve", "help"].contains(&command.get_name()) {
             return;
         }

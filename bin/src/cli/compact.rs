@@ -1,5 +1,5 @@
-//! `compact`: drops the history of a stopped store and deletes the files it no longer needs. A running server
-//! does both in the background (`--history-retention`).
+//! `compact`: drops the history of a stopped store, and deletes the files that the store no longer needs. A
+//! running server does this work in the background (`--history-retention`).
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -8,8 +8,8 @@ use anyhow::{Context, anyhow, bail};
 use engine::{CompactError, Engine, OpenError, Options, Revision};
 use serde::Serialize;
 
-use crate::cli::args::{Compact, Format};
-use crate::cli::output::Outcome;
+use crate::cli::args::Compact;
+use crate::cli::output::{self, Outcome};
 use crate::cli::report::bytes;
 use crate::store::location::log_dir;
 
@@ -27,14 +27,11 @@ struct Report {
 /// Runs the command and prints the report.
 pub fn run(flags: &Compact, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let dir = log_dir(&flags.common.data_dir);
-    // Opening the engine would create a store in an empty directory.
+    // Fail if there is no store, because opening the engine would create one.
     engine::offline::Store::open(&dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = runtime.context("cannot start the runtime")?.block_on(compact(flags, Options::new(dir)))?;
-    if flags.common.output == Format::Json {
-        serde_json::to_writer(&mut *out, &report)?;
-        writeln!(out)?;
-    } else {
+    output::write(out, flags.common.output, &report, |out| {
         writeln!(
             out,
             "the oldest readable revision is {} of {}; records take {}, {} before",
@@ -42,8 +39,8 @@ pub fn run(flags: &Compact, out: &mut impl Write) -> anyhow::Result<Outcome> {
             report.revision,
             bytes(report.after_bytes),
             bytes(report.before_bytes)
-        )?;
-    }
+        )
+    })?;
     Ok(Outcome::Fine)
 }
 
@@ -72,7 +69,7 @@ async fn compact(flags: &Compact, options: Options) -> anyhow::Result<Report> {
     match engine.compact(Revision::new(revision)).await {
         Ok(()) => {}
         Err(error @ CompactError::Future { .. }) => bail!("revision {revision}: {error}"),
-        // The store is compacted already; there may still be files to rewrite.
+        // The history is already dropped, but there may be files to rewrite.
         Err(CompactError::Compacted { .. }) if flags.revision.is_none() => {}
         Err(error) => bail!("revision {revision}: {error}"),
     }

@@ -1,5 +1,5 @@
-//! `config check` and `config print`: the configuration of a server, from its file, the environment and flags, without a
-//! start of the server.
+//! `config check` and `config print`: check or print the configuration of a server without starting the server. The
+//! configuration comes from its file, the environment and flags.
 
 use std::io::{self, Write};
 
@@ -7,30 +7,30 @@ use serde::Serialize;
 use serde_json::Value;
 use values::yaml;
 
-use crate::cli::gathered::{CONFIG, Origins};
+use crate::cli::flag_sources::{CONFIG, Origins};
 use crate::cli::output::{self, Format, Outcome};
 use crate::config::{Config, Flags};
 use crate::flags::problems::{FlagError, FlagErrors};
 use crate::flags::sources::{API_VERSION, Field, KIND, Origin, SourceError};
 
-/// Action of the command on the configuration.
+/// The action of the command `config`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
     /// Reports all errors.
     Check,
-    /// Prints all values, or only those that are set.
+    /// Prints all values, or only the values that are set.
     Print {
         /// Whether defaults are left out.
         only_set: bool,
     },
 }
 
-/// A configuration whose single values are valid.
+/// A configuration in which each single value is valid. Combinations of values are not checked yet.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// The flags of all sources.
+    /// The flags from all sources.
     pub flags: Box<Flags>,
-    /// The texts of all flags that have a value, by name.
+    /// The names of all flags that have a value, with their values as texts.
     pub values: Vec<(String, Vec<String>)>,
     /// The sources of the flags.
     pub origins: Origins,
@@ -41,7 +41,7 @@ pub struct Configuration {
 /// The command line of `config`, parsed.
 #[derive(Clone, Debug)]
 pub struct ConfigCommand {
-    /// Action on the configuration that was read.
+    /// The action of the command.
     pub action: Action,
     /// The format of the output.
     pub format: Format,
@@ -60,7 +60,7 @@ struct ErrorReport {
     /// Path of the file, if the error is in the file.
     file: Option<String>,
     line: Option<usize>,
-    /// The place of the error as text: a line of the file, a variable, or the command line.
+    /// The location of the error as text: a line of the file, a variable, or the command line.
     origin: String,
     field: String,
     value: String,
@@ -80,7 +80,7 @@ struct ValueReport<'v> {
 /// Runs the command and prints the report.
 ///
 /// # Errors
-/// The configuration has errors; the error has one line for each of them.
+/// The configuration is wrong. The error has one line for each problem.
 pub fn run(command: ConfigCommand, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let ConfigCommand { action, format, configuration } = command;
     let checked = configuration.and_then(|configuration| match Config::from_flags(&configuration.flags) {
@@ -103,33 +103,33 @@ pub fn run(command: ConfigCommand, out: &mut impl Write) -> anyhow::Result<Outco
     Ok(Outcome::Fine)
 }
 
-/// Returns the errors of a configuration with the sources of their flags.
+/// Adds the source of each wrong flag to the errors of a configuration.
 fn located(errors: &FlagErrors, origins: &Origins, fields: &[Field]) -> Vec<SourceError> {
     let located = |error: &FlagError| {
         SourceError::of_value(
             fields,
             error.flag(),
             error.value(),
-            &origins.of(error.flag()),
+            &origins.origin(error.flag()),
             &error.to_string(),
         )
     };
     errors.all().iter().map(located).collect()
 }
 
-/// Returns the errors as lines.
+/// Formats the errors, one on each line.
 fn lines(errors: &[SourceError]) -> String {
     errors.iter().map(|error| error.to_string().replace(['\n', '\r'], " ")).collect::<Vec<_>>().join("\n")
 }
 
 impl Configuration {
-    /// Returns the flags with their values as text, as `/flagz` shows them.
-    pub fn shown(&self) -> Vec<(String, String)> {
+    /// Returns the flags with their values as text, for `/flagz`.
+    pub fn flag_values(&self) -> Vec<(String, String)> {
         self.values.iter().map(|(name, values)| (name.clone(), values.join(","))).collect()
     }
 
-    /// Returns the text for wrong flags. If all of them were given on the command line, the messages are those of
-    /// kube-apiserver; otherwise each message has its place.
+    /// Returns the text for wrong flags. If all wrong flags were given on the command line, the text has the
+    /// messages of kube-apiserver. Otherwise each message names the source of the value.
     pub fn explained(&self, errors: &FlagErrors) -> String {
         let located = located(errors, &self.origins, &self.fields);
         let is_known = |error: &SourceError| matches!(error.origin, Origin::Default | Origin::CommandLine);
@@ -137,7 +137,7 @@ impl Configuration {
     }
 }
 
-/// Returns the errors on one line; several are in brackets.
+/// Formats the errors on one line. If there are several errors, they are in brackets.
 pub fn joined(errors: &[SourceError]) -> String {
     go::join_errors(lines(errors).lines().map(str::to_owned)).unwrap_or_default()
 }
@@ -170,8 +170,8 @@ fn print(
 ) -> anyhow::Result<()> {
     let mut reports = Vec::new();
     for (name, values) in &configuration.values {
-        let origin = configuration.origins.of(name);
-        // A file cannot name another file.
+        let origin = configuration.origins.origin(name);
+        // A configuration file cannot contain the flag `--config`.
         if name == CONFIG || (only_set && origin == Origin::Default) || values.iter().all(String::is_empty) {
             continue;
         }
@@ -195,7 +195,7 @@ fn write_text(reports: &[ValueReport<'_>], out: &mut impl Write) -> io::Result<(
         let mut line = Vec::new();
         match &report.value {
             Value::Array(_) => {
-                // JSON is YAML, and keeps a list on one line.
+                // Write a list as JSON, which is valid YAML and stays on one line.
                 let list = serde_json::to_string(&report.value)?;
                 write!(line, "{}: {list}", report.name)?;
             }
@@ -206,10 +206,12 @@ fn write_text(reports: &[ValueReport<'_>], out: &mut impl Write) -> io::Result<(
             }
         }
         let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-        // A long text continues on further lines, after which a comment would be part of the text.
-        match line.contains('\n') {
-            true => writeln!(out, "# {}\n{line}", report.origin)?,
-            false => writeln!(out, "{line:<60}  # {}", report.origin)?,
+        // YAML continues a long text on further lines. A comment after such a text would be a part of the
+        // text.
+        if line.contains('\n') {
+            writeln!(out, "# {}\n{line}", report.origin)?;
+        } else {
+            writeln!(out, "{line:<60}  # {}", report.origin)?;
         }
     }
     Ok(())

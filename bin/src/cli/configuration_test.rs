@@ -31,7 +31,8 @@ fn errors_of(dir: &Scratch, text: &str) -> Vec<Value> {
     report["errors"].as_array().unwrap().clone()
 }
 
-/// Wrong configurations: the members after the head, then line, field, value and a part of what is accepted.
+/// Wrong configurations: the members after the head, then line, field and value of the error, and a part of
+/// its accepted values.
 const WRONG: &[(&str, u64, &str, &str, &str)] = &[
     ("secure-prot: 1", 3, "secure-prot", "", "secure-port"),
     ("port: 1", 3, "port", "", "secure-port"),
@@ -49,6 +50,9 @@ const WRONG: &[(&str, u64, &str, &str, &str)] = &[
     ("durability: maybe", 3, "durability", "maybe", "sync, relaxed"),
     ("history-retention: 5", 3, "history-retention", "5", "90s or 1h30m"),
     ("history-retention: -5m", 3, "history-retention", "-5m", "90s or 1h30m"),
+    ("history-bytes-max: much", 3, "history-bytes-max", "much", "1Gi or 500M"),
+    ("history-bytes-max: -1Gi", 3, "history-bytes-max", "-1Gi", "1Gi or 500M"),
+    ("continue-ttl: 5", 3, "continue-ttl", "5", "90s or 1h30m"),
     ("event-ttl: soon", 3, "event-ttl", "soon", "90s or 1h30m"),
     ("shutdown-deadline: 1x", 3, "shutdown-deadline", "1x", "90s or 1h30m"),
     ("request-timeout: 0s", 3, "request-timeout", "0", "90s or 1h30m"),
@@ -97,7 +101,7 @@ const WRONG: &[(&str, u64, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn every_wrong_configuration_is_reported_with_its_place_and_what_is_accepted() {
+fn each_configuration_error_names_its_position_and_the_accepted_values() {
     assert!(WRONG.len() >= 50);
     let dir = Scratch::new();
     let path = dir.join("server.yaml").display().to_string();
@@ -122,7 +126,7 @@ fn every_wrong_configuration_is_reported_with_its_place_and_what_is_accepted() {
 }
 
 #[test]
-fn a_file_of_another_type_is_refused() {
+fn a_configuration_file_of_another_type_is_refused() {
     let dir = Scratch::new();
     for (text, line, field, accepted) in [
         ("", 1, "", "a mapping with apiVersion"),
@@ -157,7 +161,7 @@ fn all_errors_are_reported_together() {
 }
 
 #[test]
-fn flags_are_stronger_than_the_file_and_the_print_says_so() {
+fn flags_override_the_file_and_config_print_shows_the_source() {
     let dir = Scratch::new();
     let path = dir.join("server.yaml");
     let members = "naming: kubernetes\nsecure-port: 7443\nauthorization-mode: [Node, RBAC]\nruntime-config: {api/beta: true}\n";
@@ -182,7 +186,7 @@ fn flags_are_stronger_than_the_file_and_the_print_says_so() {
         "{all}"
     );
 
-    // The print is a configuration file with the same meaning.
+    // The output is a configuration file with the same meaning.
     let again = dir.join("again.yaml");
     fs::write(&again, &all).unwrap();
     let config = format!("--config={}", again.display());

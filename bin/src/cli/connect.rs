@@ -1,8 +1,8 @@
-//! The running server that a command connects to: which kubeconfig names it, and the client for it.
+//! The connection of a command to a running server: the kubeconfig of the server, and a client for the server.
 
 use std::ffi::OsString;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -11,14 +11,15 @@ use crate::remote::client::Client;
 use crate::remote::kubeconfig::KUBECONFIG_FILE;
 use crate::remote::kubeconfig::Settings;
 
-/// Data directory of a server that is started without flags.
+/// Default of the flag `--data-dir` of the server.
 pub const DEFAULT_DATA_DIR: &str = "./cluster-data";
 
 /// The flags of commands that connect to a running server.
 #[derive(Clone, Debug, Args)]
 pub struct Connect {
-    /// Kubeconfig of the server; its current context counts. Default: admin.kubeconfig in --data-dir, else the
-    /// file that the environment variable KUBECONFIG names, else ./cluster-data/admin.kubeconfig.
+    /// Kubeconfig of the server. The command uses the current context. Default: admin.kubeconfig in --data-dir, else
+    /// the first file in the environment variable KUBECONFIG, else ./cluster-data/admin.kubeconfig, else
+    /// ~/.kube/config.
     #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
     pub kubeconfig: Option<PathBuf>,
 
@@ -26,7 +27,7 @@ pub struct Connect {
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// URL of the server, instead of the one in the kubeconfig.
+    /// URL of the server, instead of the URL in the kubeconfig.
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
 }
@@ -34,7 +35,12 @@ pub struct Connect {
 impl Connect {
     /// Returns the path of the kubeconfig.
     pub fn path(&self) -> PathBuf {
-        self.path_with(std::env::var_os("KUBECONFIG"))
+        let path = self.path_with(std::env::var_os("KUBECONFIG"));
+        if path.exists() || path != Path::new(DEFAULT_DATA_DIR).join(KUBECONFIG_FILE) {
+            return path;
+        }
+        let own = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config"));
+        own.filter(|own| own.exists()).unwrap_or(path)
     }
 
     fn path_with(&self, variable: Option<OsString>) -> PathBuf {
@@ -55,18 +61,27 @@ impl Connect {
     /// # Errors
     /// The kubeconfig is missing or invalid.
     pub fn client(&self) -> anyhow::Result<Client> {
-        let path = self.path();
-        let settings = Settings::read(&path).with_context(|| {
+        self.client_and_namespace().map(|(client, _)| client)
+    }
+
+    /// Returns a client for the server, and the namespace of the current context. The namespace is empty if
+    /// the context has no namespace.
+    ///
+    /// # Errors
+    /// The kubeconfig is missing or invalid.
+    pub fn client_and_namespace(&self) -> anyhow::Result<(Client, String)> {
+        let settings = Settings::read(&self.path()).with_context(|| {
             "no kubeconfig of the server: name one with --kubeconfig, or the server's data directory with --data-dir"
         })?;
-        Client::new(settings, self.server.as_deref())
+        let namespace = settings.namespace.clone();
+        Ok((Client::new(settings, self.server.as_deref())?, namespace))
     }
 }
 
-/// Runs the requests of a command to their end.
+/// Runs the requests of a command until they have finished.
 ///
 /// # Errors
-/// The work fails, or the system refuses a runtime.
+/// The work fails, or the system cannot start a runtime.
 pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(work)
@@ -77,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kubeconfig_is_the_one_that_is_named_first() {
+    fn the_first_named_kubeconfig_is_used() {
         let path = |kubeconfig: Option<&str>, data_dir: Option<&str>, variable: Option<&str>| {
             let connect = Connect {
                 kubeconfig: kubeconfig.map(PathBuf::from),

@@ -1,10 +1,10 @@
-//! The definition of the command line: the flags of the server, and the commands. Help, completions, manual pages and the
-//! reference pages are generated from it.
+//! The definition of the command line: the flags of the server, and the commands. Help, completions, manual pages and
+//! reference pages are generated from this definition.
 
 use clap::{Arg, ArgAction, Args, CommandFactory, Parser, ValueHint};
 
 use crate::cli::args::Command;
-use crate::cli::gathered::CONFIG;
+use crate::cli::flag_sources::CONFIG;
 use crate::config::Flags;
 use crate::flags::sources::Field;
 use crate::flags::upstream;
@@ -12,9 +12,9 @@ use crate::flags::upstream;
 /// Serves a Kubernetes-style API from its own store.
 ///
 /// Without flags, the server stores its data in ./cluster-data, creates its certificates at the first start, listens on
-/// https://127.0.0.1:6443, and writes a kubeconfig for its administrator into the data directory. A flag is set on the
-/// command line, else by an environment variable (CLUSTER_APISERVER_SECURE_PORT for --secure-port), else in the file that
-/// --config names.
+/// https://127.0.0.1:6443, and writes a kubeconfig for its administrator into the data directory. The value of a flag
+/// comes from the command line, else from an environment variable (CLUSTER_APISERVER_SECURE_PORT for --secure-port),
+/// else from the file in --config.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "cluster-apiserver",
@@ -31,12 +31,12 @@ pub struct CommandLine {
     pub command: Option<Command>,
 }
 
-/// Returns the definition with the commands that are parsed before the others: `serve` and `config`, which take the flags
-/// of the server.
+/// Returns the definition of the command line, with the commands `serve` and `config`. `line.rs` parses these two
+/// commands itself, because they take the flags of the server.
 pub fn command() -> clap::Command {
     let serve = clap::Command::new("serve")
         .about("Starts the server; the default command")
-        .long_about("Starts the server. The command is the default: it may be left out. It takes the flags of the server.");
+        .long_about("Starts the server. This command is the default, so the word serve can be omitted. The command takes the flags of the server.");
     let output = || {
         let help = "Output format. Possible values: text, json, yaml";
         Arg::new("output").long("output").short('o').value_name("FORMAT").default_value("text").help(help)
@@ -46,7 +46,7 @@ pub fn command() -> clap::Command {
         .about("Checks the flags, the variables and all files that they name, without a start of the server")
         .long_about(format!(
             "Checks the flags, the environment variables, the configuration file, and all files that they name, without a \
-             start of the server. Each error is a line with the file, the line, the name, the value and what is accepted. {takes}"
+             start of the server. Each error is a line with the file, the line number, the name, the value and the accepted values. {takes}"
         ))
         .args([config_flag(), output()]);
     let only_set = Arg::new("changed").long("changed").action(ArgAction::SetTrue);
@@ -69,10 +69,11 @@ fn config_flag() -> Arg {
         .long(CONFIG)
         .value_name("FILE")
         .help_heading("Configuration")
-        .help("Configuration file (YAML, kind ServerConfiguration), whose members have the names of the flags. Environment variables and flags override it")
+        .help("Configuration file (YAML, kind ServerConfiguration), whose members have the names of the flags. Environment variables and flags override the file")
 }
 
-/// Returns the definition for generated texts: `serve` has the flags of the server, and file names are completed.
+/// Returns the definition for help, completions, manual pages and reference pages. In this definition, `serve` has the
+/// flags of the server, and values that are file names can be completed.
 pub fn definition() -> clap::Command {
     let command = command().mut_subcommand("serve", |serve| Flags::augment_args(serve).arg(config_flag()));
     with_hints(command)
@@ -90,8 +91,8 @@ fn with_hints(command: clap::Command) -> clap::Command {
     command.mut_args(hinted).mut_subcommands(with_hints)
 }
 
-/// Returns the flags that a configuration file or a variable may set: those of the server, and those of kube-apiserver
-/// that have no effect here.
+/// Returns the flags that a configuration file or a variable may set: the flags of the server, and the flags of
+/// kube-apiserver that have no effect.
 pub fn fields() -> Vec<Field> {
     let command = command();
     let declared = command.get_arguments().filter_map(|flag| {
@@ -112,7 +113,7 @@ pub fn fields() -> Vec<Field> {
     declared.chain(without_effect).collect()
 }
 
-/// Returns the flags whose value is the name of a file.
+/// Returns the names of the flags whose value is a file name.
 #[cfg(test)]
 pub fn naming_files() -> Vec<String> {
     let command = command();

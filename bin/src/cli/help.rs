@@ -1,18 +1,19 @@
-//! The help of the binary on one screen: the commands in groups, and the most used flags of the server. `--help-all` has
-//! all flags in their groups.
+//! The help of the binary on one screen: the commands in groups, and the most used flags of the server. `--help-all`
+//! prints all flags in groups.
 
 use std::fmt::Write;
 
 use clap::{Arg, Command};
 
 /// The commands in groups, in the order of the help.
-pub const GROUPS: [(&str, &[&str]); 4] = [
-    ("Run a server", &["serve", "config", "status"]),
+pub const GROUPS: [(&str, &[&str]); 5] = [
+    ("Run a server", &["serve", "config", "status", "history"]),
     ("Give access", &["kubeconfig", "token", "certs"]),
     (
         "Look after a store",
         &["stats", "verify", "inspect", "backup", "restore", "compact", "accept-loss", "migrate"],
     ),
+    ("Test controllers", &["testing"]),
     ("Set up a shell", &["completion", "man", "help"]),
 ];
 
@@ -60,7 +61,7 @@ pub fn short(definition: &Command) -> String {
     text
 }
 
-/// Returns the name of a command with those of its subcommands: `token create`, `certs show|renew`.
+/// Returns the name of a command with the names of its subcommands: `token create`, `certs show|renew`.
 fn with_children(definition: &Command, name: &str) -> String {
     let command = definition.get_subcommands().find(|command| command.get_name() == name);
     let children = command.into_iter().flat_map(Command::get_subcommands).map(Command::get_name);
@@ -78,9 +79,10 @@ fn line(flag: &Arg) -> String {
     let default = if default.is_empty() { String::new() } else { format!(" [{}]", default.join(",")) };
     let name = format!("--{} {value}", flag.get_long().unwrap_or_default());
     let room = COLUMNS_MAX - 34 - default.chars().count();
-    let sentence: String = match sentence.chars().count() > room {
-        true => sentence.chars().take(room - 1).chain(['…']).collect(),
-        false => sentence.to_owned(),
+    let sentence: String = if sentence.chars().count() > room {
+        sentence.chars().take(room - 1).chain(['…']).collect()
+    } else {
+        sentence.to_owned()
     };
     format!("  {name:<32}{sentence}{default}\n")
 }

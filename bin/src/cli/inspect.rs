@@ -1,4 +1,4 @@
-//! `inspect`: prints the records of the log while reading them.
+//! `inspect`: reads the log and prints its records.
 
 use engine::Revision;
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::cli::args::{Format, Inspect};
-use crate::cli::output::Outcome;
+use crate::cli::output::{self, Outcome};
 use crate::cli::report::{self, DamageReport, printable};
 use crate::store::location::log_dir;
 
@@ -31,7 +31,7 @@ struct Line<'a> {
     file: String,
     offset: u64,
     damaged: bool,
-    /// The value with `--values`: as JSON, or as text if it is not JSON.
+    /// The value, if `--values` is given: as JSON, or as text if the value is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Value<'a>>,
 }
@@ -46,26 +46,28 @@ enum Value<'a> {
 /// Runs the command and prints the records.
 pub fn run(flags: &Inspect, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let store = Store::open(&log_dir(&flags.common.data_dir))?;
-    let json = flags.common.output == Format::Json;
+    let format = flags.common.output;
     for damage in store.damage() {
-        write_damage(damage, json, out)?;
+        write_damage(damage, format, out)?;
     }
     for found in store.records() {
         match found {
             LogItem::Record(record) if flags.to.is_some_and(|to| record.revision() > Revision::new(to)) => {
                 break;
             }
-            LogItem::Record(record) => {
-                if flags.selects(&record) {
-                    if json { write_json(flags, &record, out)? } else { write_text(flags, &record, out)? }
-                }
+            LogItem::Record(record) => match format {
+                _ if !flags.selects(&record) => {}
+                Format::Text => write_text(flags, &record, out)?,
+                Format::Json | Format::Yaml => write_document(flags, &record, out)?,
+            },
+            // The key of a damaged record is unknown, so filters do not apply.
+            LogItem::Damage(damage) => write_damage(&damage, format, out)?,
+            LogItem::Torn { file, offset } if format == Format::Text => {
+                writeln!(out, "torn: {file} ends at byte {offset}")?;
             }
-            // The key of a damaged record is unknown.
-            LogItem::Damage(damage) => write_damage(&damage, json, out)?,
-            LogItem::Torn { file, offset } if json => {
-                writeln!(out, "{}", json!({"torn": {"file": file, "offset": offset}}))?;
+            LogItem::Torn { file, offset } => {
+                output::document(out, format, &json!({"torn": {"file": file, "offset": offset}}))?;
             }
-            LogItem::Torn { file, offset } => writeln!(out, "torn: {file} ends at byte {offset}")?,
         }
     }
     Ok(Outcome::Fine)
@@ -75,7 +77,7 @@ impl Inspect {
     fn selects(&self, record: &LogRecord) -> bool {
         let key = record.key();
         self.from.is_none_or(|from| record.revision() >= Revision::new(from))
-            && self.key.as_ref().is_none_or(|wanted| key == wanted.as_bytes())
+            && self.key.as_ref().is_none_or(|selected| key == selected.as_bytes())
             && self.prefix.as_ref().is_none_or(|prefix| key.starts_with(prefix.as_bytes()))
     }
 }
@@ -115,7 +117,7 @@ fn write_text(flags: &Inspect, record: &LogRecord, out: &mut impl Write) -> std:
     }
 }
 
-fn write_json(flags: &Inspect, record: &LogRecord, out: &mut impl Write) -> anyhow::Result<()> {
+fn write_document(flags: &Inspect, record: &LogRecord, out: &mut impl Write) -> anyhow::Result<()> {
     let (key, bytes) = (record.key(), record.value().filter(|_| flags.values));
     let value = bytes.as_deref().map(|bytes| match serde_json::from_slice(bytes) {
         Ok(json) => Value::Json(json),
@@ -135,14 +137,12 @@ fn write_json(flags: &Inspect, record: &LogRecord, out: &mut impl Write) -> anyh
         damaged: !record.is_sound(),
         value,
     };
-    serde_json::to_writer(&mut *out, &line)?;
-    Ok(writeln!(out)?)
+    output::document(out, flags.common.output, &line)
 }
 
-fn write_damage(damage: &Damage, json: bool, out: &mut impl Write) -> std::io::Result<()> {
-    if json {
-        writeln!(out, "{}", json!({"damage": DamageReport::from(damage)}))
-    } else {
-        writeln!(out, "damage: {damage}")
+fn write_damage(damage: &Damage, format: Format, out: &mut impl Write) -> anyhow::Result<()> {
+    match format {
+        Format::Text => Ok(writeln!(out, "damage: {damage}")?),
+        _ => output::document(out, format, &json!({"damage": DamageReport::from(damage)})),
     }
 }

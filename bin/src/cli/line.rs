@@ -1,10 +1,10 @@
-//! Parses the command line into flags, and reports an error in it in one line.
+//! Parses the command line into flags. An error in the command line is reported in one line.
 //!
 //! `words ─► names with - for _ ─► values joined with their flags ─► flags without effect and empty values removed ─►
 //! clap ─► Flags, or a command`
 //!
-//! Errors are those of kube-apiserver's flag library where it has the same error. This module does not depend on the meaning of
-//! any flag.
+//! If kube-apiserver's flag library has the same error, the text of the error is the same. This module does not depend
+//! on the meaning of any flag.
 
 use std::ffi::OsString;
 
@@ -17,12 +17,12 @@ use values::naming::{self, Naming};
 use crate::cli::args::Command;
 use crate::cli::configuration::{Action, ConfigCommand, Configuration};
 use crate::cli::definition::{CommandLine, command, definition, fields};
-use crate::cli::gathered::{Sources, wrong_words};
+use crate::cli::flag_sources::{Sources, wrong_words};
 use crate::cli::help;
-use crate::cli::output::{Format, any_format};
+use crate::cli::output::{Format, parse_format};
 use crate::flags::sources::SourceError;
-use crate::flags::words::{Shown, Words, named};
-use crate::flags::{forms, suggestion, upstream};
+use crate::flags::words::{VersionFormat, Words, named};
+use crate::flags::{suggestion, upstream, value_parsers};
 
 /// A parsed command line.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub enum Invocation {
     Serve(Configuration),
     /// Check or print a configuration.
     Configure(ConfigCommand),
-    /// Run a command, without a server.
+    /// Run a command that does not start a server.
     Run(Command),
 }
 
@@ -46,14 +46,14 @@ impl Invocation {
     }
 }
 
-/// Why the command line has no flags to continue with.
+/// The reason why the process must end without serving.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Stop {
-    /// A requested text, such as the help.
+    /// Print a requested text, such as the help, and end.
     Print(String),
-    /// An error in one line.
+    /// Report an error of one line.
     Refuse(String),
-    /// Errors in the configuration file and in variables.
+    /// Report errors in the configuration file and in variables.
     Faults(Vec<SourceError>),
 }
 
@@ -63,10 +63,11 @@ pub fn is_command(arguments: &[OsString]) -> bool {
     first.is_some_and(|first| matches!(&*first, "help" | "config") || Command::has_subcommand(&first))
 }
 
-/// Parses a command line, program name first. Variables of the environment and a configuration file add flags.
+/// Parses a command line whose first word is the program name. Environment variables and a configuration file add
+/// flags.
 ///
 /// # Errors
-/// [`Stop`] if the process must end instead of serving.
+/// The process must end without serving or running a command.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, Stop> {
     let text =
         |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
@@ -82,7 +83,7 @@ fn parse_with(
         Some("config") => return configure(arguments, variables),
         Some("help") if arguments.len() == 2 => return Err(Stop::Print(help::short(&definition()))),
         Some("serve") => drop(arguments.remove(1)),
-        // The words after a command belong to the command.
+        // All words after a command belong to the command, so only clap parses them.
         _ if is_command(&arguments) => {
             return match parsed(&without_empty(arguments))?.command {
                 Some(command) => Ok(Invocation::Run(command)),
@@ -93,10 +94,11 @@ fn parse_with(
     }
     let words = Words::read(&command(), arguments).map_err(Stop::Refuse)?;
     if words.help.is_some() || words.version.is_some() {
-        // A question is answered whatever the file and the variables say.
-        return Err(answered(words));
+        // Print help or the version even if the file or the variables have errors.
+        return Err(help_or_version(words));
     }
-    // kube-apiserver has no command `serve`, so behind flags it is an argument like any other.
+    // kube-apiserver has no command `serve`. If the word `serve` follows a flag, it is an unexpected
+    // argument.
     if let Some(command) =
         words.others.first().filter(|word| Command::has_subcommand(word) || *word == "config")
     {
@@ -110,7 +112,7 @@ fn parse_with(
     Ok(Invocation::Serve(configuration))
 }
 
-/// Gathers the flags of all sources.
+/// Gathers and parses the flags of all sources.
 fn configuration_of(words: &Words, variables: Vec<(String, String)>) -> Result<Configuration, Stop> {
     let fields = fields();
     let sources = Sources { fields: &fields, variables, check: &refusal };
@@ -120,8 +122,9 @@ fn configuration_of(words: &Words, variables: Vec<(String, String)>) -> Result<C
     Ok(Configuration { flags, values: values_of(&arguments), origins: gathered.origins, fields })
 }
 
-/// Returns the answer to a command line that asks for help or for the version. Flags in it are checked first.
-fn answered(words: Words) -> Stop {
+/// Returns the help or the version, if the command line asks for it. Flags in the command line are checked
+/// first.
+fn help_or_version(words: Words) -> Stop {
     let settled = match upstream::settle(words.flags) {
         Ok(settled) => without_empty(settled),
         Err(why) => return Stop::Refuse(why),
@@ -139,7 +142,7 @@ fn answered(words: Words) -> Stop {
         return Stop::Refuse(unexpected(&words.others, flags.store.naming));
     }
     match words.version {
-        Some(Shown::Raw) => {
+        Some(VersionFormat::Raw) => {
             let version = ServerVersion { build: crate::BUILD, ..ServerVersion::default() };
             Stop::Print(format!("{}\n", version.raw()))
         }
@@ -152,8 +155,8 @@ fn configure(mut arguments: Vec<OsString>, variables: Vec<(String, String)>) -> 
     let name = arguments.get(2).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let action = match name.as_str() {
         "check" => Action::Check,
-        "print" => Action::Print { only_set: taken(&mut arguments, "--changed") },
-        // The error or the help of the command line.
+        "print" => Action::Print { only_set: remove_switch(&mut arguments, "--changed") },
+        // clap reports the error, or prints the help.
         _ => {
             return Err(parsed(&arguments)
                 .err()
@@ -174,7 +177,7 @@ fn configure(mut arguments: Vec<OsString>, variables: Vec<(String, String)>) -> 
     let configuration = match configuration_of(&words, variables) {
         Ok(configuration) if wrong.is_empty() => Ok(configuration),
         Err(Stop::Faults(more)) => Err([more, wrong].concat()),
-        // Flags that are valid one by one, but not together.
+        // Each flag is valid, but not their combination.
         Err(Stop::Refuse(why)) if wrong.is_empty() => Err(vec![SourceError::of_line(why)]),
         Err(stop @ Stop::Print(_)) => return Err(stop),
         Ok(_) | Err(Stop::Refuse(_)) => Err(wrong),
@@ -182,8 +185,8 @@ fn configure(mut arguments: Vec<OsString>, variables: Vec<(String, String)>) -> 
     Ok(Invocation::Configure(ConfigCommand { action, format, configuration }))
 }
 
-/// Removes a switch from a command line, and returns whether it was there.
-fn taken(arguments: &mut Vec<OsString>, switch: &str) -> bool {
+/// Removes a switch from a command line. Returns whether the command line had the switch.
+fn remove_switch(arguments: &mut Vec<OsString>, switch: &str) -> bool {
     let before = arguments.len();
     arguments.retain(|argument| argument != switch);
     arguments.len() < before
@@ -205,13 +208,13 @@ fn output_of(arguments: &mut Vec<OsString>) -> Result<Format, String> {
                 continue;
             }
         };
-        format = any_format(&value).map_err(|why| forms::invalid("--output", &value, &why))?;
+        format = parse_format(&value).map_err(|why| value_parsers::invalid("--output", &value, &why))?;
     }
     *arguments = kept;
     Ok(format)
 }
 
-/// Returns the error of a command line whose flags are to be checked one by one.
+/// Checks a command line, and returns the error. The callers use this function to check flags one by one.
 fn refusal(words: &[OsString]) -> Option<String> {
     match upstream::settle(words.to_vec()) {
         Err(why) => Some(why),
@@ -231,7 +234,7 @@ fn parsed(arguments: &[OsString]) -> Result<CommandLine, Stop> {
     })
 }
 
-/// Removes flags whose value is the file name "" or an empty list of texts: that equals the absence of the flag.
+/// Removes flags whose value is an empty file name or an empty list of texts. Such a flag means the same as no flag.
 fn without_empty(arguments: Vec<OsString>) -> Vec<OsString> {
     let command = command();
     let may_go = |name: &str| {
@@ -248,7 +251,7 @@ fn without_empty(arguments: Vec<OsString>) -> Vec<OsString> {
     arguments.into_iter().filter(is_kept).collect()
 }
 
-/// Returns all flags with the texts of their values, sorted by name.
+/// Returns all flags with their values as texts, sorted by name.
 fn values_of(arguments: &[OsString]) -> Vec<(String, Vec<String>)> {
     let command = command();
     let Ok(matches) = command.clone().try_get_matches_from(arguments) else { return Vec::new() };
@@ -280,7 +283,8 @@ fn normalised(argument: OsString) -> OsString {
     if name.contains('_') { format!("--{}{value}", name.replace('_', "-")).into() } else { argument }
 }
 
-/// Returns an error of clap as one line, with the text of kube-apiserver's flag library where it has the same error.
+/// Formats an error of clap as one line. Uses the text of kube-apiserver's flag library if the library has
+/// the same error.
 fn one_line(error: &clap::Error, arguments: &[OsString]) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -303,7 +307,7 @@ fn one_line(error: &clap::Error, arguments: &[OsString]) -> String {
         },
         ErrorKind::InvalidValue if value.is_empty() => format!("flag needs an argument: {flag}"),
         ErrorKind::ValueValidation => match std::error::Error::source(error) {
-            Some(cause) => forms::invalid(flag, value, &cause.to_string()),
+            Some(cause) => value_parsers::invalid(flag, value, &cause.to_string()),
             None => format!("invalid argument {value:?} for {flag:?} flag"),
         },
         ErrorKind::InvalidUtf8 => "arguments must be valid UTF-8".to_owned(),
@@ -313,7 +317,8 @@ fn one_line(error: &clap::Error, arguments: &[OsString]) -> String {
     line.replace(['\n', '\r'], " ")
 }
 
-/// Returns the error for an unknown flag. If several letters were joined, clap names only the unknown letter.
+/// Returns the error for an unknown flag. If one word has several one-letter flags, clap reports only the
+/// unknown letter.
 fn unknown(flag: &str, arguments: &[OsString]) -> String {
     let written = |is_it: &dyn Fn(&str) -> bool| {
         let texts = arguments.iter().skip(1).map(|argument| argument.to_string_lossy());
@@ -339,7 +344,7 @@ fn unknown(flag: &str, arguments: &[OsString]) -> String {
     }
 }
 
-/// Returns the flag of the server or of one of its commands whose spelling is closest to `name`.
+/// Returns the flag of the server or of a command whose spelling is closest to `name`.
 fn similar_flag(name: &str) -> Option<String> {
     fn names(command: &clap::Command, all: &mut Vec<String>) {
         all.extend(command.get_arguments().filter_map(clap::Arg::get_long).map(str::to_owned));
@@ -360,13 +365,13 @@ fn unexpected(words: &[String], naming: &Naming) -> String {
     })
 }
 
-/// Returns the error for an unknown command below `parent`, if a command has a similar name.
+/// Returns the error for an unknown subcommand of `parent`, if a subcommand has a similar name.
 fn unknown_command(word: &str, parent: &clap::Command) -> Option<String> {
     let meant = suggestion::nearest(word, parent.get_subcommands().map(clap::Command::get_name))?;
     Some(format!("unknown command {word:?}: did you mean {meant:?}? See --help"))
 }
 
-/// Returns the error for an unknown command of a command: `certs shwo`.
+/// Returns the error for an unknown subcommand, such as `certs shwo`.
 fn unknown_child(word: &str, arguments: &[OsString]) -> String {
     let root = command();
     let mut parent = &root;

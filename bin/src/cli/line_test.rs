@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::*;
 use crate::config::Flags;
 use crate::config::store::Durability;
-use crate::flags::forms::List;
-use crate::flags::forms::Port;
+use crate::flags::value_parsers::List;
+use crate::flags::value_parsers::Port;
 use crate::host::logging::LogFormat;
 
 fn line(arguments: &str) -> Result<Flags, Stop> {
@@ -16,7 +16,7 @@ fn line(arguments: &str) -> Result<Flags, Stop> {
 }
 
 #[test]
-fn no_flags_mean_the_documented_defaults() {
+fn flags_have_the_documented_defaults() {
     let flags = line("").unwrap();
     assert_eq!(flags.store.data_dir, PathBuf::from("./cluster-data"));
     assert_eq!(
@@ -26,19 +26,34 @@ fn no_flags_mean_the_documented_defaults() {
     assert_eq!(flags.store.naming.profile, "cluster");
     assert_eq!((flags.store.durability, flags.authentication.anonymous_auth), (Durability::Sync, None));
     assert_eq!(flags.requests.request_timeout, Duration::from_secs(60));
-    assert_eq!((flags.store.history_retention.as_secs(), flags.requests.event_ttl.as_secs()), (300, 3_600));
+    assert_eq!(
+        (flags.store.history_retention.as_secs(), flags.store.history_bytes_max),
+        (24 * 3_600, 1 << 30)
+    );
+    assert_eq!((flags.requests.continue_ttl.as_secs(), flags.requests.event_ttl.as_secs()), (300, 3_600));
     assert_eq!((flags.requests.min_request_timeout, flags.logging.verbosity), (1800, 0));
     assert_eq!(flags.requests.shutdown_delay_duration, Duration::ZERO);
 }
 
+/// A test control plane puts a default into the command line, and a test then adds its own value.
 #[test]
-fn flags_are_read_as_upstream_reads_them() {
+fn repeated_list_flags_are_joined_and_the_last_scalar_flag_wins() {
+    let flags = line("--disable-admission-plugins=A --disable-admission-plugins=B,C").unwrap();
+    assert_eq!(List::all(&flags.admission.disable_admission_plugins), ["A", "B", "C"]);
+    let flags = line("--runtime-config=a/v1=true --runtime-config=b/v1=true").unwrap();
+    assert_eq!(flags.release.runtime_config, ["a/v1=true", "b/v1=true"]);
+    let flags = line("--event-ttl=1h --event-ttl=2h").unwrap();
+    assert_eq!(flags.requests.event_ttl.as_secs(), 7_200);
+}
+
+#[test]
+fn flags_are_parsed_as_by_kube_apiserver() {
     type Check = fn(&Flags) -> bool;
     let table: &[(&str, Check)] = &[
         ("--secure_port=7000", |f| f.listening.secure_port == Port::Number(7000)),
         ("--secure-port 7000", |f| f.listening.secure_port == Port::Number(7000)),
         ("--secure-port=free", |f| f.listening.secure_port == Port::Free),
-        ("--secure-port=1 --secure_port=2", |f| f.listening.secure_port == Port::Number(2)), // the last one wins
+        ("--secure-port=1 --secure_port=2", |f| f.listening.secure_port == Port::Number(2)), // the last value counts
         ("--data_dir=some_dir", |f| f.store.data_dir == *"some_dir"),
         ("--anonymous-auth", |f| f.authentication.anonymous_auth == Some(true)),
         ("--anonymous-auth=false", |f| f.authentication.anonymous_auth == Some(false)),
@@ -47,6 +62,10 @@ fn flags_are_read_as_upstream_reads_them() {
         ("--naming=kubernetes", |f| f.store.naming.system_prefix == "kube-"),
         ("--durability=relaxed", |f| f.store.durability == Durability::Relaxed),
         ("--history-retention=0", |f| f.store.history_retention.is_zero()),
+        ("--history-bytes-max=0", |f| f.store.history_bytes_max == 0),
+        ("--history-bytes-max=2.5Gi", |f| f.store.history_bytes_max == 5 << 29),
+        ("--history-bytes-max=300000", |f| f.store.history_bytes_max == 300_000),
+        ("--continue-ttl=0", |f| f.requests.continue_ttl.is_zero()),
         ("--history-retention=168h --event-ttl=2h", |f| {
             (f.store.history_retention.as_secs(), f.requests.event_ttl.as_secs()) == (7 * 24 * 3_600, 7_200)
         }),
@@ -109,7 +128,7 @@ fn flags_are_read_as_upstream_reads_them() {
 }
 
 #[test]
-fn a_wrong_command_line_is_one_line() {
+fn an_invalid_command_line_is_refused_with_one_line() {
     for (arguments, want) in [
         ("--no-such-flag", "unknown flag: --no-such-flag"),
         ("--no_such_flag=1", "unknown flag: --no-such-flag"),
@@ -130,7 +149,7 @@ fn a_wrong_command_line_is_one_line() {
         ("--data-dir=x verify", "the command verify must come before its flags"),
         ("verify -x", "unknown shorthand flag: 'x' in -x"),
         ("verify sure", "\"cluster-apiserver\" does not take any arguments, got [\"sure\"]"),
-        ("verify --output=xml", "invalid argument \"xml\" for \"--output\" flag: must be text or json"),
+        ("verify --output=xml", "invalid argument \"xml\" for \"--output\" flag: must be text, json or yaml"),
         (
             "inspect --from=x",
             "invalid argument \"x\" for \"--from\" flag: must be a revision, which is a number",
@@ -207,27 +226,27 @@ fn a_wrong_command_line_is_one_line() {
 }
 
 #[test]
-fn questions_are_answered_on_stdout() {
+fn version_and_help_are_printed_on_standard_output() {
     assert_eq!(
         line("--version").unwrap_err(),
         Stop::Print(format!("cluster-apiserver {}\n", env!("CARGO_PKG_VERSION")))
     );
     for question in ["--version=raw", "--version=false --version=raw"] {
-        let Stop::Print(raw) = line(question).unwrap_err() else { panic!("a version is no error") };
+        let Stop::Print(raw) = line(question).unwrap_err() else { panic!("a version is not an error") };
         assert!(raw.starts_with("version.Info{Major:") && raw.ends_with("}\n"), "{raw}");
     }
-    let asked = line("--version=v1.36.0-mine --version=false").unwrap().reported_version;
-    assert_eq!(asked.as_deref(), Some("v1.36.0-mine"));
+    let version = line("--version=v1.36.0-mine --version=false").unwrap().reported_version;
+    assert_eq!(version.as_deref(), Some("v1.36.0-mine"));
     assert!(line("--help=false").is_ok());
     assert!(matches!(line("-h serve").unwrap_err(), Stop::Print(_)));
-    let Stop::Print(help) = line("--help-all").unwrap_err() else { panic!("help is no error") };
+    let Stop::Print(help) = line("--help-all").unwrap_err() else { panic!("help is not an error") };
     for flag in ["--data-dir", "--secure-port", "--tls-cert-file", "--shutdown-delay-duration"] {
         assert!(help.contains(flag), "{flag} is missing from\n{help}");
     }
 }
 
 #[test]
-fn the_help_fits_on_a_screen_and_points_to_the_rest() {
+fn the_help_fits_on_a_screen_and_names_the_flag_for_the_full_help() {
     let printed = |arguments: &str| match line(arguments).unwrap_err() {
         Stop::Print(text) => text,
         stop => panic!("{arguments}: {stop:?}"),
@@ -263,7 +282,7 @@ fn the_default_command_has_a_name_and_mistyped_commands_are_recognised() {
 }
 
 #[test]
-fn variables_set_flags_and_flags_are_stronger() {
+fn environment_variables_set_flags_and_flags_override_them() {
     let parsed = |line: &str, variables: &[(&str, &str)]| {
         let words = std::iter::once("x").chain(line.split_whitespace()).map(OsString::from);
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

@@ -1,4 +1,4 @@
-//! `man`: manual pages, generated from the definition of the command line.
+//! `man`: writes manual pages, which are generated from the definition of the command line.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,17 +8,18 @@ use clap::{Args, Command};
 use clap_mangen::Man as Page;
 use serde::Serialize;
 
-use crate::cli::output::{self, Format, Outcome, any_format};
+use crate::cli::output::{self, Format, Outcome, parse_format};
 
 /// The flags of the command `man`.
 #[derive(Clone, Debug, Args)]
 pub struct Man {
-    /// Directory to write the pages into, such as /usr/local/share/man/man1. Created if it does not exist.
+    /// Directory to write the pages into, such as /usr/local/share/man/man1. The command creates the
+    /// directory if it does not exist.
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
 
     /// Output format of the list of pages. Possible values: text, json, yaml.
-    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = any_format)]
+    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = parse_format)]
     pub output: Format,
 }
 
@@ -27,7 +28,7 @@ struct Report {
     files: Vec<PathBuf>,
 }
 
-/// Runs the command for a command line with this definition, and prints the names of the pages.
+/// Writes the pages of a command line with this definition, and prints their names.
 pub fn run(flags: &Man, definition: Command, out: &mut impl Write) -> anyhow::Result<Outcome> {
     std::fs::create_dir_all(&flags.to)
         .with_context(|| format!("cannot create directory {}", flags.to.display()))?;
@@ -44,7 +45,7 @@ pub fn run(flags: &Man, definition: Command, out: &mut impl Write) -> anyhow::Re
     Ok(Outcome::Fine)
 }
 
-/// Returns the pages of all commands, each with the name of its file.
+/// Returns the pages of all commands, with their file names.
 fn pages(definition: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     let mut root = definition.disable_help_subcommand(true);
     root.build();
@@ -53,7 +54,8 @@ fn pages(definition: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     Ok(pages)
 }
 
-/// Adds the page of a command, whose full name has dashes between its words, and the pages of its subcommands.
+/// Adds the page of a command and the pages of its subcommands. `name` is the full name of the command, with dashes
+/// between the words.
 fn add(command: &Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) -> anyhow::Result<()> {
     for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
         add(child, &format!("{name}-{}", child.get_name()), pages)?;
@@ -71,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_has_a_page() {
+    fn every_command_has_a_manual_page() {
         let pages = pages(crate::cli::definition::definition()).unwrap();
         let text = |name: &str| {
             let page = pages.iter().find(|(file, _)| file == name).unwrap_or_else(|| panic!("{name}"));

@@ -1,9 +1,9 @@
-//! The commands: `command line → one of these → report on stdout, exit code`.
+//! The commands: `command line → command → report on stdout, exit code`.
 //!
-//! Most commands work on a store or a data directory; `status` and `token` connect to a running server.
-//! Reports go to stdout, as text or JSON; progress goes to stderr, only to a terminal; an error is one line
-//! on stderr. Exit codes: 0 success, 1 failure, 2 success, but there is damage. `engine::offline` does the
-//! actual work, without knowledge of resources or output formats.
+//! Most commands work on a store or a data directory. `status`, `history` and `token` connect to a running server. A
+//! command prints its report to stdout as text, JSON or YAML, and an error as one line to stderr. If stderr is a
+//! terminal, the command shows its progress there. Exit code 0 means success, 1 failure, and 2 success with damage.
+//! Commands that read a store use `engine::offline`, which does not depend on resources or output formats.
 
 mod accept_loss;
 pub mod args;
@@ -16,8 +16,9 @@ mod completion;
 pub mod configuration;
 mod connect;
 pub mod definition;
-mod gathered;
+mod flag_sources;
 mod help;
+mod history;
 mod inspect;
 mod kubeconfig;
 pub mod line;
@@ -32,8 +33,11 @@ mod report;
 mod restore;
 mod stats;
 mod status;
+mod testing;
 mod token;
 mod verify;
+
+pub use history::of_plugin;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -42,12 +46,13 @@ use crate::cli::args::Command;
 use crate::cli::configuration::ConfigCommand;
 use crate::cli::output::Outcome;
 use crate::host::failure::{one_line, refuse};
-use crate::host::machine;
+use crate::host::platform::limits;
 
 /// Runs a command and returns the exit code of the process.
 pub fn run(command: Command) -> ExitCode {
-    // A command opens all files of a store at once, so that reclamation cannot delete them.
-    machine::raise_open_files();
+    // A command opens all files of a store at the beginning, because reclamation may delete files while the
+    // command runs.
+    limits::raise_open_files();
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match command {
         Command::Verify(flags) => verify::run(&flags, &mut out),
@@ -59,9 +64,11 @@ pub fn run(command: Command) -> ExitCode {
         Command::AcceptLoss(flags) => accept_loss::run(&flags, &mut out),
         Command::Migrate(flags) => migrate::run(&flags, &mut out),
         Command::Status(flags) => status::run(&flags, &mut out),
+        Command::History(command) => history::run(&command, &mut out),
         Command::Kubeconfig(command) => kubeconfig::run(&command, &mut out),
         Command::Certs(command) => certs::run(&command, &mut out),
         Command::Token(command) => token::run(&command, &mut out),
+        Command::Testing(command) => testing::run(&command, &mut out),
         Command::Completion(flags) => completion::run(&flags, definition::definition(), &mut out),
         Command::Man(flags) => man::run(&flags, definition::definition(), &mut out),
     };
@@ -80,10 +87,10 @@ fn finish(result: anyhow::Result<Outcome>, out: &mut impl Write) -> ExitCode {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
         Ok(Outcome::Damaged) => ExitCode::from(2),
         Ok(Outcome::Failed) => ExitCode::FAILURE,
-        // A closed pipe is not an error: the reader has enough.
+        // A closed pipe is not an error: the program that reads the pipe needs no more output.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // The report so far is still valid.
+            // Print the part of the report that was written before the error.
             let _ = out.flush();
             refuse(&one_line(&error))
         }

@@ -9,9 +9,9 @@ use values::{json, yaml};
 /// The outcome of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// No damage.
+    /// The command succeeded, and there is no damage.
     Fine,
-    /// Damage was found and reported.
+    /// The command succeeded, and reported damage.
     Damaged,
     /// The command failed, and the report has the reasons.
     Failed,
@@ -28,30 +28,20 @@ pub enum Format {
     Yaml,
 }
 
-/// Parses the output format of a command that prints text or JSON.
+/// Parses the output format of a command.
 ///
 /// # Errors
 /// The text is not the name of a format.
-pub fn format(text: &str) -> Result<Format, String> {
+pub fn parse_format(text: &str) -> Result<Format, String> {
     match text {
         "text" => Ok(Format::Text),
         "json" => Ok(Format::Json),
-        _ => Err("must be text or json".to_owned()),
-    }
-}
-
-/// Parses the output format of a command that also prints YAML.
-///
-/// # Errors
-/// The text is not the name of a format.
-pub fn any_format(text: &str) -> Result<Format, String> {
-    match text {
         "yaml" => Ok(Format::Yaml),
-        _ => format(text).map_err(|_| "must be text, json or yaml".to_owned()),
+        _ => Err("must be text, json or yaml".to_owned()),
     }
 }
 
-/// Writes `report` as JSON or YAML, or calls `text` for the format for people.
+/// Writes `report` as JSON or YAML, or calls `text` for [`Format::Text`].
 ///
 /// # Errors
 /// The report cannot be written.
@@ -76,10 +66,23 @@ where
     Ok(())
 }
 
+/// Writes one report of a series for programs: a line of JSON, or a YAML document that begins with `---`.
+///
+/// # Errors
+/// The report cannot be written.
+pub fn document(out: &mut impl Write, format: Format, report: &impl Serialize) -> anyhow::Result<()> {
+    if format == Format::Yaml {
+        writeln!(out, "---")?;
+        return Ok(out.write_all(&yaml_of(report)?)?);
+    }
+    serde_json::to_writer(&mut *out, report)?;
+    Ok(writeln!(out)?)
+}
+
 /// Returns `report` as a YAML document.
 ///
 /// # Errors
-/// The report has no JSON form.
+/// The report cannot be written as JSON.
 pub fn yaml_of(report: &impl Serialize) -> anyhow::Result<Vec<u8>> {
     let tree = json::parse(&serde_json::to_vec(report)?).map_err(|why| anyhow!("{why}"))?;
     let mut text = Vec::new();
@@ -96,7 +99,8 @@ pub enum Align {
     Right,
 }
 
-/// Writes rows with aligned columns; the first row is the heading. Every row has one cell for each column.
+/// Writes rows with aligned columns. The first row is the heading, and every row has one cell for each
+/// column.
 pub fn table<const N: usize>(
     out: &mut impl Write,
     align: [Align; N],
@@ -128,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_has_three_formats() {
+    fn a_report_is_written_as_text_json_or_yaml() {
         let report = serde_json::json!({"b": 1, "a": ["x", "1"]});
         for (format, want) in [
             (Format::Text, "for people\n"),
@@ -137,6 +141,19 @@ mod tests {
         ] {
             let mut out = Vec::new();
             write(&mut out, format, &report, |out| writeln!(out, "for people")).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), want);
+        }
+    }
+
+    #[test]
+    fn several_reports_are_written_as_json_lines_or_yaml_documents() {
+        for (format, want) in
+            [(Format::Json, "{\"a\":1}\n{\"a\":2}\n"), (Format::Yaml, "---\na: 1\n---\na: 2\n")]
+        {
+            let mut out = Vec::new();
+            for number in [1, 2] {
+                document(&mut out, format, &serde_json::json!({"a": number})).unwrap();
+            }
             assert_eq!(String::from_utf8(out).unwrap(), want);
         }
     }

@@ -1,4 +1,4 @@
-//! A progress line on stderr that is rewritten in place; shown only on a terminal.
+//! A progress line on stderr, which overwrites itself. The line is shown only if stderr is a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -11,19 +11,27 @@ pub struct Progress {
     what: &'static str,
     total: u64,
     begun: Instant,
-    /// Time of the last update; `None` if nothing is drawn.
+    /// Time of the last update; `None` if stderr is not a terminal.
     drawn: Option<Instant>,
     visible: bool,
+    /// Whether the total is a number of bytes.
+    counts_bytes: bool,
 }
 
 impl Progress {
-    /// Creates a line for `total` bytes of work named `what`.
+    /// Creates a line for work of `total` bytes. `what` is the name of the work.
     pub fn new(what: &'static str, total: u64) -> Progress {
         let begun = Instant::now();
-        Progress { what, total, begun, drawn: io::stderr().is_terminal().then_some(begun), visible: false }
+        let drawn = io::stderr().is_terminal().then_some(begun);
+        Progress { what, total, begun, drawn, visible: false, counts_bytes: true }
     }
 
-    /// Sets the line to `done` bytes.
+    /// Creates a line for work of `total` steps. `what` is the name of the work.
+    pub fn of_count(what: &'static str, total: u64) -> Progress {
+        Progress { counts_bytes: false, ..Progress::new(what, total) }
+    }
+
+    /// Sets the line to `done` bytes or steps.
     pub fn update(&mut self, done: u64) {
         if self.drawn.is_none_or(|drawn| drawn.elapsed() < INTERVAL) {
             return;
@@ -36,13 +44,15 @@ impl Progress {
         } else {
             (done.min(self.total) as u128 * 100 / self.total as u128) as u64
         };
-        // A closed terminal does not end the command.
+        let format_count =
+            |count: u64| if self.counts_bytes { super::report::bytes(count) } else { count.to_string() };
+        // Ignore errors, so that a closed terminal does not end the command.
         let _ = write!(
             io::stderr(),
             "\r\x1b[K{} {percent}% of {}, {}/s",
             self.what,
-            super::report::bytes(self.total),
-            super::report::bytes(rate as u64)
+            format_count(self.total),
+            format_count(rate as u64)
         );
     }
 
@@ -52,7 +62,7 @@ impl Progress {
         self.update(done);
     }
 
-    /// Clears the line before other output.
+    /// Removes the line from the terminal, so that other output can follow.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.visible) {
             let _ = write!(io::stderr(), "\r\x1b[K");

@@ -14,8 +14,8 @@ use crate::cli::progress::Progress;
 use crate::remote::client::{self, Client};
 use crate::remote::kubeconfig::Settings;
 
-/// Receives a backup of the server of `kubeconfig`, or of `server` if given, into the store directory
-/// `store`. Returns the backup with the server's naming profile.
+/// Receives a backup of a server into the store directory `store`. The server is the one in `kubeconfig`, or
+/// `server` if given. Returns the backup and the naming profile of the server.
 pub fn receive(
     kubeconfig: &Path,
     server: Option<&str>,

@@ -7,7 +7,7 @@ use engine::offline::Damage;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// A damaged place in the JSON output. Unknown members are null.
+/// A damage in the JSON output. Unknown members are null.
 #[derive(Debug, Serialize)]
 pub struct DamageReport {
     problem: String,
@@ -34,7 +34,7 @@ impl From<&Damage> for DamageReport {
 /// Formats a time of the log as RFC 3339, in UTC.
 pub fn time(milliseconds: u64) -> String {
     let time = i64::try_from(milliseconds).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    // Only a manipulated file has times outside a timestamp's range.
+    // Only a manipulated file has times outside the range of `Timestamp`.
     time.map_or_else(|| format!("{milliseconds}ms"), |time| format!("{time:.3}"))
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_a_readable_form() {
+    fn numbers_and_times_have_a_readable_form() {
         for (count, want) in [
             (0, "0 B"),
             (1023, "1023 B"),

@@ -1,4 +1,5 @@
-//! `restore`: creates a data directory from a backup, at its newest revision or an earlier one.
+//! `restore`: creates a data directory from a backup, with the state at the newest revision or an earlier
+//! revision.
 
 use engine::Revision;
 use std::cell::RefCell;
@@ -12,7 +13,7 @@ use serde::Serialize;
 
 use crate::cli::args::{Format, Restore};
 use crate::cli::backup::copy_pki;
-use crate::cli::output::Outcome;
+use crate::cli::output::{self, Outcome};
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, bytes};
 use crate::host::files;
@@ -32,7 +33,7 @@ struct Report {
     /// Whether the backup had certificates and keys.
     pki: bool,
     damages: u64,
-    /// Losses that the new store records and that are not accepted yet.
+    /// Revisions that are lost in the new store, and that no `accept-loss` has accepted.
     unaccepted_lost: u64,
     unaccepted_damaged: u64,
 }
@@ -46,9 +47,10 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
         (None, None) => RestorePoint::Newest,
     };
     must_be_empty(to)?;
-    let json = flags.output == Format::Json;
+    let is_text = flags.output == Format::Text;
     let target = Target::begin(to)?;
-    // The profile is written before the store, so that a server cannot create another store in the directory.
+    // Write the profile before the store, so that no server with another profile can create a store in the
+    // directory.
     if let Some(profile) = files::read_if_there(&from.join(PROFILE_FILE))? {
         files::write_private(&to.join(PROFILE_FILE), &profile)?;
     }
@@ -61,7 +63,7 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
         flags.skip_damaged,
         |damage| {
             progress.borrow_mut().clear();
-            if flags.skip_damaged && !json {
+            if flags.skip_damaged && is_text {
                 failed = failed.take().or(writeln!(out, "left out: {damage}").err());
             }
         },
@@ -79,7 +81,7 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     }
     files::sync_dir(to)?;
     let RestoreSummary { from_revision, revision, keys, bytes: stored, damages, unaccepted } = restored;
-    if json {
+    if !is_text {
         let report = Report {
             from_revision: from_revision.get(),
             revision: revision.get(),
@@ -90,8 +92,7 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
             unaccepted_lost: unaccepted.lost.count(),
             unaccepted_damaged: unaccepted.damaged.count(),
         };
-        serde_json::to_writer(&mut *out, &report)?;
-        writeln!(out)?;
+        output::write(out, flags.output, &report, |_| Ok(()))?;
     } else {
         writeln!(
             out,
@@ -119,7 +120,7 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     Ok(if damages > 0 && !unaccepted.is_empty() { Outcome::Damaged } else { Outcome::Fine })
 }
 
-/// The data directory of a restore. If the restore fails, its files are removed again.
+/// The data directory of a restore. If the restore fails, its files are removed when this value is dropped.
 struct Target<'d> {
     dir: &'d Path,
     /// Whether the directory existed before.
@@ -144,7 +145,8 @@ impl Drop for Target<'_> {
         if self.is_kept {
             return;
         }
-        // The directory contained only the remains of an earlier restore, so no unrelated file is removed.
+        // The directory contained at most the files of an interrupted restore, so the removal affects no
+        // other file.
         let _ = fs::remove_file(self.dir.join(PROFILE_FILE));
         if !self.is_old {
             let _ = fs::remove_dir(self.dir);
@@ -152,7 +154,7 @@ impl Drop for Target<'_> {
     }
 }
 
-/// Converts an error, with times in readable form.
+/// Converts an error, and formats its times as text.
 fn explained(error: OfflineError) -> anyhow::Error {
     match error {
         OfflineError::BeforeFirst { first, time_ms, .. } => {
@@ -164,7 +166,7 @@ fn explained(error: OfflineError) -> anyhow::Error {
     }
 }
 
-/// Refuses a directory that contains anything but the remains of an interrupted restore.
+/// Checks that a directory is missing, is empty, or has only the files of an interrupted restore.
 fn must_be_empty(to: &Path) -> anyhow::Result<()> {
     if !to.exists() {
         return Ok(());

@@ -28,7 +28,8 @@ struct Report {
     file_bytes: u64,
     resources: Vec<ResourceReport>,
     segments: Vec<SegmentReport>,
-    /// Files that other segments have replaced; opening the store deletes them.
+    /// Number of segments that other segments have replaced. The next open of the store deletes the files of
+    /// these segments.
     superseded_segments: u32,
     damages: u64,
     /// Whether a server has the store open. The report then covers only records that are known to be durable.

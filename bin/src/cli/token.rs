@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::connect::{Connect, block_on};
-use crate::cli::output::{self, Format, Outcome, any_format};
+use crate::cli::output::{self, Format, Outcome, parse_format};
 use crate::flags::duration;
 
-/// Shortest lifetime of a token; the server refuses shorter ones.
+/// Shortest lifetime of a token. The server refuses a shorter lifetime.
 const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
 
 /// The commands of `token`.
@@ -21,7 +21,8 @@ const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
 pub enum TokenCommand {
     /// Creates a token of a service account
     ///
-    /// The server signs the token. It expires after --ttl, and stops working when the service account is deleted.
+    /// The server signs the token. The token expires after --ttl, and stops working when the service account
+    /// is deleted.
     Create(TokenCreate),
 }
 
@@ -43,12 +44,12 @@ pub struct TokenCreate {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     pub ttl: Duration,
 
-    /// Audience of the token; repeatable. Default: the audience of the server.
+    /// Audience of the token. Repeatable. Default: the audience of the server.
     #[arg(long, value_name = "AUDIENCE")]
     pub audience: Vec<String>,
 
     /// Output format. Possible values: text (only the token), json, yaml.
-    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = any_format)]
+    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = parse_format)]
     pub output: Format,
 }
 
@@ -64,7 +65,7 @@ struct Report {
 pub fn run(command: &TokenCommand, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let TokenCommand::Create(flags) = command;
     if flags.ttl < LIFETIME_MIN {
-        bail!("--ttl {} is too short: a token lives at least 10m", duration::shown(flags.ttl));
+        bail!("--ttl {} is too short: a token lives at least 10m", duration::duration_text(flags.ttl));
     }
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{}/token", flags.namespace, flags.account);
     let is_segment = |text: &str| !text.is_empty() && !text.contains(['/', '?', '#', '%']);

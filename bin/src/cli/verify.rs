@@ -7,12 +7,12 @@ use engine::offline::{Damage, Store, survey};
 use serde::Serialize;
 
 use crate::cli::args::{Format, Verify};
-use crate::cli::output::Outcome;
+use crate::cli::output::{self, Outcome};
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, DamageReport};
 use crate::store::location::log_dir;
 
-/// Members of the report that follow `damage`.
+/// The members of the report after `damage`.
 #[derive(Serialize)]
 struct Summary {
     damages: u64,
@@ -21,7 +21,8 @@ struct Summary {
     records: u64,
     keys: u64,
     segments: usize,
-    /// Whether a server has the store open: the check then covers only what is known durable.
+    /// Whether a server has the store open. The check of an open store covers only records that are known
+    /// durable.
     running: bool,
     torn: Option<Torn>,
 }
@@ -36,24 +37,18 @@ struct Torn {
 pub fn run(flags: &Verify, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let dir = log_dir(&flags.common.data_dir);
     let store = Store::open(&dir)?;
-    let json = flags.common.output == Format::Json;
+    let format = flags.common.output;
     let progress = RefCell::new(Progress::new("verify", store.data_bytes()));
-    // Damage is reported as it is found, because the whole list may not fit in memory.
+    // Report each damage when it is found, because the whole list may not fit in memory.
     let mut failed = None;
     let mut first = true;
-    if json {
+    if format == Format::Json {
         write!(out, "{{\"damage\":[")?;
     }
     let report = |damage: &Damage| {
         progress.borrow_mut().clear();
-        let written = if json {
-            let comma = if std::mem::take(&mut first) { "" } else { "," };
-            write!(out, "{comma}")
-                .and_then(|()| Ok(serde_json::to_writer(&mut *out, &DamageReport::from(damage))?))
-        } else {
-            writeln!(out, "damage: {damage}")
-        };
-        if let Err(error) = written {
+        let is_first = std::mem::take(&mut first);
+        if let Err(error) = write_damage(damage, format, is_first, out) {
             failed.get_or_insert(error);
         }
     };
@@ -72,13 +67,39 @@ pub fn run(flags: &Verify, out: &mut impl Write) -> anyhow::Result<Outcome> {
         running: store.in_use(),
         torn: survey.torn.clone().map(|(file, offset)| Torn { file, offset }),
     };
-    if json {
-        let members = serde_json::to_string(&summary)?;
-        writeln!(out, "],{}", &members[1..])?;
-    } else {
-        write_text(&dir.display().to_string(), &summary, out)?;
+    match format {
+        Format::Text => write_text(&dir.display().to_string(), &summary, out)?,
+        Format::Json => {
+            let members = serde_json::to_string(&summary)?;
+            writeln!(out, "],{}", &members[1..])?;
+        }
+        Format::Yaml => {
+            if first {
+                writeln!(out, "damage: []")?;
+            }
+            out.write_all(&output::yaml_of(&summary)?)?;
+        }
     }
     Ok(if survey.damages > 0 { Outcome::Damaged } else { Outcome::Fine })
+}
+
+/// Writes a damage as an element of the list `damage` of the report, or as a line of text.
+fn write_damage(
+    damage: &Damage,
+    format: Format,
+    is_first: bool,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    match format {
+        Format::Text => return writeln!(out, "damage: {damage}"),
+        Format::Json if is_first => {}
+        Format::Json => write!(out, ",")?,
+        Format::Yaml if is_first => write!(out, "damage:\n- ")?,
+        Format::Yaml => write!(out, "- ")?,
+    }
+    // A line of JSON is also a valid element of a list in YAML.
+    serde_json::to_writer(&mut *out, &DamageReport::from(damage))?;
+    if format == Format::Yaml { writeln!(out) } else { Ok(()) }
 }
 
 fn write_text(dir: &str, summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {

@@ -10,14 +10,15 @@ use auth::authn::webhook::Reviewer;
 use clap::Args;
 use wire::outgoing::{Identities, Networks};
 
-use crate::flags::forms::{List, boolean, integer};
-use crate::flags::problems::{FlagError, Problems, shown};
+use crate::flags::problems::{FlagError, Problems, path_text};
 use crate::flags::profile::Profile;
+use crate::flags::value_parsers::{List, boolean, integer};
 use crate::host::authorities;
 use crate::host::files::{self, opening};
 use crate::remote::webhooks::{self, Remote};
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct AdmissionFlags {
     /// Accept pods with privileged containers.
@@ -42,19 +43,19 @@ pub struct AdmissionFlags {
     #[arg(long, value_name = "FILE")]
     pub admission_control_config_file: Option<PathBuf>,
 
-    /// Connect to a webhook that is a service at one of the service's endpoints instead of its cluster IP.
+    /// Connect to webhooks that are services through an endpoint of the service instead of its cluster IP.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub enable_aggregator_routing: bool,
 
-    /// How long a pod stays on a node that is not ready, in seconds. Applies to pods that set no toleration
-    /// of their own.
+    /// How long a pod stays on a node that is not ready, in seconds. A pod can override this value with its
+    /// own toleration.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true,
           value_parser = integer::<i64>)]
     pub default_not_ready_toleration_seconds: i64,
 
-    /// How long a pod stays on a node that is unreachable, in seconds. Applies to pods that set no toleration
-    /// of their own.
+    /// How long a pod stays on a node that is unreachable, in seconds. A pod can override this value with its
+    /// own toleration.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true,
           value_parser = integer::<i64>)]
     pub default_unreachable_toleration_seconds: i64,
@@ -77,7 +78,7 @@ struct PluginNames {
 }
 
 impl PluginNames {
-    /// Returns the names as wishes, with the contents of a configuration file.
+    /// Returns the enabled and disabled names and the contents of the configuration file as [`Wishes`].
     fn wishes<'n>(&'n self, naming: Profile, config: Option<&'n [u8]>) -> Wishes<'n> {
         let PluginNames { enable, disable, all } = self;
         Wishes { enable, disable, all: all.as_deref(), config, naming }
@@ -93,7 +94,7 @@ impl AdmissionFlags {
         }
     }
 
-    /// Adds the errors in the names of plugins.
+    /// Adds an error for each invalid name of a plugin.
     fn check_names(&self, naming: Profile, problems: &mut Problems) {
         let is_given =
             !self.enable_admission_plugins.is_empty() || !self.disable_admission_plugins.is_empty();
@@ -115,8 +116,8 @@ impl AdmissionFlags {
         }
     }
 
-    /// Returns the settings, and reads the configuration file. Adds the errors in the names of plugins, or the error of
-    /// the file.
+    /// Reads the configuration file, and returns the settings. Adds an error for each invalid name of a
+    /// plugin. Adds an error for an unusable file only if all names are valid.
     pub fn settings(
         &self,
         naming: Profile,
@@ -130,11 +131,12 @@ impl AdmissionFlags {
         Some(AdmissionSettings { plugins, allow_privileged: self.allow_privileged })
     }
 
-    /// Reads the configuration file, and returns the plugins that run. The names must have been checked.
+    /// Reads the configuration file, and returns the plugins that run. The caller must have checked the names
+    /// of plugins.
     fn plugins(&self, naming: Profile, networks: &Networks) -> Result<admission::Settings, FlagError> {
         let path = self.admission_control_config_file.as_deref();
         let wrong = |why: anyhow::Error| {
-            let error = FlagError::worded("admission-control-config-file", shown(path), &why);
+            let error = FlagError::worded("admission-control-config-file", path_text(path), &why);
             match why.downcast_ref() {
                 Some(Unusable::Unreadable(_)) => error.fatal(),
                 _ => error,
@@ -165,7 +167,8 @@ fn read_configuration(path: &Path) -> anyhow::Result<Vec<u8>> {
     })
 }
 
-/// Files that the admission configuration names, relative to its own directory.
+/// The files that the admission configuration refers to. Relative paths start at the directory of the
+/// configuration.
 struct ConfigurationFiles<'d> {
     directory: &'d Path,
     naming: Profile,
@@ -177,14 +180,14 @@ impl admission::Files for ConfigurationFiles<'_> {
         let path = self.directory.join(path);
         let path = std::path::absolute(&path).unwrap_or(path);
         files::read(&path).map_err(|error| {
-            let shown = path.to_string_lossy();
+            let path_text = path.to_string_lossy();
             if error.raw_os_error().is_none() {
-                return format!("Couldn't open admission plugin configuration {shown}: {error}");
+                return format!("Couldn't open admission plugin configuration {path_text}: {error}");
             }
             let step = if error.kind() == std::io::ErrorKind::IsADirectory { "read" } else { "open" };
             format!(
-                "Couldn't open admission plugin configuration {shown}: &fs.PathError{{Op:\"{step}\", Path:{}, Err:{:#x}}}",
-                go::quote(&shown),
+                "Couldn't open admission plugin configuration {path_text}: &fs.PathError{{Op:\"{step}\", Path:{}, Err:{:#x}}}",
+                go::quote(&path_text),
                 error.raw_os_error().unwrap_or_default()
             )
         })

@@ -15,7 +15,8 @@ use crate::flags::problems::Problems;
 use crate::flags::profile::Profile;
 use crate::host::files::{self, opening};
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AuditFlags {
     /// Audit policy (YAML or JSON): which requests are recorded, and in how much detail. Has no effect
@@ -31,9 +32,9 @@ pub struct AuditFlags {
 }
 
 impl AuditFlags {
-    /// Returns the settings, or `None` if nothing is recorded, and reads the policy and the kubeconfig file. Without a
-    /// policy, no event is recorded and the log stays empty; without a log or a webhook, the policy has no effect. Adds an
-    /// error for each value and file that cannot be used.
+    /// Reads the policy and the kubeconfig file, and returns the settings, or `None` if nothing is audited. A log
+    /// without a policy stays empty. A policy without a log or a webhook has no effect. Adds an error for each value
+    /// and file that cannot be used.
     pub fn settings(
         &self,
         naming: Profile,
@@ -54,16 +55,16 @@ impl AuditFlags {
 }
 
 fn read_policy(path: &std::path::Path, naming: Profile) -> anyhow::Result<AuditPolicy> {
-    let shown = path.display();
+    let displayed_path = path.display();
     let text = files::read(path).map_err(|error| {
         anyhow!(
             "loading audit policy file: failed to read file path {:?}: {}",
-            shown.to_string(),
+            displayed_path.to_string(),
             opening(path, &error)
         )
     })?;
     AuditPolicy::parse(&text, naming)
-        .map_err(|why| anyhow!("loading audit policy file: {why}: from file {shown}"))
+        .map_err(|why| anyhow!("loading audit policy file: {why}: from file {displayed_path}"))
 }
 
 #[cfg(test)]
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_a_log_are_checked_once_there_is_one() {
+    fn audit_log_settings_are_checked_only_if_a_log_is_configured() {
         let dir = Scratch::new();
         std::fs::write(dir.join("policy"), format!("{POLICY}rules: [{{level: Metadata}}]")).unwrap();
         for (arguments, want) in [

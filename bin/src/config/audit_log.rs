@@ -10,14 +10,15 @@ use crate::audit::file::{self, Rotation};
 use crate::audit::log::LogSettings;
 use crate::config::audit_sink::SinkFlags;
 use crate::flags::duration;
-use crate::flags::forms::{boolean, float32, integer};
 use crate::flags::problems::{FlagError, Problems};
+use crate::flags::value_parsers::{boolean, float32, integer};
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AuditLogFlags {
-    /// File to which audit events are appended, one per line. - means standard output. Nothing is recorded
-    /// without --audit-policy-file.
+    /// File to which audit events are appended, one event per line. - means standard output. Without
+    /// --audit-policy-file, the file stays empty.
     #[arg(long, value_name = "FILE")]
     pub audit_log_path: Option<PathBuf>,
 
@@ -25,9 +26,10 @@ pub struct AuditLogFlags {
     #[arg(long, value_name = "FORMAT", default_value = "json")]
     pub audit_log_format: String,
 
-    /// When events are written to the audit log. With blocking, before the request continues, even if writing
-    /// fails. With blocking-strict, a request whose first event cannot be written is refused. With batch,
-    /// later, several events at a time. Possible values: blocking, blocking-strict, batch.
+    /// When events are written to the audit log. With blocking, a request waits for the write of its event,
+    /// and continues even if the write fails. With blocking-strict, a request whose first event cannot be
+    /// written is refused. With batch, events are written later, several at a time. Possible values:
+    /// blocking, blocking-strict, batch.
     #[arg(long, value_name = "MODE", default_value = "blocking")]
     pub audit_log_mode: String,
 
@@ -63,7 +65,7 @@ pub struct AuditLogFlags {
     pub audit_log_batch_max_size: i64,
 
     /// How long an event waits for other events of its batch. Only used with --audit-log-mode=batch.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::kept)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse_clamped)]
     pub audit_log_batch_max_wait: Duration,
 
     /// Limit the rate of batches. Only used with --audit-log-mode=batch.
@@ -71,12 +73,13 @@ pub struct AuditLogFlags {
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub audit_log_batch_throttle_enable: bool,
 
-    /// Average number of batches per second if --audit-log-batch-throttle-enable is set.
+    /// Average number of batches per second, if --audit-log-batch-throttle-enable is set.
     #[arg(long, value_name = "NUMBER", default_value_t = 0.0, allow_hyphen_values = true,
           value_parser = float32)]
     pub audit_log_batch_throttle_qps: f32,
 
-    /// Largest number of batches at once after an idle period if --audit-log-batch-throttle-enable is set.
+    /// Largest number of batches that are written at once after an idle period, if
+    /// --audit-log-batch-throttle-enable is set.
     #[arg(long, value_name = "COUNT", default_value_t = 0, allow_hyphen_values = true,
           value_parser = integer::<i64>)]
     pub audit_log_batch_throttle_burst: i64,
@@ -86,8 +89,8 @@ pub struct AuditLogFlags {
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub audit_log_truncate_enabled: bool,
 
-    /// Largest size of an event as JSON, in bytes. A larger event is recorded without the objects of request
-    /// and response. If it is still too large, it is lost.
+    /// Largest size of an event as JSON, in bytes. A larger event is recorded without the request object and
+    /// the response object. An event that is still too large is lost.
     #[arg(long, value_name = "BYTES", default_value_t = 102_400, allow_hyphen_values = true,
           value_parser = integer::<i64>)]
     pub audit_log_truncate_max_event_size: i64,
@@ -104,7 +107,7 @@ pub struct AuditLogFlags {
 }
 
 impl AuditLogFlags {
-    /// Returns the settings, or `None` without a file. Adds an error for each invalid value.
+    /// Returns the settings, or `None` if no file is configured. Adds an error for each invalid value.
     pub fn settings(&self, problems: &mut Problems) -> Option<Option<LogSettings>> {
         let path = self.audit_log_path.clone().filter(|path| !path.as_os_str().is_empty());
         let Some(path) = path else { return Some(None) };
@@ -148,7 +151,7 @@ impl AuditLogFlags {
         }
     }
 
-    /// Returns the format of the lines.
+    /// Returns the format of the lines in the log.
     fn format(&self) -> Result<Format, FlagError> {
         match self.audit_log_format.as_str() {
             "json" => Ok(Format::Json),

@@ -1,4 +1,4 @@
-//! Flags that the audit log and the audit webhook have in common: modes, batches, the size of events.
+//! Flags that the audit log and the audit webhook have in common: modes, batches, and the size of events.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::flags::problems::FlagError;
 
 /// The flags of a log or of a webhook.
 pub struct SinkFlags<'f> {
-    /// The name in the flags, for error messages: `log` or `webhook`.
+    /// The word in the names of the flags, `log` or `webhook`, for error messages.
     pub name: &'f str,
     pub mode: &'f str,
     pub version: &'f str,
@@ -25,10 +25,10 @@ pub struct SinkFlags<'f> {
 }
 
 impl SinkFlags<'_> {
-    /// Returns the mode with its batch settings.
+    /// Returns the mode. The mode `batch` includes the settings of batches.
     ///
     /// # Errors
-    /// The mode is unknown, or batches would have no events.
+    /// The mode is unknown, or a setting of batches is out of range.
     pub fn mode(&self) -> Result<Mode, FlagError> {
         match self.mode {
             "blocking" => Ok(Mode::Blocking),
@@ -47,7 +47,8 @@ impl SinkFlags<'_> {
     /// Returns the size limits, if truncation is enabled.
     ///
     /// # Errors
-    /// The limits contradict each other, whether enabled or not.
+    /// A limit is not positive, or a batch would be smaller than an event. The limits are checked even if
+    /// truncation is disabled.
     pub fn truncation(&self) -> Result<Option<Truncation>, FlagError> {
         let (event, batch) = (self.truncate_max_event_size, self.truncate_max_batch_size);
         let name = self.name;
@@ -106,7 +107,8 @@ impl SinkFlags<'_> {
         Ok(Batching { buffer_len, batch_len, wait_max: self.max_wait, throttle })
     }
 
-    /// Checks a number of batches. `property` is the name that kube-apiserver has for the flag in its messages.
+    /// Checks that a setting of batches is positive. `property` is the name of the flag in the messages of
+    /// kube-apiserver.
     fn positive(&self, value: i64, property: &str) -> Result<usize, FlagError> {
         usize::try_from(value).ok().filter(|value| *value > 0).ok_or_else(|| {
             let name = self.name;
@@ -119,7 +121,7 @@ impl SinkFlags<'_> {
         })
     }
 
-    /// Returns the error of a flag, which is named without `audit-log-` or `audit-webhook-`.
+    /// Returns the error of a flag. `flag` is the name without `audit-log-` or `audit-webhook-`.
     fn wrong(&self, flag: &str, value: impl Display, text: String) -> FlagError {
         FlagError::worded(&format!("audit-{}-{flag}", self.name), value, text)
     }

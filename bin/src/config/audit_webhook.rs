@@ -10,27 +10,29 @@ use wire::outgoing::Egress;
 use crate::audit::webhook::WebhookSettings;
 use crate::config::audit_sink::SinkFlags;
 use crate::flags::duration;
-use crate::flags::forms::{boolean, float32, integer};
 use crate::flags::problems::Problems;
 use crate::flags::profile::Profile;
+use crate::flags::value_parsers::{boolean, float32, integer};
 use crate::remote::webhooks::Remote;
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AuditWebhookFlags {
     /// Kubeconfig of the server to which audit events are sent. Requires --audit-policy-file.
     #[arg(long, value_name = "FILE")]
     pub audit_webhook_config_file: Option<PathBuf>,
 
-    /// When events are sent to the audit webhook. With blocking, before the request continues, even if
-    /// sending fails. With blocking-strict, a request whose first event cannot be sent is refused. With
-    /// batch, later, several events at a time. Possible values: blocking, blocking-strict, batch.
+    /// When events are sent to the audit webhook. With blocking, a request waits until its event is sent, and
+    /// continues even if sending fails. With blocking-strict, a request whose first event cannot be sent is
+    /// refused. With batch, events are sent later, several at a time. Possible values: blocking,
+    /// blocking-strict, batch.
     #[arg(long, value_name = "MODE", default_value = "batch")]
     pub audit_webhook_mode: String,
 
-    /// How long the server waits before it sends events a second time. Each further wait is half as long
-    /// again.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::kept)]
+    /// How long the server waits before it sends events again after a failure. Each further wait is 50%
+    /// longer.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_clamped)]
     pub audit_webhook_initial_backoff: Duration,
 
     /// Largest number of events that wait to be sent; further events are lost. Only used with
@@ -45,7 +47,7 @@ pub struct AuditWebhookFlags {
     pub audit_webhook_batch_max_size: i64,
 
     /// How long an event waits for other events of its batch. Only used with --audit-webhook-mode=batch.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::kept)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse_clamped)]
     pub audit_webhook_batch_max_wait: Duration,
 
     /// Limit the rate of batches. Only used with --audit-webhook-mode=batch.
@@ -53,13 +55,13 @@ pub struct AuditWebhookFlags {
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub audit_webhook_batch_throttle_enable: bool,
 
-    /// Average number of batches per second if --audit-webhook-batch-throttle-enable is set.
+    /// Average number of batches per second, if --audit-webhook-batch-throttle-enable is set.
     #[arg(long, value_name = "NUMBER", default_value_t = 10.0, allow_hyphen_values = true,
           value_parser = float32)]
     pub audit_webhook_batch_throttle_qps: f32,
 
-    /// Largest number of batches at once after an idle period if --audit-webhook-batch-throttle-enable is
-    /// set.
+    /// Largest number of batches that are sent at once after an idle period, if
+    /// --audit-webhook-batch-throttle-enable is set.
     #[arg(long, value_name = "COUNT", default_value_t = 15, allow_hyphen_values = true,
           value_parser = integer::<i64>)]
     pub audit_webhook_batch_throttle_burst: i64,
@@ -69,8 +71,8 @@ pub struct AuditWebhookFlags {
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub audit_webhook_truncate_enabled: bool,
 
-    /// Largest size of an event as JSON, in bytes. A larger event is sent without the objects of request and
-    /// response. If it is still too large, it is lost.
+    /// Largest size of an event as JSON, in bytes. A larger event is sent without the request object and the
+    /// response object. An event that is still too large is lost.
     #[arg(long, value_name = "BYTES", default_value_t = 102_400, allow_hyphen_values = true,
           value_parser = integer::<i64>)]
     pub audit_webhook_truncate_max_event_size: i64,
@@ -96,8 +98,8 @@ impl AuditWebhookFlags {
         }
     }
 
-    /// Returns the settings, or `None` if no server is configured. Adds an error for each invalid value, or the error of
-    /// the kubeconfig file.
+    /// Returns the settings, or `None` if no server is configured. Adds an error for each invalid value, or an error if
+    /// the kubeconfig file cannot be used.
     pub fn settings(
         &self,
         naming: Profile,

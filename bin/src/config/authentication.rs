@@ -16,12 +16,13 @@ use crate::config::named_file::{NamedFile, named};
 use crate::config::proxy::{ProxyFlags, ProxySettings, check_bundle};
 use crate::config::tokens::{TokenFlags, TokenSettings};
 use crate::flags::duration;
-use crate::flags::forms::boolean;
-use crate::flags::problems::{FlagError, Problems, shown};
+use crate::flags::problems::{FlagError, Problems, path_text};
 use crate::flags::profile::Profile;
+use crate::flags::value_parsers::boolean;
 use crate::remote::webhooks::TokenWebhook;
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AuthenticationFlags {
     /// CA bundle (PEM) that client certificates are verified against, in addition to the server's own CA.
@@ -48,7 +49,7 @@ pub struct AuthenticationFlags {
     pub authentication_token_webhook_config_file: Option<PathBuf>,
 
     /// How long a response of the token webhook is cached.
-    #[arg(long, value_name = "DURATION", default_value = "2m0s", value_parser = duration::kept,
+    #[arg(long, value_name = "DURATION", default_value = "2m0s", value_parser = duration::parse_clamped,
           allow_hyphen_values = true)]
     pub authentication_token_webhook_cache_ttl: Duration,
 
@@ -57,7 +58,7 @@ pub struct AuthenticationFlags {
     #[arg(long, value_name = "VERSION", default_value = "v1beta1")]
     pub authentication_token_webhook_version: String,
 
-    /// Serve requests without credentials as the user system:anonymous. Default: true, unless the
+    /// Serve requests without credentials as the user system:anonymous. Default: true, or false if the
     /// authorization mode is AlwaysAllow.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_parser = boolean)]
@@ -76,11 +77,11 @@ pub struct AuthenticationFlags {
 /// Settings of the authenticators.
 #[derive(Clone, Debug)]
 pub struct AuthenticationSettings {
-    /// CAs of client certificates, in addition to the server's own.
+    /// CAs of client certificates, in addition to the server's own CA.
     pub client_ca: Option<NamedFile>,
     /// The authenticating proxy, if one is configured.
     pub proxy: Option<ProxySettings>,
-    /// Static bearer tokens, if a file has them.
+    /// Static bearer tokens, if a file of tokens is configured.
     pub token_auth: Option<StaticTokens>,
     /// Signing and verification of service account tokens.
     pub tokens: TokenSettings,
@@ -88,18 +89,18 @@ pub struct AuthenticationSettings {
     pub bootstrap_tokens: bool,
     /// Issuers whose tokens are accepted.
     pub issuers: IssuersSettings,
-    /// Server to which token reviews are sent, if configured.
+    /// The server to which token reviews are sent, if one is configured.
     pub webhook: Option<TokenWebhook>,
     /// The requests that are served without credentials.
     pub anonymous: Anonymous,
 }
 
-/// Settings of other groups that authentication depends on.
+/// Settings of other groups of flags that authentication depends on.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'s> {
     /// The naming profile of the store.
     pub naming: Profile,
-    /// Whether an authorizer allows every request.
+    /// Whether one of the authorizers allows every request.
     pub allows_all: bool,
     /// The networks through which issuers and the webhook are reached.
     pub networks: &'s Networks,
@@ -108,7 +109,7 @@ pub struct Surroundings<'s> {
 }
 
 impl AuthenticationFlags {
-    /// Returns the settings, and reads the files that the flags name. Adds an error for each value and file that cannot
+    /// Reads the files that the flags name, and returns the settings. Adds an error for each value and file that cannot
     /// be used.
     pub fn settings(
         &self,
@@ -122,7 +123,7 @@ impl AuthenticationFlags {
             if file.is_some() { "authentication-config" } else { "oidc-issuer-url" },
             file.map_or_else(
                 || self.oidc.oidc_issuer_url.clone().unwrap_or_default(),
-                |path| shown(Some(path)),
+                |path| path_text(Some(path)),
             ),
             IssuersSettings::new(&sources, naming, networks, features),
         );
@@ -135,7 +136,7 @@ impl AuthenticationFlags {
         let path = self.authentication_token_webhook_config_file.clone();
         let webhook = problems.take_for(
             "authentication-token-webhook-config-file",
-            shown(path.as_deref()),
+            path_text(path.as_deref()),
             TokenWebhook::read(
                 path,
                 &self.authentication_token_webhook_version,
@@ -157,7 +158,7 @@ impl AuthenticationFlags {
         })
     }
 
-    /// Reads the authorities of client certificates, if a file names them.
+    /// Reads the CA bundle of client certificates, if one is configured.
     fn client_ca(&self) -> Result<Option<ClientAuthorities>, FlagError> {
         let Some(path) = &self.client_ca_file else { return Ok(None) };
         let read = || -> anyhow::Result<ClientAuthorities> {
@@ -168,7 +169,7 @@ impl AuthenticationFlags {
         read().map(Some).map_err(|why| FlagError::worded("client-ca-file", path.display(), why))
     }
 
-    /// Reads the file of static bearer tokens, if one is named.
+    /// Reads the file of static bearer tokens, if one is configured.
     fn token_auth(&self) -> Result<Option<StaticTokens>, FlagError> {
         let Some(path) = &self.token_auth_file else { return Ok(None) };
         let read = || -> anyhow::Result<StaticTokens> {
@@ -185,7 +186,8 @@ impl AuthenticationFlags {
         read().map(Some).map_err(|why| FlagError::worded("token-auth-file", path.display(), why))
     }
 
-    /// Returns which requests are served without credentials. `in_file` is the setting of the configuration file.
+    /// Returns which requests are served without credentials. `in_file` is the setting in the authentication
+    /// configuration file.
     fn anonymous(&self, in_file: Option<Anonymous>, allows_all: bool) -> Result<Anonymous, FlagError> {
         match (in_file, self.anonymous_auth) {
             (Some(_), Some(given)) => {
@@ -202,7 +204,7 @@ impl AuthenticationFlags {
     }
 }
 
-/// The authorities of client certificates, as a file and parsed.
+/// The CA bundle of client certificates: its file, and the parsed certificates.
 struct ClientAuthorities {
     file: NamedFile,
     bundle: CaBundle,
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn anonymous_requests_are_served_unless_everything_is_allowed() {
+    fn anonymous_requests_are_accepted_unless_the_mode_is_always_allow() {
         // See docs/api/authentication.md#anonymous-requests.
         let dir = Scratch::new();
         for (arguments, want) in [

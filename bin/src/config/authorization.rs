@@ -19,18 +19,19 @@ use wire::outgoing::Egress;
 use wire::typed;
 
 use crate::flags::duration;
-use crate::flags::forms::List;
-use crate::flags::problems::{FlagError, Problems, shown};
+use crate::flags::problems::{FlagError, Problems, path_text};
 use crate::flags::profile::Profile;
+use crate::flags::value_parsers::List;
 use crate::host::files::{self, opening};
-use crate::host::reload::{self, Watched};
+use crate::host::reload::{self, FileGroup};
 use crate::remote::webhooks::Remote;
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct AuthorizationFlags {
-    /// Authorizers to ask, in this order, separated by commas. Possible values: ABAC, AlwaysAllow,
-    /// AlwaysDeny, Node, RBAC, Webhook. Default: RBAC.
+    /// Authorizers that decide requests, in this order, separated by commas. Possible values: ABAC,
+    /// AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook. Default: RBAC.
     #[arg(long, value_name = "MODES")]
     pub authorization_mode: Vec<List>,
 
@@ -38,7 +39,7 @@ pub struct AuthorizationFlags {
     #[arg(long, value_name = "FILE")]
     pub authorization_policy_file: Option<PathBuf>,
 
-    /// Kubeconfig of the server that the authorizer Webhook asks.
+    /// Kubeconfig of the server that the authorizer Webhook calls.
     #[arg(long, value_name = "FILE")]
     pub authorization_webhook_config_file: Option<PathBuf>,
 
@@ -48,11 +49,11 @@ pub struct AuthorizationFlags {
     pub authorization_webhook_version: Option<String>,
 
     /// How long a permission from the authorizer Webhook is cached. Default: 5m0s.
-    #[arg(long, value_name = "DURATION", value_parser = duration::kept, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_clamped, allow_hyphen_values = true)]
     pub authorization_webhook_cache_authorized_ttl: Option<Duration>,
 
     /// How long a refusal from the authorizer Webhook is cached. Default: 30s.
-    #[arg(long, value_name = "DURATION", value_parser = duration::kept, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_clamped, allow_hyphen_values = true)]
     pub authorization_webhook_cache_unauthorized_ttl: Option<Duration>,
 
     /// Configuration of the authorizers (AuthorizationConfiguration). Replaces --authorization-mode and the
@@ -67,11 +68,11 @@ pub struct AuthorizationSettings {
     parts: Vec<ConfiguredAuthorizer>,
     file: Option<PathBuf>,
     naming: Profile,
-    /// How the server connects to webhooks.
+    /// The egress for connections to webhooks.
     egress: Egress,
 }
 
-/// An authorizer before the store is open; those that read the store are built from it.
+/// An authorizer before the store is open. The authorizer of nodes reads the store, so it is built later.
 #[derive(Clone)]
 enum ConfiguredAuthorizer {
     Whole(Mode, Module),
@@ -105,7 +106,7 @@ impl std::fmt::Debug for AuthorizationSettings {
 /// The default authorization mode.
 const DEFAULT: &str = "RBAC";
 
-/// How long answers of a webhook that is configured by flags are cached: permissions, and refusals.
+/// How long the permissions and the refusals of a webhook are cached, if flags configure the webhook.
 const AUTHORIZED_TTL: Duration = Duration::from_secs(5 * 60);
 const UNAUTHORIZED_TTL: Duration = Duration::from_secs(30);
 
@@ -115,7 +116,7 @@ impl AuthorizationSettings {
         self.parts.iter().any(|part| part.mode() == Mode::AlwaysAllow)
     }
 
-    /// Returns the authorizers over a store.
+    /// Returns the authorizers. `nodes` has the rules for nodes, which read the store.
     pub fn modules(&self, nodes: &Arc<dyn NodePolicy>) -> Vec<Module> {
         let module = |part: &ConfiguredAuthorizer| match part {
             ConfiguredAuthorizer::Whole(_, module) => module.clone(),
@@ -124,16 +125,16 @@ impl AuthorizationSettings {
         self.parts.iter().map(module).collect()
     }
 
-    /// Returns the rules for node agents, which depend on the objects of a store.
+    /// Returns the rules for nodes. The rules depend on the objects in the store of `engine`.
     pub fn nodes(&self, engine: Engine) -> Arc<dyn NodePolicy> {
         Arc::new(NodeAuthorizer::new(engine, self.naming))
     }
 
-    /// Parses the file's new contents. Webhooks may be added and removed; for other authorizers only the
-    /// order may change.
+    /// Parses the new contents of the configuration file. Webhooks may be added and removed. The other
+    /// authorizers must stay, but their order may change.
     fn changed(&self, bytes: &[u8]) -> anyhow::Result<AuthorizationSettings> {
         let settings = contents(bytes, self.naming).map_err(|why| anyhow!(why))?;
-        // The policy file is read only at the start.
+        // The policy file of ABAC is read only at the start.
         let abac = || {
             let known = self.parts.iter().find_map(|part| match part {
                 ConfiguredAuthorizer::Whole(Mode::Abac, module) => Some(module.clone()),
@@ -169,7 +170,7 @@ impl AuthorizationSettings {
     ) {
         let Some(path) = self.file.clone() else { return };
         let reloads = &metrics.reloads.1;
-        let mut watched = Watched::new(vec![path]);
+        let mut watched = FileGroup::new(vec![path]);
         reloads.uses(&watched.contents()[0]);
         loop {
             tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
@@ -195,8 +196,8 @@ impl AuthorizationSettings {
 }
 
 impl AuthorizationFlags {
-    /// Returns the settings, and reads the files that the flags name. Adds the errors of the flags, or the error of a
-    /// file.
+    /// Reads the files that the flags name, and returns the settings. Adds an error for each wrong flag, or an error if
+    /// a file cannot be used.
     pub fn settings(
         &self,
         naming: Profile,
@@ -250,7 +251,7 @@ impl AuthorizationFlags {
             if self.names_authorizers() {
                 let text = "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags \
                      are defined";
-                let path = shown(self.authorization_config.as_deref());
+                let path = path_text(self.authorization_config.as_deref());
                 problems.add(FlagError::worded("authorization-config", path, text));
             }
             return;
@@ -277,7 +278,11 @@ impl AuthorizationFlags {
             (webhook, "authorization-webhook-config-file", "Webhook"),
         ] {
             if file.is_some() && !names.iter().any(|name| name == mode) {
-                wrong(flag, shown(file.as_deref()), format!("cannot specify --{flag} without mode {mode}"));
+                wrong(
+                    flag,
+                    path_text(file.as_deref()),
+                    format!("cannot specify --{flag} without mode {mode}"),
+                );
             }
         }
         if names.iter().enumerate().any(|(at, name)| names[..at].contains(name)) {
@@ -288,7 +293,7 @@ impl AuthorizationFlags {
     }
 }
 
-/// Returns the names of the authorizers.
+/// Returns the names of the authorizers in the flags.
 fn names(flags: &AuthorizationFlags) -> Vec<String> {
     if flags.authorization_mode.is_empty() {
         return vec![DEFAULT.to_owned()];
@@ -297,7 +302,7 @@ fn names(flags: &AuthorizationFlags) -> Vec<String> {
     if names.is_empty() { vec![Mode::AlwaysAllow.to_string()] } else { names }
 }
 
-/// Returns the authorizers that the flags name. The flags must have been checked.
+/// Returns the authorizers that the flags name. The caller must have checked the flags.
 fn of_flags(
     flags: &AuthorizationFlags,
     naming: Profile,
@@ -348,21 +353,21 @@ fn of_flags(
     names(flags).iter().map(|name| part(name).map_err(failed)).collect()
 }
 
-/// Reads a policy file, whose lines are JSON or YAML.
+/// Reads a policy file. Each line is a JSON or YAML document.
 fn policies(path: &Path) -> anyhow::Result<Policies> {
-    let shown = path.display();
+    let displayed_path = path.display();
     let bytes = files::read(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::IsADirectory => {
-            anyhow!("error reading policy file {shown}: {}", opening(path, &error))
+            anyhow!("error reading policy file {displayed_path}: {}", opening(path, &error))
         }
         _ => opening(path, &error),
     })?;
     let text = String::from_utf8_lossy(&bytes);
     let read = Policies::parse(&text, |line| typed::document(line.as_bytes()));
-    read.map_err(|error| anyhow!("error reading policy file {shown}{error}"))
+    read.map_err(|error| anyhow!("error reading policy file {displayed_path}{error}"))
 }
 
-/// Returns why a file that the flags name cannot be read.
+/// Returns why a file cannot be read, or `None` if it can.
 fn file_fault(path: &str) -> Option<String> {
     match std::fs::metadata(path) {
         Ok(file) if file.is_file() => None,
@@ -382,7 +387,8 @@ fn contents(bytes: &[u8], naming: Profile) -> Result<Vec<AuthorizerSettings>, St
     config::read(&typed::document(bytes)?, &naming.group("apiserver.config", true))
 }
 
-/// Returns the authorizers that a file names; `abac` builds the one that has its own policy file.
+/// Returns the authorizers in a configuration file. `abac` builds the authorizer ABAC, which has its own
+/// policy file.
 fn of_file(
     settings: &[AuthorizerSettings],
     abac: impl Fn() -> anyhow::Result<Module>,
@@ -428,7 +434,7 @@ mod tests {
     use crate::host::files::scratch::Scratch;
     use std::ffi::OsString;
 
-    fn of(dir: &Path, arguments: &[String]) -> Result<String, String> {
+    fn authorization_text(dir: &Path, arguments: &[String]) -> Result<String, String> {
         let line = ["cluster-apiserver".to_owned(), format!("--data-dir={}", dir.display())];
         let words = line.iter().chain(arguments).map(OsString::from);
         let flags = line::parse(words).map_err(|stop| format!("{stop:?}"))?.flags();
@@ -437,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_and_files_fit_together() {
+    fn authorization_modes_and_their_files_must_match() {
         let dir = Scratch::new();
         let file = |name: &str, text: &str| {
             std::fs::write(dir.join(name), text).unwrap();
@@ -529,7 +535,7 @@ mod tests {
                 Err(format!("invalid authorization config: stat {policy}x: no such file or directory")),
             ),
         ] {
-            assert_eq!(of(&dir, &arguments), want, "{arguments:?}");
+            assert_eq!(authorization_text(&dir, &arguments), want, "{arguments:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Flags of the processing of requests that depends only on their head.
+//! Flags for the steps of request processing that need only the request head, and for debugging.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,11 @@ use clap::Args;
 use http::HeaderValue;
 use types::schema::pattern::Pattern;
 
-use crate::flags::forms;
 use crate::flags::problems::{FlagError, Problems};
+use crate::flags::value_parsers;
 
-/// Largest probability that a request ends its connection. With a larger one, handshakes would dominate.
+/// Largest value of `--goaway-chance`. With a larger value, the server would spend most of its time on TLS
+/// handshakes.
 const GOAWAY_CHANCE_MAX: f64 = 0.02;
 
 /// The text that kube-apiserver appends to the error for an invalid origin.
@@ -20,7 +21,8 @@ const ORIGINS_HELP: &str = "List of allowed origins for CORS, comma separated. A
     including the ':' port separator suffix. Examples of valid expressions are '//example\\.com(:|$)' and \
     '^https://example\\.com(:|$)'";
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct EdgeFlags {
     /// Origins whose scripts may use the API from a browser, as regular expressions separated by commas.
@@ -32,48 +34,48 @@ pub struct EdgeFlags {
     #[arg(long, value_name = "DIRECTIVES", value_delimiter = ',')]
     pub strict_transport_security_directives: Vec<String>,
 
-    /// Probability that a request over HTTP/2 ends its connection, so that clients spread over several
-    /// servers. 0 to 0.02.
-    #[arg(long, value_name = "CHANCE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = forms::float)]
+    /// Probability that the server closes the connection after a request over HTTP/2, so that clients spread
+    /// over several servers. The value must be between 0 and 0.02.
+    #[arg(long, value_name = "CHANCE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = value_parsers::float)]
     pub goaway_chance: f64,
 
     /// After --shutdown-delay-duration, answer new requests with 429 while the requests in flight finish, and
     /// only then close the port.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+          default_missing_value = "true", value_parser = value_parsers::boolean, action = clap::ArgAction::Set)]
     pub shutdown_send_retry_after: bool,
 
-    /// Serve /debug/pprof, and /debug/flags, which changes the level of detail of the log, to users with
-    /// permission for these paths.
+    /// Serve /debug/pprof (profiles) and /debug/flags (change of the log level) to users with permission for
+    /// these paths.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+          default_missing_value = "true", value_parser = value_parsers::boolean, action = clap::ArgAction::Set)]
     pub profiling: bool,
 
-    /// Path of a Unix socket at which /debug/flags and /debug/pprof are also served. No credentials are
-    /// needed: the permissions of the file decide who can connect.
+    /// Path of a Unix socket on which the server also serves /debug/flags and /debug/pprof. Clients need no
+    /// credentials, but the permissions of the socket file restrict who can connect.
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     pub debug_socket_path: String,
 
     /// Serve the files of /var/log below /logs to users with permission for that path.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+          default_missing_value = "true", value_parser = value_parsers::boolean, action = clap::ArgAction::Set)]
     pub enable_logs_handler: bool,
 }
 
-/// Settings of the steps that see only the head of a request, and of debugging.
+/// Settings of the steps that need only the head of a request, and of debugging.
 #[derive(Clone, Debug)]
 pub struct EdgeSettings {
     /// The settings that the handler uses.
     pub edge: edge::Settings,
     /// Whether log files of the machine are served.
     pub serves_log_files: bool,
-    /// Path of the socket for debugging without a credential, if configured.
+    /// Path of the debug socket, if configured. Requests on this socket need no credentials.
     pub debug_socket: Option<PathBuf>,
 }
 
 impl EdgeFlags {
-    /// Returns the settings. Adds an error for each pattern that is invalid or can match part of a host, for each unknown
-    /// directive, and for a probability that is out of range.
+    /// Returns the settings. Adds an error for each invalid pattern, each pattern that can match only a part of a host,
+    /// each unknown directive, and a probability that is out of range.
     pub fn settings(&self, problems: &mut Problems) -> Option<EdgeSettings> {
         problems.take(chance(self.goaway_chance));
         let directives = &self.strict_transport_security_directives;
@@ -107,7 +109,7 @@ fn chance(chance: f64) -> Result<(), FlagError> {
     Err(FlagError::worded("goaway-chance", chance, text))
 }
 
-/// Parses a pattern that can only match whole hosts.
+/// Parses the pattern of an origin. Patterns that can match only a part of a host are refused.
 fn origin(text: &str) -> Result<Pattern, String> {
     if text.is_empty() {
         return Err(format!("empty value in --cors-allowed-origins, help: {ORIGINS_HELP}"));
@@ -171,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn directives_are_one_header() {
-        let wanted = settings(&[], &["max-age=300", "includeSubDomains"], 0.0).unwrap();
-        assert_eq!(wanted.transport_security.unwrap(), "max-age=300; includeSubDomains");
+    fn transport_security_directives_are_joined_into_one_header() {
+        let parsed = settings(&[], &["max-age=300", "includeSubDomains"], 0.0).unwrap();
+        assert_eq!(parsed.transport_security.unwrap(), "max-age=300; includeSubDomains");
         assert!(settings(&[], &[], 0.0).unwrap().transport_security.is_none());
     }
 
     #[test]
-    fn invalid_settings_are_reported() {
+    fn invalid_http_settings_are_reported() {
         let anchored = "regular expression does not pin to start/end of host";
         for (origins, directives, chance, want) in [
             (&["example"][..], &[][..], 0.0, anchored),

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
-use auth::strict::{Form, Object};
+use auth::strict::{MemberType, Object};
 use clap::Args;
 use values::json::Value;
 use values::naming::Naming;
@@ -16,7 +16,8 @@ use crate::flags::problems::FlagError;
 use crate::host::authorities::system_authorities;
 use crate::host::files::{self, opening};
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct EgressFlags {
     /// Configuration of the proxies through which the server connects to other servers
@@ -29,7 +30,7 @@ impl EgressFlags {
     /// Returns the networks through which the server connects to other servers.
     ///
     /// # Errors
-    /// The file, or a file that it names, is missing or invalid.
+    /// The configuration file is missing or invalid, or a file that it refers to cannot be used.
     pub fn settings(&self, naming: &'static Naming) -> Result<Networks, FlagError> {
         let Some(path) = &self.egress_selector_config_file else { return Ok(Networks::default()) };
         let networks = read(path, naming);
@@ -37,7 +38,7 @@ impl EgressFlags {
     }
 }
 
-/// Destinations that a file may configure.
+/// Names of the destinations that the file may configure.
 const NAMES: [&str; 3] = ["cluster", "controlplane", ETCD];
 const ETCD: &str = "etcd";
 
@@ -47,7 +48,7 @@ const DIRECT: &str = "Direct";
 const HTTP_CONNECT: &str = "HTTPConnect";
 const GRPC: &str = "GRPC";
 
-/// Type of the file; all its versions have the same members.
+/// Type of the file. All versions of this type have the same members.
 const FILE: ConfigType = ConfigType {
     names: &[("apiserver", &["v1alpha1", "v1beta1"], FORM.name)],
     scheme: "apiserver/pkg/server/egressselector/config.go:33",
@@ -59,36 +60,44 @@ const FILE: ConfigType = ConfigType {
 const FORM: Object = Object {
     name: "EgressSelectorConfiguration",
     members: &[
-        ("apiVersion", Form::Text),
-        ("kind", Form::Text),
-        ("egressSelections", Form::List(&Form::Object(&SELECTION))),
+        ("apiVersion", MemberType::Text),
+        ("kind", MemberType::Text),
+        ("egressSelections", MemberType::List(&MemberType::Object(&SELECTION))),
     ],
 };
 
 const SELECTION: Object = Object {
     name: "EgressSelection",
-    members: &[("name", Form::Text), ("connection", Form::Object(&CONNECTION))],
+    members: &[("name", MemberType::Text), ("connection", MemberType::Object(&CONNECTION))],
 };
 
 const CONNECTION: Object = Object {
     name: "Connection",
-    members: &[("proxyProtocol", Form::Text), ("transport", Form::Object(&TRANSPORT))],
+    members: &[("proxyProtocol", MemberType::Text), ("transport", MemberType::Object(&TRANSPORT))],
 };
 
-const TRANSPORT: Object =
-    Object { name: "Transport", members: &[("tcp", Form::Object(&TCP)), ("uds", Form::Object(&SOCKET))] };
+const TRANSPORT: Object = Object {
+    name: "Transport",
+    members: &[("tcp", MemberType::Object(&TCP)), ("uds", MemberType::Object(&SOCKET))],
+};
 
-const TCP: Object =
-    Object { name: "TCPTransport", members: &[("url", Form::Text), ("tlsConfig", Form::Object(&TLS))] };
+const TCP: Object = Object {
+    name: "TCPTransport",
+    members: &[("url", MemberType::Text), ("tlsConfig", MemberType::Object(&TLS))],
+};
 
-const SOCKET: Object = Object { name: "UDSTransport", members: &[("udsName", Form::Text)] };
+const SOCKET: Object = Object { name: "UDSTransport", members: &[("udsName", MemberType::Text)] };
 
 const TLS: Object = Object {
     name: "TLSConfig",
-    members: &[("caBundle", Form::Text), ("clientKey", Form::Text), ("clientCert", Form::Text)],
+    members: &[
+        ("caBundle", MemberType::Text),
+        ("clientKey", MemberType::Text),
+        ("clientCert", MemberType::Text),
+    ],
 };
 
-/// Reads the file, and the certificates that it names. The error has all problems of the file.
+/// Reads the file and the certificates that it refers to. The error lists all problems of the file.
 fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<Networks> {
     let bytes = files::read(path).map_err(|error| {
         anyhow!(
@@ -150,12 +159,14 @@ fn problems(selections: &[Value]) -> Vec<String> {
     let mut seen = Vec::new();
     for (at, selection) in selections.iter().enumerate() {
         let name = selection.str_at(&["name"]).to_lowercase();
-        let shown = go::quote(&name);
+        let quoted_name = go::quote(&name);
         if seen.contains(&name) {
-            wrong.push(format!("service.connection[{at}]: Duplicate value: {shown}"));
+            wrong.push(format!("service.connection[{at}]: Duplicate value: {quoted_name}"));
         } else if !NAMES.contains(&name.as_str()) {
             let names = quoted(&NAMES);
-            wrong.push(format!("service.connection: Unsupported value: {shown}: supported values: {names}"));
+            wrong.push(format!(
+                "service.connection: Unsupported value: {quoted_name}: supported values: {names}"
+            ));
         }
         seen.push(name);
     }
@@ -212,16 +223,18 @@ fn check_tls(tls: &Value, wrong: &mut Vec<String>) {
             path if Path::new(path).exists() => return,
             _ => missing,
         };
-        let shown = if path.is_empty() { "nil" } else { path };
-        wrong
-            .push(format!("service.connection.tlsConfig.{name}: Invalid value: {}: {why}", go::quote(shown)));
+        let printed = if path.is_empty() { "nil" } else { path };
+        wrong.push(format!(
+            "service.connection.tlsConfig.{name}: Invalid value: {}: {why}",
+            go::quote(printed)
+        ));
     };
     check("caBundle", "", "TLS config ca bundle does not exist");
     check("clientCert", "Using TLS requires clientCert", "TLS client cert does not exist");
     check("clientKey", "Using TLS requires requires clientKey", "TLS client key does not exist");
 }
 
-/// Returns the egress of a selection, which must have no problems.
+/// Returns the egress of a valid selection.
 fn egress(connection: &Value) -> Result<Egress, String> {
     let protocol = match connection.str_at(&["proxyProtocol"]) {
         HTTP_CONNECT => Protocol::HttpConnect,
@@ -260,7 +273,7 @@ fn egress(connection: &Value) -> Result<Egress, String> {
     Ok(Egress::by_tunnel(Tunnel::new(transport, protocol)))
 }
 
-/// Returns a member of an object, or null.
+/// Returns a member of an object, or null if the member is missing.
 fn member<'v>(value: &'v Value, name: &str) -> &'v Value {
     value.get(name).unwrap_or(&Value::Null)
 }
@@ -275,7 +288,7 @@ mod tests {
     use crate::host::files::scratch::Scratch;
 
     #[test]
-    fn each_network_is_reached_directly_or_through_a_proxy_that_is_described_whole() {
+    fn each_egress_network_is_reached_directly_or_through_a_complete_proxy_description() {
         let head =
             "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections: ";
         let dir = Scratch::new();
@@ -360,7 +373,7 @@ mod tests {
             (
                 tcp("cluster", &format!("{{url: 'https://a', tlsConfig: {{clientCert: '{there}', clientKey: '{there}'}}}}")),
                 "failed to setup egress selector: failed to create dialer for egressSelection \"cluster\": the client key \
-                 is no PEM private key"
+                 is not a PEM private key"
                     .to_owned(),
             ),
         ] {
@@ -370,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_it_is_and_nothing_else() {
+    fn an_egress_configuration_must_name_its_type_and_has_no_unknown_members() {
         let head = "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\n";
         for (text, want) in [
             ("a: b", "Object 'Kind' is missing in 'a: b'"),

@@ -7,26 +7,27 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use api::state::secrecy::{KeyService, Rule, Secrecy, config, refresh};
 use clap::Args;
+use futures_util::FutureExt;
 use types::schema::registry::Registry;
 use values::naming::Naming;
 
-use crate::flags::forms;
 use crate::flags::problems::FlagError;
+use crate::flags::value_parsers;
 use crate::host::files::{self, opening};
-use crate::host::reload::{INTERVAL, Watched};
+use crate::host::reload::{FileGroup, INTERVAL};
 use crate::remote::kms::Socket;
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct EncryptionFlags {
-    /// Configuration of encryption: which stored values are encrypted, and with which keys
-    /// (EncryptionConfiguration).
+    /// File that configures which stored values are encrypted, and with which keys (EncryptionConfiguration).
     #[arg(long, value_name = "FILE")]
     pub encryption_provider_config: Option<PathBuf>,
 
     /// Reload --encryption-provider-config when the file changes.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+          default_missing_value = "true", value_parser = value_parsers::boolean, action = clap::ArgAction::Set)]
     pub encryption_provider_config_automatic_reload: bool,
 }
 
@@ -61,7 +62,7 @@ impl EncryptionSettings {
     /// Reads and checks the file.
     ///
     /// # Errors
-    /// The problem of the file, in the words of kube-apiserver.
+    /// The file is missing or invalid. The message equals the message of kube-apiserver.
     pub fn read(
         path: &Path,
         is_reloaded: bool,
@@ -73,17 +74,17 @@ impl EncryptionSettings {
     }
 
     fn rules(&self) -> anyhow::Result<Vec<Rule>> {
-        let shown = go::quote(&self.path.to_string_lossy());
+        let quoted = go::quote(&self.path.to_string_lossy());
         let bytes = files::read(&self.path).map_err(|error| {
             anyhow!(
                 "error while parsing file: error while loading file: error reading encryption provider configuration file \
-                 {shown}: {}",
+                 {quoted}: {}",
                 opening(&self.path, &error)
             )
         })?;
         if bytes.is_empty() {
             return Err(anyhow!(
-                "error while parsing file: error while loading file: encryption provider configuration file {shown} is empty"
+                "error while parsing file: error while loading file: encryption provider configuration file {quoted} is empty"
             ));
         }
         self.parse(&bytes)
@@ -92,34 +93,36 @@ impl EncryptionSettings {
     fn parse(&self, bytes: &[u8]) -> anyhow::Result<Vec<Rule>> {
         let connect = |path: &str, timeout| Arc::new(Socket::new(path, timeout)) as Arc<dyn KeyService>;
         config::read(bytes, self.naming, &connect).map_err(|wrong| {
-            let shown = go::quote(&self.path.to_string_lossy());
+            let quoted = go::quote(&self.path.to_string_lossy());
             match wrong {
                 config::Wrong::Form(why) => anyhow!(
-                    "error while parsing file: error decoding encryption provider configuration file {shown}: {why}"
+                    "error while parsing file: error decoding encryption provider configuration file {quoted}: {why}"
                 ),
                 config::Wrong::Content(why) => anyhow!("error while parsing file: {why}"),
             }
         })
     }
 
-    /// Puts the file into force, and starts the tasks that reload it and check its key services.
+    /// Returns the encryption that the file configures. Starts the tasks that reload the file and check its
+    /// key services.
     ///
     /// # Errors
     /// The file has changed since the check, and is now invalid.
     pub fn enforce(&self) -> anyhow::Result<Arc<Secrecy>> {
         let registry = Registry::new(self.naming);
-        let mut watched = Watched::new(vec![self.path.clone()]);
+        let mut watched = FileGroup::new(vec![self.path.clone()]);
         let secrecy = Arc::new(Secrecy::new(self.rules()?, &registry, self.naming));
-        // The server starts even if a key service cannot be reached: values under its keys are refused until
-        // it can.
+        // The server starts even if a key service cannot be reached. Until the service is available, requests
+        // for values that its keys encrypt fail.
         let is_well = secrecy.refresh().inspect_err(log).is_ok();
         if secrecy.has_services() || self.is_reloaded {
-            ask_again(&secrecy, is_well)?;
+            start_status_thread(&secrecy, is_well)?;
         }
         if self.is_reloaded {
             let (config, used) = (self.clone(), Arc::downgrade(&secrecy));
-            tokio::spawn(async move {
-                // Contents of the file whose key services cannot be reached yet.
+            let following = async move {
+                // New contents of the file that are not in use yet, because a key service in them cannot be
+                // reached.
                 let mut waiting = None;
                 loop {
                     tokio::time::sleep(INTERVAL).await;
@@ -138,9 +141,9 @@ impl EncryptionSettings {
                             continue;
                         }
                     };
-                    // Calls of key services block.
-                    let asked = tokio::task::spawn_blocking(move || (refresh(&rules), rules)).await;
-                    let Ok((outcome, rules)) = asked else { continue };
+                    // Calls of key services block the thread.
+                    let refreshed = tokio::task::spawn_blocking(move || (refresh(&rules), rules)).await;
+                    let Ok((outcome, rules)) = refreshed else { continue };
                     match outcome {
                         Ok(()) => {
                             secrecy.replace(rules);
@@ -152,18 +155,21 @@ impl EncryptionSettings {
                         }
                     }
                 }
-            });
+            };
+            tokio::spawn(following.boxed());
         }
         Ok(secrecy)
     }
 }
 
-/// How often key services are asked for their status: healthy services, and others.
+/// Intervals of the status requests to key services: while all services are healthy, and while a service is
+/// not healthy.
 const HEALTHY_INTERVAL: Duration = Duration::from_secs(60);
 const UNHEALTHY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Asks the key services for their status periodically, as long as the encryption is in use.
-fn ask_again(secrecy: &Arc<Secrecy>, mut is_well: bool) -> anyhow::Result<()> {
+/// Starts a thread that requests the status of the key services periodically, as long as the encryption is in
+/// use.
+fn start_status_thread(secrecy: &Arc<Secrecy>, mut is_well: bool) -> anyhow::Result<()> {
     let used = Arc::downgrade(secrecy);
     let ask = move || {
         loop {

@@ -1,4 +1,4 @@
-//! Flags of etcd, as kube-apiserver has them (docs/api/etcd.md).
+//! Flags of the connection to etcd, with the names that kube-apiserver uses (docs/api/etcd.md).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,15 +17,13 @@ use crate::store::location::Direction;
 /// The storage encoding of objects of built-in types.
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
-#[derive(Clone, Debug, Args)]
-pub struct EtcdFlags {
-    /// Endpoints of etcd (scheme://host:port, separated by commas). With this flag, objects are stored in
-    /// etcd, which several servers can share; without it, in the server's own store.
-    #[arg(long, value_name = "URLS", value_delimiter = ',')]
-    pub etcd_servers: Vec<String>,
+// The comments of the structs below are not documentation comments, because clap would use a documentation comment as
+// the description of the whole command line.
 
-    /// Prefix of all keys in etcd.
+// The flags of a client of etcd, which the server and the command `migrate` share.
+#[derive(Clone, Debug, Args)]
+pub struct EtcdClientFlags {
+    /// Prefix of all keys in etcd, or in a snapshot of etcd.
     #[arg(long, value_name = "PREFIX", default_value = "/registry")]
     pub etcd_prefix: String,
 
@@ -33,34 +31,49 @@ pub struct EtcdFlags {
     #[arg(long, value_name = "FILE")]
     pub etcd_cafile: Option<PathBuf>,
 
-    /// Client certificate (PEM) that the server presents to etcd.
+    /// Client certificate (PEM) to present to etcd.
     #[arg(long, value_name = "FILE")]
     pub etcd_certfile: Option<PathBuf>,
 
     /// Private key (PEM) of --etcd-certfile.
     #[arg(long, value_name = "FILE")]
     pub etcd_keyfile: Option<PathBuf>,
+}
 
-    /// Resources that are stored in another etcd, as group/resource#url;url, separated by commas. Only
-    /// possible for events and leases.
+// The flags of a server that stores objects in etcd.
+#[derive(Clone, Debug, Args)]
+pub struct EtcdFlags {
+    /// Endpoints of etcd (scheme://host:port, separated by commas). With this flag, objects are stored in
+    /// etcd, which several servers can share. Without this flag, objects are stored in the server's own
+    /// store.
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    pub etcd_servers: Vec<String>,
+
+    #[command(flatten)]
+    pub client: EtcdClientFlags,
+
+    /// Resources that are stored in another etcd, as group/resource#url;url, separated by commas. Only events
+    /// and leases can be stored in another etcd.
     #[arg(long, value_name = "OVERRIDES", value_delimiter = ',')]
     pub etcd_servers_overrides: Vec<String>,
 
-    /// Move the store while the server serves it, and then serve it from the new location. to-etcd moves it from the
-    /// server's own log to --etcd-servers, to-log moves it the other way. Possible values: to-etcd, to-log.
+    /// Move the store while the server serves it, and then serve it from the new location. to-etcd moves the store from
+    /// the server's own log to --etcd-servers. to-log moves the store from --etcd-servers to the server's own log.
+    /// Possible values: to-etcd, to-log.
     #[arg(long, value_name = "DIRECTION", value_parser = direction)]
     pub live_migration: Option<Direction>,
 
-    /// How often this server compacts etcd. 0 means that another program does it.
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::kept)]
+    /// How often this server compacts etcd. 0 means that this server does not compact etcd, so another
+    /// program must do so.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse_clamped)]
     pub etcd_compaction_interval: Duration,
 
     /// How long the health check waits for a response of etcd.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::kept)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_clamped)]
     pub etcd_healthcheck_timeout: Duration,
 
     /// How long the readiness check waits for a response of etcd.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::kept)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_clamped)]
     pub etcd_readycheck_timeout: Duration,
 
     /// Encoding of objects of built-in types in etcd. Possible value: application/vnd.kubernetes.protobuf.
@@ -68,20 +81,18 @@ pub struct EtcdFlags {
     pub storage_media_type: String,
 }
 
-impl Default for EtcdFlags {
-    fn default() -> EtcdFlags {
+impl EtcdFlags {
+    /// Returns the flags with these endpoints, and with the defaults of all other flags.
+    pub fn with_endpoints(endpoints: &str, client: EtcdClientFlags) -> EtcdFlags {
         EtcdFlags {
-            etcd_servers: Vec::new(),
-            etcd_prefix: "/registry".to_owned(),
-            etcd_cafile: None,
-            etcd_certfile: None,
-            etcd_keyfile: None,
+            etcd_servers: endpoints.split(',').map(str::to_owned).collect(),
+            client,
             etcd_servers_overrides: Vec::new(),
             live_migration: None,
             etcd_compaction_interval: Duration::from_secs(300),
             etcd_healthcheck_timeout: Duration::from_secs(2),
             etcd_readycheck_timeout: Duration::from_secs(2),
-            storage_media_type: "application/vnd.kubernetes.protobuf".to_owned(),
+            storage_media_type: MEDIA_TYPE.to_owned(),
         }
     }
 }
@@ -95,7 +106,7 @@ fn direction(text: &str) -> Result<Direction, String> {
 }
 
 impl EtcdFlags {
-    /// Returns the settings, or `None` if no endpoints are named. Reads the files that the flags name.
+    /// Reads the files that the flags name, and returns the settings, or `None` if no endpoints are given.
     ///
     /// # Errors
     /// A value is invalid, two flags contradict each other, or a file cannot be used.
@@ -119,7 +130,7 @@ impl EtcdFlags {
         let endpoints = endpoints.map_err(|why| {
             FlagError::worded("etcd-servers", servers, format_args!("--etcd-servers: {why}"))
         })?;
-        let apart = apart(overrides, &endpoints, naming)?;
+        let apart = separately_stored(overrides, &endpoints, naming)?;
         self.check_single(&apart)?;
         let tls = self.tls(&endpoints, &apart)?;
         let check_timeout = self.etcd_healthcheck_timeout.min(self.etcd_readycheck_timeout);
@@ -130,7 +141,7 @@ impl EtcdFlags {
         Ok(Some(EtcdSettings {
             endpoints,
             tls,
-            prefix: self.etcd_prefix.clone(),
+            prefix: self.client.etcd_prefix.clone(),
             apart,
             live: self.live_migration,
             compaction_interval: self.etcd_compaction_interval,
@@ -140,23 +151,23 @@ impl EtcdFlags {
         }))
     }
 
-    /// Checks the storage encoding, also if no endpoints are named.
+    /// Checks the storage encoding, even if no endpoints are given.
     ///
     /// # Errors
     /// The media type is unknown.
     pub fn check_storage(&self) -> Result<(), FlagError> {
         let types = ["application/json", MEDIA_TYPE, "application/yaml"];
-        let wanted = self.storage_media_type.as_str();
+        let media_type = self.storage_media_type.as_str();
         // An empty value selects the default.
-        if !wanted.is_empty() && !types.contains(&wanted) {
+        if !media_type.is_empty() && !types.contains(&media_type) {
             let types = types.join(", ");
-            let text = format!("--storage-media-type {wanted:?} invalid, allowed values: {types}");
-            return Err(FlagError::worded("storage-media-type", wanted, text));
+            let text = format!("--storage-media-type {media_type:?} invalid, allowed values: {types}");
+            return Err(FlagError::worded("storage-media-type", media_type, text));
         }
         Ok(())
     }
 
-    /// Checks the flags with a single value.
+    /// Checks the flags that have a single value.
     fn check_single(&self, apart: &[SeparateResource]) -> Result<(), FlagError> {
         if self.live_migration.is_some() && !apart.is_empty() {
             let text = "--live-migration cannot be combined with --etcd-servers-overrides";
@@ -169,16 +180,16 @@ impl EtcdFlags {
             );
             return Err(FlagError::worded("storage-media-type", encoding, text));
         }
-        if self.etcd_prefix.trim_matches('/').is_empty() {
+        if self.client.etcd_prefix.trim_matches('/').is_empty() {
             let text = "--etcd-prefix must not be empty";
-            return Err(FlagError::worded("etcd-prefix", &self.etcd_prefix, text));
+            return Err(FlagError::worded("etcd-prefix", &self.client.etcd_prefix, text));
         }
         Ok(())
     }
 
     /// Returns the credentials of connections, or `None` if connections are not encrypted.
     fn tls(&self, endpoints: &[Endpoint], apart: &[SeparateResource]) -> Result<Option<Tls>, FlagError> {
-        let client = match (&self.etcd_certfile, &self.etcd_keyfile) {
+        let client = match (&self.client.etcd_certfile, &self.client.etcd_keyfile) {
             (None, None) => None,
             (Some(certificate), Some(key)) => {
                 Some((read("etcd-certfile", certificate)?, read("etcd-keyfile", key)?))
@@ -187,7 +198,7 @@ impl EtcdFlags {
             (None, Some(_)) => return Err(together("etcd-keyfile", "--etcd-keyfile needs --etcd-certfile")),
         };
         let client = client.as_ref().map(|(certificate, key)| (&certificate[..], &key[..]));
-        if let Some(path) = &self.etcd_cafile {
+        if let Some(path) = &self.client.etcd_cafile {
             let wrong = |why: &str| {
                 let text = format!("--etcd-cafile {}: {why}", path.display());
                 FlagError::worded("etcd-cafile", path.display(), text)
@@ -211,7 +222,7 @@ impl EtcdFlags {
     }
 }
 
-/// Returns the error of a flag that requires or excludes another one.
+/// Returns the error of a flag that requires or excludes another flag.
 fn together(flag: &str, text: &str) -> FlagError {
     FlagError::worded(flag, "", text)
 }
@@ -223,7 +234,8 @@ fn read(flag: &str, path: &Path) -> Result<Vec<u8>, FlagError> {
     })
 }
 
-/// Parses resources and the etcds that store them: `group/resource#url;url`, as in kube-apiserver.
+/// Parses resources and the endpoints of the etcd that stores them: `group/resource#url;url`, as in
+/// kube-apiserver.
 fn overrides(texts: &[String]) -> Result<Vec<(&str, Vec<Endpoint>)>, FlagError> {
     let overrides = texts.iter().filter(|text| !text.is_empty()).map(|text| {
         let (resource, servers) = text.split_once('#')?;
@@ -239,8 +251,8 @@ fn overrides(texts: &[String]) -> Result<Vec<(&str, Vec<Endpoint>)>, FlagError> 
     })
 }
 
-/// Returns the resources whose etcd is not the main one.
-fn apart(
+/// Returns the resources that are not stored in the main etcd.
+fn separately_stored(
     overrides: Vec<(&str, Vec<Endpoint>)>,
     main: &[Endpoint],
     naming: &'static Naming,
@@ -275,7 +287,7 @@ mod tests {
     use std::ffi::OsString;
 
     #[test]
-    fn endpoints_and_what_goes_with_them_are_checked() {
+    fn etcd_endpoints_and_their_certificates_are_validated() {
         let missing = "No such file or directory (os error 2)";
         for (line, want) in [
             ("", Ok(None)),
@@ -320,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_with_one_etcd_share_its_copy() {
+    fn resources_with_the_same_etcd_override_share_one_copy() {
         for (overrides, want) in [
             (
                 "/events#http://c;http://d,coordination.k8s.io/leases#http://d;http://c",

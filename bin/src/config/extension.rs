@@ -9,11 +9,12 @@ use wire::outgoing::Networks;
 use wire::server::ServingCertificate;
 
 use crate::config::authentication::AuthenticationSettings;
-use crate::flags::problems::{FlagError, shown};
+use crate::flags::problems::{FlagError, path_text};
 use crate::host::authorities::system_authorities;
 use crate::host::files::{self, opening};
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct ExtensionFlags {
     /// Client certificate (PEM) that this server presents to extension servers and peers.
@@ -35,7 +36,8 @@ pub struct ExtensionSettings {
 }
 
 impl ExtensionFlags {
-    /// Returns the settings; publishes the settings of `authentication` to extension servers.
+    /// Returns the settings. The result includes the settings of `authentication` that are published to
+    /// extension servers.
     ///
     /// # Errors
     /// A file cannot be used.
@@ -47,11 +49,15 @@ impl ExtensionFlags {
         // As in kube-apiserver, one file without the other has no effect.
         let certificate = self.proxy_client_cert_file.clone().zip(self.proxy_client_key_file.clone());
         ExtensionSettings::read(certificate, authentication, networks).map_err(|why| {
-            FlagError::worded("proxy-client-cert-file", shown(self.proxy_client_cert_file.as_deref()), why)
+            FlagError::worded(
+                "proxy-client-cert-file",
+                path_text(self.proxy_client_cert_file.as_deref()),
+                why,
+            )
         })
     }
 
-    /// Returns the flag that is missing for connections to peers: the client certificate or its key.
+    /// Returns the name of the missing flag if the client certificate for peers or its key is not given.
     pub fn missing_for_peers(&self) -> Option<&'static str> {
         match (&self.proxy_client_cert_file, &self.proxy_client_key_file) {
             (None, _) => Some("--proxy-client-cert-file"),
@@ -62,7 +68,7 @@ impl ExtensionFlags {
 }
 
 impl ExtensionSettings {
-    /// Reads the certificate and the key.
+    /// Reads the client certificate and its key.
     ///
     /// # Errors
     /// A file cannot be read, or the files do not belong together.
@@ -87,24 +93,24 @@ impl ExtensionSettings {
         Ok(ExtensionSettings { certificate, settings })
     }
 
-    /// Returns the files that may change.
+    /// Returns the files that must be reloaded when they change.
     pub fn files(&self) -> Vec<PathBuf> {
         self.certificate.iter().flat_map(|(chain, key)| [chain.clone(), key.clone()]).collect()
     }
 }
 
-/// Publishes the server's own authority to extension servers if no file names the authorities of clients:
-/// this authority authenticates the administrator's kubeconfig, for example. If there is a file, only its
-/// contents are published, as by kube-apiserver.
+/// Publishes the server's own CA to extension servers if no CA bundle of clients is configured. Extension
+/// servers need this CA to verify the certificate in the administrator's kubeconfig, for example. If a bundle
+/// is configured, only the bundle is published, as in kube-apiserver.
 pub fn publish_own_authority(settings: &mut Settings, own: &[u8]) {
     let own = String::from_utf8_lossy(own).into_owned();
     settings.authentication.entry(CLIENT_BUNDLE.to_owned()).or_insert(own);
 }
 
-/// The ConfigMap member that has the authorities of clients.
+/// The member of the ConfigMap that contains the CA bundle of clients.
 const CLIENT_BUNDLE: &str = "client-ca-file";
 
-/// Returns the headers in which a front proxy names the user, from the flags.
+/// Returns the request headers in which a front proxy sends the user, from the flags.
 fn claims(authentication: &AuthenticationSettings) -> IdentityClaims {
     let Some(proxy) = &authentication.proxy else { return IdentityClaims::default() };
     let headers = &proxy.headers;
@@ -114,7 +120,7 @@ fn claims(authentication: &AuthenticationSettings) -> IdentityClaims {
     )
 }
 
-/// Returns the members of the ConfigMap that extension servers read: bundles as they are, lists as JSON.
+/// Returns the members of the ConfigMap that extension servers read: CA bundles as PEM, lists as JSON.
 fn published(authentication: &AuthenticationSettings) -> BTreeMap<String, String> {
     let mut members = BTreeMap::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -3,35 +3,37 @@
 use api::state::fairness::Settings;
 use clap::Args;
 
-use crate::flags::forms;
 use crate::flags::problems::{FlagError, Problems};
+use crate::flags::value_parsers;
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct FairnessFlags {
     /// Limit concurrent requests by priority levels and flow schemas (API priority and fairness). If false,
-    /// --max-requests-inflight and --max-mutating-requests-inflight are two plain limits.
+    /// --max-requests-inflight and --max-mutating-requests-inflight are the only limits.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+          default_missing_value = "true", value_parser = value_parsers::boolean, action = clap::ArgAction::Set)]
     pub enable_priority_and_fairness: bool,
 
     /// Largest number of concurrent reading requests. 0 means no limit. Priority levels share the sum of this
     /// flag and --max-mutating-requests-inflight.
-    #[arg(long, value_name = "NUMBER", default_value_t = 400, allow_negative_numbers = true, value_parser = forms::integer::<i32>)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 400, allow_negative_numbers = true, value_parser = value_parsers::integer::<i32>)]
     pub max_requests_inflight: i32,
 
     /// Largest number of concurrent writing requests. 0 means no limit. Priority levels share the sum of this
     /// flag and --max-requests-inflight.
-    #[arg(long, value_name = "NUMBER", default_value_t = 200, allow_negative_numbers = true, value_parser = forms::integer::<i32>)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 200, allow_negative_numbers = true, value_parser = value_parsers::integer::<i32>)]
     pub max_mutating_requests_inflight: i32,
 }
 
 impl FairnessFlags {
-    /// Returns the settings. Adds an error for each negative limit, and if both are 0 and requests would never run.
+    /// Returns the settings. Adds an error for each negative limit. Also adds an error if priority and
+    /// fairness is enabled and both limits are 0, because no request could run in this case.
     pub fn settings(&self, problems: &mut Problems) -> Option<Settings> {
-        let reading = problems.take(bound("max-requests-inflight", self.max_requests_inflight));
-        let writing =
-            problems.take(bound("max-mutating-requests-inflight", self.max_mutating_requests_inflight));
+        let reading = problems.take(not_negative("max-requests-inflight", self.max_requests_inflight));
+        let writing = problems
+            .take(not_negative("max-mutating-requests-inflight", self.max_mutating_requests_inflight));
         let (reading, writing) = (reading?, writing?);
         let is_shared = self.enable_priority_and_fairness;
         if is_shared && reading + writing == 0 {
@@ -43,7 +45,7 @@ impl FairnessFlags {
     }
 }
 
-fn bound(flag: &str, value: i32) -> Result<u32, FlagError> {
+fn not_negative(flag: &str, value: i32) -> Result<u32, FlagError> {
     let negative = |_| FlagError::worded(flag, value, format_args!("--{flag} can not be negative value"));
     u32::try_from(value).map_err(negative)
 }
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_not_negative_and_leave_something_to_share() {
+    fn concurrency_limits_are_not_negative_and_not_both_zero() {
         let settings = |is_shared, reading, writing| {
             let flags = FairnessFlags {
                 enable_priority_and_fairness: is_shared,

@@ -1,4 +1,4 @@
-//! Tests of command lines whose flags do not fit together, or name files that cannot be used.
+//! Tests of command lines with contradictory flags, or with files that cannot be used.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn config(dir: &Path, arguments: &str) -> Result<Config, String> {
         .map_err(|error| format!("{error:#}").replace(&dir.display().to_string(), "DIR"))
 }
 
-/// Returns the flags that the server requires before it reads the file of `flag`.
+/// Returns other flags that must be given, or else the server does not read the file of `flag`.
 fn companions(flag: &str) -> &'static str {
     match flag {
         "tls-cert-file" => "--tls-private-key-file=DIR/key",
@@ -46,7 +46,7 @@ fn companions(flag: &str) -> &'static str {
 }
 
 #[test]
-fn no_flag_reads_a_file_without_end() {
+fn every_flag_with_a_file_limits_the_size_of_the_file() {
     let dir = Scratch::new();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     fs::write(dir.join("crt"), made.cert.pem()).unwrap();
@@ -76,7 +76,7 @@ fn no_flag_reads_a_file_without_end() {
 }
 
 #[test]
-fn combinations_of_flags_and_their_files_are_checked_before_anything_changes() {
+fn flags_and_their_files_are_checked_before_anything_is_written() {
     let dir = Scratch::new();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -255,7 +255,7 @@ fn combinations_of_flags_and_their_files_are_checked_before_anything_changes() {
 }
 
 #[test]
-fn all_wrong_flags_are_reported_once_and_in_order() {
+fn all_invalid_flags_are_reported_once_and_in_order() {
     let dir = Scratch::new();
     for (arguments, want) in [
         ("", ""),

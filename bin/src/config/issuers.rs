@@ -1,5 +1,5 @@
-//! Issuers of tokens: their flags or configuration file, the documents with their keys, and reloads of the
-//! file.
+//! Issuers of tokens: the flags or the configuration file of the issuers, the documents with their keys, and
+//! reloads of the configuration file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,9 +11,10 @@ use anyhow::{Context, anyhow, bail};
 use auth::authn::jws::Algorithm;
 use auth::authn::jwt::file::{self as issuers_file, AnonymousSettings, Contents};
 use auth::authn::jwt::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings};
-use auth::authn::jwt::{Answered, Answering, Fetch, Issuer, Issuers};
+use auth::authn::jwt::{DocumentFuture, Fetch, FetchedDocument, Issuer, Issuers};
 use auth::authn::{Anonymous, NameDomains};
 use clap::Args;
+use futures_util::FutureExt;
 use go::quote;
 use go::url::Url;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -26,32 +27,34 @@ use wire::metrics::reloads::Reloads;
 use wire::outgoing::{self, ClientTls, Credentials, Egress, Endpoint, Networks};
 use wire::typed;
 
-use crate::flags::forms::{List, pair};
 use crate::flags::profile::Profile;
+use crate::flags::value_parsers::{List, pair};
 use crate::host::authorities::system_authorities;
 use crate::host::files::{self, opening};
-use crate::host::reload::{self, Watched};
+use crate::host::reload::{self, FileGroup};
 use crate::remote::freshness;
 
-/// Pause between two attempts to read a discovery document: initial value, and maximum.
+/// Pause between two attempts to read a discovery document: the first pause and the longest pause.
 const DISCOVERY_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// Maximum number of concurrent reads of discovery documents. A provider of many issuers may have a short
-/// connection queue, and rejected connections would be retried only after seconds.
+/// Maximum number of concurrent reads of discovery documents. If one provider has many issuers, its
+/// connection queue may be too short for more reads, and a rejected connection is retried only after seconds.
 const DISCOVERIES_AT_ONCE: usize = 4;
 
-/// How long a read waits for a free slot, so that an issuer that hangs delays another one no longer than
-/// this.
+/// How long a read waits for a free slot. After this time the read starts without a slot, so that an issuer
+/// that hangs does not delay other issuers for long.
 const DISCOVERY_TURN: Duration = Duration::from_secs(1);
 
-/// Time limit for reading the keys of the issuers of a changed file; afterwards the change is tried again.
+/// Time limit for reading the keys of all issuers of a changed file. If the limit is exceeded, the server
+/// tries the change again.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OidcFlags {
-    /// https URL of the issuer of OpenID Connect tokens. The server finds the keys of the issuer below this
-    /// URL.
+    /// https URL of the issuer of OpenID Connect tokens. The server reads the discovery document of the
+    /// issuer below this URL.
     #[arg(long, value_name = "URL")]
     pub oidc_issuer_url: Option<String>,
 
@@ -62,15 +65,16 @@ pub struct OidcFlags {
     /// CA bundle (PEM) that the certificate of the issuer is verified against. Default: the certificate
     /// authorities of the system.
     #[arg(long, value_name = "FILE")]
-    // Not a path, because clap would drop an empty path, but even an empty value counts as a use of the flag.
+    // The type is not a path, because clap drops empty paths, but the server must notice the flag even if its
+    // value is empty.
     pub oidc_ca_file: Option<OsString>,
 
     /// Claim that contains the user name. Default: sub.
     #[arg(long, value_name = "CLAIM")]
     pub oidc_username_claim: Option<String>,
 
-    /// Prefix that the server adds to user names. - means no prefix. Default: the issuer and #, unless the
-    /// claim is email.
+    /// Prefix that the server adds to user names. - means no prefix. Default: the issuer URL and #, or no
+    /// prefix if the claim is email.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub oidc_username_prefix: Option<String>,
 
@@ -92,7 +96,7 @@ pub struct OidcFlags {
 }
 
 impl OidcFlags {
-    /// Returns whether any of the flags is given, even with an empty value.
+    /// Returns whether at least one of the flags is given, even with an empty value.
     pub fn is_used(&self) -> bool {
         let texts = [
             &self.oidc_issuer_url,
@@ -112,7 +116,7 @@ impl OidcFlags {
 pub struct IssuerSources<'f> {
     /// The flags of a single issuer.
     pub oidc: &'f OidcFlags,
-    /// The file of all issuers, if one is named.
+    /// The configuration file of all issuers, if one is given.
     pub file: Option<&'f Path>,
     /// Issuers of service account tokens.
     pub own: &'f [String],
@@ -123,9 +127,10 @@ pub struct IssuerSources<'f> {
 pub struct IssuersSettings {
     settings: Settings,
     algorithms: Vec<Algorithm>,
-    /// The configuration file, if there is one.
+    /// The configuration file of the issuers, if there is one.
     file: Option<PathBuf>,
-    /// The file's settings for anonymous requests at the start; they must not change.
+    /// The settings for anonymous requests in the file when the server started. These settings must not
+    /// change.
     anonymous: Option<AnonymousSettings>,
     /// Issuers of service account tokens.
     own: Vec<String>,
@@ -136,11 +141,11 @@ pub struct IssuersSettings {
 }
 
 impl IssuersSettings {
-    /// Checks the flags of a single issuer, or reads the file of all issuers with its settings for anonymous
-    /// requests.
+    /// Checks the flags of a single issuer, or reads the file of all issuers. The file also has settings for
+    /// anonymous requests.
     ///
     /// # Errors
-    /// An error that lists all problems.
+    /// The flags or the file are invalid. The error lists all problems.
     pub fn new(
         sources: &IssuerSources<'_>,
         naming: Profile,
@@ -191,12 +196,12 @@ impl IssuersSettings {
         Ok((settings, anonymous))
     }
 
-    /// Returns whether tokens of issuers may be accepted, now or after a change of the file.
+    /// Returns whether there are issuers, or a reload of the file may add issuers.
     pub fn is_used(&self) -> bool {
         self.file.is_some() || !self.settings.jwt.is_empty()
     }
 
-    /// Parses the file's new contents into issuers.
+    /// Returns the issuers in the new contents of the configuration file.
     fn changed(&self, bytes: &[u8]) -> anyhow::Result<Vec<Arc<Issuer>>> {
         let contents = contents(bytes, self.naming)?;
         let anonymous = contents.anonymous.as_ref();
@@ -206,15 +211,15 @@ impl IssuersSettings {
             bail!("anonymous: Forbidden: changed from initial configuration file");
         }
         check_networks(&contents.settings, &self.networks)?;
-        made(&contents.settings, &self.algorithms, &self.networks)
+        create_issuers(&contents.settings, &self.algorithms, &self.networks)
     }
 
-    /// Builds the authenticator of these issuers. Their keys are read once [`follow`] runs.
+    /// Builds the authenticator of these issuers. [`follow`] later reads the keys of the issuers.
     ///
     /// # Errors
     /// A certificate is invalid.
     pub fn build(&self, domains: &NameDomains) -> anyhow::Result<Issuers> {
-        Ok(Issuers::new(made(&self.settings, &self.algorithms, &self.networks)?, domains.clone()))
+        Ok(Issuers::new(create_issuers(&self.settings, &self.algorithms, &self.networks)?, domains.clone()))
     }
 }
 
@@ -244,7 +249,7 @@ fn signing_algorithms(names: &[String]) -> anyhow::Result<Vec<Algorithm>> {
     names.iter().map(known).collect()
 }
 
-/// Returns the settings that the flags of a single issuer stand for.
+/// Converts the flags of a single issuer into settings.
 fn of_flags(flags: &OidcFlags) -> anyhow::Result<JwtSettings> {
     let text = |flag: &Option<String>| flag.clone().unwrap_or_default();
     let (url, client) = (text(&flags.oidc_issuer_url), text(&flags.oidc_client_id));
@@ -255,7 +260,7 @@ fn of_flags(flags: &OidcFlags) -> anyhow::Result<JwtSettings> {
         Some(path) => {
             let bytes = files::read(path).map_err(|error| opening(path, &error))?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            // An empty bundle must not fall back to the system's authorities.
+            // An empty text would mean the CAs of the system, but an empty file must not mean that.
             if text.is_empty() { "\n".to_owned() } else { text }
         }
         None => String::new(),
@@ -267,7 +272,7 @@ fn of_flags(flags: &OidcFlags) -> anyhow::Result<JwtSettings> {
         prefix => prefix,
     };
     let groups = text(&flags.oidc_groups_claim);
-    // If a claim has several values, the last one counts.
+    // If a claim is given several times, the last value counts.
     let required: BTreeMap<String, String> = flags.oidc_required_claim.iter().cloned().collect();
     let rule = |(claim, required_value)| ClaimRule { claim, required_value, ..ClaimRule::default() };
     Ok(JwtSettings {
@@ -291,7 +296,7 @@ fn of_flags(flags: &OidcFlags) -> anyhow::Result<JwtSettings> {
     })
 }
 
-/// Checks that no issuer selects a network, unless networks are configured.
+/// Checks that no issuer selects a network, if no networks are configured.
 fn check_networks(settings: &Settings, networks: &Networks) -> anyhow::Result<()> {
     let mut named = settings.jwt.iter().map(|jwt| &jwt.issuer.egress_selector_type);
     match named.find(|network| !network.is_empty()) {
@@ -302,7 +307,7 @@ fn check_networks(settings: &Settings, networks: &Networks) -> anyhow::Result<()
     }
 }
 
-fn made(
+fn create_issuers(
     settings: &Settings,
     algorithms: &[Algorithm],
     networks: &Networks,
@@ -321,21 +326,20 @@ fn made(
     settings.jwt.iter().map(issuer).collect()
 }
 
-/// Maximum time from the first packet of a document to its last byte, and maximum size of a document: key
-/// sets have a few thousand bytes.
+/// Time limit for a request and its response, and maximum size of a document. A key set has a few thousand
+/// bytes.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(30);
 const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
-/// A reader of an issuer's documents over HTTPS. It does not follow redirects: the issuer itself names the
-/// location of its keys.
+/// A client that reads the documents of an issuer over HTTPS. The client does not follow redirects, because
+/// the discovery document has the URL of the keys.
 struct Documents {
     tls: ClientTls,
     egress: Egress,
 }
 
 impl Documents {
-    /// Creates a reader that trusts the authorities of a PEM bundle, or those of the system if the bundle is
-    /// empty.
+    /// Creates a client that trusts the CAs of a PEM bundle, or the CAs of the system if the bundle is empty.
     fn new(authorities: &[u8], egress: Egress) -> anyhow::Result<Documents> {
         let system;
         let authorities = match authorities {
@@ -380,33 +384,33 @@ impl Documents {
 }
 
 impl Fetch for Documents {
-    fn get(&self, url: &str, token: Option<&str>) -> Answering {
+    fn get(&self, url: &str, token: Option<&str>) -> DocumentFuture {
         let request = self.request(url, token);
         Box::pin(async move {
             let (endpoint, headers) = request?;
             let got = outgoing::get_at_most(&endpoint, headers, DOCUMENT_TIMEOUT, DOCUMENT_BYTES_MAX).await;
             let (head, body) = got.map_err(|failure| failure.to_string())?;
             let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-            Ok(Answered {
+            Ok(FetchedDocument {
                 code: head.status.as_u16(),
                 status: head.status.to_string(),
                 content_type: content_type.unwrap_or_default().to_owned(),
-                fresh_for: freshness::of(&head.headers, Timestamp::now()),
+                fresh_for: freshness::lifetime(&head.headers, Timestamp::now()),
                 body: body.to_vec(),
             })
         })
     }
 }
 
-/// Reads the keys of the issuers, and the configuration file when it changes. An invalid change leaves the
-/// old issuers in use; keys that are not available yet are requested again.
+/// Reads the keys of the issuers, and reloads the configuration file when it changes. If the new contents are
+/// invalid, the old issuers stay in use. If keys are not available yet, the server requests them again.
 pub async fn follow(config: &IssuersSettings, issuers: &Issuers, reloads: &Reloads) {
     let turns = Arc::new(Semaphore::new(DISCOVERIES_AT_ONCE));
     for issuer in issuers.all().iter() {
-        tokio::spawn(discover(Arc::downgrade(issuer), turns.clone()));
+        tokio::spawn(discover(Arc::downgrade(issuer), turns.clone()).boxed());
     }
     let Some(path) = &config.file else { return std::future::pending().await };
-    let mut watched = Watched::new(vec![path.clone()]);
+    let mut watched = FileGroup::new(vec![path.clone()]);
     reloads.uses(&watched.contents()[0]);
     let mut pending = None;
     loop {
@@ -428,7 +432,7 @@ pub async fn follow(config: &IssuersSettings, issuers: &Issuers, reloads: &Reloa
                 continue;
             }
         };
-        // New issuers replace the old ones only once their keys are known.
+        // The new issuers replace the old issuers only after all their keys have been read.
         let mut discovering: JoinSet<()> =
             read.iter().map(|issuer| discover(Arc::downgrade(issuer), turns.clone())).collect();
         let all = async { while discovering.join_next().await.is_some() {} };
@@ -449,7 +453,7 @@ pub async fn follow(config: &IssuersSettings, issuers: &Issuers, reloads: &Reloa
     }
 }
 
-/// Reads the discovery document of an issuer, until this succeeds or the issuer is dropped.
+/// Reads the discovery document of an issuer. Retries until a read succeeds or the issuer is dropped.
 async fn discover(issuer: Weak<Issuer>, turns: Arc<Semaphore>) {
     let mut delay = DISCOVERY_INTERVAL.0;
     loop {
@@ -472,7 +476,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_are_read_from_https_addresses_only() {
+    fn issuer_documents_are_fetched_from_https_urls_only() {
         let key = rcgen::KeyPair::generate().unwrap();
         let authority = rcgen::CertificateParams::new(["a".to_owned()]).unwrap().self_signed(&key).unwrap();
         let documents = Documents::new(authority.pem().as_bytes(), Egress::default()).unwrap();

@@ -2,17 +2,18 @@
 
 use clap::Args;
 
-use crate::flags::forms;
+use crate::flags::value_parsers;
 use crate::host::logging::{LogFormat, Settings};
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct LoggingFlags {
     /// Level of detail of the log, 0 to 6. 0: events, refusals and slow requests; 1: also failed requests; 2:
-    /// also writes; 3: also all other requests; 4: also details of the server; 5: also of its connections; 6:
-    /// everything. The environment variable RUST_LOG takes precedence.
+    /// also writes; 3: also all other requests; 4: also details of the server; 5: also details of
+    /// connections; 6: everything. The environment variable RUST_LOG takes precedence.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, allow_negative_numbers = true,
-          value_parser = forms::level)]
+          value_parser = value_parsers::level)]
     pub verbosity: u8,
 
     /// Format of the log on stderr. Possible values: text, json (one object per line).

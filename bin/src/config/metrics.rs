@@ -13,11 +13,12 @@ use wire::metrics::Settings;
 use wire::metrics::allowed::{Allowed, is_family};
 use wire::metrics::families::Calls;
 
-use crate::flags::problems::{FlagError, Problems, shown};
+use crate::flags::problems::{FlagError, Problems, path_text};
 use crate::host::files::{self, opening};
-use crate::host::process;
+use crate::host::platform::process;
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct MetricsFlags {
     /// Names of metrics that /metrics does not show, separated by commas.
@@ -38,13 +39,13 @@ pub struct MetricsFlags {
     pub allow_metric_labels_manifest: Option<PathBuf>,
 }
 
-/// Pairs of `family,label` and values separated by commas.
+/// Pairs of a key `family,label` and the values separated by commas.
 pub type Pairs = Vec<(String, String)>;
 
-/// Values separated by commas, by `family,label`.
+/// Map from `family,label` to the allowed values of the label, separated by commas.
 type Mapping = BTreeMap<String, String>;
 
-/// The metrics that are published.
+/// Settings that select the published metrics.
 #[derive(Clone, Debug)]
 pub struct MetricsSettings {
     /// Families of metrics that are not published.
@@ -69,7 +70,7 @@ impl MetricsSettings {
 }
 
 impl MetricsFlags {
-    /// Returns the settings. Adds the errors in the flags and in the manifest.
+    /// Returns the settings. Adds an error for each wrong flag and for a wrong manifest.
     pub fn settings(&self, problems: &mut Problems) -> Option<MetricsSettings> {
         problems.take(self.check_hidden());
         problems.take_for("disabled-metrics", self.disabled_metrics.join(","), self.check_disabled());
@@ -77,9 +78,9 @@ impl MetricsFlags {
         let keys = mapping.keys().cloned().collect::<Vec<_>>().join(";");
         let checked =
             problems.take_for("allow-metric-labels", &keys, check_keys(&mapping, "metrics.allowListMapping"));
-        let path = shown(self.allow_metric_labels_manifest.as_deref());
+        let path = path_text(self.allow_metric_labels_manifest.as_deref());
         let manifest = problems.take_for("allow-metric-labels-manifest", path, self.manifest())?;
-        // A pair with a wrong key is reported once.
+        // If a key is wrong, its error is already reported, and `Allowed::parse` would report it again.
         checked?;
         let pairs = manifest.iter().chain(&mapping).map(|(key, values)| (key.as_str(), values.as_str()));
         let allowed = Allowed::parse(pairs).map_err(|key| {
@@ -96,8 +97,8 @@ impl MetricsFlags {
         self.show_hidden_metrics_for_version.as_deref().filter(|version| !version.is_empty())
     }
 
-    /// Checks the version whose hidden metrics are to be published. Metrics stay hidden for one release before
-    /// they are removed, so only the previous release is accepted.
+    /// Checks the flag `--show-hidden-metrics-for-version`. A metric stays hidden for one release before it is removed,
+    /// so only the previous release is accepted.
     fn check_hidden(&self) -> Result<(), FlagError> {
         let Some(version) = self.hidden_version() else { return Ok(()) };
         let minor: u32 = values::release::MINOR.parse().unwrap_or_default();
@@ -141,7 +142,8 @@ impl MetricsFlags {
     }
 }
 
-/// Parses a value of the flag: one pair, optionally in quotes, or a line of CSV with a pair in each field (RFC 4180).
+/// Parses a value of the flag. The value is one pair, optionally in quotes, or a line of CSV (RFC 4180) with a pair in
+/// each field.
 fn pairs(text: &str) -> Result<Pairs, String> {
     let fields = match text.matches('=').count() {
         0 => vec![text.to_owned()],
@@ -176,12 +178,12 @@ fn check_keys(mapping: &Mapping, field: &str) -> anyhow::Result<()> {
     if Allowed::parse(pairs).is_ok() {
         return Ok(());
     }
-    let shown: Vec<String> =
+    let pairs_text: Vec<String> =
         mapping.iter().map(|(key, values)| format!("{}:{}", quote(key), quote(values))).collect();
     Err(anyhow!(
         "{field}: Invalid value: {{{}}}: must have keys with format `metricName,labelName` where metricName matches \
          \"[a-zA-Z_:][a-zA-Z0-9_:]*\" and labelName matches \"[a-zA-Z_][a-zA-Z0-9_]*\"",
-        shown.join(",")
+        pairs_text.join(",")
     ))
 }
 
@@ -227,7 +229,7 @@ fn parse(bytes: &[u8]) -> Result<Mapping, String> {
     if lines.is_empty() { Ok(mapping) } else { Err(wrong(&lines)) }
 }
 
-/// Returns the YAML tag of a value, with the value if it is a scalar.
+/// Returns the YAML tag of a value, followed by the value if it is a scalar.
 fn tag(value: &Value) -> String {
     match value {
         Value::Object(_) => "!!map".to_owned(),
@@ -241,7 +243,8 @@ fn tag(value: &Value) -> String {
     }
 }
 
-/// Returns the line on which the value of a member begins: the line of the key, or else the next line with content.
+/// Returns the number of the line on which the value of a member begins: the line of the key if the value follows
+/// there, otherwise the next line with content.
 fn line_of(text: &str, key: &str) -> usize {
     let marks = ['"', '\''];
     let found = text.lines().enumerate().find_map(|(at, line)| {
@@ -268,7 +271,7 @@ mod tests {
     use crate::host::files::scratch::Scratch;
 
     #[test]
-    fn a_value_of_the_flag_is_one_pair_or_a_line_of_csv() {
+    fn an_allow_list_flag_is_one_pair_or_a_line_of_csv() {
         let pair = |key: &str, values: &str| (key.to_owned(), values.to_owned());
         for (text, want) in [
             ("a,b=c,d", Ok(vec![pair("a,b", "c,d")])),
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_upstream() {
+    fn metrics_flags_have_the_errors_of_kube_apiserver() {
         let dir = Scratch::new();
         let none = String::new();
         let keys = "must have keys with format `metricName,labelName` where metricName matches \

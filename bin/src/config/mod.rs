@@ -1,12 +1,13 @@
-//! The flags of the server, named as in kube-apiserver where it has the same flag, and the settings made from them.
+//! The flags of the server, and the settings that are built from them. If kube-apiserver has the same flag, the name is
+//! the same.
 //!
 //! ```text
 //! command line ─► Flags ─► Config: one value of settings for each group of flags, handed to its owner
 //! ```
 //!
-//! Each group has a file with the declaration of its flags and the checks of their values. All wrong flags are
-//! reported together, before anything is changed. A new flag is a field in the struct of its group, a field in the
-//! settings of the group, and a use of these settings.
+//! Each group of flags has a file, which declares the flags and checks their values. All wrong flags are reported
+//! together, before the server changes a file. To add a flag, add a field to the struct of its group, add a field to
+//! the settings of the group, and use this setting.
 
 pub mod admission;
 pub mod audit;
@@ -35,6 +36,7 @@ pub mod requests;
 pub mod service;
 pub mod signing;
 pub mod store;
+pub mod testing;
 pub mod tls;
 pub mod tokens;
 pub mod traces;
@@ -70,13 +72,15 @@ use crate::config::requests::{RequestFlags, RequestSettings};
 use crate::config::service::{ServiceFlags, ServiceSettings};
 use crate::config::signing::{SigningFlags, SigningSettings};
 use crate::config::store::{StoreFlags, StoreSettings};
+use crate::config::testing::TestingFlags;
 use crate::config::tls::{TlsFlags, TlsSettings};
 use crate::config::traces::{TracingFlags, TracingSettings};
 use crate::flags::problems::{FlagErrors, Problems};
 use crate::host::logging as log;
 use crate::store::etcd::EtcdSettings;
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct Flags {
     #[command(flatten, next_help_heading = "Store")]
@@ -148,6 +152,9 @@ pub struct Flags {
     #[command(flatten, next_help_heading = "etcd")]
     pub etcd: EtcdFlags,
 
+    #[command(flatten, next_help_heading = "Test features")]
+    pub testing: TestingFlags,
+
     /// The version that the server reports instead of its own (`--version=v1.36.0-vendor`).
     #[arg(skip)]
     pub reported_version: Option<String>,
@@ -170,9 +177,9 @@ pub struct Config {
     pub metrics: MetricsSettings,
     /// Metrics of calls to other servers.
     pub outgoing_calls: Arc<Calls>,
-    /// Where traces are sent; `None`: requests are not traced.
+    /// The destination of traces, or `None` if requests are not traced.
     pub traces: Option<TracingSettings>,
-    /// Steps that see only the head of a request, and debugging.
+    /// Settings of the steps that need only the head of a request, and of debugging.
     pub edge: EdgeSettings,
     /// Limits on concurrent requests (flow control).
     pub fairness: api::state::fairness::Settings,
@@ -182,9 +189,9 @@ pub struct Config {
     pub authorization: AuthorizationSettings,
     /// The admission plugins and their configuration.
     pub admission: AdmissionSettings,
-    /// The audit policy and sinks; `None`: nothing is audited.
+    /// The audit policy and sinks, or `None` if nothing is audited.
     pub audit: Option<AuditSettings>,
-    /// How stored values are encrypted; `None`: not at all.
+    /// The encryption of stored values, or `None` if values are not encrypted.
     pub encryption: Option<EncryptionSettings>,
     /// The authority that signs certificate requests.
     pub signing: SigningSettings,
@@ -198,40 +205,46 @@ pub struct Config {
     pub features: Features,
     /// The built-in types that are served.
     pub enablement: Enablement,
-    /// How the server connects to nodes, pods and services.
+    /// Settings of connections to nodes, pods and services.
     pub nodes: NodeSettings,
     /// The credentials that this server presents to extension servers.
     pub extensions: ExtensionSettings,
     /// Connections to the other servers on the same etcd.
     pub peers: PeerSettings,
-    /// The etcd that stores the objects; `None`: the server's own log stores them.
+    /// The etcd that stores the objects, or `None` if the server's own log stores them.
     pub etcd: Option<EtcdSettings>,
-    /// The flags as the operator gave them, for debugging endpoints; set once the configuration is known to be valid.
+    /// Whether the server has the test features.
+    pub testing: bool,
+    /// Whether the process ends when its parent process ends.
+    pub exits_with_parent: bool,
+    /// The flags with the values that the operator gave, for debug endpoints. The caller of
+    /// [`Config::from_flags`] sets this field.
     pub flags: Vec<(String, String)>,
-    /// Whether a text for people replaces the log line of a server that is ready; set together with `flags`.
+    /// Whether the ready server prints a text for people instead of a log line. The caller of
+    /// [`Config::from_flags`] sets this field.
     pub welcomes: bool,
 }
 
 impl Config {
-    /// Checks the flags and reads the files that they name.
+    /// Checks the flags, and reads the files that the flags name.
     ///
     /// # Errors
-    /// All wrong flags.
+    /// A flag is wrong. The error has all wrong flags.
     pub fn from_flags(flags: &Flags) -> Result<Config, FlagErrors> {
-        // Most other checks depend on the naming profile, the releases and the gates, so errors in these are
-        // reported alone.
+        // Most other checks depend on the naming profile, the releases and the feature gates. So an error in
+        // one of these three is reported without the errors of other checks.
         let mut problems = Problems::default();
         let store = flags.store.settings(&mut problems);
         let release = flags.release.settings(&mut problems);
         let (store, release) = problems.finish(store.zip(release))?;
         let mut problems = Problems::default();
-        // The order is that of the messages of kube-apiserver.
+        // Check in this order, because kube-apiserver reports errors in this order.
         let fairness = flags.fairness.settings(&mut problems);
         let edge = flags.edge.settings(&mut problems);
         flags.release.check_releases(&mut problems);
         let encryption = problems.take(flags.encryption.settings(store.naming));
         let egress = problems.take(flags.egress.settings(store.naming));
-        // A selection of networks that could not be read must not cause errors about missing networks.
+        // If the file of networks could not be read, later checks must not report missing networks as well.
         let networks = egress.unwrap_or(Networks { is_configured: true, ..Networks::default() });
         let outgoing_calls = Arc::<Calls>::default();
         let networks = networks.counted(&outgoing_calls);
@@ -284,6 +297,8 @@ impl Config {
                 extensions,
                 peers: peers?,
                 etcd: etcd?,
+                testing: flags.testing.testing,
+                exits_with_parent: flags.testing.exit_with_parent,
                 flags: Vec::new(),
                 welcomes: false,
             })

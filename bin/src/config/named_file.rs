@@ -1,4 +1,4 @@
-//! Files that flags name, which are read at the start.
+//! Files that are named in flags and read at the start.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub struct NamedFile {
     pub bytes: Vec<u8>,
 }
 
-/// Reads a file. If the file cannot be opened, the message is that of kube-apiserver.
+/// Reads a file. If the file cannot be opened, the error has the message of kube-apiserver.
 ///
 /// # Errors
 /// The file cannot be read.

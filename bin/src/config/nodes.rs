@@ -1,4 +1,5 @@
-//! Connections to nodes, from the flags; client certificates for agents are reloaded when their files change.
+//! Flags and settings of connections to nodes. The server reloads the client certificate for kubelets when
+//! its files change.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,13 +17,14 @@ use crate::flags::duration;
 use crate::flags::problems::FlagError;
 use crate::host::expiry;
 use crate::host::files::{self, opening};
-use crate::host::reload::{self, Watched};
+use crate::host::reload::{self, FileGroup};
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct NodeFlags {
-    /// CA bundle (PEM) that the certificates of kubelets are verified against. Default: their certificates
-    /// are not verified.
+    /// CA bundle (PEM) that the certificates of kubelets are verified against. Default: the certificates of
+    /// kubelets are not verified.
     #[arg(long, value_name = "FILE")]
     pub kubelet_certificate_authority: Option<PathBuf>,
 
@@ -34,8 +36,8 @@ pub struct NodeFlags {
     #[arg(long, value_name = "FILE")]
     pub kubelet_client_key: Option<PathBuf>,
 
-    /// Types of node addresses, separated by commas. The server connects to a kubelet at the first of these
-    /// addresses that the node has.
+    /// Types of node addresses, separated by commas. To connect to a kubelet, the server uses the first type
+    /// in this list for which the node has an address.
     #[arg(
         long,
         value_name = "TYPES",
@@ -44,19 +46,19 @@ pub struct NodeFlags {
     )]
     pub kubelet_preferred_address_types: Vec<String>,
 
-    /// How long connecting to a kubelet may take.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::kept)]
+    /// Time limit for connecting to a kubelet.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse_clamped)]
     pub kubelet_timeout: Duration,
 }
 
-/// Settings of connections to nodes, and the files that they come from.
+/// Settings of connections to nodes, and the files that they were read from.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
     /// The settings that requests use.
     pub nodes: NodeConnections,
-    /// Files of the client certificate and key that this server presents to agents.
+    /// Files of the client certificate and the key that this server presents to kubelets.
     certificate: Option<(PathBuf, PathBuf)>,
-    /// The CA file that agents' certificates are verified against.
+    /// The CA file that certificates of kubelets are verified against.
     authorities: Option<PathBuf>,
 }
 
@@ -64,7 +66,7 @@ pub struct NodeSettings {
 const UNUSABLE: &str = "problem initializing API group \"\": ";
 
 impl NodeFlags {
-    /// Returns the settings, and reads the files that the flags name.
+    /// Reads the files that the flags name, and returns the settings.
     ///
     /// # Errors
     /// A file cannot be used.
@@ -108,10 +110,10 @@ fn unusable(flag: &str, path: &Path, why: &anyhow::Error) -> FlagError {
 }
 
 impl NodeSettings {
-    /// Reloads the files when one of them changes. The new contents apply to new connections to agents.
+    /// Reloads the files when one of them changes. The new contents apply to new connections to kubelets.
     pub async fn follow(&self, metrics: &Metrics) {
         let pair = self.certificate.iter().flat_map(|(chain, key)| [chain.clone(), key.clone()]);
-        let mut watched = Watched::new(pair.chain(self.authorities.clone()).collect());
+        let mut watched = FileGroup::new(pair.chain(self.authorities.clone()).collect());
         if let Some(chain) = watched.contents().first().filter(|_| self.certificate.is_some()) {
             expiry::watch(metrics, "kubelet-client", chain);
         }
@@ -158,7 +160,7 @@ mod tests {
     use crate::host::files::scratch::Scratch;
 
     #[test]
-    fn each_file_must_be_there() {
+    fn each_file_for_node_connections_must_exist_and_be_valid() {
         let dir = Scratch::new();
         let text = dir.join("text");
         std::fs::write(&text, "no certificate").unwrap();

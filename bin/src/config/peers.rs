@@ -13,7 +13,8 @@ use wire::outgoing::Networks;
 use crate::flags::problems::FlagError;
 use crate::host::{files, machine};
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct PeerFlags {
     /// CA bundle (PEM) that the certificates of other servers on the same etcd are verified against. With
@@ -22,12 +23,12 @@ pub struct PeerFlags {
     #[arg(long, value_name = "FILE")]
     pub peer_ca_file: Option<PathBuf>,
 
-    /// IP address at which other servers on the same etcd reach this one. Requires --peer-advertise-port.
+    /// IP address at which other servers on the same etcd reach this server. Requires --peer-advertise-port.
     /// Default: --advertise-address, or the address that the server listens on.
     #[arg(long, value_name = "IP", default_value = "")]
     pub peer_advertise_ip: String,
 
-    /// Port at which other servers on the same etcd reach this one. Requires --peer-advertise-ip.
+    /// Port at which other servers on the same etcd reach this server. Requires --peer-advertise-ip.
     #[arg(long, value_name = "PORT", default_value = "")]
     pub peer_advertise_port: String,
 }
@@ -38,13 +39,13 @@ pub struct PeerSettings {
     is_open: bool,
     authorities: Option<Vec<u8>>,
     address: Option<SocketAddr>,
-    /// Reason why the flags with the address for peers are ignored, if they are.
+    /// The reason why the flags with the address for peers are ignored, or `None` if they are used.
     warning: Option<String>,
 }
 
 impl PeerFlags {
-    /// Returns the settings. `missing` is the missing flag of the two that name the client certificate for peers and its
-    /// key.
+    /// Returns the settings. `missing` is the name of the missing flag if the client certificate for peers or its key
+    /// is not given.
     ///
     /// # Errors
     /// The flags contradict each other, or the file cannot be used.
@@ -71,7 +72,7 @@ impl PeerFlags {
         Ok(PeerSettings { is_open, authorities, address, warning })
     }
 
-    /// Reads the authorities of peers, if a file names them.
+    /// Reads the CA bundle of peers, if one is configured.
     fn authorities(&self, missing: Option<&str>) -> Result<Option<Vec<u8>>, FlagError> {
         let Some(path) = &self.peer_ca_file else { return Ok(None) };
         let wrong = |text: String| FlagError::worded("peer-ca-file", path.display(), text);
@@ -86,8 +87,8 @@ impl PeerFlags {
 }
 
 impl PeerSettings {
-    /// Returns the settings of a server that listens on `bound`, and that others reach at `advertised`, if
-    /// configured. Logs which flags are ignored.
+    /// Returns the settings of a server that listens on `bound`. `advertised` is the address at which other
+    /// servers reach this server, if configured. Logs which flags are ignored.
     pub fn settings(
         &self,
         bound: SocketAddr,
@@ -102,9 +103,9 @@ impl PeerSettings {
         let listening = || {
             if bound.ip().is_unspecified() { machine::advertised_address(bound, None) } else { Some(bound) }
         };
-        let said = advertised.map(|ip| SocketAddr::new(ip, bound.port()));
+        let public = advertised.map(|ip| SocketAddr::new(ip, bound.port()));
         Settings {
-            address: self.address.or(said).or_else(listening).filter(|_| self.is_open),
+            address: self.address.or(public).or_else(listening).filter(|_| self.is_open),
             authorities: self.authorities.clone(),
             certificate,
             server_name: format!("{}.default.svc", naming.word),
@@ -113,7 +114,7 @@ impl PeerSettings {
     }
 }
 
-/// Returns the address for peers from the two flags; `None` if neither is given.
+/// Returns the address for peers from the two flags, or `None` if neither is given.
 ///
 /// # Errors
 /// The reason why the flags are ignored.
@@ -125,9 +126,9 @@ fn advertised(ip: &str, port: &str) -> Result<Option<SocketAddr>, String> {
         _ => {}
     }
     let address = ip.parse().ok().filter(|ip: &IpAddr| !ip.is_unspecified());
-    let address = address.ok_or_else(|| format!("--peer-advertise-ip {ip} is no address of a server"))?;
+    let address = address.ok_or_else(|| format!("--peer-advertise-ip {ip} is not an address of a server"))?;
     let number = port.parse().ok().filter(|number| *number != 0);
-    let number = number.ok_or_else(|| format!("--peer-advertise-port {port} is no port of a server"))?;
+    let number = number.ok_or_else(|| format!("--peer-advertise-port {port} is not a port of a server"))?;
     Ok(Some(SocketAddr::new(address, number)))
 }
 
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_need_a_certificate_to_know_this_server_by() {
+    fn peer_proxying_needs_a_client_certificate() {
         for (file, missing, want) in [
             (None, Some("--proxy-client-cert-file"), None),
             (
@@ -160,18 +161,18 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_told_the_address_of_the_flags_where_both_can_be_used() {
+    fn the_advertised_peer_address_needs_both_flags() {
         for (ip, port, want) in [
             ("", "", Ok(None)),
             ("192.0.2.1", "6443", Ok(Some("192.0.2.1:6443"))),
             ("2001:db8::1", "6443", Ok(Some("[2001:db8::1]:6443"))),
             ("192.0.2.1", "", Err("--peer-advertise-ip is given without --peer-advertise-port")),
             ("", "6443", Err("--peer-advertise-port is given without --peer-advertise-ip")),
-            ("192.0.2.1", "x", Err("--peer-advertise-port x is no port of a server")),
-            ("192.0.2.1", "65536", Err("--peer-advertise-port 65536 is no port of a server")),
-            ("192.0.2.1", "0", Err("--peer-advertise-port 0 is no port of a server")),
-            ("0.0.0.0", "6443", Err("--peer-advertise-ip 0.0.0.0 is no address of a server")),
-            ("a.example", "6443", Err("--peer-advertise-ip a.example is no address of a server")),
+            ("192.0.2.1", "x", Err("--peer-advertise-port x is not a port of a server")),
+            ("192.0.2.1", "65536", Err("--peer-advertise-port 65536 is not a port of a server")),
+            ("192.0.2.1", "0", Err("--peer-advertise-port 0 is not a port of a server")),
+            ("0.0.0.0", "6443", Err("--peer-advertise-ip 0.0.0.0 is not an address of a server")),
+            ("a.example", "6443", Err("--peer-advertise-ip a.example is not an address of a server")),
         ] {
             let config = flags(None, ip, port).settings(&Features::default(), None).unwrap();
             let address = config.address.map(|address| address.to_string());

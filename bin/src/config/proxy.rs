@@ -1,4 +1,4 @@
-//! Flags of an authenticating proxy, which names the user in headers of a request.
+//! Flags of an authenticating proxy, which sends the user in request headers.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,8 @@ use rustls_pki_types::pem::PemObject;
 use crate::config::named_file::{NamedFile, named};
 use crate::flags::problems::{FlagError, Problems};
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ProxyFlags {
     /// CA bundle (PEM) that the client certificate of an authenticating proxy is verified against. Requires
@@ -22,12 +23,12 @@ pub struct ProxyFlags {
     pub requestheader_client_ca_file: Option<PathBuf>,
 
     /// Common names that the client certificate of an authenticating proxy may have, separated by commas.
-    /// Default: every name.
+    /// Default: all names.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub requestheader_allowed_names: Vec<String>,
 
-    /// Request headers in which an authenticating proxy sends the user name, separated by commas. The first
-    /// header with a value counts.
+    /// Request headers in which an authenticating proxy sends the user name, separated by commas. The server
+    /// uses the first header with a value.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub requestheader_username_headers: Vec<String>,
 
@@ -50,14 +51,14 @@ pub struct ProxyFlags {
 pub struct ProxySettings {
     /// CAs that the proxy's certificate is verified against.
     pub client_ca: NamedFile,
-    /// Common names that the proxy's certificate may have; empty: every name.
+    /// Common names that the proxy's certificate may have. An empty list allows every name.
     pub allowed_names: Vec<String>,
-    /// Headers in which the proxy names the user.
+    /// Headers in which the proxy sends the user.
     pub headers: HeaderNames,
 }
 
 impl ProxyFlags {
-    /// Adds the errors in the names of headers and users.
+    /// Adds an error for each invalid name of a header or a proxy certificate.
     pub fn check_names(&self, problems: &mut Problems) {
         for (flag, values) in [
             ("requestheader-username-headers", &self.requestheader_username_headers),
@@ -80,10 +81,12 @@ impl ProxyFlags {
         }
     }
 
-    /// Returns the settings, or `None` without a proxy. `clients` are the authorities of users' certificates.
+    /// Returns the settings, or `None` if no proxy is configured. `clients` has the CAs of the client
+    /// certificates of users.
     ///
     /// # Errors
-    /// The file cannot be used, or certificates of users could act as those of the proxy.
+    /// The file cannot be used, or users could present their own client certificates as the certificate of
+    /// the proxy.
     pub fn settings(&self, clients: Option<&CaBundle>) -> Result<Option<ProxySettings>, FlagError> {
         let Some(path) = &self.requestheader_client_ca_file else { return Ok(None) };
         let settings = self.with_authorities(path, clients);
@@ -118,7 +121,7 @@ impl ProxyFlags {
     }
 }
 
-/// Refuses a file without certificates, with the message of kube-apiserver.
+/// Parses a CA bundle. If the file has no certificates, the error has the message of kube-apiserver.
 pub fn check_bundle(purpose: &str, file: &NamedFile) -> anyhow::Result<CaBundle> {
     let name = format!("{purpose}::{}", file.path.display());
     if file.bytes.is_empty() {

@@ -4,28 +4,29 @@ use clap::Args;
 use types::enablement::Enablement;
 use types::features::Features;
 use types::schema::registry::Registry;
-use types::version::{AskedReleases, Releases};
+use types::version::{Releases, RequestedReleases};
 
-use crate::flags::forms;
 use crate::flags::problems::{FlagError, Problems};
 use crate::flags::profile::Profile;
+use crate::flags::value_parsers;
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReleaseFlags {
-    /// Feature gates to turn on or off, as Name=true,Name=false. AllAlpha and AllBeta stand for all gates of
-    /// that stability level.
+    /// Feature gates to turn on or off, as Name=true,Name=false. AllAlpha means all alpha gates, and AllBeta
+    /// means all beta gates.
     #[arg(long, value_name = "GATES")]
     pub feature_gates: Vec<String>,
 
     /// Built-in API versions and resources to serve or not, as
-    /// group/version=true,group/version/resource=false. api/all, api/ga, api/beta and api/alpha stand for all
-    /// versions of that stability level.
+    /// group/version=true,group/version/resource=false. api/all means all versions; api/ga, api/beta and
+    /// api/alpha mean all versions of one stability level.
     #[arg(long, value_name = "PAIRS")]
     pub runtime_config: Vec<String>,
 
     /// Release whose APIs and feature gates the server emulates, such as 1.35. Possible values: the server's
-    /// own release and the three before it. Default: its own release.
+    /// own release and the three releases before it. Default: the server's own release.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',')]
     pub emulated_version: Vec<String>,
 
@@ -37,13 +38,13 @@ pub struct ReleaseFlags {
     /// Also serve stable APIs of releases after --emulated-version. Requires an --emulated-version other than
     /// the server's own. All supported releases have the same stable APIs.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+          default_missing_value = "true", value_parser = value_parsers::boolean, action = clap::ArgAction::Set)]
     pub emulation_forward_compatible: bool,
 
     /// Also accept APIs of releases after --emulated-version in --runtime-config. Requires an
     /// --emulated-version other than the server's own.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+          default_missing_value = "true", value_parser = value_parsers::boolean, action = clap::ArgAction::Set)]
     pub runtime_config_emulation_forward_compatible: bool,
 }
 
@@ -57,11 +58,11 @@ pub struct ReleaseSettings {
 }
 
 impl ReleaseFlags {
-    /// Returns the settings. Adds an error if a release is no version or a gate is not a pair of a name and a value. Ranges
-    /// are checked by [`check_releases`](Self::check_releases).
+    /// Returns the settings. Adds an error for each release that is not a version, and for each gate that is not a pair
+    /// of a name and a value. [`check_releases`](Self::check_releases) checks the ranges of releases.
     pub fn settings(&self, problems: &mut Problems) -> Option<ReleaseSettings> {
-        let asked = problems.take(self.asked())?;
-        let releases = asked.releases().unwrap_or_default();
+        let requested = problems.take(self.requested_releases())?;
+        let releases = requested.releases().unwrap_or_default();
         let gates = self.feature_gates.join(",");
         let features = Features::parse(&gates, releases);
         let features = problems.take_for("feature-gates", gates, features)?;
@@ -69,15 +70,16 @@ impl ReleaseFlags {
     }
 
     /// Returns the releases that the flags name.
-    fn asked(&self) -> Result<AskedReleases, FlagError> {
-        AskedReleases::parse(&self.emulated_version, &self.min_compatibility_version)
+    fn requested_releases(&self) -> Result<RequestedReleases, FlagError> {
+        RequestedReleases::parse(&self.emulated_version, &self.min_compatibility_version)
             .map_err(|why| FlagError::worded("emulated-version", self.emulated_version.join(","), why))
     }
 
-    /// Adds errors for releases out of range, and for flags that require a release other than the server's own.
+    /// Adds an error for each release that is out of range, and for each flag that is only allowed if the server
+    /// emulates another release than its own.
     pub fn check_releases(&self, problems: &mut Problems) {
-        let Some(asked) = problems.take(self.asked()) else { return };
-        for why in asked.releases().err().into_iter().flatten() {
+        let Some(requested) = problems.take(self.requested_releases()) else { return };
+        for why in requested.releases().err().into_iter().flatten() {
             problems.add(FlagError::worded("emulated-version", self.emulated_version.join(","), why));
         }
         for (is_set, flag, option) in [
@@ -88,7 +90,7 @@ impl ReleaseFlags {
                 "RuntimeConfigEmulationForwardCompatible",
             ),
         ] {
-            if is_set && asked.is_own() {
+            if is_set && requested.is_own() {
                 let text = format!(
                     "ServerRunOptions.{option} cannot be set to true if the emulation version is the same as the binary \
                      version"
@@ -98,10 +100,10 @@ impl ReleaseFlags {
         }
     }
 
-    /// Checks that the types that configure flow control are served.
+    /// Checks that the server serves the types that configure flow control.
     ///
     /// # Errors
-    /// `--runtime-config` turns them off.
+    /// `--runtime-config` turns these types off.
     pub fn check_flow_control(&self, naming: Profile) -> Result<(), FlagError> {
         let wishes = self.runtime_config.iter().flat_map(|text| text.split(',')).map(str::trim);
         let wishes: Vec<&str> = wishes.collect();

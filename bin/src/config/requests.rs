@@ -5,15 +5,16 @@ use std::time::Duration;
 use api::writes::server::operations::Limits;
 use clap::Args;
 
-use crate::flags::forms::boolean;
 use crate::flags::problems::{FlagError, Problems};
-use crate::flags::{duration, forms};
-use crate::host::ending;
+use crate::flags::value_parsers::boolean;
+use crate::flags::{duration, value_parsers};
+use crate::host::process_end;
 
-/// Time for the parts of a shutdown other than draining requests, unless the operator sets the deadline.
+/// Time for the steps of a shutdown that do not drain requests, if the operator does not set the deadline.
 const CLOSING: Duration = Duration::from_secs(10);
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct RequestFlags {
     /// Longest duration of a request. Watches and other streams have no such limit.
@@ -22,15 +23,16 @@ pub struct RequestFlags {
 
     /// Shortest duration of a watch, in seconds. The server ends each watch after a random time between this
     /// value and twice this value.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = forms::integer::<u32>)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = value_parsers::integer::<u32>)]
     pub min_request_timeout: u32,
 
-    /// How long after the start /livez ignores unfinished start-up checks.
+    /// How long after its start the server reports success at /livez although start-up checks are not
+    /// finished.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub livez_grace_period: Duration,
 
     /// How long an event is kept after its last write. 0 keeps events until they are deleted.
-    #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = duration::kept)]
+    #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = duration::parse_clamped)]
     pub event_ttl: Duration,
 
     /// Whether each write stores its author: user, user agent, field manager, audit ID and address. An author
@@ -39,13 +41,20 @@ pub struct RequestFlags {
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub history_authors: bool,
 
+    /// How long the continue token of a list stays valid after a newer write. After this time, a request for
+    /// the next chunk is answered with 410, even if the history still has the revision of the list. Clients
+    /// expect that tokens expire within 10 minutes. 0 means that a token is valid as long as the history has
+    /// its revision.
+    #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration::parse)]
+    pub continue_ttl: Duration,
+
     /// How long the server still serves requests after SIGTERM, while /readyz fails. Load balancers need this
     /// time to stop sending requests.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub shutdown_delay_duration: Duration,
 
-    /// Period after --shutdown-delay-duration over which the ends of watches are spread, so that their
-    /// clients do not all connect to another server at once.
+    /// Period after --shutdown-delay-duration in which the server ends watches one after the other, so that
+    /// their clients do not all connect to another server at once.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub shutdown_watch_termination_grace_period: Duration,
 
@@ -62,18 +71,18 @@ pub struct RequestSettings {
     /// Limits of requests, watches and events.
     pub limits: Limits,
     /// Limits of the shutdown.
-    pub shutdown: ending::Settings,
+    pub shutdown: process_end::Settings,
 }
 
 impl RequestSettings {
-    /// Returns how long a drain waits for requests and watches.
+    /// Returns how long the drain waits for requests and watches.
     pub fn drain_timeout(&self) -> Duration {
         self.limits.request_timeout.max(self.limits.watch_grace)
     }
 }
 
 impl RequestFlags {
-    /// Returns the settings. Adds an error if requests would have no time.
+    /// Returns the settings. Adds an error if the time limit of requests is zero.
     pub fn settings(&self, problems: &mut Problems) -> RequestSettings {
         if self.request_timeout.is_zero() {
             let text = "--request-timeout must be positive";
@@ -86,11 +95,12 @@ impl RequestFlags {
             event_ttl: self.event_ttl,
             watch_grace: self.shutdown_watch_termination_grace_period,
             records_authors: self.history_authors,
+            continue_ttl: self.continue_ttl,
         };
         let delay = self.shutdown_delay_duration;
         let mut settings = RequestSettings {
             limits,
-            shutdown: ending::Settings { delay, deadline: self.shutdown_deadline },
+            shutdown: process_end::Settings { delay, deadline: self.shutdown_deadline },
         };
         if self.shutdown_deadline.is_zero() {
             settings.shutdown.deadline = settings.drain_timeout().saturating_add(CLOSING);

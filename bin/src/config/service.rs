@@ -6,15 +6,16 @@ use api::state::allocation::{Network, Ports, Ranges};
 use api::writes::server::operations::OwnService;
 use clap::Args;
 
-use crate::flags::forms;
 use crate::flags::problems::{FlagError, Problems};
+use crate::flags::value_parsers;
 use crate::host::machine;
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct ServiceFlags {
-    /// Networks (CIDR) from which services get cluster IPs: one network, or one of each address family
-    /// separated by a comma. Default: 10.0.0.0/24.
+    /// Networks (CIDR) from which services get cluster IPs: one network, or an IPv4 network and an IPv6
+    /// network separated by a comma. Default: 10.0.0.0/24.
     #[arg(long, value_name = "CIDRS", value_parser = networks)]
     pub service_cluster_ip_range: Option<ServiceNetworks>,
 
@@ -22,20 +23,21 @@ pub struct ServiceFlags {
     #[arg(long, value_name = "FIRST-LAST", default_value_t = Ports::DEFAULT, value_parser = Ports::parse)]
     pub service_node_port_range: Ports,
 
-    /// IP address at which pods reach this server. It is published as the endpoint of the server's own
-    /// service. Default: --bind-address, or an address of this machine if --bind-address is unspecified or a
-    /// loopback address.
-    #[arg(long, value_name = "IP", value_parser = forms::ip)]
+    /// IP address at which pods reach this server. The address is published as the endpoint of the server's
+    /// own service. Default: --bind-address, or an address of this machine if --bind-address is unspecified
+    /// or a loopback address.
+    #[arg(long, value_name = "IP", value_parser = value_parsers::ip)]
     pub advertise_address: Option<IpAddr>,
 
     /// Node port at which the server's own service can also be reached. 0 means that the service has no node
     /// port.
     #[arg(long, value_name = "PORT", default_value_t = 0, allow_negative_numbers = true,
-          value_parser = forms::integer::<i64>)]
+          value_parser = value_parsers::integer::<i64>)]
     pub kubernetes_service_node_port: i64,
 
-    /// Whether the server maintains the endpoints of its own service. With lease and master-count it does;
-    /// with none, another program must. Possible values: lease, master-count, none.
+    /// Whether the server maintains the endpoints of its own service. With lease or master-count, the server
+    /// maintains the endpoints. With none, another program must maintain them. Possible values: lease,
+    /// master-count, none.
     #[arg(long, value_name = "TYPE", default_value = "lease")]
     pub endpoint_reconciler_type: String,
 
@@ -45,7 +47,7 @@ pub struct ServiceFlags {
     pub external_hostname: Option<String>,
 }
 
-/// The networks from which services get cluster IPs, the default network first.
+/// The networks from which services get cluster IPs. The first network is the default.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServiceNetworks(pub Vec<Network>);
 
@@ -58,7 +60,7 @@ pub struct ServiceSettings {
     pub advertise_address: Option<IpAddr>,
     /// Settings of the server's own service, except the server's address.
     pub own_service: OwnService,
-    /// Host name of this server in published documents, if it differs from the address.
+    /// Host name of this server in published documents, if the operator sets one.
     pub external_hostname: Option<String>,
 }
 
@@ -72,8 +74,8 @@ impl ServiceFlags {
     /// cannot be used.
     pub fn settings(&self, bound: IpAddr, problems: &mut Problems) -> Option<ServiceSettings> {
         let ServiceNetworks(networks) = self.networks();
-        let shown = networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        problems.take_for("service-cluster-ip-range", &shown, Ranges::check_networks(&networks));
+        let networks_text = networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        problems.take_for("service-cluster-ip-range", &networks_text, Ranges::check_networks(&networks));
         let node_port = problems.take(self.node_port());
         let (port, ports) = (self.kubernetes_service_node_port, self.service_node_port_range);
         if port > 0 && !ports.contains(port) {
@@ -83,7 +85,8 @@ impl ServiceFlags {
         let has_endpoints = problems.take(self.has_endpoints());
         // An unspecified address counts as unset.
         let advertise_address = self.advertise_address.filter(|address| !address.is_unspecified());
-        // A machine with addresses of only one family may still use the default range.
+        // Check only a range that the operator gave, because a machine with IPv6 addresses only may still use
+        // the default range.
         if let Some(first) = networks.first().filter(|_| self.service_cluster_ip_range.is_some())
             && has_endpoints == Some(true)
             && let Some(public) = machine::advertised_address(SocketAddr::new(bound, 0), advertise_address)
@@ -91,7 +94,7 @@ impl ServiceFlags {
         {
             let public = public.ip();
             let text = format!("service IP family \"{first}\" must match public address family \"{public}\"");
-            problems.add(FlagError::worded("service-cluster-ip-range", shown, text));
+            problems.add(FlagError::worded("service-cluster-ip-range", networks_text, text));
         }
         Some(ServiceSettings {
             ranges: Ranges { networks, ports },
@@ -152,8 +155,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_port_is_a_port_and_the_type_is_known() {
-        for (port, kind, wanted) in [
+    fn the_service_node_port_and_the_reconciler_type_are_validated() {
+        for (port, kind, expected) in [
             (0, "lease", Ok((None, true))),
             (30_444, "master-count", Ok((Some(30_444), true))),
             (0, "none", Ok((None, false))),
@@ -176,15 +179,15 @@ mod tests {
             };
             let mut problems = Problems::default();
             let settings = flags.settings(IpAddr::from([127, 0, 0, 1]), &mut problems);
-            match (problems.finish(settings), wanted) {
-                (Ok(got), Ok(wanted)) => {
-                    assert_eq!((got.own_service.node_port, got.own_service.has_endpoints), wanted);
+            match (problems.finish(settings), expected) {
+                (Ok(got), Ok(expected)) => {
+                    assert_eq!((got.own_service.node_port, got.own_service.has_endpoints), expected);
                 }
-                (Err(got), Err(wanted)) => {
-                    assert!(got.to_string().starts_with(wanted), "{got}");
-                    assert_eq!(got.are_fatal(), wanted.starts_with("Reconciler"), "{got}");
+                (Err(got), Err(expected)) => {
+                    assert!(got.to_string().starts_with(expected), "{got}");
+                    assert_eq!(got.are_fatal(), expected.starts_with("Reconciler"), "{got}");
                 }
-                (got, wanted) => panic!("{got:?}, not {wanted:?}"),
+                (got, expected) => panic!("{got:?}, not {expected:?}"),
             }
         }
     }

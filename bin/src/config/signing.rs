@@ -1,7 +1,7 @@
-//! The authority that signs certificate requests: the one that two flags name, or the server's own.
+//! The CA that signs certificate requests: the CA in two flags, or the server's own CA.
 //!
-//! Its files are read for each batch of requests, so that a renewed authority is used without a restart, and
-//! the key stays in memory no longer than that.
+//! The server reads the files of the CA for each batch of requests. So the server uses a renewed CA without a
+//! restart, and the key of the CA stays in memory only for a short time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::host::files;
 /// Smallest value of the maximum validity.
 const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SigningFlags {
     /// Certificate (PEM) of the CA that signs approved CertificateSigningRequests. Default: the server's own
@@ -39,24 +40,24 @@ pub struct SigningFlags {
 /// The checked flags of signing.
 #[derive(Clone, Debug)]
 pub struct SigningSettings {
-    /// Files of the authority's certificate and key; `None`: the server's own authority.
+    /// Files of the certificate and the key of the CA, or `None` for the server's own CA.
     files: Option<(PathBuf, PathBuf)>,
     lifetime: Duration,
 }
 
 impl SigningFlags {
-    /// Returns the settings. Adds an error if the authority cannot be used, or if the validity is too short.
+    /// Returns the settings. Adds an error if the CA cannot be used, or if the validity is too short.
     pub fn settings(&self, problems: &mut Problems) -> Option<SigningSettings> {
         let files = problems.take(self.files());
         if self.cluster_signing_duration < LIFETIME_MIN {
             let text = "--cluster-signing-duration must be at least 10 minutes";
-            let value = duration::shown(self.cluster_signing_duration);
+            let value = duration::duration_text(self.cluster_signing_duration);
             problems.add(FlagError::worded("cluster-signing-duration", value, text));
         }
         Some(SigningSettings { files: files?, lifetime: self.cluster_signing_duration })
     }
 
-    /// Returns the files of the authority, if they are named.
+    /// Returns the files of the CA, if the flags name them.
     fn files(&self) -> Result<Option<(PathBuf, PathBuf)>, FlagError> {
         match (&self.cluster_signing_cert_file, &self.cluster_signing_key_file) {
             (None, None) => Ok(None),
@@ -80,7 +81,7 @@ impl SigningFlags {
 }
 
 impl SigningSettings {
-    /// Returns the settings of the signers; `pki` is the directory of the server's own authority.
+    /// Returns the settings of the signers. `pki` is the directory of the server's own CA.
     pub fn settings(&self, pki: &Path) -> Certificates {
         let own = || (pki.join("ca.crt"), pki.join("ca.key"));
         let (certificate, key) = self.files.clone().unwrap_or_else(own);

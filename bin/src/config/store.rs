@@ -9,12 +9,15 @@ use values::naming;
 use crate::flags::duration;
 use crate::flags::problems::{FlagError, Problems};
 use crate::flags::profile::{Profile, profile, profiles};
+use crate::flags::value_parsers::bytes;
 use crate::store::identity;
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct StoreFlags {
-    /// Directory of the store and of the certificates that the server creates. Created at the first start.
+    /// Directory of the store and of the certificates that the server creates. The server creates the
+    /// directory at its first start.
     #[arg(long, value_name = "DIR", default_value = "./cluster-data")]
     pub data_dir: PathBuf,
 
@@ -23,15 +26,23 @@ pub struct StoreFlags {
               Cannot be changed once the store exists. Possible values: {}", profiles(", ")))]
     pub naming: Profile,
 
-    /// When a write is acknowledged. With sync, after it is on disk. With relaxed, before that, so that a
-    /// crash can lose the last acknowledged writes. Possible values: sync, relaxed.
+    /// When a write is acknowledged. With sync, the server acknowledges a write when the write is on disk.
+    /// With relaxed, the server does not wait for the disk, so a crash can lose the last acknowledged writes.
+    /// Possible values: sync, relaxed.
     #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = durability)]
     pub durability: Durability,
 
-    /// How long old revisions stay readable after a newer write replaced them. Lists in chunks and watches
-    /// that resume read old revisions. 0 keeps only the newest state.
-    #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration::parse)]
+    /// How long old revisions stay readable after a newer write replaced them. If the history exceeds
+    /// --history-bytes-max, the oldest revisions are dropped earlier. Watches that resume, lists of old
+    /// versions and /as-of/ read old revisions. 0 keeps only the newest state.
+    #[arg(long, value_name = "DURATION", default_value = "24h0m0s", value_parser = duration::parse)]
     pub history_retention: Duration,
+
+    /// Largest size of the history in bytes, such as 1Gi. The history consists of the versions that newer writes
+    /// replaced. If the history is larger, the oldest versions are dropped. If a fourth of the disk is smaller than
+    /// this value, a fourth of the disk is the limit. Each store of the server has this limit. 0 means no limit.
+    #[arg(long, value_name = "SIZE", default_value = "1Gi", value_parser = bytes)]
+    pub history_bytes_max: u64,
 }
 
 /// Settings of the store.
@@ -41,20 +52,23 @@ pub struct StoreSettings {
     pub data_dir: PathBuf,
     /// The naming profile of the store.
     pub naming: Profile,
-    /// The moment at which writes are acknowledged.
+    /// When writes are acknowledged.
     pub durability: Durability,
     /// How long history stays readable.
     pub history_retention: Duration,
+    /// Maximum bytes of history; `u64::MAX` means no limit.
+    pub history_bytes_max: u64,
 }
 
 impl StoreFlags {
-    /// Returns the settings. Adds an error if the directory cannot be used, or if its store has another profile.
+    /// Returns the settings. Adds an error if the directory cannot be used, or if its store has another naming profile.
     pub fn settings(&self, problems: &mut Problems) -> Option<StoreSettings> {
         Some(StoreSettings {
             data_dir: problems.take(self.data_dir())?,
             naming: self.naming,
             durability: self.durability,
             history_retention: self.history_retention,
+            history_bytes_max: if self.history_bytes_max == 0 { u64::MAX } else { self.history_bytes_max },
         })
     }
 
@@ -69,7 +83,8 @@ impl StoreFlags {
         }
         identity::check_early(dir, self.naming)
             .map_err(|why| FlagError::worded("naming", self.naming.profile, why))?;
-        // An absolute path keeps paths in the log and the kubeconfig valid in any working directory.
+        // The path must be absolute, so that paths in the log and in the kubeconfig are valid in any working
+        // directory.
         std::path::absolute(dir).map_err(|error| wrong(format!("--data-dir: {error}")))
     }
 }
@@ -79,12 +94,12 @@ impl StoreFlags {
 pub enum Durability {
     /// After the write is on disk.
     Sync,
-    /// Before the write is on disk: a crash can lose the last acknowledged writes.
+    /// Before the write is on disk. A crash can lose the last acknowledged writes.
     Relaxed,
 }
 
 impl Durability {
-    /// Returns the value that `--durability` has for this setting.
+    /// Returns the value of `--durability` that selects this setting.
     pub fn as_str(self) -> &'static str {
         match self {
             Durability::Sync => "sync",

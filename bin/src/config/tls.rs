@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use wire::server::{self, NamedCertificate, ServingCertificate};
 
-use crate::flags::forms;
 use crate::flags::problems::{FlagError, Problems};
+use crate::flags::value_parsers;
 use crate::host::files::{self, opening};
 use crate::host::pki::Name;
 
-/// Cipher suites that the flag accepts: those of Go's library. The server never offers the weak ones among them.
+/// Cipher suites that the flag accepts. These are the suites of Go's TLS library. The server never offers the weak
+/// suites in this list.
 const KNOWN_SUITES: &[&str] = &[
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -41,7 +42,8 @@ const KNOWN_SUITES: &[&str] = &[
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct TlsFlags {
     /// Certificate chain (PEM) that the server presents to clients. Reloaded when the file changes. Default:
@@ -53,6 +55,12 @@ pub struct TlsFlags {
     #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
 
+    /// Directory of the serving certificate (apiserver.crt) and its key (apiserver.key). If these files do not exist,
+    /// the server creates a certificate and writes both files. --tls-cert-file and --tls-private-key-file have
+    /// precedence.
+    #[arg(long, value_name = "DIR")]
+    pub cert_dir: Option<PathBuf>,
+
     /// Additional host names and IP addresses in the serving certificate that the server creates, separated
     /// by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -60,11 +68,11 @@ pub struct TlsFlags {
 
     /// Serve HTTP/1.1 only, not HTTP/2.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+          default_missing_value = "true", value_parser = value_parsers::boolean, action = clap::ArgAction::Set)]
     pub disable_http2_serving: bool,
 
     /// Largest number of concurrent requests on an HTTP/2 connection. 0 means the server's own default.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true, value_parser = forms::integer::<i64>)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true, value_parser = value_parsers::integer::<i64>)]
     pub http2_max_streams_per_connection: i64,
 
     /// TLS 1.2 cipher suites that the server offers, separated by commas. Default: the suites that are
@@ -73,17 +81,18 @@ pub struct TlsFlags {
     pub tls_cipher_suites: Vec<String>,
 
     /// Oldest version of TLS that the server offers. Possible values: VersionTLS10, VersionTLS11,
-    /// VersionTLS12, VersionTLS13. VersionTLS12 is the oldest that is supported: older values mean the same.
+    /// VersionTLS12, VersionTLS13. TLS 1.2 is the oldest supported version, so VersionTLS10 and VersionTLS11
+    /// have the effect of VersionTLS12.
     #[arg(long, value_name = "VERSION", default_value = "")]
     pub tls_min_version: String,
 
     /// Key exchange groups that the server offers, as IANA numbers separated by commas.
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = forms::integer::<u16>)]
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = value_parsers::integer::<u16>)]
     pub tls_curve_preferences: Vec<u16>,
 
     /// A certificate and its private key (PEM) for clients that request certain host names, as CERT,KEY or
-    /// CERT,KEY:NAMES. Without NAMES, the names in the certificate count. *.example.com stands for any first
-    /// label. Repeatable. Reloaded when the files change.
+    /// CERT,KEY:NAMES. Without NAMES, the server uses the names in the certificate. *.example.com matches any
+    /// first label. Repeatable. Reloaded when the files change.
     #[arg(long, value_name = "FILES", value_parser = named_files)]
     pub tls_sni_cert_key: Vec<NamedFiles>,
 }
@@ -95,16 +104,35 @@ pub struct TlsSettings {
     pub offered: server::TlsSettings,
     /// Maximum number of concurrent requests on an HTTP/2 connection, if configured.
     pub streams_max: Option<u32>,
-    /// The serving certificate, if configured; otherwise the server creates one.
-    pub files: Option<TlsFiles>,
+    /// The files of the serving certificate; `None` if the files are in the data directory.
+    pub files: Option<ServingFiles>,
     /// Additional names in the server's own serving certificate.
     pub extra_names: Vec<Name>,
     /// Certificates for clients that request one of their names (SNI).
     pub named: Vec<NamedFiles>,
 }
 
-/// A serving certificate from files.
+/// The configured files of the serving certificate.
 #[derive(Clone, Debug)]
+pub enum ServingFiles {
+    /// Existing files that the operator provides.
+    Named(TlsFiles),
+    /// Files in `--cert-dir`. If the files do not exist, or if they have a certificate that the server created, the
+    /// server writes its own certificate into them.
+    InDirectory(TlsFiles),
+}
+
+impl ServingFiles {
+    /// Returns the paths of the files.
+    pub fn paths(&self) -> &TlsFiles {
+        match self {
+            ServingFiles::Named(files) | ServingFiles::InDirectory(files) => files,
+        }
+    }
+}
+
+/// The files of a serving certificate.
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TlsFiles {
     /// Path of the certificate chain (PEM).
     pub certificate: PathBuf,
@@ -119,7 +147,7 @@ pub struct NamedFiles {
     pub certificate: PathBuf,
     /// The file of the private key (PEM).
     pub key: PathBuf,
-    /// The host names. If empty, the names in the certificate count.
+    /// The host names. If empty, the names in the certificate are used.
     pub names: Vec<String>,
 }
 
@@ -153,7 +181,7 @@ fn named_files(text: &str) -> Result<NamedFiles, String> {
 }
 
 impl TlsFlags {
-    /// Returns the settings, and reads the certificates. Adds an error for each value and file that cannot be used.
+    /// Reads the certificates, and returns the settings. Adds an error for each value and file that cannot be used.
     pub fn settings(&self, problems: &mut Problems) -> Option<TlsSettings> {
         let files = problems.take(self.files());
         let extra_names = self.tls_extra_names.iter().filter(|text| !text.is_empty());
@@ -171,21 +199,16 @@ impl TlsFlags {
         })
     }
 
-    /// Returns the files of the serving certificate, which must fit together.
-    fn files(&self) -> Result<Option<TlsFiles>, FlagError> {
+    /// Returns the files of the serving certificate. The certificate and the key must belong together.
+    fn files(&self) -> Result<Option<ServingFiles>, FlagError> {
         let files = match (&self.tls_cert_file, &self.tls_private_key_file) {
-            (None, None) => return Ok(None),
+            (None, None) => return self.cert_dir.as_deref().map(in_directory).transpose(),
             (Some(certificate), Some(key)) => TlsFiles { certificate: certificate.clone(), key: key.clone() },
             (Some(_), None) => return Err(missing("tls-private-key-file")),
             (None, Some(_)) => return Err(missing("tls-cert-file")),
         };
-        let open = |path: &Path| files::read(path).map_err(|error| opening(path, &error));
-        let read = || -> anyhow::Result<()> {
-            ServingCertificate::from_pem(&open(&files.certificate)?, &open(&files.key)?)?;
-            Ok(())
-        };
-        match read() {
-            Ok(()) => Ok(Some(files)),
+        match files.check() {
+            Ok(()) => Ok(Some(ServingFiles::Named(files))),
             Err(error) => Err(FlagError::worded("tls-cert-file", files.certificate.display(), error)),
         }
     }
@@ -196,7 +219,8 @@ impl TlsFlags {
         Some(u32::try_from(given).unwrap_or(u32::MAX))
     }
 
-    /// Returns what the server offers to clients: at least one cipher suite and one key exchange group.
+    /// Returns the versions, cipher suites and key exchange groups that the server offers to clients. At
+    /// least one suite and one group must remain.
     fn offered(&self) -> Result<server::TlsSettings, FlagError> {
         let is_modern = match self.tls_min_version.as_str() {
             "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => false,
@@ -230,12 +254,41 @@ impl TlsFlags {
     }
 }
 
+impl TlsFiles {
+    /// Checks that the files can be read, and that the key belongs to the certificate.
+    fn check(&self) -> anyhow::Result<()> {
+        let open = |path: &Path| files::read(path).map_err(|error| opening(path, &error));
+        ServingCertificate::from_pem(&open(&self.certificate)?, &open(&self.key)?)?;
+        Ok(())
+    }
+}
+
+/// Returns the files of the serving certificate in a directory. Both files must exist and belong together, or both must
+/// be missing.
+fn in_directory(dir: &Path) -> Result<ServingFiles, FlagError> {
+    let wrong = |text: String| FlagError::worded("cert-dir", dir.display(), text);
+    // The path must be absolute, so that it is valid in any working directory.
+    let dir = std::path::absolute(dir).map_err(|error| wrong(format!("--cert-dir: {error}")))?;
+    let files = TlsFiles { certificate: dir.join("apiserver.crt"), key: dir.join("apiserver.key") };
+    let half = |path: &Path| {
+        let path = path.display();
+        wrong(format!("error reading {path}, certificate and key must be supplied as a pair"))
+    };
+    match (files.certificate.exists(), files.key.exists()) {
+        (false, false) => {}
+        (true, true) => files.check().map_err(|error| wrong(format!("--cert-dir: {error:#}")))?,
+        (false, true) => return Err(half(&files.certificate)),
+        (true, false) => return Err(half(&files.key)),
+    }
+    Ok(ServingFiles::InDirectory(files))
+}
+
 /// Returns the error for a certificate without its key, or the reverse.
 fn missing(flag: &str) -> FlagError {
     FlagError::worded(flag, "", "missing filename for serving cert")
 }
 
-/// Parses a name of the server: an address, or a DNS name whose first label may be `*`.
+/// Parses a name of the server. A name is an IP address, or a DNS name whose first label may be `*`.
 fn extra_name(text: &str) -> Result<Name, FlagError> {
     Name::read(text).ok_or_else(|| {
         let why = format!("--tls-extra-names: {text:?} is neither a DNS name nor an address");
@@ -246,9 +299,10 @@ fn extra_name(text: &str) -> Result<Name, FlagError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::files::scratch::Scratch;
 
     #[test]
-    fn what_is_left_to_offer_is_checked() {
+    fn cipher_suites_versions_and_groups_must_leave_something_to_offer() {
         for (suites, version, groups, want) in [
             (&[][..], "", &[][..], ""),
             (&["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], "VersionTLS12", &[29, 23], ""),
@@ -263,6 +317,7 @@ mod tests {
             let flags = TlsFlags {
                 tls_cert_file: None,
                 tls_private_key_file: None,
+                cert_dir: None,
                 tls_extra_names: Vec::new(),
                 disable_http2_serving: false,
                 http2_max_streams_per_connection: 0,
@@ -279,7 +334,27 @@ mod tests {
     }
 
     #[test]
-    fn certificates_for_names_are_two_files() {
+    fn a_certificate_directory_has_a_certificate_and_its_key_or_neither() {
+        let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        for (crt, pem, want) in [
+            (None, None, ""),
+            (Some(&certificate), Some(&key), ""),
+            (Some(&certificate), None, "apiserver.key, certificate and key must be supplied as a pair"),
+            (None, Some(&key), "apiserver.crt, certificate and key must be supplied as a pair"),
+            (Some(&key), Some(&key), "--cert-dir: "),
+        ] {
+            let dir = Scratch::new();
+            for (name, text) in [("apiserver.crt", crt), ("apiserver.key", pem)] {
+                text.into_iter().for_each(|text| std::fs::write(dir.join(name), text).unwrap());
+            }
+            let got = in_directory(&dir).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(got.contains(want) && got.is_empty() == want.is_empty(), "{want}: {got}");
+        }
+    }
+
+    #[test]
+    fn an_sni_certificate_is_two_files_with_optional_names() {
         let files = |names: &[&str]| NamedFiles {
             certificate: "a.crt".into(),
             key: "a.key".into(),

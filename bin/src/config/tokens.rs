@@ -13,17 +13,19 @@ use go::url::Url;
 
 use crate::config::named_file::{NamedFile, named};
 use crate::flags::duration;
-use crate::flags::forms::boolean;
 use crate::flags::problems::{FlagError, Problems};
 use crate::flags::profile::Profile;
+use crate::flags::value_parsers::boolean;
 
-/// The lifetime that clients request if they are expected to renew their token.
+/// The lifetime in requests for tokens that the server may extend
+/// (`--service-account-extend-token-expiration`).
 const RENEWED_AFTER: Duration = Duration::from_secs(60 * 60 + 7);
 
-/// Smallest and largest value of the limit on a token's validity.
+/// Smallest and largest value of `--service-account-max-token-expiration`.
 const TOKEN_LIFETIME_MAX: (Duration, Duration) = (Duration::from_secs(60 * 60), Duration::from_secs(1 << 32));
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TokenFlags {
     /// Private key (PEM) that signs service account tokens. Default: a key created by the server.
@@ -37,7 +39,8 @@ pub struct TokenFlags {
 
     /// Additional keys (PEM, private or public) that verify service account tokens. Repeatable.
     #[arg(long, value_name = "FILE")]
-    // Not a path, because clap would drop an empty path, but an empty name must be reported as a missing file.
+    // The type is not a path, because clap drops empty paths, but the server must report an empty name as a missing
+    // file.
     pub service_account_key_file: Vec<OsString>,
 
     /// URL of the issuer of service account tokens. Repeatable: the first issuer is written into new tokens,
@@ -74,28 +77,29 @@ pub struct TokenFlags {
 /// Signing and verification of service account tokens.
 #[derive(Clone, Debug)]
 pub struct TokenSettings {
-    /// Issuers: the first one signs, and all are accepted. Never empty.
+    /// Issuers. New tokens have the first issuer, and tokens of all issuers are accepted. The list is never
+    /// empty.
     pub issuers: Vec<String>,
-    /// Audiences that identify this server. Never empty.
+    /// Audiences that identify this server. The list is never empty.
     pub audiences: Vec<String>,
     /// The socket of an external process that signs the tokens, if configured.
     pub endpoint: Option<String>,
-    /// The configured signing key; `None`: the server creates one.
+    /// The configured signing key, or `None` if the server creates a key.
     pub signing_key: Option<NamedFile>,
     /// Further keys that verify tokens.
     pub keys: Vec<NamedFile>,
-    /// Address of the keys in the discovery document, if another server publishes them.
+    /// URL of the keys in the discovery document, if configured.
     pub keys_uri: Option<String>,
-    /// Whether legacy tokens are looked up in their secrets.
+    /// Whether a legacy token is only accepted if its secret exists.
     pub lookup: bool,
-    /// Longest validity of a token, if limited.
+    /// Longest validity of a token, or `None` if it is not limited.
     pub lifetime_max: Option<Duration>,
-    /// Whether clients that do not renew their token get a long-lived one.
+    /// Whether clients that do not renew their token get a long-lived token.
     pub extends: bool,
 }
 
 impl TokenFlags {
-    /// Returns the issuers: the first one signs, and all are accepted.
+    /// Returns the issuers. New tokens have the first issuer, and tokens of all issuers are accepted.
     pub fn issuers(&self, naming: Profile) -> Vec<String> {
         if self.service_account_issuer.is_empty() {
             return vec![format!("https://{}.default.svc.cluster.local", naming.word)];
@@ -103,7 +107,7 @@ impl TokenFlags {
         self.service_account_issuer.clone()
     }
 
-    /// Returns the settings, and reads the files of keys. Adds an error for each value and file that cannot be used.
+    /// Reads the files of keys, and returns the settings. Adds an error for each value and file that cannot be used.
     pub fn settings(&self, naming: Profile, problems: &mut Problems) -> Option<TokenSettings> {
         let endpoint = self.service_account_signing_endpoint.clone().filter(|path| !path.is_empty());
         if let Some(endpoint) = &endpoint {
@@ -145,7 +149,8 @@ impl TokenFlags {
         })
     }
 
-    /// Checks that an external signer is configured without keys, and that its socket has a valid name.
+    /// Checks that no keys are configured together with an external signer, and that the socket of the signer
+    /// has a valid name.
     fn check_endpoint_alone(&self, endpoint: &str) -> Result<(), FlagError> {
         let wrong = |text: String| Err(FlagError::worded("service-account-signing-endpoint", endpoint, text));
         if self.service_account_signing_key_file.as_ref().is_some_and(|path| !path.as_os_str().is_empty()) {
@@ -172,7 +177,7 @@ impl TokenFlags {
         Ok(())
     }
 
-    /// Reads the file of the signing key, if one is named.
+    /// Reads the file of the signing key, if one is configured.
     fn signing_key(&self) -> Result<Option<NamedFile>, FlagError> {
         let Some(path) = &self.service_account_signing_key_file else { return Ok(None) };
         let read = || -> anyhow::Result<NamedFile> {
@@ -195,8 +200,8 @@ impl TokenFlags {
         };
         let paths = self.service_account_key_file.iter().map(PathBuf::from);
         let key = |path: PathBuf| {
-            let shown = path.display().to_string();
-            read(path).map_err(|why| FlagError::worded("service-account-key-file", shown, why))
+            let path_text = path.display().to_string();
+            read(path).map_err(|why| FlagError::worded("service-account-key-file", path_text, why))
         };
         paths.map(key).collect()
     }
@@ -209,24 +214,24 @@ impl TokenFlags {
         }
         if !(TOKEN_LIFETIME_MAX.0..=TOKEN_LIFETIME_MAX.1).contains(&limit) {
             let text = "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds";
-            let value = duration::shown(limit);
+            let value = duration::duration_text(limit);
             return Err(FlagError::worded("service-account-max-token-expiration", value, text));
         }
         Ok(Some(limit))
     }
 
-    /// Adds the errors of the issuers.
+    /// Adds an error for each invalid issuer.
     fn check_issuers(&self, problems: &mut Problems) {
         let issuers = &self.service_account_issuer;
         for (at, issuer) in issuers.iter().enumerate() {
-            let shown = quote(issuer);
+            let quoted = quote(issuer);
             let text = match Url::parse(issuer) {
                 Err(why) if issuer.contains(':') => {
-                    format!("service-account-issuer {shown} contained a ':' but was not a valid URL: {why}")
+                    format!("service-account-issuer {quoted} contained a ':' but was not a valid URL: {why}")
                 }
                 _ if issuer.is_empty() => "service-account-issuer should not be an empty string".to_owned(),
                 _ if issuers[..at].contains(issuer) => {
-                    format!("service-account-issuer {shown} is already specified")
+                    format!("service-account-issuer {quoted} is already specified")
                 }
                 _ => continue,
             };
@@ -234,14 +239,15 @@ impl TokenFlags {
         }
     }
 
-    /// Returns whether flags of keys and issuers are missing that must be given together.
+    /// Returns whether the flags of keys and issuers are incomplete, because some of them must be given
+    /// together.
     fn is_incomplete(&self) -> bool {
         let has_signing_key = self.service_account_signing_key_file.is_some();
         match self.service_account_issuer.first().map(String::as_str) {
             None => false,
             Some("") => has_signing_key || !self.api_audiences.is_empty(),
-            // With verification keys but without the signing key, the configuration has lost a file. Without
-            // any key, the server creates one.
+            // Verification keys without a signing key are a mistake of the operator. If there are no keys at
+            // all, the server creates a key.
             Some(_) => !has_signing_key && !self.service_account_key_file.is_empty(),
         }
     }
@@ -258,27 +264,28 @@ fn check_keys_uri(uri: &str) -> Result<(), FlagError> {
     Err(FlagError::worded("service-account-jwks-uri", uri, text))
 }
 
-/// Warns about the effect of a lifetime limit on tokens of clients that do not renew them, with the messages
-/// of kube-apiserver.
+/// Logs the warnings of kube-apiserver about a lifetime limit that is too short for clients that do not renew
+/// their tokens.
 fn warn_of_short_lifetimes(limit: Duration) {
-    let shown = duration::shown(limit);
+    let text = duration::duration_text(limit);
     if limit < RENEWED_AFTER {
         tracing::warn!(
             "service-account-extend-token-expiration is true, in order to correctly trigger safe transition logic, \
-             service-account-max-token-expiration must be set longer than {} seconds (currently {shown})",
+             service-account-max-token-expiration must be set longer than {} seconds (currently {text})",
             RENEWED_AFTER.as_secs()
         );
     }
     if limit < EXTENDED_LIFETIME {
         tracing::warn!(
             "service-account-extend-token-expiration is true, enabling tokens valid up to {} seconds, which is longer than \
-             service-account-max-token-expiration set to {shown}",
+             service-account-max-token-expiration set to {text}",
             EXTENDED_LIFETIME.as_secs()
         );
     }
 }
 
-/// Returns whether a text can name a socket: a path from the root, or a name of words joined by dots in the abstract namespace.
+/// Returns whether `text` is a valid name of a socket: an absolute path, or a name in the abstract namespace that
+/// consists of words joined by dots.
 fn is_socket(text: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
@@ -289,8 +296,8 @@ fn is_socket(text: &str) -> bool {
     }
 }
 
-/// Returns why a file of private keys is not used: with the message of kube-apiserver if the file has no key,
-/// with a precise one otherwise.
+/// Returns the error for a file of private keys that cannot be used. If the file has no key, the message
+/// equals the message of kube-apiserver. Otherwise the message has more details.
 fn private_key_problem(path: &Path, error: &KeyError) -> anyhow::Error {
     let why = match error {
         KeyError::Empty | KeyError::Pem(_) => {
@@ -301,7 +308,7 @@ fn private_key_problem(path: &Path, error: &KeyError) -> anyhow::Error {
     anyhow!("error reading private key file {}: {why}", path.display())
 }
 
-/// Describes why a file of public keys is not used, like [`private_key_problem`].
+/// Returns the error for a file of public keys that cannot be used, like [`private_key_problem`].
 fn public_key_problem(path: &Path, error: &KeyError) -> anyhow::Error {
     let why = match error {
         KeyError::Empty | KeyError::Pem(_) => {
@@ -320,7 +327,7 @@ mod tests {
     use crate::host::files::scratch::Scratch;
 
     #[test]
-    fn a_socket_of_a_signer_is_a_path_or_a_name() {
+    fn the_socket_of_an_external_signer_is_a_path_or_an_abstract_name() {
         for (text, want) in [
             ("/run/signer.sock", true),
             ("@signer.sock", true),
@@ -337,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signer_leaves_no_place_for_keys() {
+    fn an_external_signer_excludes_flags_for_signing_keys() {
         let dir = Scratch::new();
         let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
         std::fs::write(dir.join("key"), pem).unwrap();

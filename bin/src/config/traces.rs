@@ -1,9 +1,10 @@
-//! The file of `--tracing-config-file`: the collector of traces, and how many requests are traced.
+//! The file of `--tracing-config-file`, which configures the collector of traces and the number of traced
+//! requests.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
-use auth::strict::{Form, Object};
+use auth::strict::{MemberType, Object};
 use clap::Args;
 use values::json::Value;
 use values::naming::Naming;
@@ -28,17 +29,18 @@ const FILE: ConfigType = ConfigType {
 const FORM: Object = Object {
     name: "TracingConfiguration",
     members: &[
-        ("apiVersion", Form::Text),
-        ("kind", Form::Text),
-        ("endpoint", Form::Text),
-        ("samplingRatePerMillion", Form::Int32),
+        ("apiVersion", MemberType::Text),
+        ("kind", MemberType::Text),
+        ("endpoint", MemberType::Text),
+        ("samplingRatePerMillion", MemberType::Int32),
     ],
 };
 
 /// The largest value of `samplingRatePerMillion`.
 const MILLION: i64 = 1_000_000;
 
-// Not a documentation comment: clap would use it as the description of the whole command line.
+// This struct has no documentation comment, because clap would use the comment as the description of the whole command
+// line.
 #[derive(Clone, Debug, Args)]
 pub struct TracingFlags {
     /// Configuration of traces: how many requests are traced, and the OpenTelemetry collector to which traces
@@ -52,7 +54,7 @@ pub struct TracingFlags {
 pub struct TracingSettings {
     /// The contents of the configuration file.
     pub file: TracingFile,
-    /// How the collector is reached.
+    /// The egress through which the collector is reached.
     pub egress: Egress,
 }
 
@@ -78,7 +80,8 @@ impl TracingFlags {
 pub struct TracingFile {
     /// Address of the collector, as `host:port`.
     pub endpoint: String,
-    /// How many of a million requests are traced, apart from those for which a trusted client requests it.
+    /// How many of a million requests are traced. If a trusted client sends a trace context, the context
+    /// decides instead.
     pub per_million: u32,
 }
 
@@ -86,7 +89,8 @@ impl TracingFile {
     /// Reads and checks the file.
     ///
     /// # Errors
-    /// The problem of the file, in the words of kube-apiserver if it has a message for it.
+    /// The file is missing or invalid. The message equals the message of kube-apiserver, if kube-apiserver
+    /// has a message for the problem.
     pub fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<TracingFile> {
         let bytes = files::read(path).map_err(|error| {
             anyhow!(
@@ -129,7 +133,7 @@ fn check_chance(per_million: i64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks the scheme of an endpoint, which must be one of those of gRPC names.
+/// Checks that the scheme of an endpoint is a scheme of gRPC names.
 fn check_scheme(endpoint: &str) -> anyhow::Result<()> {
     let scheme = endpoint.split_once("://").map_or("dns", |(scheme, _)| scheme);
     if !matches!(scheme, "dns" | "unix" | "unix-abstract") {
@@ -158,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_checked() {
+    fn a_tracing_configuration_is_validated() {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n";
         let config = |text: &str| {
             let text = text.replace("HEAD ", head);

@@ -1,23 +1,24 @@
 //! Parses durations in flags: `90s`, `1h30m`, `1.5m`, `250ms`, `0`.
 //!
-//! The format is that of Go's `time.ParseDuration`, as in kube-apiserver's flags. Negative values are
-//! refused, or count as zero where kube-apiserver accepts them.
+//! The format is the format of Go's `time.ParseDuration`, as in the flags of kube-apiserver. Negative
+//! values are invalid, except for flags that accept negative values in kube-apiserver: for these flags, a
+//! negative value means zero.
 
 use std::time::Duration;
 
 /// Parses a duration that must not be negative.
 ///
 /// # Errors
-/// A fragment that describes the problem.
+/// The text is not a duration. The error is a fragment of a sentence.
 pub fn parse(text: &str) -> Result<Duration, String> {
     nanos(text)?.try_into().map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
 }
 
-/// Parses a retention or waiting time; a negative duration counts as zero: no retention, no waiting.
+/// Parses a retention or waiting time. A negative duration means zero: no retention, or no waiting.
 ///
 /// # Errors
-/// A fragment that describes the problem.
-pub fn kept(text: &str) -> Result<Duration, String> {
+/// The text is not a duration. The error is a fragment of a sentence.
+pub fn parse_clamped(text: &str) -> Result<Duration, String> {
     Ok(nanos(text)?.try_into().map_or(Duration::ZERO, Duration::from_nanos))
 }
 
@@ -26,7 +27,7 @@ fn nanos(text: &str) -> Result<i64, String> {
 }
 
 /// Formats a duration as Go does: `1h0m0s`, `10m0s`, `5s`.
-pub fn shown(duration: Duration) -> String {
+pub fn duration_text(duration: Duration) -> String {
     go::duration::to_text(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }
 
@@ -35,15 +36,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_written_as_upstream_writes_them() {
+    fn durations_are_written_as_by_go() {
         for (seconds, want) in [(0, "0s"), (59, "59s"), (600, "10m0s"), (3600, "1h0m0s"), (90_061, "25h1m1s")]
         {
-            assert_eq!(shown(Duration::from_secs(seconds)), want);
+            assert_eq!(duration_text(Duration::from_secs(seconds)), want);
         }
     }
 
     #[test]
-    fn durations_read_as_upstream_writes_them() {
+    fn durations_are_parsed_as_by_go() {
         for (text, want_ms) in [
             ("0", Some(0)),
             ("0s", Some(0)),
@@ -76,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_a_negative_time_is_not_kept() {
+    fn a_negative_retention_time_becomes_zero() {
         for (text, want) in [
             ("2m", Ok(Duration::from_secs(120))),
             ("-1s", Ok(Duration::ZERO)),
             ("x", Err("time: invalid duration \"x\"".to_owned())),
             ("5", Err("time: missing unit in duration \"5\"".to_owned())),
         ] {
-            assert_eq!(kept(text), want, "{text}");
+            assert_eq!(parse_clamped(text), want, "{text}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Wrong flags, all reported together, so that an operator who corrects one mistake does not meet the next one at
-//! the following start.
+//! Errors of wrong flags. All errors are reported together, so that the operator can correct all mistakes
+//! before the next start.
 
 use std::fmt::{self, Display};
 
@@ -9,26 +9,25 @@ pub struct FlagError {
     flag: String,
     value: String,
     text: String,
-    /// Whether kube-apiserver ends with another exit code after this error.
+    /// Whether this error is fatal in kube-apiserver, so that the exit code is 255.
     is_fatal: bool,
 }
 
 impl FlagError {
-    /// Creates the error of a value for which kube-apiserver has no message. `accepted` completes the sentence "must
-    /// be …".
+    /// Creates an error for which kube-apiserver has no message. `accepted` completes the sentence "must be …".
     pub fn must_be(flag: &str, value: impl Display, accepted: &str) -> FlagError {
         let value = value.to_string();
         FlagError::worded(flag, &value, format_args!("--{flag} {} must be {accepted}", go::quote(&value)))
     }
 
-    /// Creates an error with a text of its own: that of kube-apiserver, or that of the file that the flag names.
+    /// Creates an error with a complete text, such as the message of kube-apiserver, or the problem of a file.
     pub fn worded(flag: &str, value: impl Display, text: impl Display) -> FlagError {
         // The alternate form of an error includes its causes.
         let text = format!("{text:#}");
         FlagError { flag: flag.to_owned(), value: value.to_string(), text, is_fatal: false }
     }
 
-    /// Returns this error as one after which kube-apiserver exits at once.
+    /// Marks this error as fatal: kube-apiserver exits at once after this error.
     #[must_use]
     pub fn fatal(self) -> FlagError {
         FlagError { is_fatal: true, ..self }
@@ -39,7 +38,7 @@ impl FlagError {
         &self.flag
     }
 
-    /// Returns the value of the flag, as far as it is wrong.
+    /// Returns the part of the flag's value that is wrong.
     pub fn value(&self) -> &str {
         &self.value
     }
@@ -58,19 +57,20 @@ impl std::error::Error for FlagError {}
 pub struct Problems(Vec<FlagError>);
 
 impl Problems {
-    /// Adds an error, unless an error with the same text is known already.
+    /// Adds an error, if there is no error with the same text yet.
     pub fn add(&mut self, error: FlagError) {
         if !self.0.iter().any(|known| known.text == error.text) {
             self.0.push(error);
         }
     }
 
-    /// Returns the value of a check, or adds its error.
+    /// Returns the value of a check. Adds the error if the check failed.
     pub fn take<V>(&mut self, checked: Result<V, FlagError>) -> Option<V> {
         checked.map_err(|error| self.add(error)).ok()
     }
 
-    /// Returns the value of a check of a flag, or adds an error with the text of the failure.
+    /// Returns the value of a check of a flag. Adds an error with the text of the failure if the check
+    /// failed.
     pub fn take_for<V>(
         &mut self,
         flag: &str,
@@ -80,26 +80,27 @@ impl Problems {
         self.take(checked.map_err(|why| FlagError::worded(flag, value, why)))
     }
 
-    /// Adds the problems of a step, whose later checks require that all flags are right. Returns `None` if there are any.
+    /// Adds the problems of an earlier step. Returns `None` if that step has problems, so that checks that
+    /// need its results can be skipped.
     pub fn take_all(&mut self, found: Problems) -> Option<()> {
         let is_well = found.0.is_empty();
         found.0.into_iter().for_each(|error| self.add(error));
         is_well.then_some(())
     }
 
-    /// Returns `made` if there are no problems. Every part that is missing in `made` must have added a problem.
+    /// Returns `value` if there are no problems. If `value` is `None`, a check must have added a problem.
     ///
     /// # Errors
-    /// All problems.
-    pub fn finish<V>(self, made: Option<V>) -> Result<V, FlagErrors> {
-        match made {
-            Some(made) if self.0.is_empty() => Ok(made),
+    /// There are problems. The error has all of them.
+    pub fn finish<V>(self, value: Option<V>) -> Result<V, FlagErrors> {
+        match value {
+            Some(value) if self.0.is_empty() => Ok(value),
             _ => Err(FlagErrors(self.0)),
         }
     }
 }
 
-/// All wrong flags of a command line, on one line; several are in brackets.
+/// All wrong flags of a command line. The text is one line; several errors are in brackets.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FlagErrors(Vec<FlagError>);
 
@@ -124,8 +125,8 @@ impl Display for FlagErrors {
 
 impl std::error::Error for FlagErrors {}
 
-/// Returns the path of a flag that may be absent, for messages.
-pub fn shown(path: Option<&std::path::Path>) -> String {
+/// Formats the path in an optional flag for messages.
+pub fn path_text(path: Option<&std::path::Path>) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
 }
 
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_errors_that_are_all_fatal_end_the_process_at_once() {
+    fn are_fatal_is_true_only_if_all_errors_are_fatal() {
         let error = FlagError::worded("a", "", "a");
         for (errors, want) in [
             (vec![error.clone().fatal()], true),

@@ -2,7 +2,7 @@
 
 use values::naming::{self, Naming};
 
-/// A naming profile, chosen by `--naming`.
+/// The naming profile that `--naming` selects.
 pub type Profile = &'static Naming;
 
 /// Returns the naming profile with the name `text`.
@@ -13,7 +13,7 @@ pub fn profile(text: &str) -> Result<Profile, String> {
     Naming::by_profile(text).ok_or_else(|| format!("must be {}", profiles(" or ")))
 }
 
-/// Returns the names of all profiles.
+/// Returns the names of all profiles, separated by `between`.
 pub fn profiles(between: &str) -> String {
     naming::ALL.map(|naming| naming.profile).join(between)
 }

@@ -1,10 +1,11 @@
 //! Suggestions for mistyped words.
 
-/// Shortest word that is looked for inside of candidates.
+/// Minimum length of a word that may match a part of a candidate.
 const PART_MIN: usize = 4;
 
-/// Returns the closest candidate that differs from `word` in at most two letters, else the shortest one that contains
-/// `word` between dashes: `secure-port` for `port`.
+/// Returns the closest candidate that differs from `word` by at most two typing errors. If no candidate is so
+/// close, the result is the shortest candidate with `word` as a part between dashes: `secure-port` for
+/// `port`.
 pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
     let candidates: Vec<&str> = candidates.collect();
     let near = candidates.iter().map(|candidate| (distance(word, candidate), *candidate));
@@ -18,21 +19,12 @@ pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Opt
     })
 }
 
-/// Returns the number of letters to add, remove or replace to turn `a` into `b` (Levenshtein distance).
+/// Returns the number of edits that turn `a` into `b`. An edit adds, removes or replaces a letter, or swaps
+/// two neighbouring letters.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
     // Candidates are short, so only the first letters of a long word are compared.
-    for (at, letter) in a.chars().take(64).enumerate() {
-        let mut diagonal = row[0];
-        row[0] = at + 1;
-        for (column, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    let end = a.char_indices().nth(64).map_or(a.len(), |(at, _)| at);
+    strsim::osa_distance(&a[..end], b)
 }
 
 #[cfg(test)]
@@ -47,6 +39,8 @@ mod tests {
             ("verifiy", Some("verify")),
             ("stat", Some("stats")),
             ("bakcup", Some("backup")),
+            ("statsu", Some("stats")),
+            ("bakcpu", Some("backup")),
             ("serve", None),
             ("", None),
             (&"x".repeat(100_000), None),
@@ -59,6 +53,7 @@ mod tests {
             ("cert-file", Some("tls-cert-file")),
             ("tls", None),
             ("secure-prot", Some("secure-port")),
+            ("seucre-prot", Some("secure-port")),
         ] {
             assert_eq!(nearest(word, flags.into_iter()), want, "{word}");
         }

@@ -1,13 +1,13 @@
-//! Flags of kube-apiserver that this server does not implement. A flag without an effect here is removed from the command
-//! line after its value is checked. Each other flag is refused with a reason (docs/flags.md).
+//! Flags of kube-apiserver that this server does not implement. Most of them have no effect: the value is checked, and
+//! the flag is removed from the command line. The others are refused with a reason (docs/flags.md).
 
 use std::ffi::OsString;
 
-use super::forms::{boolean, integer, invalid, levels, quantity};
+use super::value_parsers::{boolean, integer, invalid, levels, quantity};
 
-/// The form of a flag's value.
+/// The type of a flag's value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Form {
+enum ValueType {
     /// A Boolean whose value is optional.
     Bool,
     Integer,
@@ -15,9 +15,8 @@ enum Form {
     Duration,
     /// A duration that is not negative.
     Timeout,
-    /// A duration that is not zero.
+    /// A duration that is greater than zero.
     Period,
-    Text,
     /// A size, such as 64Ki.
     Quantity,
     /// Levels of detail of the log for modules, as `pattern=N`.
@@ -31,7 +30,7 @@ enum Form {
 /// Flags that have no effect for the same reason.
 struct Treatment {
     why: &'static str,
-    flags: &'static [(&'static str, Form)],
+    flags: &'static [(&'static str, ValueType)],
 }
 
 /// Flags that are refused for the same reason.
@@ -43,56 +42,55 @@ struct Refusal {
 const WITHOUT_EFFECT: &[Treatment] = &[
     Treatment {
         why: "a redirect by an extension server is always refused with 502",
-        flags: &[("aggregator-reject-forwarding-redirect", Form::Bool)],
+        flags: &[("aggregator-reject-forwarding-redirect", ValueType::Bool)],
     },
     Treatment {
-        why: "certificates that the server creates are in --data-dir",
-        flags: &[("cert-dir", Form::Text)],
+        why: "this server has no Go runtime whose locks could be profiled",
+        flags: &[("contention-profiling", ValueType::Bool)],
     },
-    Treatment { why: "it profiles locks of the Go runtime", flags: &[("contention-profiling", Form::Bool)] },
     Treatment {
-        why: "the servers that share an etcd elect the one that runs the controllers with a lease of fixed duration",
+        why: "the servers that share an etcd elect the server that runs the controllers by a lease of fixed duration",
         flags: &[
-            ("coordinated-leadership-lease-duration", Form::Duration),
-            ("coordinated-leadership-renew-deadline", Form::Duration),
-            ("coordinated-leadership-retry-period", Form::Duration),
+            ("coordinated-leadership-lease-duration", ValueType::Duration),
+            ("coordinated-leadership-renew-deadline", ValueType::Duration),
+            ("coordinated-leadership-retry-period", ValueType::Duration),
         ],
     },
     Treatment {
-        why: "the deletions of a collection need no workers: they share disk syncs",
-        flags: &[("delete-collection-workers", Form::Integer)],
+        why: "the deletions of a collection need no workers, because the deletions share disk syncs",
+        flags: &[("delete-collection-workers", ValueType::Integer)],
     },
     Treatment {
-        why: "the server's own store and its connection to etcd have no such setting",
+        why: "neither the server's own store nor the connection to etcd has such a setting",
         flags: &[
-            ("etcd-count-metric-poll-period", Form::Duration),
-            ("etcd-db-metric-poll-interval", Form::Duration),
-            ("lease-reuse-duration-seconds", Form::Integer),
-            ("storage-backend", Form::Backend),
-            ("storage-initialization-timeout", Form::Timeout),
+            ("etcd-count-metric-poll-period", ValueType::Duration),
+            ("etcd-db-metric-poll-interval", ValueType::Duration),
+            ("lease-reuse-duration-seconds", ValueType::Integer),
+            ("storage-backend", ValueType::Backend),
+            ("storage-initialization-timeout", ValueType::Timeout),
         ],
     },
     Treatment {
         why: "each log line is written to standard error at once",
         flags: &[
-            ("log-flush-frequency", Form::Period),
-            ("log-json-info-buffer-size", Form::Quantity),
-            ("log-json-split-stream", Form::Bool),
-            ("log-text-info-buffer-size", Form::Quantity),
-            ("log-text-split-stream", Form::Bool),
+            ("log-flush-frequency", ValueType::Period),
+            ("log-json-info-buffer-size", ValueType::Quantity),
+            ("log-json-split-stream", ValueType::Bool),
+            ("log-text-info-buffer-size", ValueType::Quantity),
+            ("log-text-split-stream", ValueType::Bool),
         ],
     },
     Treatment {
-        why: "a server can always listen on a port whose earlier connections are still ending",
-        flags: &[("permit-address-sharing", Form::Bool)],
+        why: "the server can always listen on a port on which earlier connections are still closing",
+        flags: &[("permit-address-sharing", ValueType::Bool)],
     },
     Treatment {
         why: "the environment variable RUST_LOG sets the level of each module",
-        flags: &[("vmodule", Form::Levels)],
+        flags: &[("vmodule", ValueType::Levels)],
     },
     Treatment {
         why: "reads and watches are served from the store without a cache",
-        flags: &[("watch-cache", Form::Bool), ("watch-cache-sizes", Form::CacheSizes)],
+        flags: &[("watch-cache", ValueType::Bool), ("watch-cache-sizes", ValueType::CacheSizes)],
     },
 ];
 
@@ -104,33 +102,32 @@ const REFUSED: &[Refusal] = &[Refusal {
     flags: &[RATE],
 }];
 
-impl Form {
+impl ValueType {
     fn check(self, value: &str) -> Result<(), String> {
         match self {
-            Form::Bool => boolean(value).map(drop),
-            Form::Integer => integer::<i64>(value).map(drop),
-            Form::Duration => go::duration::parse(value).map(drop).map_err(|error| error.to_string()),
-            Form::Timeout => match go::duration::parse(value).map_err(|error| error.to_string())? {
+            ValueType::Bool => boolean(value).map(drop),
+            ValueType::Integer => integer::<i64>(value).map(drop),
+            ValueType::Duration => go::duration::parse(value).map(drop).map_err(|error| error.to_string()),
+            ValueType::Timeout => match go::duration::parse(value).map_err(|error| error.to_string())? {
                 0.. => Ok(()),
                 _ => Err("--storage-initialization-timeout can not be negative value".to_owned()),
             },
-            Form::Period => match go::duration::parse(value).map_err(|error| error.to_string())? {
+            ValueType::Period => match go::duration::parse(value).map_err(|error| error.to_string())? {
                 nanos if nanos > 0 => Ok(()),
                 nanos => {
-                    let shown = if nanos == 0 { "0s" } else { value };
-                    Err(format!("flushFrequency: Invalid value: {shown:?}: Must be greater than zero"))
+                    let printed = if nanos == 0 { "0s" } else { value };
+                    Err(format!("flushFrequency: Invalid value: {printed:?}: Must be greater than zero"))
                 }
             },
-            Form::Text => Ok(()),
-            Form::Quantity => quantity(value),
-            Form::Levels => levels(value),
-            Form::Backend if matches!(value, "" | "etcd3") => Ok(()),
-            Form::Backend => {
+            ValueType::Quantity => quantity(value),
+            ValueType::Levels => levels(value),
+            ValueType::Backend if matches!(value, "" | "etcd3") => Ok(()),
+            ValueType::Backend => {
                 Err("--storage-backend invalid, allowed values: etcd3. If not specified, it will default to \
                                   'etcd3'"
                     .to_owned())
             }
-            Form::CacheSizes => value.split(',').filter(|size| !size.is_empty()).try_for_each(|item| {
+            ValueType::CacheSizes => value.split(',').filter(|size| !size.is_empty()).try_for_each(|item| {
                 let [_, size] = item.split('#').collect::<Vec<_>>()[..] else {
                     return Err(format!("invalid value of watch cache size: {item}"));
                 };
@@ -155,39 +152,39 @@ pub fn all_refused() -> impl Iterator<Item = (&'static str, &'static str)> {
     REFUSED.iter().flat_map(|refusal| refusal.flags.iter().map(|flag| (*flag, refusal.why)))
 }
 
-/// Returns the form of the value of a flag without effect.
-fn without_effect(name: &str) -> Option<Form> {
+/// Returns the type of the value of a flag without effect.
+fn without_effect(name: &str) -> Option<ValueType> {
     let mut flags = WITHOUT_EFFECT.iter().flat_map(|treatment| treatment.flags);
-    flags.find(|(flag, _)| *flag == name).map(|(_, form)| *form)
+    flags.find(|(flag, _)| *flag == name).map(|(_, value_type)| *value_type)
 }
 
-/// Returns the reason why a flag is refused, or `None` if it is not.
+/// Returns the reason why a flag is refused, or `None` if the flag is not refused.
 fn refusal(name: &str) -> Option<&'static str> {
     REFUSED.iter().find(|refusal| refusal.flags.contains(&name)).map(|refusal| refusal.why)
 }
 
-/// Returns whether the word after one of these flags is its value.
+/// Returns whether a flag of this module takes the next word as its value.
 pub fn takes_value(name: &str) -> bool {
-    refusal(name).is_some() || without_effect(name).is_some_and(|form| form != Form::Bool)
+    refusal(name).is_some() || without_effect(name).is_some_and(|value_type| value_type != ValueType::Bool)
 }
 
-/// Removes the flags that have no effect. Expects each flag with its value in one word.
+/// Removes the flags that have no effect. Each flag and its value must be one word.
 ///
 /// # Errors
-/// A flag is refused, or its value is invalid; the error is one line.
+/// A flag is refused, or its value is invalid. The error has one line.
 pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
-    let mut kept = Vec::with_capacity(arguments.len());
+    let mut remaining = Vec::with_capacity(arguments.len());
     let mut logging = Logging::default();
     for argument in arguments {
         let Some(flag) = argument.to_str().and_then(|text| text.strip_prefix("--")) else {
-            kept.push(argument);
+            remaining.push(argument);
             continue;
         };
         let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
         logging.note(name, value.unwrap_or_default());
         if let (RATE, Some(value)) = (name, value) {
             match integer::<i64>(value) {
-                Ok(..=0) => continue, // No limit, as without the flag.
+                Ok(..=0) => continue, // 0 or less means no limit, which is also the default.
                 Ok(_) => {}
                 Err(why) => return Err(invalid(&format!("--{RATE}"), value, &why)),
             }
@@ -195,25 +192,27 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
         if let Some(why) = refusal(name) {
             return Err(format!("--{name} is not supported: {why}"));
         }
-        let Some(form) = without_effect(name) else {
-            kept.push(argument);
+        let Some(value_type) = without_effect(name) else {
+            remaining.push(argument);
             continue;
         };
         let value = match value {
             Some(value) => value,
-            None if form == Form::Bool => "true",
+            None if value_type == ValueType::Bool => "true",
             None => return Err(format!("flag needs an argument: --{name}")),
         };
-        form.check(value).map_err(|why| match form {
+        value_type.check(value).map_err(|why| match value_type {
             // kube-apiserver checks these values after it has parsed the command line.
-            Form::Backend | Form::CacheSizes | Form::Timeout if !why.starts_with("time: ") => why,
-            Form::Period if why.starts_with("flushFrequency") => why,
+            ValueType::Backend | ValueType::CacheSizes | ValueType::Timeout if !why.starts_with("time: ") => {
+                why
+            }
+            ValueType::Period if why.starts_with("flushFrequency") => why,
             _ => invalid(&format!("--{name}"), value, &why),
         })?;
         logging.note(name, value);
     }
     logging.check()?;
-    Ok(kept)
+    Ok(remaining)
 }
 
 /// The logging flags that are checked together.
@@ -247,7 +246,7 @@ impl Logging {
         self.options[at] = (is_used, path);
     }
 
-    /// Returns the errors of kube-apiserver for combinations of logging flags that have no effect here.
+    /// Returns the errors that kube-apiserver reports for combinations of logging flags without effect.
     fn check(&self) -> Result<(), String> {
         let levels = (self.is_json && self.has_levels)
             .then(|| "vmodule: Forbidden: Only supported for text log format".to_owned());
@@ -258,7 +257,7 @@ impl Logging {
     }
 }
 
-/// Returns the section of `--help` about flags without effect.
+/// Returns the section of `--help-all` about flags without effect.
 pub fn help() -> String {
     let mut text = "Flags of kube-apiserver that are accepted without effect:\n".to_owned();
     for Treatment { why, flags } in WITHOUT_EFFECT {
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_without_effect_disappear_and_others_are_refused_by_name() {
+    fn flags_without_an_effect_are_dropped_and_unsupported_ones_refused_by_name() {
         for (line, want) in [
             ("--storage-backend=etcd3 --secure-port=1", Ok("--secure-port=1")),
             ("--etcd-count-metric-poll-period=-1s --storage-initialization-timeout=0s", Ok("")),

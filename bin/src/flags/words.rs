@@ -1,15 +1,16 @@
-//! Splits a command line that starts the server into flags with their values, other words, and requests for help or version.
+//! Splits a command line that starts the server into flags with their values, other words, and requests for help or the
+//! version.
 //!
 //! `--a-b 1 -v 2 x --help` ─► flags `--a-b=1 -v=2`, other words `x`, help. As in the flag library of kube-apiserver, a
-//! flag with a value takes the next word, whatever it is, and flags may follow other words.
+//! flag with a value takes the next word, even if that word looks like a flag, and flags may follow other words.
 
 use std::ffi::OsString;
 
 use clap::Arg;
 use types::version;
 
-use super::forms::{boolean, invalid};
 use super::upstream;
+use super::value_parsers::{boolean, invalid};
 
 /// The words of a command line, sorted by their role.
 #[derive(Debug, Default)]
@@ -18,17 +19,17 @@ pub struct Words {
     pub flags: Vec<OsString>,
     /// The words that are neither flags nor values.
     pub others: Vec<String>,
-    /// The flag that requests help, if present.
+    /// The flag that requests help, if the command line has it.
     pub help: Option<&'static str>,
-    /// The form in which the version is requested.
-    pub version: Option<Shown>,
+    /// The format of the requested version, if the command line requests it.
+    pub version: Option<VersionFormat>,
     /// The version that the server reports instead of its own.
     pub reported_version: Option<String>,
 }
 
-/// The form in which a version is printed.
+/// The format in which a version is printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Shown {
+pub enum VersionFormat {
     /// The version number.
     Name,
     /// All details of the build.
@@ -36,10 +37,11 @@ pub enum Shown {
 }
 
 impl Words {
-    /// Splits a command line, program name first. `command` has the flags of the server.
+    /// Splits a command line whose first word is the program name. `command` has the flags of the server.
     ///
     /// # Errors
-    /// A flag has no value, or the value of the flag for help or version is invalid; the error is one line.
+    /// A flag has no value, or the value of the flag for help or the version is invalid. The error has one
+    /// line.
     pub fn read(command: &clap::Command, arguments: Vec<OsString>) -> Result<Words, String> {
         let mut words = Words::default();
         let mut arguments = arguments.into_iter();
@@ -66,8 +68,8 @@ impl Words {
                 flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
             match (name, value) {
                 ("help-all", None) => words.help = Some("--help-all"),
-                ("help", value) => words.ask_for_help(value)?,
-                ("version", value) => words.ask_for_version(value)?,
+                ("help", value) => words.set_help(value)?,
+                ("version", value) => words.set_version(value)?,
                 (name, None) if takes_value(command, name) => {
                     let value = arguments.next();
                     words.flags.push(match value {
@@ -81,23 +83,23 @@ impl Words {
         Ok(words)
     }
 
-    fn ask_for_help(&mut self, value: Option<&str>) -> Result<(), String> {
+    fn set_help(&mut self, value: Option<&str>) -> Result<(), String> {
         let value = value.unwrap_or("true");
-        let is_asked = boolean(value).map_err(|why| invalid("-h, --help", value, &why))?;
-        self.help = is_asked.then_some("--help");
+        let is_requested = boolean(value).map_err(|why| invalid("-h, --help", value, &why))?;
+        self.help = is_requested.then_some("--help");
         Ok(())
     }
 
-    fn ask_for_version(&mut self, value: Option<&str>) -> Result<(), String> {
+    fn set_version(&mut self, value: Option<&str>) -> Result<(), String> {
         let value = value.unwrap_or("true");
         let wrong = |why: String| invalid("--version", value, &why);
         if value == "raw" {
-            self.version = Some(Shown::Raw);
+            self.version = Some(VersionFormat::Raw);
         } else if value.starts_with('v') {
             version::check_reported(value).map_err(wrong)?;
             self.reported_version = Some(value.to_owned());
         } else {
-            self.version = boolean(value).map_err(wrong)?.then_some(Shown::Name);
+            self.version = boolean(value).map_err(wrong)?.then_some(VersionFormat::Name);
         }
         Ok(())
     }
@@ -109,7 +111,7 @@ fn joined(mut flag: OsString, value: &OsString) -> OsString {
     flag
 }
 
-/// Returns whether the word after a flag is its value.
+/// Returns whether a flag takes the next word as its value.
 fn takes_value(command: &clap::Command, name: &str) -> bool {
     match named(command, name) {
         Some(flag) => flag.get_action().takes_values() && !flag.is_require_equals_set(),
@@ -130,7 +132,7 @@ mod tests {
     use crate::cli::definition::command;
 
     #[test]
-    fn words_are_flags_with_values_or_others() {
+    fn a_command_line_is_split_into_flags_with_values_and_other_words() {
         for (line, flags, others) in [
             ("--secure-port 1 a", "--secure-port=1", "a"),
             ("--secure-port=1 a --v 2 -v 3 -v=4 b", "--secure-port=1 --v=2 -v=3 -v=4", "a b"),

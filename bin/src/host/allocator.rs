@@ -1,11 +1,13 @@
-//! The server's allocator: mimalloc, called with the size alone if the default alignment is sufficient.
+//! The allocator of the server: mimalloc. If the default alignment is sufficient, only the size is passed to
+//! mimalloc.
 //!
-//! The crate `mimalloc` passes an alignment with every allocation. That takes a slower path, which also
-//! enlarges blocks of a kilobyte or more whose size is not a power of two. This allocator therefore omits the
-//! alignment if it does not exceed the one that every block has. The reasons for mimalloc are in
+//! The crate `mimalloc` passes an alignment with every allocation. Functions with an alignment are slower,
+//! and enlarge blocks of a kilobyte or more if the size is not a power of two. So this allocator omits the
+//! alignment if every block already has it. The reasons for mimalloc are in
 //! docs/decisions/0007-mimalloc-without-huge-pages.md.
 //!
-//! Each block is reported to the heap profile (profiles/heap.rs) before another block can get its address.
+//! Each allocation and each free is reported to the heap profile (profiles/heap.rs). A free is reported
+//! before the block is freed, because another thread may get its address afterwards.
 
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -17,26 +19,27 @@ use crate::host::profiles::heap;
 
 unsafe extern "C" {
     /// Frees the empty pages of the calling thread, and returns the free memory of all threads to the system.
-    /// The crate declares this function only behind a feature that needs another dependency.
+    /// The crate declares this function only with a feature that needs another dependency.
     fn mi_collect(force: bool);
 }
 
-/// Returns memory to the system: memory that the calling thread has freed, and memory that other threads
-/// returned to the allocator.
+/// Returns free memory to the system: memory that the calling thread has freed, and memory that other threads
+/// have returned to the allocator.
 pub fn collect() {
     // SAFETY: the function has no preconditions, and touches only free memory.
     unsafe { mi_collect(true) }
 }
 
-/// Largest alignment that every sufficiently large block has, as with C's `malloc` (`MI_MAX_ALIGN_SIZE`).
+/// Alignment of every block that has at least this size, as with C's `malloc` (`MI_MAX_ALIGN_SIZE`).
 const ALIGNED: usize = 16;
 
 /// The global allocator of the server.
 pub struct Allocator;
 
-/// Reports a block of `bytes` bytes to the heap profile and returns it; a null pointer is not reported.
+/// Reports a block of `bytes` bytes to the heap profile, and returns the block. A null pointer is not
+/// reported.
 #[inline]
-fn counted(block: *mut u8, bytes: usize) -> *mut u8 {
+fn report_allocation(block: *mut u8, bytes: usize) -> *mut u8 {
     if !block.is_null() {
         heap::allocated(block, bytes);
     }
@@ -47,10 +50,10 @@ fn is_aligned_by_itself(size: usize, align: usize) -> bool {
     align <= ALIGNED && align <= size
 }
 
-// SAFETY: all blocks come from mimalloc, which can free and resize a block whichever of its functions
-// allocated it. A block has the requested size and alignment: either the alignment was passed, or mimalloc
-// aligns each block for any type that fits it, up to `ALIGNED`. The functions do not unwind, and report a
-// failure as a null pointer.
+// SAFETY: all blocks come from mimalloc, and its functions can free and resize a block that any other
+// function of mimalloc allocated. A block has the requested size and alignment: either the alignment was
+// passed, or mimalloc aligns each block for any type that fits into the block, up to `ALIGNED`. The functions
+// do not unwind, and return a null pointer if they fail.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -62,7 +65,7 @@ unsafe impl GlobalAlloc for Allocator {
                 mi_malloc_aligned(layout.size(), layout.align()).cast()
             }
         };
-        counted(block, layout.size())
+        report_allocation(block, layout.size())
     }
 
     #[inline]
@@ -75,7 +78,7 @@ unsafe impl GlobalAlloc for Allocator {
                 mi_zalloc_aligned(layout.size(), layout.align()).cast()
             }
         };
-        counted(block, layout.size())
+        report_allocation(block, layout.size())
     }
 
     #[inline]
@@ -87,9 +90,10 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // If the allocation fails, the old block stays, but the profile no longer counts it.
+        // If the allocation fails, the old block still exists, but the heap profile no longer counts it.
         heap::freed(block);
-        // SAFETY: the caller got the block from this allocator; otherwise as above.
+        // SAFETY: the caller got the block from this allocator, and the size and alignment are valid as in
+        // `alloc`.
         let block = unsafe {
             if is_aligned_by_itself(size, layout.align()) {
                 mi_realloc(block.cast(), size).cast()
@@ -97,7 +101,7 @@ unsafe impl GlobalAlloc for Allocator {
                 mi_realloc_aligned(block.cast(), size, layout.align()).cast()
             }
         };
-        counted(block, size)
+        report_allocation(block, size)
     }
 }
 
@@ -106,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_have_the_wanted_alignment_and_keep_their_bytes() {
+    fn allocated_blocks_have_the_requested_alignment_and_keep_their_bytes() {
         let mut kept = Vec::new();
         for align in (0..13).map(|power| 1_usize << power) {
             for size in (1..200).chain([255, 1_000, 1_025, 3_000, 5_000, 70_000, 3 << 20]) {

@@ -1,9 +1,10 @@
-//! A unix socket for debugging the process: `/debug/flags` and `/debug/pprof` without a credential
-//! (`--debug-socket-path`, docs/api/operations.md#debugging).
+//! A Unix socket for debugging the process, which serves `/debug/flags` and `/debug/pprof` without
+//! credentials (`--debug-socket-path`, docs/api/operations.md#debugging).
 //!
-//! Every user who may open the socket file may send requests. The server creates the file with access for its
-//! own user only, and removes it at the end. The socket exists from the start, so that a slow start can be
-//! examined. Nothing depends on it: if it cannot be created, the server logs that and continues.
+//! Every user who may open the socket file may send requests. The server creates the file with access only
+//! for its own user, and removes the file when it ends. The server opens the socket at the beginning of the
+//! start, so that a slow start can be examined. If the socket cannot be created, the server logs the error
+//! and continues.
 
 use std::convert::Infallible;
 use std::fs;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use api::state::debug::{DebugRequest, Debugging};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
@@ -25,10 +27,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use wire::response::{Response, respond_text};
 
-/// Maximum number of connections; further connections wait.
+/// Maximum number of connections. Further connections wait.
 const CONNECTIONS_MAX: usize = 16;
 
-/// Maximum wait for the head of a request, and for its body.
+/// Maximum time until the head of a request has arrived, and then until its body has arrived.
 const READ_WAIT: Duration = Duration::from_secs(10);
 
 /// Maximum size of a request body, which is a number or a list of addresses.
@@ -62,10 +64,11 @@ pub async fn serve(path: PathBuf, debugging: Debugging) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let debugging = debugging.clone();
-                tokio::spawn(async move {
+                let answering = async move {
                     connection(stream, &debugging).await;
                     drop(place);
-                });
+                };
+                tokio::spawn(answering.boxed());
             }
             Err(error) => {
                 tracing::warn!(%error, "the debug socket cannot accept a connection");
@@ -75,12 +78,12 @@ pub async fn serve(path: PathBuf, debugging: Debugging) {
     }
 }
 
-/// Listens at `path`, and replaces a socket that an earlier run left there.
+/// Listens at `path`. Replaces a socket file that an earlier run left at `path`.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
         Ok(_) => {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is not a socket"));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
@@ -102,16 +105,16 @@ async fn connection(stream: UnixStream, debugging: &Debugging) {
 async fn respond(request: Request<Incoming>, debugging: &Debugging) -> Response {
     let (head, body) = request.into_parts();
     let query = head.uri.query().unwrap_or_default();
-    let asked = DebugRequest { method: &head.method, path: head.uri.path(), query };
-    let body = if asked.has_body() { read(body).await } else { Some(Bytes::new()) };
+    let debug_request = DebugRequest { method: &head.method, path: head.uri.path(), query };
+    let body = if debug_request.has_body() { read(body).await } else { Some(Bytes::new()) };
     let Some(body) = body else {
         return respond_text(StatusCode::BAD_REQUEST, "the body cannot be read, or is too long\n");
     };
     let not_found = || respond_text(StatusCode::NOT_FOUND, "404 page not found\n");
-    debugging.respond_to(asked, &body).await.unwrap_or_else(not_found)
+    debugging.respond_to(debug_request, &body).await.unwrap_or_else(not_found)
 }
 
-/// Reads a request body; `None` if it is too long or does not arrive in time.
+/// Reads a request body. Returns `None` if the body is too long or does not arrive in time.
 async fn read(body: Incoming) -> Option<Bytes> {
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return None;

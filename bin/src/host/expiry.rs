@@ -1,4 +1,4 @@
-//! Expiry of certificates: a metric, and a warning long before the end.
+//! Reports the expiry of certificates as a metric, and warns long before the expiry.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,10 +7,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use wire::metrics::Metrics;
 
-/// How long before its expiry a certificate causes a warning: long enough for a person to get a new one.
+/// How long before its expiry a certificate causes a warning. In this time the operator can get a new
+/// certificate.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Records the earliest expiry among the certificates of a PEM text as a metric, and logs a warning if it is
+/// Records the earliest expiry of the certificates in a PEM text as a metric. Logs a warning if the expiry is
 /// near.
 pub fn watch(metrics: &Metrics, certificate: &'static str, pem: &[u8]) {
     let Some(end) = first_end(pem) else { return };
@@ -23,9 +24,9 @@ pub fn watch(metrics: &Metrics, certificate: &'static str, pem: &[u8]) {
     }
 }
 
-/// Returns the earliest expiry among the certificates of a PEM text in RFC 3339, for the log; empty without
-/// certificates.
-pub fn shown(pem: &[u8]) -> String {
+/// Formats the earliest expiry of the certificates in a PEM text for the log (RFC 3339). The result is empty
+/// if there are no certificates.
+pub fn expiry_text(pem: &[u8]) -> String {
     let end = first_end(pem).and_then(|end| jiff::Timestamp::from_second(end).ok());
     end.map(|end| end.to_string()).unwrap_or_default()
 }
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_end_of_a_bundle_counts() {
+    fn the_expiry_of_a_bundle_is_that_of_its_first_expiring_certificate() {
         let ending = |year: i32| {
             let mut params = rcgen::CertificateParams::default();
             params.not_after = rcgen::date_time_ymd(year, 1, 1);
@@ -49,7 +50,10 @@ mod tests {
         let bundle = [ending(2040), ending(2030), ending(2050)].concat();
         assert_eq!(first_end(bundle.as_bytes()), Some(1_893_456_000));
         assert_eq!(first_end(b"no certificate"), None);
-        assert_eq!((shown(bundle.as_bytes()).as_str(), shown(b"")), ("2030-01-01T00:00:00Z", String::new()));
+        assert_eq!(
+            (expiry_text(bundle.as_bytes()).as_str(), expiry_text(b"")),
+            ("2030-01-01T00:00:00Z", String::new())
+        );
         let metrics = Metrics::default();
         watch(&metrics, "serving", bundle.as_bytes());
         let mut page = metrics.page();

@@ -1,9 +1,9 @@
-//! The record of a failed start: a single one, on standard error, in the format of the log.
+//! The record of a failed start. The server writes one record to standard error, in the format of the log.
 //!
-//! In text format, supervisors of the reference server recognise a failed start by this record: severity,
-//! time, process, source location, `"command failed" err=…`. In JSON format, the record is a line like those
-//! of the log; its member `flags` has the wrong flags with their values. Offline commands report errors by
-//! [`refuse`].
+//! In text format, the record has the form that kube-apiserver uses and by which supervisors recognise a
+//! failed start: severity, time, process, source location, `"command failed" err=…`. In JSON format, the
+//! record is a line like the lines of the log, and its member `flags` has the wrong flags with their
+//! values. Commands report errors with [`refuse`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use crate::host::logging::LogFormat;
 
-/// Returns the format of the log that the command line selects, even if another flag is invalid.
+/// Returns the format of the log that the command line selects. The other flags may be invalid.
 pub fn format_of(arguments: &[OsString]) -> LogFormat {
     let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy());
     let mut format = LogFormat::Text;
@@ -34,7 +34,7 @@ fn is_format(name: &str) -> bool {
     matches!(name, "log-format" | "logging-format")
 }
 
-/// The reason of a failed start.
+/// The reason why a start failed.
 #[derive(Debug, Default)]
 pub struct FailedStart<'f> {
     /// The error, on one line.
@@ -46,7 +46,7 @@ pub struct FailedStart<'f> {
 /// Writes the record to standard error.
 pub fn report(format: LogFormat, failure: &FailedStart<'_>) {
     let record = record(format, failure, jiff::Timestamp::now(), std::process::id());
-    // A write error is ignored: the process ends, and has no other output.
+    // Ignore a write error, because the process ends and has no other output.
     let _ = std::io::stderr().write_all(record.as_bytes());
 }
 
@@ -75,7 +75,7 @@ fn record(format: LogFormat, failure: &FailedStart<'_>, now: jiff::Timestamp, pr
     }
 }
 
-/// Formats a text as a value of a record: quoted, or indented if it has several lines.
+/// Formats a text as a value of a record. A single line is quoted, and several lines are indented.
 fn value(text: &str) -> String {
     if !text.contains('\n') {
         return go::quote(text).to_string();
@@ -84,7 +84,7 @@ fn value(text: &str) -> String {
     format!("<\n{lines} >")
 }
 
-/// Joins an error and its causes, without the causes that the preceding text already ends with.
+/// Joins an error and its causes. Leaves out a cause if the preceding text already ends with it.
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -95,7 +95,8 @@ pub fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Reports the error of a command: a line on standard error, or several if the command collects errors.
+/// Reports the error of a command on standard error. The error has several lines if the command collects
+/// errors.
 pub fn refuse(error: &str) -> ExitCode {
     let lines: String = error.trim_end().lines().map(|line| format!("error: {line}\n")).collect();
     let _ = std::io::stderr().write_all(lines.as_bytes());
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_has_the_format_of_the_log_whatever_else_is_wrong() {
+    fn a_startup_failure_is_recorded_in_the_configured_log_format() {
         for (line, is_json) in [
             ("--log-format=json --x", true),
             ("--x --logging-format json", true),
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn a_repeated_cause_is_written_once() {
         let cause = || std::io::Error::other("no room");
         for (error, want) in [
             (anyhow::anyhow!("alone"), "alone"),

@@ -1,4 +1,4 @@
-//! Small files that are replaced in one step: written under a temporary name, then renamed.
+//! Small files that are replaced in one step: a file is written under a temporary name, and then renamed.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 
-/// Creates a directory and its parents, readable only by the owner; an existing directory is left unchanged.
+/// Creates a directory and its parents, readable only by the owner. Does not change an existing directory.
 pub fn private_dir(path: &Path) -> anyhow::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -16,8 +16,8 @@ pub fn private_dir(path: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot create directory {}", path.display()))
 }
 
-/// Maximum size of a file that flags and configuration files name. Bundles of certificates and lists of
-/// tokens are far smaller; the limit stops reads of endless devices such as `/dev/zero`.
+/// Maximum size of a file that is named in a flag or in a configuration file. CA bundles and lists of tokens
+/// are far smaller. The limit ends the read of an endless device such as `/dev/zero`.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The error for a file that exceeds the maximum size.
@@ -36,7 +36,7 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, TooLong));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
-    // Devices and pipes report no length, so the read itself is limited.
+    // Devices and pipes report no length, so limit the read as well.
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         Err(io::Error::new(io::ErrorKind::FileTooLarge, TooLong))
@@ -45,7 +45,7 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns the file's bytes, or `None` if it does not exist.
+/// Returns the contents of a file, or `None` if the file does not exist.
 pub fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     match read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -54,9 +54,9 @@ pub fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Replaces the file by these bytes, readable only by its owner. After a crash the file has either its old or
-/// its new contents; [`sync_dir`] makes the new ones durable. A file that already has these bytes is not
-/// written. Returns whether the file was replaced.
+/// Replaces the contents of a file, which only its owner can read. After a crash, the file has either the old
+/// or the new contents. [`sync_dir`] makes the new contents durable. If the file already has these bytes, it
+/// is not written. Returns whether the file was replaced.
 pub fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
     if read_if_there(path)?.as_deref() == Some(bytes) {
         return Ok(false);
@@ -68,28 +68,28 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    // A temporary file that a crash left may be incomplete or have another mode.
+    // Remove the temporary file of an earlier crash, because it may have another mode.
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     file.write_all(bytes)?;
-    // The sync must come before the rename: otherwise a crash could leave an empty file under the final name.
+    // Sync before the rename. Otherwise, after a crash, the file could be empty under its final name.
     file.sync_data()?;
     fs::rename(&beside, path)
 }
 
-/// Syncs the directory `path`, which makes earlier replacements in it durable.
+/// Syncs the directory `path`, so that earlier replacements of its files are durable.
 pub fn sync_dir(path: &Path) -> anyhow::Result<()> {
     let sync = || fs::File::open(path)?.sync_all();
     sync().with_context(|| format!("cannot sync {}", path.display()))
 }
 
-/// Formats an error of opening a file as Go does.
+/// Converts an error of opening a file into the error of Go.
 pub fn opening(path: &Path, error: &io::Error) -> anyhow::Error {
     let why = match error.kind() {
-        // Go can open a directory, but not read it.
+        // Go opens a directory without an error, and fails when it reads the directory.
         io::ErrorKind::IsADirectory => return anyhow!("read {}: is a directory", path.display()),
         io::ErrorKind::NotFound => "no such file or directory".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
@@ -101,7 +101,7 @@ pub fn opening(path: &Path, error: &io::Error) -> anyhow::Error {
 
 #[cfg(test)]
 pub mod scratch {
-    //! A directory that lives as long as its test.
+    //! A directory that exists as long as its test runs.
     use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -138,7 +138,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
-    fn a_file_without_end_is_refused() {
+    fn a_file_of_unlimited_size_is_refused() {
         let dir = Scratch::new();
         fs::write(dir.join("small"), "text").unwrap();
         assert_eq!(read(dir.join("small")).unwrap(), b"text");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_private_replaced_whole_and_left_alone_when_equal() {
+    fn private_files_are_replaced_atomically_and_kept_if_equal() {
         let dir = Scratch::new();
         let path = dir.join("deep/er/file");
         private_dir(path.parent().unwrap()).unwrap();

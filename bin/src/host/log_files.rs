@@ -1,7 +1,7 @@
 //! The log directory of the machine, served at `/logs`.
 //!
-//! Paths arrive normalised, without `..` components. Symbolic links are followed: the operator decides what
-//! is linked into the directory.
+//! Paths in requests are already normalised, without `..` components. Symbolic links are followed, because
+//! only the operator can create them in the directory.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use api::state::log_files::{LogContent, LogFiles};
 /// Directory in which programs of the machine write their logs.
 const DIRECTORY: &str = "/var/log";
 
-/// A directory of log files that is served.
+/// A directory of log files that the server serves.
 pub struct Directory(PathBuf);
 
 impl Default for Directory {
@@ -50,7 +50,7 @@ mod tests {
     use crate::host::files::scratch::Scratch;
 
     #[test]
-    fn names_are_sorted_and_directories_marked() {
+    fn log_files_are_listed_by_name_with_directories_marked() {
         let root = Scratch::new();
         std::fs::write(root.join("b.log"), "text").unwrap();
         std::fs::create_dir(root.join("a")).unwrap();

@@ -1,13 +1,15 @@
-//! Logging: one line per event on standard error, including panics, without ever waiting for the reader.
+//! Logging. Each event, including a panic, is one line on standard error. A thread that logs never waits for
+//! the reader of standard error.
 //!
 //! ```text
 //! any thread ─► line ─► Queue (1 MiB at most) ─► thread "log" ─► standard error
 //!                         └ full: the line is dropped and counted
 //! ```
 //!
-//! A request must not wait for the reader of standard error, and must not fail because the reader is gone: a
-//! full pipe, a closed pipe or a full disk lose log lines, but never affect the server. Dropped lines are
-//! counted in `/metrics`, and reported on standard error once it accepts lines again.
+//! A request must not wait for the reader of standard error, and must not fail if the reader has ended. So a
+//! full pipe, a closed pipe or a full disk can lose log lines, but has no other effect on the server. Dropped
+//! lines are counted in `/metrics`. The server reports the number of dropped lines on standard error when it
+//! can write again.
 
 use std::io::{self, ErrorKind, Write};
 use std::panic::PanicHookInfo;
@@ -37,27 +39,29 @@ pub struct Settings {
     pub verbosity: u8,
 }
 
-/// Maximum number of queued bytes: some thousand lines, so that a burst survives a short pause of the reader.
+/// Maximum number of queued bytes. Some thousand lines fit, so that no line is lost if the reader pauses for
+/// a short time.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
 
 /// Maximum time that the exit waits for queued lines.
 const FLUSH_MAX: Duration = Duration::from_millis(500);
 
-/// Pause before the next attempt if standard error is a non-blocking pipe that is full.
+/// Pause between two attempts to write if standard error is non-blocking and full.
 const FULL_PIPE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Filter that keeps lines of libraries about single frames and handshakes out of the lower levels.
+/// Filter that removes the lines of libraries about single frames and handshakes.
 const WITHOUT_FRAMES: &str = "h2=info,hyper=info,hyper_util=info,rustls=info,tokio_rustls=info";
 
-/// The queue of the process; set by [`start`]. It is global because the process has one standard error, and
-/// because a panic and a forced exit, which have no reference to a server, write the queued lines.
+/// The queue of the process, which [`start`] creates. The queue is global because the process has one
+/// standard error, and because a panic and a forced exit must flush the queue without a reference to a
+/// server.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
-/// Changes the level of detail of the log.
+/// A function that changes the level of detail of the log.
 pub type SetLevel = Arc<dyn Fn(i32) + Send + Sync>;
 
-/// Returns the filter of a level of detail (docs/api/operations.md#the-log): each level adds to the previous
-/// one. The request chain defines the targets of lines about requests.
+/// Returns the filter of a level of detail (docs/api/operations.md#the-log). Each level includes the lines of
+/// all lower levels. The module of the request chain defines the targets of lines about requests.
 fn filter(verbosity: i32) -> EnvFilter {
     EnvFilter::new(match verbosity {
         ..=0 => "info".to_owned(),
@@ -70,20 +74,20 @@ fn filter(verbosity: i32) -> EnvFilter {
     })
 }
 
-/// Starts logging for the whole process. RUST_LOG selects the lines; if it is not set, the settings do. Lines that
-/// cannot be written are counted in `metrics`. The result changes the level of detail, whatever the settings or
-/// RUST_LOG selected.
+/// Starts logging for the whole process. RUST_LOG selects the lines. If this variable is not set, the
+/// settings select the lines. `metrics` counts lines that cannot be written. The returned function changes
+/// the level of detail, regardless of the settings and of RUST_LOG.
 pub fn start(settings: Settings, metrics: Arc<Metrics>) -> SetLevel {
     let queue = QUEUE.get_or_init(|| Arc::new(Queue::new(metrics)));
     let worker = queue.clone();
-    // If the thread cannot start, the queue fills and then drops lines: the server runs without a log.
+    // If the thread cannot start, the queue fills and then drops lines, so the server runs without a log.
     let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || worker.run(&mut io::stderr()));
     let directives = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let selected =
         if directives.is_empty() { filter(settings.verbosity.into()) } else { EnvFilter::new(directives) };
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(selected).with_writer(LineWriter(queue.clone()));
-    // `try_init` fails if another subscriber is installed already, which then stays.
+    // If another subscriber is already installed, `try_init` fails, and the other subscriber remains in use.
     let set_level: SetLevel = match settings.format {
         LogFormat::Text => {
             let subscriber = subscriber.with_filter_reloading();
@@ -102,14 +106,15 @@ pub fn start(settings: Settings, metrics: Arc<Metrics>) -> SetLevel {
     set_level
 }
 
-/// Logs that the level of detail has been set; nothing if another subscriber has replaced that of this module.
+/// Logs that the level of detail was changed. `is_set` is false if another subscriber is in use.
 fn note_level(verbosity: i32, is_set: bool) {
     if is_set {
         tracing::info!(verbosity, "log level set");
     }
 }
 
-/// Waits until the queued lines are written, for a bounded time. For the end of the process.
+/// Waits until the queued lines are written, for half a second at most. Must be called before the process
+/// ends.
 pub fn flush() {
     if let Some(queue) = QUEUE.get() {
         queue.flush(FLUSH_MAX);
@@ -126,7 +131,7 @@ fn log_panic(info: &PanicHookInfo) {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
     tracing::error!(place, thread, panic = text, "panicked");
-    // The panic may end the process before the line is written.
+    // Wait until the line is written, because the panic may end the process.
     flush();
 }
 
@@ -170,7 +175,7 @@ impl Queue {
         }
     }
 
-    /// Waits for lines and takes them all.
+    /// Waits until the queue has lines, and takes all of them.
     fn take(&self) -> Vec<u8> {
         let mut state = self.state.lock();
         state.is_writing = false;
@@ -182,7 +187,8 @@ impl Queue {
         std::mem::take(&mut state.waiting)
     }
 
-    /// Writes lines, counts those that could not be written, and reports the total number of missing lines.
+    /// Writes lines, and counts the lines that cannot be written. First writes the total number of dropped
+    /// lines if this number has increased.
     fn write(&self, out: &mut impl Write, lines: &[u8], announced: &mut u64) {
         let dropped = self.metrics.log_lines_dropped.value();
         if dropped > *announced {
@@ -196,7 +202,7 @@ impl Queue {
         }
     }
 
-    /// Waits until all queued lines are written, for at most `longest`.
+    /// Waits until all queued lines are written, up to `longest`.
     fn flush(&self, longest: Duration) {
         let until = Instant::now() + longest;
         let mut state = self.state.lock();
@@ -208,7 +214,8 @@ impl Queue {
     }
 }
 
-/// Like `write_all`, but also works if other processes of the terminal have made standard error non-blocking.
+/// Writes all bytes, like `write_all`. Also works if another process on the same terminal has made standard
+/// error non-blocking.
 fn write_whole(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match out.write(bytes) {
@@ -233,7 +240,7 @@ impl<'w> MakeWriter<'w> for LineWriter {
     }
 }
 
-/// A line in the making; the formatter writes it with a single call.
+/// A writer for one line, which the formatter writes with a single call.
 struct Line<'w>(&'w Queue);
 
 impl Write for Line<'_> {
@@ -251,7 +258,7 @@ impl Write for Line<'_> {
 mod tests {
     use super::*;
 
-    /// A reader that accepts nothing while it is paused.
+    /// A reader of the log that accepts nothing while it is paused.
     struct Reader {
         is_away: bool,
         seen: Vec<u8>,
@@ -262,7 +269,7 @@ mod tests {
             if self.is_away {
                 return Err(ErrorKind::BrokenPipe.into());
             }
-            // Accept small pieces, like a pipe that is nearly full.
+            // Accept only a few bytes, like a pipe that is nearly full.
             let taken = bytes.len().min(7);
             self.seen.extend_from_slice(&bytes[..taken]);
             Ok(taken)
@@ -274,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_cannot_be_written_are_dropped_counted_and_announced() {
+    fn log_lines_that_cannot_be_written_are_dropped_counted_and_announced() {
         let queue = Queue::new(Arc::default());
         let mut reader = Reader { is_away: true, seen: Vec::new() };
         let mut announced = 0;
@@ -295,10 +302,11 @@ mod tests {
     }
 
     #[test]
-    fn every_level_of_detail_adds_lines() {
+    fn each_verbosity_level_enables_more_log_lines() {
         use tracing::Level;
         use tracing_subscriber::layer::SubscriberExt;
-        // Lines of each kind, with the lowest level that includes them.
+        // Returns whether the filter selects each kind of line. The kinds are in the order of the lowest
+        // level that includes them.
         let lines = |verbosity| {
             let subscriber = tracing_subscriber::registry().with(filter(verbosity));
             tracing::subscriber::with_default(subscriber, || {
@@ -315,19 +323,19 @@ mod tests {
         };
         for level in 0..=6 {
             let enabled = lines(level);
-            let wanted = std::array::from_fn(|kind| kind as i32 <= level);
-            assert_eq!(enabled, wanted, "-v={level}");
+            let expected = std::array::from_fn(|kind| kind as i32 <= level);
+            assert_eq!(enabled, expected, "-v={level}");
         }
         assert_eq!((lines(-1), lines(10)), (lines(0), lines(6)));
     }
 
     #[test]
-    fn a_full_queue_drops_lines_and_keeps_those_it_has() {
+    fn a_full_log_queue_drops_new_lines() {
         let queue = Queue::new(Arc::default());
         let line = vec![b'x'; QUEUE_BYTES_MAX / 4];
         (0..6).for_each(|_| queue.push(&line));
         assert_eq!((queue.take().len(), queue.metrics.log_lines_dropped.value()), (QUEUE_BYTES_MAX, 2));
-        // The end of the process has a time limit even if the worker never finishes.
+        // A flush ends after its time limit, even if the worker never finishes.
         queue.flush(Duration::from_millis(1));
     }
 }

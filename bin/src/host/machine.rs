@@ -1,4 +1,4 @@
-//! Properties of the machine: names and addresses, listening sockets and resource limits.
+//! Properties of the machine: names and addresses, and listening sockets.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -6,34 +6,33 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use rustix::net::sockopt;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use values::naming::Naming;
 
 use crate::host::pki::Name;
+use crate::host::platform::names;
+use crate::host::platform::sockets::{self, KeepAlive};
 
-/// Connections that the kernel queues until the server accepts them.
+/// Maximum number of connections that the kernel queues until the server accepts them.
 const BACKLOG: u32 = 4096;
 
-/// A connection is probed after this long without a byte, and closed after three unanswered probes. HTTP/2
-/// has its own pings; these probes are for watches over HTTP/1.1 whose client has lost its network.
-const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 3);
+/// Settings of the probes of idle connections. HTTP/2 has its own pings, but a watch over HTTP/1.1 needs
+/// these probes to detect that its client has lost the network.
+const KEEPALIVE: KeepAlive =
+    KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(15), probes_max: 3 };
 
-/// Listens on `address`. With `is_shared`, other processes that also set the option may listen there too.
+/// Listens on `address`. If `is_shared` is true, other processes may listen on the same address, if they also
+/// use this option.
 ///
 /// # Errors
-/// Returns one line with the address if it is in use, or if it is not an address of this machine.
+/// The address is in use, or is not an address of this machine. The error is one line with the address.
 pub fn listen(address: SocketAddr, is_shared: bool) -> anyhow::Result<TcpListener> {
     let open = || -> io::Result<TcpListener> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
         socket.set_reuseport(is_shared)?;
-        // Accepted sockets inherit these options from the listening one.
-        sockopt::set_socket_keepalive(&socket, true)?;
-        sockopt::set_tcp_keepidle(&socket, KEEPALIVE.0)?;
-        sockopt::set_tcp_keepintvl(&socket, KEEPALIVE.1)?;
-        sockopt::set_tcp_keepcnt(&socket, KEEPALIVE.2)?;
+        // Accepted sockets inherit these options from the listening socket.
+        sockets::probe(&socket, &KEEPALIVE)?;
         socket.bind(address)?;
         socket.listen(BACKLOG)
     };
@@ -49,17 +48,9 @@ pub fn listen(address: SocketAddr, is_shared: bool) -> anyhow::Result<TcpListene
     open().map_err(failed)
 }
 
-/// Raises the limit of open files to its maximum, because every connection uses a file descriptor.
-pub fn raise_open_files() {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        // If this fails, the server accepts fewer connections.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    }
-}
-
-/// Returns the address at which other machines reach a server that listens on `bound`: the configured one,
-/// else the listening one, else this machine's; `None` if the machine has none.
+/// Returns the address at which other machines reach a server that listens on `bound`. The result is the
+/// configured address, if there is one, else the listening address. If the listening address is unspecified
+/// or a loopback address, the result is the address of this machine, or `None` if the machine has no address.
 pub fn advertised_address(bound: SocketAddr, configured: Option<IpAddr>) -> Option<SocketAddr> {
     let ip = bound.ip();
     let elsewhere = ip.is_unspecified() || ip.is_loopback();
@@ -67,9 +58,10 @@ pub fn advertised_address(bound: SocketAddr, configured: Option<IpAddr>) -> Opti
     configured.or_else(own).map(|ip| SocketAddr::new(ip, bound.port()))
 }
 
-/// Returns the host and port for published documents of a server that listens on `bound`: `name`, else the
-/// advertised address. A server on a loopback address is reachable only there, where every machine calls it
-/// `localhost`, unless `configured` names a proxy in front of it.
+/// Returns the host and port of a server that listens on `bound`, for published documents. The host is
+/// `name`, if given. If `configured` is not set and the server listens on a loopback address, only clients on
+/// this machine can connect, so the host is `localhost` or the loopback address. Otherwise the host is the
+/// advertised address.
 pub fn readers_authority(bound: SocketAddr, configured: Option<IpAddr>, name: Option<&str>) -> String {
     let ip = bound.ip();
     let is_localhost = ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST;
@@ -82,8 +74,8 @@ pub fn readers_authority(bound: SocketAddr, configured: Option<IpAddr>, name: Op
     advertised.unwrap_or(bound).to_string()
 }
 
-/// Returns the names for the serving certificate: for clients on this machine, on its network and inside the
-/// cluster. `inside` are the server's addresses inside the cluster.
+/// Returns the names in the serving certificate. Clients on this machine, on its network and inside the
+/// cluster use these names. `inside` has the addresses of the server inside the cluster.
 pub fn serving_names(bind: IpAddr, naming: &Naming, inside: &[IpAddr]) -> Vec<Name> {
     let mut names = BTreeSet::new();
     names.insert(Name::Dns("localhost".to_owned()));
@@ -102,22 +94,22 @@ pub fn serving_names(bind: IpAddr, naming: &Naming, inside: &[IpAddr]) -> Vec<Na
     names.into_iter().collect()
 }
 
-/// Returns the host's name, which identifies this server among those on the same store.
+/// Returns the host name, which identifies this server among the servers on the same etcd.
 pub fn node_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    names::host()
 }
 
-/// Returns the host's name, if it is valid in a certificate.
+/// Returns the host name, if it is valid in a certificate.
 fn hostname() -> Option<String> {
-    let name = rustix::system::uname().nodename().to_str().ok()?.to_ascii_lowercase();
+    let name = names::host().to_ascii_lowercase();
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     (!name.is_empty() && name.len() <= 253 && name.chars().all(fits)).then_some(name)
 }
 
-/// Returns the address that this machine uses towards other networks. Connecting a datagram socket only
-/// consults the routing table; nothing is sent.
+/// Returns the address from which this machine sends to other networks. Connecting a datagram socket only
+/// reads the routing table, and sends nothing.
 fn outward_address(family: IpAddr) -> Option<IpAddr> {
-    // A socket that is bound to an address would report that one, even a loopback address.
+    // Bind to an unspecified address. A socket that is bound to another address would report that address.
     let (any, documentation): (IpAddr, IpAddr) = match family {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
         IpAddr::V6(_) => {
@@ -144,7 +136,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_port_is_shared_by_those_who_all_say_so() {
+    async fn a_port_is_shared_only_if_both_listeners_allow_it() {
         for (first, second, is_shared) in
             [(false, false, false), (true, false, false), (false, true, false), (true, true, true)]
         {
@@ -155,8 +147,8 @@ mod tests {
     }
 
     #[test]
-    fn readers_of_documents_are_sent_where_they_reach_the_server() {
-        for (bound, configured, name, wanted) in [
+    fn issuer_documents_name_an_address_at_which_the_server_is_reachable() {
+        for (bound, configured, name, expected) in [
             ("127.0.0.1:6443", None, None, "localhost:6443"),
             ("[::1]:6443", None, None, "localhost:6443"),
             ("127.0.0.2:6443", None, None, "127.0.0.2:6443"),
@@ -167,12 +159,12 @@ mod tests {
             ("10.0.0.1:6443", Some("10.1.1.1"), Some("api.example.com"), "api.example.com:6443"),
         ] {
             let configured = configured.map(|ip: &str| ip.parse().unwrap());
-            assert_eq!(readers_authority(bound.parse().unwrap(), configured, name), wanted);
+            assert_eq!(readers_authority(bound.parse().unwrap(), configured, name), expected);
         }
     }
 
     #[test]
-    fn the_server_is_known_by_every_name_clients_use() {
+    fn serving_names_include_every_name_that_clients_use() {
         let names = serving_names(
             "192.0.2.7".parse().unwrap(),
             &values::naming::KUBERNETES,
@@ -189,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_on_a_loopback_address_is_advertised_as_one_everywhere_is() {
+    fn a_server_on_a_loopback_address_advertises_the_address_of_the_host() {
         let advertised = |bound: &str| advertised_address(bound.parse().unwrap(), None);
         assert_eq!(advertised("127.0.0.1:6443"), advertised("0.0.0.0:6443"));
         assert_eq!(advertised("192.0.2.7:6443"), Some("192.0.2.7:6443".parse().unwrap()));
@@ -199,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn everywhere_is_reached_at_home() {
+    fn an_unspecified_address_is_reached_at_the_loopback_address() {
         for (bound, want) in
             [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:1", "[::1]:1"), ("192.0.2.7:1", "192.0.2.7:1")]
         {
@@ -208,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_taken_address_is_said_in_one_line() {
+    async fn an_address_in_use_is_reported_in_one_line() {
         let holder = listen("127.0.0.1:0".parse().unwrap(), false).unwrap();
         let address = holder.local_addr().unwrap();
         let elsewhere: SocketAddr = "192.0.2.1:6443".parse().unwrap();

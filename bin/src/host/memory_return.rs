@@ -1,13 +1,15 @@
-//! Returns memory that the allocator keeps for later to the system, by a timer.
+//! Periodically returns memory to the system that the allocator keeps for later allocations.
 //!
 //! ```text
 //! every second: has the process worked since the last return? is it quiet now, or has it grown much? ─► one task on each
 //! worker thread ─► allocator::collect
 //! ```
 //!
-//! The allocator returns memory when the thread that owns it allocates again. After a burst of requests no
-//! thread does, so hundreds of megabytes stayed until the next request. Pages belong to the thread that
-//! allocated from them, so each worker thread has to collect its own.
+//! Without this task, the allocator returns memory only when the owning thread allocates again. After a burst
+//! of requests no thread allocates, so the process would keep hundreds of megabytes until the next request.
+//! Pages belong to the thread that allocated from them, so each worker thread must collect its own pages.
+//!
+//! Shortly after the start, this task also unmaps the code of the start-up ([`code_pages`]).
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,29 +17,34 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::host::allocator;
-use crate::host::process;
+use crate::host::platform::{code_pages, process};
 
 /// Interval of the timer.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Processor time since the last return after which there may be memory to return. An idle server uses less
-/// in several seconds.
+/// Processor time since the last return after which there may be memory to return. An idle server needs many
+/// seconds to use this much.
 const WORK: Duration = Duration::from_millis(50);
 
-/// Processor time in one tick below which the server counts as quiet.
+/// The server counts as quiet if it used less processor time in one tick.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Growth since the last return after which a busy server returns memory too. Returned memory has to be
-/// obtained from the system again, so a busy server keeps less than this for later.
+/// Growth since the last return after which a busy server also returns memory. A busy server keeps up to this
+/// much memory, because it would soon have to get returned memory from the system again.
 const GROWTH_BYTES: u64 = 64 << 20;
 
-/// Maximum time that a worker thread waits for the others, so that each of them gets one of the tasks.
+/// Time after which the task no longer unmaps code, because later the mapped code may be the code of
+/// requests.
+const START_MAX: Duration = Duration::from_secs(30);
+
+/// Maximum time that a worker thread waits for the other worker threads. While a thread waits, it cannot run
+/// a second task, so each thread gets one task.
 const MEETING: Duration = Duration::from_millis(5);
 
 /// Pause between two checks while a worker thread waits.
 const MEETING_STEP: Duration = Duration::from_micros(100);
 
-/// Observations at the last return and at the last tick.
+/// The measurements at the last return and at the last tick.
 #[derive(Clone, Copy, Debug, Default)]
 struct Observed {
     /// Processor time at the last return.
@@ -63,9 +70,10 @@ impl Observed {
     }
 }
 
-/// Returns memory periodically, as long as the runtime lives.
+/// Returns memory periodically, as long as the runtime exists.
 pub async fn run() {
     let mut observed = Observed::default();
+    let started = Instant::now();
     loop {
         tokio::time::sleep(TICK).await;
         // Without /proc there are no measurements, and the allocator keeps its memory.
@@ -75,12 +83,14 @@ pub async fn run() {
         }
         let began = Instant::now();
         let threads = collect_on_all_workers().await;
+        let unmapped_bytes = if started.elapsed() < START_MAX { code_pages::unmap() } else { 0 };
         let Some((cpu, left_bytes)) = process::spent() else { return };
         observed.returned(cpu, left_bytes);
         tracing::trace!(
             threads,
             resident_bytes,
             left_bytes,
+            unmapped_bytes,
             elapsed_us = began.elapsed().as_micros() as u64,
             "memory returned to the system"
         );
@@ -92,7 +102,8 @@ thread_local! {
     static ROUND: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Collects on each worker thread of the runtime that is free within [`MEETING`]; returns their number.
+/// Collects on each worker thread of the runtime that is free within [`MEETING`]. Returns the number of these
+/// threads.
 async fn collect_on_all_workers() -> usize {
     static ROUNDS: AtomicUsize = AtomicUsize::new(0);
     let round = ROUNDS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -105,14 +116,14 @@ async fn collect_on_all_workers() -> usize {
         })
         .collect();
     for task in tasks {
-        // A task fails only if the runtime ends.
+        // A task can fail only if the runtime ends.
         let _ = task.await;
     }
     arrived.load(Ordering::Relaxed)
 }
 
-/// Collects unless this thread has done so in this round, and occupies the thread until the others have
-/// arrived.
+/// Collects, if this thread has not yet collected in this round. Then blocks the thread until the other
+/// threads have collected, up to [`MEETING`].
 fn collect_once(round: usize, arrived: &AtomicUsize, workers: usize) {
     if ROUND.replace(round) == round {
         return;
@@ -130,9 +141,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_returned_after_work_once_it_is_quiet_or_when_much_was_added() {
+    fn memory_is_returned_to_the_system_after_work_or_a_large_increase() {
         const MIB: u64 = 1 << 20;
-        // Processor time in milliseconds and resident megabytes at each tick, and whether memory is returned.
+        // Each tick has the processor time in milliseconds, the resident megabytes, and whether memory is
+        // returned.
         let ticks = [
             (20, 100, false), // no work yet
             (40, 100, false),
@@ -157,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn every_worker_thread_collects() {
+    fn every_worker_thread_collects_its_free_memory() {
         for workers in [1, 2, 4] {
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build().unwrap();

@@ -1,11 +1,10 @@
 //! The machine and the process: files, certificates, sockets, logging, memory, profiles, and the end of the process.
 //!
-//! Nothing here knows a flag group or talks to another server.
+//! This module depends on no flag group, and connects to no other server.
 
 pub mod allocator;
 pub mod authorities;
 pub mod debug_socket;
-pub mod ending;
 pub mod expiry;
 pub mod failure;
 pub mod files;
@@ -15,7 +14,8 @@ pub mod machine;
 pub mod memory_return;
 pub mod notify;
 pub mod pki;
-pub mod process;
+pub mod platform;
+pub mod process_end;
 pub mod profiles;
 pub mod reload;
 pub mod welcome;

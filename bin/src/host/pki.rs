@@ -5,20 +5,22 @@
 //!                   └─► admin.crt    (admin.key)     in admin.kubeconfig
 //! ```
 //!
-//! Certificates are stored and reused. A certificate is replaced when it is about to expire, when its names
-//! or subject are not the wanted ones, or when it does not match its key or the CA. The CA's key changes only
-//! in a rotation, so that certificates it signed outlive a renewal of the CA's own certificate. Keys are ECDSA
-//! P-256; a key is written before its certificate, so that a crash in between leaves a pair that does not
-//! match and is detected.
+//! Certificates are stored and reused. The server replaces a certificate that expires soon, whose names or subject are
+//! wrong, or that does not match its key or the CA. The key of the CA changes only in a rotation, so that signed
+//! certificates stay valid when the certificate of the CA is renewed. Keys are ECDSA P-256. A key is written before its
+//! certificate. After a crash between the two writes, the certificate does not match the key, and the next start
+//! replaces it.
 //!
-//! A rotation of the CA has two steps (docs/guides/certificates.md#rotate-the-ca). Between them there are two CAs:
+//! A rotation of the CA has two steps (docs/guides/certificates.md#rotate-the-ca). Between the steps, there are two
+//! CAs:
 //!
 //! ```text
 //! ca-old.key ─► ca-old.crt ──► serving.crt           clients that know only this CA still verify the server
 //! ca.key ─────► ca.crt ──────► admin.crt, new users  the server accepts clients of both CAs
 //! ```
 //!
-//! The second step removes `ca-old.*`. Commands and a running server change files only with [`lock`].
+//! The second step removes `ca-old.*`. Commands and a running server change files only while they have the
+//! [`lock`].
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -39,7 +41,7 @@ use x509_parser::prelude::X509Certificate;
 
 use crate::host::files;
 
-/// Name of the directory of certificates and keys in the data directory.
+/// Name of the directory for certificates and keys in the data directory.
 pub const PKI_DIR: &str = "pki";
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -47,7 +49,7 @@ const CA_LIFETIME: Duration = DAY.saturating_mul(10 * 365);
 const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);
 /// Remaining lifetime below which a certificate is renewed.
 const RENEW_BEFORE: Duration = DAY.saturating_mul(30);
-/// How far back the validity of new certificates begins, for clients whose clocks are slow.
+/// The validity of a new certificate begins this long before its creation, for clients whose clocks are slow.
 const BACKDATE: Duration = Duration::from_secs(60 * 60);
 
 /// A certificate chain and its key, as PEM text.
@@ -65,7 +67,7 @@ enum Purpose<'a> {
     Client { user: &'a str, group: &'a str },
 }
 
-/// A name of the server in certificates.
+/// A name of the server in a certificate.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Name {
     /// A DNS name, whose first label may be `*`.
@@ -84,7 +86,7 @@ impl std::fmt::Display for Name {
 }
 
 impl Name {
-    /// Parses an address or a DNS name; `None` if the text is neither.
+    /// Parses an IP address or a DNS name. Returns `None` if the text is neither.
     pub fn read(text: &str) -> Option<Name> {
         match text.parse() {
             Ok(address) => Some(Name::Ip(address)),
@@ -92,7 +94,7 @@ impl Name {
         }
     }
 
-    /// Returns whether a text is a DNS name, whose first label may be `*` (RFC 6125, section 6.4.3).
+    /// Returns whether a text is a DNS name. The first label may be `*` (RFC 6125, section 6.4.3).
     fn is_dns(text: &str) -> bool {
         let name = text.strip_prefix("*.").unwrap_or(text);
         let is_label = |label: &str| {
@@ -108,7 +110,8 @@ impl Name {
 /// The CAs of a data directory, and the directory of its certificates.
 pub struct Pki {
     dir: PathBuf,
-    /// The CA that signs client certificates and, outside of a rotation, the serving certificate.
+    /// The CA that signs client certificates. If no rotation has begun, the CA also signs the serving
+    /// certificate.
     ca: Authority,
     /// The CA that a rotation replaces.
     old: Option<Authority>,
@@ -117,14 +120,17 @@ pub struct Pki {
 /// A CA that signs certificates.
 struct Authority {
     pem: String,
-    /// Key identifier of the CA, with which certificates name their issuer.
+    /// Key identifier of the CA. Signed certificates contain this value as the identifier of their issuer.
     key_id: Vec<u8>,
-    /// The CA's signer; `None` if the key file was removed, so that nothing can be signed.
+    /// The signer of the CA, or `None` if the key file was removed. Without the key, the CA cannot sign.
     issuer: Option<Issuer<'static, KeyPair>>,
 }
 
 /// User and group of the administrator's certificate. Members of the group may make every request.
 pub const ADMINISTRATOR: (&str, &str) = ("cluster-admin", "system:masters");
+
+/// Common name of the server's certificate.
+const SERVER: &str = "cluster-apiserver";
 
 /// Names of the files of the CA, and of the CA that a rotation replaces, without extension.
 const CA: &str = "ca";
@@ -135,7 +141,8 @@ pub const SERVING: &str = "serving";
 /// Name of the administrator's certificate, without extension.
 pub const ADMIN: &str = "admin";
 
-/// Takes the lock of a directory of certificates, and waits for it. The lock ends with the returned file.
+/// Waits for the lock of a directory of certificates, and takes it. Dropping the returned file releases the
+/// lock.
 ///
 /// # Errors
 /// The directory cannot be created or locked.
@@ -143,13 +150,14 @@ pub fn lock(dir: &Path) -> anyhow::Result<File> {
     files::private_dir(dir)?;
     let lock = || -> std::io::Result<File> {
         let file = File::open(dir)?;
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+        file.lock()?;
         Ok(file)
     };
     lock().with_context(|| format!("cannot lock {}", dir.display()))
 }
 
-/// Returns the certificates of all CAs in `dir` (PEM), without creating one: empty before the first start.
+/// Returns the certificates of all CAs in `dir` (PEM). Creates no CA, so the result is empty before the first
+/// start.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -162,21 +170,21 @@ pub fn bundle(dir: &Path) -> anyhow::Result<String> {
 }
 
 impl Authority {
-    /// Opens the CA in `dir`, or creates one.
+    /// Opens the CA in `dir`, or creates a CA.
     fn open(dir: &Path, now: SystemTime) -> anyhow::Result<Self> {
         let (certificate_path, key_path) = (dir.join("ca.crt"), dir.join("ca.key"));
         let key = read_key(&key_path)?;
-        let kept = match read_certificate(&certificate_path)? {
+        let reusable = match read_certificate(&certificate_path)? {
             None => None,
             Some((pem, ca)) => {
                 let usable = match &key {
-                    None => true, // without the key the certificate cannot be replaced
-                    Some(key) => ca.lasts(now) && ca.public_key == key.der_bytes(),
+                    None => true, // without its key, the certificate cannot be replaced
+                    Some(key) => ca.is_valid_for_long(now) && ca.public_key == key.der_bytes(),
                 };
                 usable.then_some((pem, ca.key_id))
             }
         };
-        let (pem, key_id, key) = match (kept, key) {
+        let (pem, key_id, key) = match (reusable, key) {
             (Some((pem, id)), key) => (pem, id, key),
             (None, key) => {
                 let key = match key {
@@ -199,7 +207,7 @@ impl Authority {
         Authority::new(pem, key_id, key)
     }
 
-    /// Opens the CA that a rotation replaces; `None` outside of a rotation.
+    /// Opens the CA that a rotation replaces. Returns `None` if no rotation has begun.
     fn open_old(dir: &Path) -> anyhow::Result<Option<Self>> {
         let path = dir.join(OLD_CA);
         let Some((pem, parsed)) = read_certificate(&path.with_extension("crt"))? else { return Ok(None) };
@@ -214,7 +222,7 @@ impl Authority {
 }
 
 impl Pki {
-    /// Opens the CA in `dir`, or creates one.
+    /// Opens the CA in `dir`, or creates a CA.
     pub fn open(dir: &Path, now: SystemTime) -> anyhow::Result<Self> {
         files::private_dir(dir)?;
         Ok(Pki { dir: dir.to_owned(), ca: Authority::open(dir, now)?, old: Authority::open_old(dir)? })
@@ -230,17 +238,27 @@ impl Pki {
         self.old.is_some()
     }
 
-    /// Returns the server's certificate for `names`, renewed if necessary.
+    /// Returns the server's certificate for `names`. Renews the certificate if necessary.
     pub fn serving(&self, names: &[Name], now: SystemTime) -> anyhow::Result<PemPair> {
         self.ensure(SERVING, &Purpose::Serving(names), now)
     }
 
-    /// Returns a client certificate for `user` in `group`, stored as `<file>.crt`; renewed if necessary.
+    /// Returns whether a chain (PEM) is a certificate of the server that the CA or the old CA signed.
+    pub fn is_own_serving(&self, chain: &[u8]) -> bool {
+        let described = der(chain).and_then(|der| Described::new(&der).ok());
+        described.is_some_and(|found| {
+            let mut authorities = self.old.iter().chain([&self.ca]);
+            found.user == SERVER && authorities.any(|authority| authority.key_id == found.issuer_key_id)
+        })
+    }
+
+    /// Returns the client certificate for `user` in `group` that is stored as `<file>.crt`. Creates or renews
+    /// the certificate if necessary.
     pub fn client(&self, file: &str, user: &str, group: &str, now: SystemTime) -> anyhow::Result<PemPair> {
         self.ensure(file, &Purpose::Client { user, group }, now)
     }
 
-    /// Replaces the server's certificate by a new one with the same names.
+    /// Replaces the server's certificate by a new certificate with the same names.
     ///
     /// # Errors
     /// There is no certificate, or the CA cannot sign.
@@ -253,7 +271,8 @@ impl Pki {
         self.replace(SERVING, &Purpose::Serving(&names), now)
     }
 
-    /// Replaces the server's certificate, if it exists and another CA than the right one has signed it.
+    /// Replaces the server's certificate, if it exists and was not signed by the CA that now signs serving
+    /// certificates.
     ///
     /// # Errors
     /// The certificate is unreadable, or the CA cannot sign.
@@ -266,7 +285,7 @@ impl Pki {
         Ok(())
     }
 
-    /// Replaces the client certificate `<file>.crt` for `user` in `group` by a new one.
+    /// Replaces the client certificate `<file>.crt` by a new certificate for `user` in `group`.
     ///
     /// # Errors
     /// The CA cannot sign.
@@ -280,7 +299,7 @@ impl Pki {
         self.replace(file, &Purpose::Client { user, group }, now)
     }
 
-    /// Returns a new client certificate and its key, which are not stored. The certificate does not outlive the CA.
+    /// Creates a client certificate and its key, and does not store them. The certificate expires no later than the CA.
     ///
     /// # Errors
     /// The CA cannot sign.
@@ -302,7 +321,7 @@ impl Pki {
         Ok(PemPair { chain, key: key.serialize_pem() })
     }
 
-    /// Begins a rotation: the CA becomes the old one, and a new CA is created. Continues a rotation whose beginning
+    /// Begins a rotation: the CA becomes the old CA, and a new CA is created. Continues an earlier call that
     /// was interrupted.
     ///
     /// # Errors
@@ -313,7 +332,8 @@ impl Pki {
             bail!("a rotation of the CA has begun already: end it with `certs rotate-ca --finish`");
         }
         let (ca, old) = (dir.join(CA), dir.join(OLD_CA));
-        // The old files are durable before the new CA replaces them; the key comes first, as everywhere.
+        // Make the copies of the files durable before the new CA replaces the files. Copy the key first,
+        // because a key is always written before its certificate.
         for extension in ["key", "crt"] {
             let from = ca.with_extension(extension);
             let bytes = files::read_if_there(&from)?.with_context(|| {
@@ -323,13 +343,13 @@ impl Pki {
         }
         files::sync_dir(dir)?;
         make_key(&ca.with_extension("key"))?;
-        // The certificate does not match the new key, so it is replaced.
+        // The certificate of the CA does not match the new key, so this call replaces it.
         let pki = Pki::open(dir, now)?;
         files::sync_dir(dir)?;
         Ok(pki)
     }
 
-    /// Ends a rotation: the old CA is no longer trusted.
+    /// Ends a rotation by removing the old CA, which is then no longer trusted.
     ///
     /// # Errors
     /// No rotation has begun, or a file cannot be removed.
@@ -338,7 +358,7 @@ impl Pki {
         if !pki.is_rotating() {
             bail!("no rotation of the CA has begun: begin one with `certs rotate-ca`");
         }
-        // The certificate first: without it the key has no meaning.
+        // Remove the certificate first, because a key without a certificate has no effect.
         for extension in ["crt", "key"] {
             let path = dir.join(OLD_CA).with_extension(extension);
             match std::fs::remove_file(&path) {
@@ -366,7 +386,7 @@ impl Pki {
             (&key, files::read_if_there(&self.dir.join(file).with_extension("crt"))?)
             && let Some(der) = der(&bytes)
             && let Ok(parsed) = Described::new(&der)
-            && parsed.lasts(now)
+            && parsed.is_valid_for_long(now)
             && parsed.public_key == key.der_bytes()
             && parsed.issuer_key_id == self.authority(purpose).key_id
             && parsed.serves(purpose)
@@ -377,8 +397,8 @@ impl Pki {
         self.replace(file, purpose, now)
     }
 
-    /// Replaces a certificate by a new one. The key is new, too: the old key may have the same problem as the old
-    /// certificate.
+    /// Replaces a certificate by a new certificate with a new key. The key is replaced because the old key may be the
+    /// reason for the replacement.
     fn replace(&self, file: &str, purpose: &Purpose, now: SystemTime) -> anyhow::Result<PemPair> {
         let certificate_path = self.dir.join(file).with_extension("crt");
         let issuer = self.authority(purpose).issuer.as_ref().ok_or_else(|| {
@@ -393,8 +413,8 @@ impl Pki {
     }
 }
 
-/// Returns the private key stored as `<file>.key` in `dir`, as PEM. If it is missing, creates an RSA key,
-/// which every consumer of tokens can verify with.
+/// Returns the private key (PEM) that is stored as `<file>.key` in `dir`. Creates an RSA key if the file is
+/// missing, because every program that verifies tokens supports RSA.
 pub fn private_key(dir: &Path, file: &str) -> anyhow::Result<String> {
     files::private_dir(dir)?;
     let path = dir.join(file).with_extension("key");
@@ -418,7 +438,7 @@ fn read_key(path: &Path) -> anyhow::Result<Option<KeyPair>> {
     KeyPair::from_pem(&text).map(Some).with_context(unreadable)
 }
 
-/// Reads a certificate; `None` if the file does not exist.
+/// Reads a certificate. Returns `None` if the file does not exist.
 fn read_certificate(path: &Path) -> anyhow::Result<Option<(String, Described)>> {
     let Some(bytes) = files::read_if_there(path)? else { return Ok(None) };
     let der = der(&bytes).with_context(|| format!("{} is not a PEM certificate", path.display()))?;
@@ -464,7 +484,7 @@ fn leaf_params(purpose: &Purpose, now: SystemTime) -> anyhow::Result<Certificate
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     match purpose {
         Purpose::Serving(names) => {
-            params.distinguished_name.push(DnType::CommonName, "cluster-apiserver");
+            params.distinguished_name.push(DnType::CommonName, SERVER);
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
             for name in *names {
                 params.subject_alt_names.push(match name {
@@ -486,17 +506,17 @@ fn leaf_params(purpose: &Purpose, now: SystemTime) -> anyhow::Result<Certificate
 
 /// The properties of a certificate.
 pub struct Described {
-    /// Begin of the validity, in seconds since 1970.
+    /// Beginning of the validity, in seconds since 1970.
     pub begins: i64,
     /// End of the validity, in seconds since 1970.
     pub expires: i64,
-    /// Whether the certificate is that of a CA.
+    /// Whether the certificate is a CA certificate.
     pub is_ca: bool,
-    /// Identifier of the certificate's own key; empty if the certificate does not have it.
+    /// Identifier of the key of the certificate; empty if the certificate does not contain it.
     pub key_id: Vec<u8>,
-    /// Identifier of the key that signed the certificate; empty if the certificate does not have it.
+    /// Identifier of the key that signed the certificate; empty if the certificate does not contain it.
     pub issuer_key_id: Vec<u8>,
-    /// Alternative names of a server.
+    /// Alternative names of the server, if the certificate is a serving certificate.
     pub names: BTreeSet<Name>,
     /// Common name: the user of a client certificate.
     pub user: String,
@@ -544,7 +564,7 @@ impl Described {
         Ok(found)
     }
 
-    fn lasts(&self, now: SystemTime) -> bool {
+    fn is_valid_for_long(&self, now: SystemTime) -> bool {
         let needed = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + RENEW_BEFORE;
         self.expires > i64::try_from(needed.as_secs()).unwrap_or(i64::MAX)
     }
@@ -570,7 +590,7 @@ fn names_of(certificate: &X509Certificate) -> BTreeSet<Name> {
     extension.value.general_names.iter().filter_map(name).collect()
 }
 
-/// Returns the names in the first certificate of a PEM chain; empty if there are no names.
+/// Returns the names in the first certificate of a PEM chain.
 pub fn names_in(chain: &[u8]) -> BTreeSet<Name> {
     let Some(der) = der(chain) else { return BTreeSet::new() };
     x509_parser::parse_x509_certificate(&der)

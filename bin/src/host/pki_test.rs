@@ -36,7 +36,7 @@ fn certificates_are_created_once_with_the_right_contents() {
 }
 
 #[test]
-fn a_certificate_is_renewed_when_it_no_longer_serves() {
+fn a_certificate_is_renewed_when_it_is_no_longer_usable() {
     let dir = Scratch::new();
     let now = SystemTime::now();
     let pki = Pki::open(&dir, now).unwrap();
@@ -75,7 +75,7 @@ fn an_expiring_ca_is_renewed_under_the_same_key() {
 }
 
 #[test]
-fn a_ca_key_kept_elsewhere_is_missed_only_when_something_must_be_signed() {
+fn a_missing_ca_key_is_an_error_only_if_something_must_be_signed() {
     let dir = Scratch::new();
     let now = SystemTime::now();
     Pki::open(&dir, now).unwrap().serving(&names(""), now).unwrap();
@@ -89,7 +89,8 @@ fn a_ca_key_kept_elsewhere_is_missed_only_when_something_must_be_signed() {
     assert!(error.ends_with("ca.key is not a PEM private key"), "{error}");
 }
 
-/// Returns the subject, the groups and the issuer's key identifier of a certificate.
+/// Returns the properties of a certificate, such as its user, its groups and the key identifier of its
+/// issuer.
 fn parsed(pair: &PemPair) -> Described {
     Described::new(&der(pair.chain.as_bytes()).unwrap()).unwrap()
 }
@@ -110,7 +111,7 @@ fn a_user_gets_a_certificate_with_all_groups_that_ends_with_the_ca() {
 }
 
 #[test]
-fn a_rotation_trusts_both_cas_until_it_ends() {
+fn during_a_ca_rotation_both_cas_are_trusted() {
     let dir = Scratch::new();
     let now = SystemTime::now();
     let pki = Pki::open(&dir, now).unwrap();
@@ -142,7 +143,7 @@ fn a_rotation_trusts_both_cas_until_it_ends() {
 }
 
 #[test]
-fn an_interrupted_beginning_of_a_rotation_continues() {
+fn an_interrupted_start_of_a_ca_rotation_continues() {
     let now = SystemTime::now();
     for copied in [&["key"][..], &["key", "crt"]] {
         let dir = Scratch::new();

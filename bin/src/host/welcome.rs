@@ -1,11 +1,11 @@
-//! The text that a first start prints on a terminal, instead of the log line `serving`.
+//! The text that a server prints after its first start on a terminal, instead of the log line `serving`.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use crate::host::logging::LogFormat;
 
-/// The facts of a server that the text names.
+/// The facts about a server in the text.
 pub struct Welcome<'w> {
     /// URL of the server.
     pub url: &'w str,
@@ -15,20 +15,21 @@ pub struct Welcome<'w> {
     pub kubeconfig: &'w Path,
     /// The naming profile of the store.
     pub profile: &'w str,
-    /// Release of Kubernetes whose API the server has.
+    /// Release of Kubernetes whose API the server serves.
     pub version: &'w str,
 }
 
-/// Returns whether this start prints the text: the data directory is new, and a person reads the log.
+/// Returns whether this start prints the text. The data directory must be new, and a person must read the
+/// log: text on a terminal.
 pub fn is_due(data_dir: &Path, format: LogFormat) -> bool {
     let is_new = std::fs::read_dir(data_dir).map_or(true, |mut entries| entries.next().is_none());
     is_new && format == LogFormat::Text && io::stderr().is_terminal()
 }
 
 impl Welcome<'_> {
-    /// Prints the text on standard error, where the log is.
+    /// Prints the text on standard error, like the log.
     pub fn print(&self) {
-        // A closed terminal does not end the server.
+        // Ignore errors, so that a closed terminal does not end the server.
         let _ = io::stderr().write_all(self.text().as_bytes());
     }
 
@@ -60,7 +61,7 @@ mod tests {
     use crate::host::files::scratch::Scratch;
 
     #[test]
-    fn the_text_says_how_to_connect_and_to_stop() {
+    fn the_welcome_text_explains_how_to_connect_and_stop() {
         let welcome = |profile| Welcome {
             url: "https://127.0.0.1:6443",
             data_dir: Path::new("/data"),
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_new_directory_is_welcomed() {
+    fn the_welcome_text_is_written_only_for_a_new_data_directory() {
         let dir = Scratch::new();
         std::fs::write(dir.join("file"), "").unwrap();
         assert!(!is_due(&dir, LogFormat::Text));

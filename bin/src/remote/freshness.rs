@@ -1,8 +1,8 @@
-//! How long a response may be cached, by its header fields (RFC 9111, section 4.2.1).
+//! Computes from the header fields of a response how long it may be cached (RFC 9111, section 4.2.1).
 //!
-//! `s-maxage → max-age → Expires, counted from Date → a tenth of the age by Last-Modified`; the first field
-//! that is present decides. Directives that forbid storing are ignored, because the cache serves this process
-//! only.
+//! `s-maxage → max-age → Expires, counted from Date → a tenth of the age by Last-Modified`: the first field
+//! that is present decides. Directives that forbid storing are ignored, because only this process uses the
+//! cache.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use jiff::{SignedDuration, Timestamp};
 /// Maximum freshness that is estimated from the date of the last change.
 const GUESS_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Maximum freshness from any field; numbers beyond 32 bits count as this value.
+/// Maximum freshness from any field. Larger numbers count as this value.
 const SECONDS_MAX: u64 = 0x7fff_ffff;
 
-/// Returns how long a response that arrived at `now` is fresh; zero if no field says so or the fields are
-/// invalid.
-pub fn of(headers: &HeaderMap, now: Timestamp) -> Duration {
+/// Returns how long a response that arrived at `now` is fresh. The result is zero if no field has a time, or
+/// if the fields are invalid.
+pub fn lifetime(headers: &HeaderMap, now: Timestamp) -> Duration {
     let Some((shared, own)) = ages(headers) else { return Duration::ZERO };
     if let Some(seconds) = shared.or(own) {
         return Duration::from_secs(seconds);
@@ -32,7 +32,7 @@ pub fn of(headers: &HeaderMap, now: Timestamp) -> Duration {
     }
 }
 
-/// Returns the seconds of `s-maxage` and `max-age`; `None` if one of them is not a number.
+/// Returns the seconds of `s-maxage` and `max-age`, or `None` if one of them is not a number.
 fn ages(headers: &HeaderMap) -> Option<(Option<u64>, Option<u64>)> {
     let (mut shared, mut own) = (None, None);
     for value in headers.get_all(CACHE_CONTROL) {
@@ -69,7 +69,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn the_first_field_that_is_there_decides() {
+    fn the_first_cache_header_that_is_present_decides_the_freshness() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         for (fields, want) in [
             ("", 0),
@@ -95,7 +95,7 @@ mod tests {
                 let name = HeaderName::try_from(name).unwrap();
                 headers.append(name, HeaderValue::from_str(value).unwrap());
             }
-            assert_eq!(of(&headers, now).as_secs(), want, "{fields}");
+            assert_eq!(lifetime(&headers, now).as_secs(), want, "{fields}");
         }
     }
 }

@@ -1,20 +1,21 @@
-//! Client for unary gRPC calls over a unix socket, used for key services on the same machine.
+//! Client for unary gRPC calls over a Unix socket, for key services and token signers on the same machine.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, TE};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::UnixStream;
+use wire::http2::{self, Sender, any_body};
 
-/// Maximum size of a response. The largest ones are a few hundred public keys.
+use crate::host::platform::sockets;
+
+/// Maximum size of a response. The largest responses contain a few hundred public keys.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// Maximum length of a failure text that is passed on.
+/// Maximum length of the text of a failure. The rest of a longer text is cut off.
 const TEXT_BYTES_MAX: usize = 1 << 10;
 
-/// Length of the prefix of a message: a compression flag and the length of the message.
+/// Length of the prefix of a message, which consists of a compression flag and the length of the message.
 const HEAD_BYTES: usize = 5;
 
 /// Names of the gRPC status codes, by number.
@@ -51,7 +52,7 @@ impl Failure {
         Failure { code, text: text.to_string() }
     }
 
-    /// Returns the failure for a protocol violation of the service or of a proxy.
+    /// Returns the failure for a protocol violation by the service.
     fn internal(text: impl ToString) -> Failure {
         Failure::new("Internal", text)
     }
@@ -62,13 +63,10 @@ impl Failure {
     }
 }
 
-/// A connection to a service, which calls may share.
-pub type Sender = SendRequest<Full<Bytes>>;
-
-/// Connects to the socket at `path`; a path that begins with `@` is in the abstract namespace.
+/// Connects to the socket at `path`. A path that begins with `@` or `/@` is in the abstract namespace.
 ///
 /// # Errors
-/// The reason why there is no connection.
+/// The connection failed. The error is the reason.
 pub async fn connect(path: &str) -> Result<Sender, String> {
     let name = path.strip_prefix("/@").or(path.strip_prefix('@'));
     let opened = match name {
@@ -76,19 +74,14 @@ pub async fn connect(path: &str) -> Result<Sender, String> {
         Some(name) => abstract_socket(name),
     };
     let stream = opened.map_err(|error| format!("cannot connect to {path}: {error}"))?;
-    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-        .await
-        .map_err(|error| format!("cannot connect to {path}: {error}"))?;
-    tokio::spawn(async move {
-        // The next call notices that the connection has ended.
-        let _ = connection.await;
-    });
+    // No task watches this connection. If the connection ends, the next call fails.
+    let begun = http2::begin(Box::new(stream)).await;
+    let (sender, _) = begun.map_err(|error| format!("cannot connect to {path}: {error}"))?;
     Ok(sender)
 }
 
 fn abstract_socket(name: &str) -> std::io::Result<UnixStream> {
-    use std::os::linux::net::SocketAddrExt;
-    let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+    let address = sockets::abstract_address(name)?;
     let stream = std::os::unix::net::UnixStream::connect_addr(&address)?;
     stream.set_nonblocking(true)?;
     UnixStream::from_std(stream)
@@ -97,8 +90,8 @@ fn abstract_socket(name: &str) -> std::io::Result<UnixStream> {
 /// Calls the method `/package.Service/Method` with a message.
 ///
 /// # Errors
-/// The service reports a failure, or its response is invalid. There is no timeout if the service does not
-/// respond.
+/// The service reports a failure, or its response is invalid. This function has no time limit, so the caller
+/// must set a time limit.
 pub async fn unary(mut sender: Sender, method: &str, message: Bytes) -> Result<Vec<u8>, Failure> {
     let mut framed = BytesMut::with_capacity(HEAD_BYTES + message.len());
     framed.put_u8(0);
@@ -109,7 +102,7 @@ pub async fn unary(mut sender: Sender, method: &str, message: Bytes) -> Result<V
         .uri(format!("http://localhost{method}"))
         .header(CONTENT_TYPE, "application/grpc")
         .header(TE, "trailers")
-        .body(Full::new(framed.freeze()))
+        .body(any_body(Full::new(framed.freeze())))
         .map_err(Failure::internal)?;
     sender.ready().await.map_err(Failure::unavailable)?;
     let response = sender.send_request(request).await.map_err(Failure::unavailable)?;
@@ -123,7 +116,7 @@ pub async fn unary(mut sender: Sender, method: &str, message: Bytes) -> Result<V
             None => Failure::unavailable(error),
         }
     })?;
-    // A response without a message has its status in the head.
+    // A response without a message has its status in the headers instead of the trailers.
     let trailers = body.trailers().cloned().unwrap_or_else(|| head.headers.clone());
     let text = |name: &str| trailers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match text("grpc-status") {
@@ -147,7 +140,7 @@ fn message_of(body: &[u8]) -> Result<Vec<u8>, Failure> {
     Ok(message.to_vec())
 }
 
-/// Decodes a percent-encoded text of a trailer, up to the maximum length.
+/// Decodes a percent-encoded text of a trailer, and cuts it after the maximum length.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len().min(TEXT_BYTES_MAX));
     let mut rest = text.as_bytes();
@@ -174,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_one_plain_message() {
+    fn a_grpc_response_is_one_uncompressed_message() {
         for (body, want) in [
             (&[0, 0, 0, 0, 2, 7, 8][..], Some(vec![7, 8])),
             (&[0, 0, 0, 0, 0], Some(vec![])),
@@ -187,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_failures_are_decoded_and_cut() {
+    fn grpc_error_messages_are_decoded_and_truncated() {
         for (text, want) in [("no key", "no key"), ("50%25 %C3%A9", "50% é"), ("%", "%"), ("%zz%4", "%zz%4")]
         {
             assert_eq!(decoded(text), want);

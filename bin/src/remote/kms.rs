@@ -1,12 +1,13 @@
-//! Calls of a key service: unary gRPC over a unix socket (docs/api/encryption.md#key-services).
+//! Calls of a key service, as unary gRPC over a Unix socket (docs/api/encryption.md#key-services).
 //!
 //! ```text
 //! any thread: call ─► queue ─► thread "kms" ─► HTTP/2 ─► socket
 //!       └──────────── waits, no longer than the timeout ◄──────┘
 //! ```
 //!
-//! A separate thread makes the calls, so that values can be decrypted on any thread that reads them, also on
-//! threads of the runtime. The first call connects, and so does the first call after the connection broke.
+//! A separate thread makes the calls, so that any thread can decrypt the values that it reads, even a thread
+//! of the runtime. The first call opens the connection. If the connection breaks, the next call opens a new
+//! connection.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -14,17 +15,19 @@ use std::time::Duration;
 use api::state::secrecy::KeyService;
 use bytes::Bytes;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use wire::http2::Sender;
 
-use crate::remote::grpc::{self, Sender};
+use crate::remote::grpc;
 
-/// Maximum number of calls that wait for the thread. There are few calls: one for each seed that is not
-/// cached.
+/// Maximum number of calls that wait for the thread. There are few calls, because only a seed that is not
+/// cached needs a call.
 const WAITING_MAX: usize = 64;
 
-/// How long the caller waits beyond the timeout of the call, so that the thread can report the reason.
+/// Additional time that the caller waits after the timeout of the call, so that the thread can report the
+/// timeout.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// A key service that is reached at a unix socket.
+/// A client of a key service at a Unix socket.
 pub struct Socket {
     calls: tokio::sync::mpsc::Sender<Call>,
     timeout: Duration,
@@ -37,12 +40,12 @@ struct Call {
 }
 
 impl Socket {
-    /// Creates a client for the service at `path`; a path that begins with `@` is in the abstract namespace.
-    /// Does not connect yet.
+    /// Creates a client for the service at `path`, and does not connect yet. A path that begins with `@` is
+    /// in the abstract namespace.
     pub fn new(path: &str, timeout: Duration) -> Socket {
         let (calls, waiting) = tokio::sync::mpsc::channel(WAITING_MAX);
         let path = path.to_owned();
-        // If the thread cannot start, the queue is closed and every call fails.
+        // If the thread cannot start, the queue is closed, and every call fails.
         let _ = std::thread::Builder::new().name("kms".to_owned()).spawn(move || {
             if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 runtime.block_on(serve(&path, timeout, waiting));
@@ -65,7 +68,7 @@ impl KeyService for Socket {
         let is_shared =
             Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
         let answer = if is_shared { tokio::task::block_in_place(wait) } else { wait() };
-        answer.unwrap_or_else(|_| Err("it did not answer in time".to_owned()))
+        answer.unwrap_or_else(|_| Err("the key service did not answer in time".to_owned()))
     }
 }
 
@@ -85,8 +88,9 @@ async fn serve(path: &str, timeout: Duration, mut waiting: tokio::sync::mpsc::Re
             answered.map_err(|failure| failure.to_string())
         };
         let answered = tokio::time::timeout(timeout, answered).await;
-        let answered = answered.unwrap_or_else(|_| Err(format!("it did not answer within {timeout:?}")));
-        // The caller may have given up.
+        let answered =
+            answered.unwrap_or_else(|_| Err(format!("the key service did not answer within {timeout:?}")));
+        // Ignore an error, because the caller may have stopped waiting.
         let _ = answer.try_send(answered);
     }
 }
@@ -96,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_that_is_not_there_is_said() {
+    fn an_absent_kms_socket_is_an_error_with_its_path() {
         let socket = Socket::new("/nowhere/kms.sock", Duration::from_secs(1));
         let why = socket.call("Status", Vec::new()).unwrap_err();
         assert!(why.starts_with("cannot connect to /nowhere/kms.sock"), "{why}");

@@ -1,4 +1,5 @@
-//! Clients of other processes: HTTPS and gRPC clients, kubeconfig files that describe servers, key services and signers.
+//! Clients of other processes: HTTPS and gRPC clients, kubeconfig files of other servers, key services, and token
+//! signers.
 
 pub mod client;
 pub mod freshness;

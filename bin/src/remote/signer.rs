@@ -1,8 +1,8 @@
 //! Calls of the external process that signs service account tokens
 //! (docs/api/authentication.md#external-signers).
 //!
-//! All calls share a connection, which the first call after a failure opens again. A call waits for the
-//! signer to be available, within its own time limit, so that a restart of the signer does not fail calls.
+//! All calls share a connection. After a failure, the next call opens a new connection. A call waits up to
+//! its time limit until the signer is available, so that calls do not fail while the signer restarts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,20 @@ use anyhow::anyhow;
 use api::state::tokens::external::{CallError, Called, Calls, External};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use wire::http2::Sender;
 use wire::metrics::Metrics;
 
-use crate::remote::grpc::{self, Failure, Sender};
+use crate::remote::grpc::{self, Failure};
 
-/// Time limit of a call while the server starts, and later. kube-apiserver waits for a minute at the start,
-/// and otherwise as long as the request that needs a token lasts.
+/// Time limits of a call: while the server starts, and later. kube-apiserver waits for a minute while it
+/// starts. Later, its limit is the time limit of the request that needs a token.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause between two attempts to connect.
 const CONNECT_AGAIN: Duration = Duration::from_millis(100);
 
-/// A signer that is reached at a unix socket.
+/// A client of a signer at a Unix socket.
 struct Signer {
     path: String,
     connection: Mutex<Option<Sender>>,
@@ -32,7 +33,8 @@ struct Signer {
 /// Requests the keys and limits of the signer at `path`.
 ///
 /// # Errors
-/// An error of one line, in the words of kube-apiserver.
+/// The signer does not respond in time, or its response is invalid. The error is one line with the message of
+/// kube-apiserver.
 pub async fn open(path: &str, metrics: Arc<Metrics>) -> anyhow::Result<External> {
     let signer = Arc::new(Signer { path: path.to_owned(), connection: Mutex::default() });
     let starting = Arc::new(Timed { signer: signer.clone(), timeout: START_TIMEOUT });
@@ -53,7 +55,11 @@ impl Calls for Timed {
             let mut why = String::new();
             let answer = tokio::time::timeout(timeout, signer.call(method, message.into(), &mut why)).await;
             let answer = answer.unwrap_or_else(|_| {
-                let why = if why.is_empty() { format!("it did not answer within {timeout:?}") } else { why };
+                let why = if why.is_empty() {
+                    format!("the signer did not answer within {timeout:?}")
+                } else {
+                    why
+                };
                 Err(Failure::new("DeadlineExceeded", why))
             });
             answer.map_err(|Failure { code, text }| CallError { code, text })
@@ -62,14 +68,13 @@ impl Calls for Timed {
 }
 
 impl Signer {
-    /// Makes a call. `why` receives the reason why there is no connection yet.
+    /// Makes a call. Sets `why` to the reason, as long as the connection cannot be opened.
     async fn call(&self, method: &str, message: Bytes, why: &mut String) -> Result<Vec<u8>, Failure> {
         let method = format!("/v1.ExternalJWTSigner/{method}");
         let known = self.connection.lock().clone().filter(|sender| !sender.is_closed());
         if let Some(sender) = known {
             match grpc::unary(sender, &method, message.clone()).await {
-                // The connection may have broken before the signer saw the call, so the call may be made
-                // twice.
+                // The connection may have broken before the signer received the call, so make the call again.
                 Err(failure) if failure.code == "Unavailable" => *self.connection.lock() = None,
                 answer => return answer,
             }

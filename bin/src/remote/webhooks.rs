@@ -1,4 +1,4 @@
-//! Servers that review tokens and permissions: their kubeconfig files, and the reviews sent to them.
+//! Webhooks that review tokens and permissions: reads their kubeconfig files, and sends reviews to them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use values::json::Value;
-use wire::outgoing::{self, Egress, Failure, Identities};
+use wire::outgoing::{self, Egress, Failure, Identities, with_clean_path};
 use wire::typed;
 
 use crate::flags::profile::Profile;
 use crate::remote::kubeconfig::{self, Settings, Source};
 
-/// Maximum number of attempts for a review, if the other server is overloaded or broken.
+/// Maximum number of attempts to send a review.
 const ATTEMPTS: u32 = 5;
 
-/// Interval at which a pause between two attempts checks whether the request was given up.
+/// During a pause between two attempts, the interval of the checks whether the request was given up.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Pause before the second attempt; each further pause is half as long again.
+/// Pause before the second attempt. Each further pause is 50% longer.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 
 /// Settings of the server that verifies bearer tokens.
@@ -38,10 +38,11 @@ pub struct TokenWebhook {
 }
 
 impl TokenWebhook {
-    /// Checks the version and reads the kubeconfig file; `None` without a file. Answers are cached for `lifetime`.
+    /// Checks the version, and reads the kubeconfig file. Returns `None` if there is no file. Responses are cached for
+    /// `lifetime`.
     ///
     /// # Errors
-    /// An unknown version, or an invalid file.
+    /// The version is unknown, or the file is invalid.
     pub fn read(
         file: Option<PathBuf>,
         version: &str,
@@ -59,7 +60,7 @@ impl TokenWebhook {
         Ok(Some(TokenWebhook { file, version: version.to_owned(), lifetime, egress: egress.clone() }))
     }
 
-    /// Builds the authenticator; `own_audiences` are those of this server.
+    /// Builds the authenticator. `own_audiences` has the audiences of this server.
     ///
     /// # Errors
     /// The kubeconfig file is invalid.
@@ -71,7 +72,7 @@ impl TokenWebhook {
     }
 }
 
-/// A server that reviews are sent to, from a kubeconfig file.
+/// A server that a kubeconfig file describes, and to which documents such as reviews are sent.
 #[derive(Clone)]
 pub struct Remote {
     source: Arc<Source>,
@@ -85,16 +86,15 @@ pub struct Remote {
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Remote {
-    /// Reads a kubeconfig file. A review takes at most `timeout`.
+    /// Reads a kubeconfig file. `timeout` is the time limit of one attempt.
     ///
     /// # Errors
-    /// The file is invalid; the message is that of kube-apiserver.
+    /// The file is invalid. The message equals the message of kube-apiserver.
     pub fn read(path: &Path, timeout: Option<Duration>, naming: Profile) -> anyhow::Result<Remote> {
         let settings = access(path)?;
         let server = with_scheme(&settings.server)?;
         let timeout = timeout.unwrap_or(TIMEOUT);
-        let separator = if server.contains('?') { '&' } else { '?' };
-        let url: Uri = format!("{server}{separator}timeout={}", go_seconds(timeout)).parse()?;
+        let url: Uri = format!("{}timeout={}", before_timeout(&server), go_seconds(timeout)).parse()?;
         let source = Source::new(settings, url)?;
         Ok(Remote {
             source: Arc::new(source),
@@ -121,7 +121,7 @@ impl Remote {
     }
 }
 
-/// Completes a server URL with a scheme, which may be missing if nothing follows the host.
+/// Adds a scheme to a server URL if it is missing. Only a URL without a path may have no scheme.
 fn with_scheme(server: &str) -> anyhow::Result<String> {
     let is_whole = |uri: &Uri| {
         uri.scheme_str().is_some_and(|scheme| !scheme.is_empty())
@@ -137,6 +137,14 @@ fn with_scheme(server: &str) -> anyhow::Result<String> {
     bail!("host must be a URL or a host:port pair: {}", go::quote(server))
 }
 
+/// Cleans the path of a server URL as client-go does, and appends `?` or `&`, so that a query parameter can follow.
+fn before_timeout(server: &str) -> String {
+    match server.split_once('?') {
+        Some((base, query)) => format!("{}?{query}&", with_clean_path(base)),
+        None => format!("{}?", with_clean_path(server)),
+    }
+}
+
 /// Formats a duration as Go does, with millisecond precision.
 fn go_seconds(time: Duration) -> String {
     match (time.as_secs(), time.subsec_millis()) {
@@ -146,16 +154,17 @@ fn go_seconds(time: Duration) -> String {
     }
 }
 
-/// Returns the credentials for each server that a user of a kubeconfig file is named after.
+/// Returns the credentials for other servers from a kubeconfig file. The name of a user is the name of a
+/// server.
 ///
 /// # Errors
-/// The file is invalid; the message is that of kube-apiserver.
+/// The file is invalid. The message equals the message of kube-apiserver.
 pub fn identities(path: &Path) -> anyhow::Result<Identities> {
     Ok(kubeconfig::identities(path, &kubeconfig::load(path)?))
 }
 
-/// Reads the server of a kubeconfig file; problems are reported in the words of kube-apiserver. No file
-/// counts as an empty one.
+/// Reads the settings of the server in a kubeconfig file. Errors have the messages of kube-apiserver. An
+/// empty path counts as an empty file.
 fn access(path: &Path) -> anyhow::Result<Settings> {
     let config = if path.as_os_str().is_empty() { Value::Null } else { kubeconfig::load(path)? };
     kubeconfig::confirm(path, &config)?;
@@ -163,11 +172,11 @@ fn access(path: &Path) -> anyhow::Result<Settings> {
 }
 
 impl Remote {
-    /// Posts a document, and retries after failures for which `retries` returns true, unless the request is
-    /// given up. The second attempt starts after `delay`; each further pause is half as long again.
+    /// Posts a document. Retries after a failure if `retries` returns true for it and `is_given_up` returns
+    /// false. The second attempt starts after `delay`, and each further pause is 50% longer.
     ///
     /// # Errors
-    /// The failure of the last attempt.
+    /// All attempts failed. The error is the failure of the last attempt.
     pub async fn send(
         &self,
         body: Bytes,
@@ -221,31 +230,31 @@ impl Reviewer for Remote {
     }
 }
 
-/// A server that gets each review once at a time: callers with the same review wait for the same answer. If
-/// the first caller gives up, the next one sends the review.
+/// A webhook client that does not send equal reviews concurrently. Callers with the same review wait for one
+/// response. If the first caller stops waiting, the next caller sends the review.
 #[derive(Clone)]
 struct Once {
     remote: Remote,
-    asked: Arc<Mutex<HashMap<Vec<u8>, Weak<Asked>>>>,
+    open_reviews: Arc<Mutex<HashMap<Vec<u8>, Weak<SharedAnswer>>>>,
 }
 
-type Asked = OnceCell<Result<Vec<u8>, String>>;
+type SharedAnswer = OnceCell<Result<Vec<u8>, String>>;
 
 impl Once {
     fn new(remote: Remote) -> Once {
-        Once { remote, asked: Arc::default() }
+        Once { remote, open_reviews: Arc::default() }
     }
 
-    /// Returns the entry of a review, which may be in progress already, and drops entries that no caller
-    /// waits for.
-    fn open(&self, review: &[u8]) -> Arc<Asked> {
-        let mut asked = self.asked.lock();
-        if let Some(open) = asked.get(review).and_then(Weak::upgrade) {
+    /// Returns the entry of a review. Another caller may already have sent this review. Removes entries for
+    /// which no caller waits.
+    fn open(&self, review: &[u8]) -> Arc<SharedAnswer> {
+        let mut open_reviews = self.open_reviews.lock();
+        if let Some(open) = open_reviews.get(review).and_then(Weak::upgrade) {
             return open;
         }
-        asked.retain(|_, open| open.strong_count() > 0);
-        let open = Arc::new(Asked::new());
-        asked.insert(review.to_vec(), Arc::downgrade(&open));
+        open_reviews.retain(|_, open| open.strong_count() > 0);
+        let open = Arc::new(SharedAnswer::new());
+        open_reviews.insert(review.to_vec(), Arc::downgrade(&open));
         open
     }
 }
@@ -257,5 +266,21 @@ impl Reviewer for Once {
             let open = once.open(&review);
             open.get_or_init(|| once.remote.review(review)).await.clone()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_path_of_a_webhook_is_cleaned_as_by_client_go() {
+        for (server, want) in [
+            ("https://h", "https://h/?"),
+            ("https://h:1//authn/", "https://h:1/authn?"),
+            ("https://h/a/../b?c=d", "https://h/b?c=d&"),
+        ] {
+            assert_eq!(before_timeout(server), want);
+        }
     }
 }

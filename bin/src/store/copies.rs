@@ -1,11 +1,12 @@
-//! The copies of the objects in etcd: one of the main etcd, and one of each etcd that stores a single
-//! resource (docs/api/etcd.md). They are opened, followed, maintained and closed together.
+//! The local copies of the objects in etcd: a copy of the main etcd, and a copy of each etcd for separate
+//! resources (docs/api/etcd.md). All copies are opened, followed, maintained and closed together.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use engine::Engine;
+use futures_util::FutureExt;
 use futures_util::future::{join_all, select_all, try_join_all};
 use objects::store::Ledger;
 use objects::store::backends::{Backend, Backends};
@@ -19,7 +20,7 @@ use crate::store::etcd::{self, CopyLimits, EtcdSettings};
 
 /// The local copy of the contents of one etcd.
 struct Copy {
-    /// Key prefixes that are served from this copy; empty for the main copy.
+    /// Prefixes of the keys that are served from this copy; empty for the main copy.
     prefixes: Vec<String>,
     etcd: EtcdSettings,
     /// Directory of the copy and of the files that describe it.
@@ -28,12 +29,13 @@ struct Copy {
     replica: Arc<Replica>,
 }
 
-/// The copies of a server; the first is the main one. Empty if the server has a log of its own.
+/// The copies of a server. The first copy is the main copy. There are no copies if the server's own log
+/// stores the objects.
 #[derive(Default)]
 pub struct Copies(Vec<Copy>);
 
 impl Copies {
-    /// Opens the copies and brings them up to date with their etcds. `open` opens a follower engine in a
+    /// Opens the copies, and fills copies that are missing or do not fit. `open` opens a follower engine in a
     /// directory.
     ///
     /// # Errors
@@ -61,12 +63,13 @@ impl Copies {
         Ok(Copies(try_join_all(copies).await?))
     }
 
-    /// Returns the main copy; `None` if the server has a log of its own.
+    /// Returns the main copy, or `None` if the server's own log stores the objects.
     pub fn main(&self) -> Option<(&Engine, &Arc<Replica>)> {
         self.0.first().map(|copy| (&copy.engine, &copy.replica))
     }
 
-    /// Returns the backends that store objects; `own` is the server's own log, used if there are no copies.
+    /// Returns the backends that store objects. If there are no copies, the backend is the server's own log
+    /// `own`.
     pub fn backends(&self, own: &Engine) -> Backends {
         let backend =
             |copy: &Copy| Backend::new(copy.engine.clone(), Some(copy.replica.clone() as Arc<dyn Ledger>));
@@ -79,12 +82,13 @@ impl Copies {
         )
     }
 
-    /// Starts to follow the etcds, until the tasks are dropped.
+    /// Starts tasks that follow the etcd clusters. Dropping the result ends the tasks.
     pub fn follow(&self) -> JoinSet<()> {
         self.0.iter().map(|copy| copy.replica.clone().follow()).collect()
     }
 
-    /// Waits until the copies have the newest state of their etcds. The copies must be followed.
+    /// Waits until each copy has the newest state of its etcd. The tasks of [`Copies::follow`] must be
+    /// running.
     ///
     /// # Errors
     /// A copy is not up to date after a minute.
@@ -95,27 +99,27 @@ impl Copies {
         Ok(())
     }
 
-    /// Sets which types are served, and the metrics that count changes.
+    /// Sets the served types, and the metrics that count changes.
     pub fn serve(&self, types: &Arc<Types>, metrics: &Arc<Metrics>) {
         self.0.iter().for_each(|copy| copy.replica.serve(types.clone(), metrics.clone()));
     }
 
-    /// Starts to compact the etcds and to check their health, until the tasks are dropped.
+    /// Starts tasks that compact the etcd clusters and check their health. Dropping the result ends the
+    /// tasks.
     pub fn tend(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         for copy in &self.0 {
             let (replica, interval) = (copy.replica.clone(), copy.etcd.compaction_interval);
             if !interval.is_zero() {
-                tasks.spawn(async move { compaction::run(replica, interval).await });
+                tasks.spawn(async move { compaction::run(replica, interval).await }.boxed());
             }
             let (replica, timeout) = (copy.replica.clone(), copy.etcd.check_timeout);
-            tasks.spawn(async move { replica.watch_health(timeout).await });
+            tasks.spawn(async move { replica.watch_health(timeout).await }.boxed());
         }
         tasks
     }
 
-    /// Waits until one of the copies cannot continue, and returns the reason. The next start fills that copy
-    /// again.
+    /// Waits until a copy cannot continue, and returns the reason. The next start fills this copy again.
     pub async fn broken(&self) -> anyhow::Error {
         if self.0.is_empty() {
             return std::future::pending().await;
@@ -124,7 +128,7 @@ impl Copies {
         select_all(broken).await.0
     }
 
-    /// Returns the engines of all copies except the main one.
+    /// Returns the engines of all copies except the main copy.
     pub fn engines_apart(&self) -> Vec<Engine> {
         self.0.iter().skip(1).map(|copy| copy.engine.clone()).collect()
     }

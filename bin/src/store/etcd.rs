@@ -1,7 +1,7 @@
 //! The local copy of the objects in an etcd (docs/api/etcd.md).
 //!
-//! The copy is in the data directory, next to a file that identifies the cluster of etcd. If the copy no
-//! longer fits etcd, the server deletes it and fills a new one; no data is lost by that.
+//! The copy is in the data directory, next to a file that identifies the etcd cluster. If the copy no longer fits etcd,
+//! the server deletes it and fills a new copy. No data is lost, because etcd has all objects.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -25,20 +25,20 @@ use crate::store::location::{Direction, StoreLocation, recorded, store_id};
 /// Name of the directory of the copy.
 pub const COPY_DIR: &str = "etcd-copy";
 
-/// Name of the file that identifies the cluster of etcd that the copy belongs to.
+/// Name of the file that identifies the etcd cluster to which the copy belongs.
 const CLUSTER_FILE: &str = "etcd-cluster";
 
-/// Maximum time of one call of etcd, with all its attempts.
+/// Maximum time of one call of etcd, including all attempts.
 const CALL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long the start waits for etcd, and the pause between attempts.
+/// How long the start waits for etcd, and the pause between two attempts.
 const START_WAIT: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1));
 
-/// Distance between the source's revision and the first object in etcd: room for what the source writes
-/// during the move.
+/// Difference between the revision of the source and the revision of the first object in etcd. During the
+/// move, the source may use the revisions in between for its writes.
 pub const ROOM: u64 = 2000;
 
-/// Properties of the objects of a copy that the flags of the server determine.
+/// Properties of the objects in a copy, from the flags of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyLimits {
     /// The naming profile of the objects.
@@ -54,26 +54,26 @@ pub struct CopyLimits {
 pub struct EtcdSettings {
     /// The members of the etcd.
     pub endpoints: Vec<Endpoint>,
-    /// Credentials of connections; `None`: connections are not encrypted.
+    /// Credentials of connections, or `None` if connections are not encrypted.
     pub tls: Option<Tls>,
     /// The prefix of all keys.
     pub prefix: String,
-    /// Resources that have an etcd of their own.
+    /// Resources that are stored in a separate etcd.
     pub apart: Vec<SeparateResource>,
     /// Direction of a live move of the store, if one is configured.
     pub live: Option<Direction>,
-    /// Interval between compactions of etcd; zero: this server does not compact it.
+    /// Interval between compactions of etcd. Zero means that this server does not compact etcd.
     pub compaction_interval: Duration,
     /// Timeout of health checks of etcd.
     pub check_timeout: Duration,
-    /// How values are encrypted; `None`: values are not encrypted.
+    /// The encryption of values; `None` if values are not encrypted.
     pub secrecy: Option<Arc<Secrecy>>,
-    /// How the members of etcd are reached.
+    /// The egress for connections to the members of etcd.
     pub egress: Egress,
 }
 
-/// A resource that can have an etcd of its own. The few functions of the server that read it together with
-/// other resources wait until the newest state of both is known.
+/// A resource that can be stored in a separate etcd. A few functions of the server read such a resource together with
+/// other resources. These functions wait until the newest states of both etcd clusters are known.
 pub struct SeparableResource {
     /// Group of the resource without the suffix of the naming profile.
     pub group: &'static str,
@@ -81,22 +81,22 @@ pub struct SeparableResource {
     pub plural: &'static str,
 }
 
-/// The resources that can have an etcd of their own.
+/// The resources that can be stored in a separate etcd.
 pub const SEPARABLE: [SeparableResource; 2] = [
     SeparableResource { group: "", plural: "events" },
     SeparableResource { group: "coordination", plural: "leases" },
 ];
 
-/// A resource that is kept in an etcd of its own.
+/// A resource that is stored in a separate etcd.
 #[derive(Clone)]
 pub struct SeparateResource {
-    /// The resource that is stored elsewhere.
+    /// The resource that is not stored in the main etcd.
     pub resource: &'static SeparableResource,
-    /// The members of its etcd.
+    /// The members of the etcd cluster that stores the resource.
     pub endpoints: Vec<Endpoint>,
 }
 
-/// A dialer that connects to members through a proxy.
+/// A dialer that connects to members of etcd through an egress proxy.
 struct Proxied(Egress);
 
 impl Dial for Proxied {
@@ -115,7 +115,7 @@ impl std::fmt::Debug for EtcdSettings {
 }
 
 impl EtcdSettings {
-    /// Returns the separate etcds, each with the names and the key prefixes of its resources.
+    /// Returns the settings of each separate etcd, with the names and the key prefixes of its resources.
     pub fn apart(&self, naming: &'static Naming) -> Vec<(Vec<&'static str>, Vec<String>, EtcdSettings)> {
         let registry = Registry::new(naming);
         let mut found: Vec<(Vec<&'static str>, Vec<String>, EtcdSettings)> = Vec::new();
@@ -138,7 +138,7 @@ impl EtcdSettings {
         found
     }
 
-    /// Returns these settings for a server that moves its store out of etcd while serving it.
+    /// Returns these settings for a live move from etcd to the server's own log.
     #[must_use]
     pub fn moving_to_log(&self) -> EtcdSettings {
         EtcdSettings { live: Some(Direction::ToLog), ..self.clone() }
@@ -150,7 +150,7 @@ impl EtcdSettings {
         EtcdSettings { secrecy, ..self.clone() }
     }
 
-    /// Creates a client; it does not connect yet.
+    /// Creates a client without connecting.
     pub fn client(&self) -> Client {
         let (endpoints, tls) = (self.endpoints.clone(), self.tls.clone());
         let dial =
@@ -163,8 +163,8 @@ impl EtcdSettings {
         &self.prefix
     }
 
-    /// Opens the copy and brings it up to date with etcd. `open` opens a follower engine in a directory.
-    /// `source` is the revision of the store that is being moved into etcd, if there is a move.
+    /// Opens the copy. Fills the copy if it is missing or does not fit etcd. `open` opens a follower engine
+    /// in a directory. If a store is being moved into etcd, `source` is the revision of this store.
     ///
     /// # Errors
     /// etcd cannot be reached for a minute, or the copy cannot be stored.
@@ -184,7 +184,7 @@ impl EtcdSettings {
         };
         let mut engine = open(&dir)?;
         let mut replica = replica_of(&engine);
-        let continuation = self.asked(|| replica.continuation()).await?;
+        let continuation = self.retried(|| replica.continuation()).await?;
         let cluster = format!("{:016x} {}\n", client.cluster(), self.prefix);
         let known = files::read_if_there(&cluster_file)?;
         let other =
@@ -211,7 +211,8 @@ impl EtcdSettings {
         let id = store_id(data_dir)?;
         match source {
             Some(source) => {
-                // The check comes before the mark: an etcd whose revision cannot be raised is left unchanged.
+                // Check before the mark is written. If the revision of etcd cannot be raised, etcd must not
+                // be changed.
                 replica.raising(source, ROOM).await?;
                 replica.claim(&id).await?;
                 replica.raise(source, ROOM).await?;
@@ -232,11 +233,11 @@ impl EtcdSettings {
         Ok((engine, replica))
     }
 
-    /// Fills the copy. After an interruption it continues, as long as each attempt makes progress.
+    /// Fills the copy. Retries if an attempt fails after it made progress.
     async fn filled(&self, replica: &Arc<Replica>) -> anyhow::Result<engine::Revision> {
         loop {
             let before = replica.revision();
-            match self.asked(|| replica.fill()).await {
+            match self.retried(|| replica.fill()).await {
                 Err(error) if replica.revision() > before => {
                     tracing::warn!(
                         error = format!("{error:#}"),
@@ -249,10 +250,10 @@ impl EtcdSettings {
         }
     }
 
-    /// Refuses an etcd that a move is filling, or that the store has left. If the mark belongs to a move of this server
-    /// of which only the removal of the mark is missing, removes the mark.
+    /// Refuses an etcd that a move is filling, or from which the store was moved away. Removes the mark if it belongs
+    /// to a completed move of this server.
     async fn check_mark(&self, replica: &Replica, id: &str, data_dir: &Path) -> anyhow::Result<()> {
-        let Some((mark, _)) = self.asked(|| replica.mark()).await? else { return Ok(()) };
+        let Some((mark, _)) = self.retried(|| replica.mark()).await? else { return Ok(()) };
         if mark == format!("filling {id}") && recorded(data_dir)? == Some(StoreLocation::Etcd) {
             replica.claim(id).await?;
             return Ok(replica.conclude().await?);
@@ -263,14 +264,16 @@ impl EtcdSettings {
         bail!("etcd has the mark of a move, {mark:?}: see docs/api/etcd.md#moving")
     }
 
-    /// Waits until the copy has the newest state of etcd. The copy must follow etcd meanwhile.
+    /// Waits until the copy has the newest state of etcd. The task that follows etcd must be running.
     ///
     /// # Errors
     /// The copy is not up to date after a minute.
     pub async fn caught_up(&self, replica: &Replica) -> anyhow::Result<()> {
         let from = replica.revision();
-        self.asked(|| async { replica.current().await.map_err(|status| io::Error::other(status.message)) })
-            .await?;
+        self.retried(|| async {
+            replica.current().await.map_err(|status| io::Error::other(status.into_message()))
+        })
+        .await?;
         tracing::info!(
             from = from.get(),
             revision = replica.revision().get(),
@@ -279,8 +282,8 @@ impl EtcdSettings {
         Ok(())
     }
 
-    /// Retries `ask` for a while if it fails.
-    async fn asked<T, E, F>(&self, ask: impl Fn() -> F) -> anyhow::Result<T>
+    /// Calls `ask` until it succeeds, for a minute at most.
+    async fn retried<T, E, F>(&self, ask: impl Fn() -> F) -> anyhow::Result<T>
     where
         E: std::error::Error + Send + Sync + 'static,
         F: Future<Output = Result<T, E>>,
@@ -299,7 +302,7 @@ impl EtcdSettings {
     }
 }
 
-/// Forgets which cluster of etcd the copy belongs to, so that the next start fills a new copy.
+/// Removes the file that identifies the etcd cluster of the copy, so that the next start fills a new copy.
 ///
 /// # Errors
 /// The file cannot be removed.
@@ -310,7 +313,7 @@ pub fn forget_cluster(data_dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns whether both lists name the members of the same etcd.
+/// Returns whether both lists have the same endpoints.
 pub fn are_the_same(one: &[Endpoint], other: &[Endpoint]) -> bool {
     let urls = |all: &[Endpoint]| all.iter().map(Endpoint::url).collect::<BTreeSet<_>>();
     urls(one) == urls(other)

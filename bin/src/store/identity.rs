@@ -1,5 +1,6 @@
-//! The identity of a store: the naming profile of its objects, and its name among stores. It is a record of
-//! the store's log; the files `profile` and `store-id` next to the log repeat it (docs/format.md#identity).
+//! The identity of a store: the naming profile of its objects, and the unique name of the store. The identity
+//! is a record in the log of the store. The files `profile` and `store-id` next to the log are copies of it
+//! (docs/format.md#identity).
 //!
 //! ```text
 //! record in the log ─────┬─► the record decides ─► the files are written to agree
@@ -18,18 +19,18 @@ use crate::flags::profile::Profile;
 use crate::host::files;
 use crate::store::location::{self, StoreLocation};
 
-/// Name of the file that repeats the naming profile of the store. With a log of its own, the log is
-/// authoritative; with etcd, only this file has the profile.
+/// Name of the file with the naming profile of the store. If the server's own log stores the objects, the
+/// profile in the log is authoritative. If etcd stores the objects, only this file has the profile.
 pub const PROFILE_FILE: &str = "profile";
 
-/// Key of the record. Keys of objects begin with `/`.
+/// Key of the identity record. The keys of objects begin with `/`, so there is no conflict.
 const KEY: &[u8] = b"store/identity";
 
-/// The first line of the record: the name and version of the layout.
+/// The first line of the record, with the name and the version of the layout.
 const TITLE: &str = "identity 1";
 
-/// Maximum number of records that are read from the beginning of a log before the store is opened. The
-/// identity is among the first records.
+/// Maximum number of records that [`check_early`] reads from the beginning of a log. The identity is among
+/// the first records.
 const EARLY_RECORDS_MAX: usize = 16;
 
 /// Contents of the identity record.
@@ -37,7 +38,7 @@ const EARLY_RECORDS_MAX: usize = 16;
 struct Identity {
     /// Naming profile of the objects.
     profile: String,
-    /// Number of the store ([`Engine::store_number`]) when the record was written: a restored store has
+    /// Number of the store ([`Engine::store_number`]) when the record was written. A restored store has
     /// another number.
     number: u64,
     id: String,
@@ -49,7 +50,8 @@ impl Identity {
         format!("{TITLE}\nprofile {profile}\nstore {number:016x}\nid {id}\n")
     }
 
-    /// Decodes a value; `None` if it is not an identity or has a later layout.
+    /// Decodes a value. Returns `None` if the value is not an identity, or if it has the layout of a later
+    /// release.
     fn decode(value: &[u8]) -> Option<Identity> {
         let mut lines = std::str::from_utf8(value).ok()?.lines();
         lines.next().filter(|title| *title == TITLE)?;
@@ -59,8 +61,8 @@ impl Identity {
     }
 }
 
-/// Refuses a store that has another naming profile, before the server changes anything. Reads only the profile file
-/// or the first records of the log; without an identity there, the check is left to [`settle`].
+/// Refuses a store with another naming profile before the server changes anything. Reads only the profile file or the
+/// first records of the log. If there is no identity, only [`settle`] can check the profile.
 ///
 /// # Errors
 /// The store has another profile.
@@ -71,7 +73,7 @@ pub fn check_early(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     if !has_log || location::recorded(data_dir)? == Some(StoreLocation::Etcd) {
         return check_file(data_dir, naming);
     }
-    // Errors are ignored here, as opening the store reports them.
+    // Ignore an error here, because the later open of the store reports it.
     let Ok(store) = Store::open(&dir) else { return Ok(()) };
     let value = store.records().take(EARLY_RECORDS_MAX).find_map(|found| match found {
         LogItem::Record(record) if record.key() == KEY => record.value(),
@@ -83,19 +85,19 @@ pub fn check_early(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a directory whose profile file names another naming profile.
+/// Refuses a directory whose profile file has another naming profile.
 ///
 /// # Errors
-/// The file names another profile, or cannot be read.
+/// The file has another profile, or cannot be read.
 pub fn check_file(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     profile_in_file(data_dir)?.map_or(Ok(()), |profile| must_be(data_dir, &profile, naming))
 }
 
-/// Records the naming profile of a directory that has no log of its own. Must be called before anything is
+/// Writes the profile file of a directory whose objects are stored in etcd. Must be called before anything is
 /// stored.
 ///
 /// # Errors
-/// The file names another profile, or cannot be written.
+/// The file has another profile, or cannot be written.
 pub fn remember_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     check_file(data_dir, naming)?;
     files::write_private(&data_dir.join(PROFILE_FILE), format!("{}\n", naming.profile).as_bytes())?;
@@ -114,7 +116,7 @@ fn must_be(data_dir: &Path, profile: &str, naming: Profile) -> anyhow::Result<()
     Ok(())
 }
 
-/// Reads the identity from the log; `None` if it is missing or unreadable.
+/// Reads the identity from the log. Returns `None` if the record is missing or unreadable.
 fn read(engine: &Engine) -> anyhow::Result<Option<Identity>> {
     let Some(entry) = engine.snapshot().get(KEY) else { return Ok(None) };
     match entry.read() {
@@ -131,9 +133,9 @@ fn read(engine: &Engine) -> anyhow::Result<Option<Identity>> {
     }
 }
 
-/// Guesses the naming profile of a store without an identity from the name of its system namespace. Returns the
+/// Determines the naming profile of a store without an identity from the name of its system namespace. Returns the
 /// profile only if it is not `naming`.
-fn shown(engine: &Engine, naming: Profile) -> Option<Profile> {
+fn other_profile(engine: &Engine, naming: Profile) -> Option<Profile> {
     let snapshot = engine.snapshot();
     let has = |profile: Profile| {
         let key = format!("/core/namespaces/{}", profile.system("system"));
@@ -145,7 +147,8 @@ fn shown(engine: &Engine, naming: Profile) -> Option<Profile> {
         .filter(|_| !has(naming))
 }
 
-/// Refuses a store whose objects have another naming profile. Returns its identity, if it has one.
+/// Refuses a store whose objects have another naming profile. Returns the identity of the store, if it has
+/// one.
 ///
 /// # Errors
 /// The objects have another profile, or a later release wrote the identity.
@@ -156,7 +159,7 @@ fn check(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow::Result<Op
         None => {
             check_file(data_dir, naming)?;
             if let Some(other) =
-                shown(engine, naming).filter(|_| profile_in_file(data_dir).ok().flatten().is_none())
+                other_profile(engine, naming).filter(|_| profile_in_file(data_dir).ok().flatten().is_none())
             {
                 must_be(data_dir, other.profile, naming)?;
             }
@@ -165,25 +168,26 @@ fn check(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow::Result<Op
     Ok(identity)
 }
 
-/// Like [`settle`], for a store that is only read.
+/// Checks the naming profile of a store like [`settle`], but writes nothing.
 ///
 /// # Errors
-/// The same as those of [`settle`].
+/// The errors of [`settle`].
 pub fn must_have_profile(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     check(engine, data_dir, naming).map(drop)
 }
 
-/// Ensures that a store has an identity with this naming profile, and that the files next to it agree. Must
-/// be called before anything is stored.
+/// Ensures that a store has an identity with this naming profile, and that the files next to the log have the
+/// same contents. Must be called before anything is stored.
 ///
 /// # Errors
-/// The store has another profile, or cannot be written. Files that differ are not an error: the log decides.
+/// The store has another profile, or a file cannot be written. A file that differs from the log is not an
+/// error: the file is replaced.
 pub async fn settle(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     let found = check(engine, data_dir, naming)?;
     let number = engine.store_number();
     let identity = match found {
         Some(identity) if identity.number == number => identity,
-        // The store has no identity yet, or still has the one of the store that it was restored from.
+        // The store has no identity yet, or it was restored and still has the identity of the original store.
         _ => {
             let id = location::store_id(data_dir)?;
             let identity = Identity { profile: naming.profile.to_owned(), number, id };
@@ -192,7 +196,7 @@ pub async fn settle(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow
             let key = Bytes::from_static(KEY);
             let write = Write { key, expected: Expected::Any, change: Change::Put(payload) };
             if let Err(error) = engine.commit(write).await {
-                // A full disk must not prevent serving the store; the next start tries again.
+                // A full disk must not prevent the start. The next start tries again.
                 tracing::warn!(%error, "store identity not written to the log, the next start tries again");
             }
             identity
@@ -234,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_is_read_as_it_was_written_or_not_at_all() {
+    fn an_identity_file_is_decoded_completely_or_not_at_all() {
         let identity = Identity { profile: "cluster".into(), number: 0x1f, id: "a-b".into() };
         assert_eq!(identity.encode(), "identity 1\nprofile cluster\nstore 000000000000001f\nid a-b\n");
         assert_eq!(Identity::decode(identity.encode().as_bytes()), Some(identity));
@@ -246,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_log_decides_and_the_files_beside_it_only_repeat_it() {
+    async fn the_identity_in_the_log_is_authoritative_and_files_repeat_it() {
         let dir = Scratch::new();
         let data = dir.join("");
         let engine = open(&dir);
@@ -275,14 +279,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_older_store_gets_the_identity_that_its_file_or_its_objects_say() {
+    async fn an_older_store_gets_its_identity_from_its_file_or_its_objects() {
         for (text, keys, naming, want) in [
             (Some("cluster\n"), &["/core/configmaps/a/b"][..], &CLUSTER, Ok(())),
             (Some("cluster\n"), &["/core/configmaps/a/b"], &KUBERNETES, Err("cluster")),
             (None, &["/core/namespaces/kube-system"], &KUBERNETES, Ok(())),
             (None, &["/core/namespaces/kube-system"], &CLUSTER, Err("kubernetes")),
             (None, &["/core/configmaps/a/b"], &KUBERNETES, Ok(())),
-            // A file that is older than the store.
+            // The file exists, but the store is new.
             (Some("cluster\n"), &[], &KUBERNETES, Err("cluster")),
             (Some("cluster\n"), &[], &CLUSTER, Ok(())),
         ] {
@@ -313,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_restored_store_keeps_its_profile_and_is_another_store() {
+    async fn a_restored_store_keeps_its_naming_profile_and_gets_a_new_identity() {
         let dir = Scratch::new();
         let data = dir.join("");
         let engine = open(&dir);

@@ -1,7 +1,7 @@
 //! The location of the objects of a data directory: the server's own log, or etcd (docs/api/etcd.md#moving).
 //!
-//! The file `storage` records the location once the store has been moved, and the file `store-id` the name of the
-//! store, which marks in etcd refer to.
+//! The file `storage` records the location after the store has been moved. The file `store-id` has the unique name of
+//! the store, which marks in etcd contain.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use anyhow::{Context, bail};
 
 use crate::host::files;
 
-/// Name of the file that records where the objects of a data directory are, once they have been moved.
+/// Name of the file that records the location of the objects after a move.
 const STORAGE_FILE: &str = "storage";
 
-/// Name of the file with the name of the store, which marks in etcd refer to.
+/// Name of the file with the unique name of the store, which marks in etcd contain.
 const ID_FILE: &str = "store-id";
 
 /// Name of the directory of the server's own log.
@@ -41,16 +41,16 @@ pub enum StoreLocation {
     Etcd,
 }
 
-/// The actions of a start.
+/// The location that a start serves from, and the live move that it begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Plan {
-    /// The location that the server serves from.
+    /// The location from which the server serves the objects.
     pub location: StoreLocation,
-    /// The direction in which the store is moved meanwhile, if it is moved.
+    /// Direction of the live move of the store, if there is one.
     pub moves: Option<Direction>,
 }
 
-/// Returns the location of the objects that the directory records; `None` if there is no record.
+/// Returns the recorded location of the objects, or `None` if there is no record.
 ///
 /// # Errors
 /// The file cannot be read, or has unknown contents.
@@ -77,7 +77,7 @@ pub fn record(data_dir: &Path, location: StoreLocation) -> anyhow::Result<()> {
     files::sync_dir(data_dir)
 }
 
-/// Returns the name of the directory's store, and creates a name for a store without one.
+/// Returns the unique name of the store in a data directory. Creates a name if the store has no name yet.
 ///
 /// # Errors
 /// The file cannot be read or written.
@@ -91,7 +91,7 @@ pub fn store_id(data_dir: &Path) -> anyhow::Result<String> {
     Ok(id)
 }
 
-/// Records the name of the directory's store.
+/// Records the unique name of the store in a data directory.
 ///
 /// # Errors
 /// The file cannot be read or written.
@@ -104,11 +104,11 @@ pub fn write_store_id(data_dir: &Path, id: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the actions of a start with these flags in a directory. `etcd` is `None` if the flags name no etcd, and
-/// otherwise has the direction of a live migration, if there is one.
+/// Returns the plan of a start in a data directory. `etcd` is `None` if the flags have no endpoints of etcd. Otherwise
+/// it has the direction of the live migration in the flags, if any.
 ///
 /// # Errors
-/// The objects are in another location than the flags say.
+/// The objects are not in the location that the flags select.
 pub fn plan(data_dir: &Path, etcd: Option<Option<Direction>>) -> anyhow::Result<Plan> {
     let recorded = recorded(data_dir)?;
     let has_log = log_dir(data_dir).exists();
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_serves_from_where_the_objects_are() {
+    fn the_server_starts_from_the_location_that_has_the_objects() {
         use Direction::{ToEtcd, ToLog};
         use StoreLocation::{Etcd, Log};
         for (etcd, recorded, has_log, want) in [

@@ -1,5 +1,5 @@
-//! Losses of the store that the operator has not accepted: reported in the log and recorded in the store, at
-//! the start and whenever a reader finds another damaged record (docs/api/operations.md#damage).
+//! Reports losses of the store that the operator has not accepted, and records them in the store. This
+//! happens at the start, and when a reader finds another damaged record (docs/api/operations.md#damage).
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use engine::{Engine, Losses, RevisionSet};
 /// Minimum time between two reports.
 const PACE: Duration = Duration::from_secs(1);
 
-/// Maximum number of revision ranges in a log line; `verify` lists all of them.
-const RANGES_TOLD_MAX: usize = 10;
+/// Maximum number of revision ranges in a log line. `verify` lists all ranges.
+const RANGES_REPORTED_MAX: usize = 10;
 
-/// Reports the losses of `engine`, the store of `data_dir`, and records them in the store, so that the next
-/// start knows them without reading the whole log.
+/// Logs the losses of the store `engine` in `data_dir`, and records them in the store, so that the next start
+/// finds them without reading the whole log.
 pub async fn report(engine: &Engine, data_dir: &Path) {
     let losses = engine.losses();
     let unaccepted = losses.unaccepted();
@@ -29,11 +29,11 @@ pub async fn report(engine: &Engine, data_dir: &Path) {
         );
     }
     if let Err(error) = engine.note_losses().await {
-        tracing::warn!(%error, "losses of the store not recorded in its log");
+        tracing::warn!(%error, "cannot record the losses in the store: each start reads the whole log to find them");
     }
 }
 
-/// Reports losses that are found after the first [`report`].
+/// Calls [`report`] again whenever more losses are found.
 pub async fn follow(engine: Engine, data_dir: std::path::PathBuf) {
     let mut losses = engine.watch_losses();
     while losses.changed().await.is_ok() {
@@ -43,7 +43,7 @@ pub async fn follow(engine: Engine, data_dir: std::path::PathBuf) {
     }
 }
 
-/// Formats losses for people, as ranges of each kind.
+/// Formats losses for people, with the ranges of revisions of each kind.
 pub fn described(losses: &Losses) -> String {
     let kinds = [("lost revisions", &losses.lost), ("unreadable records of revisions", &losses.damaged)];
     let found = kinds.into_iter().filter(|(_, set)| !set.is_empty());
@@ -53,15 +53,15 @@ pub fn described(losses: &Losses) -> String {
 /// Formats ranges of revisions for people.
 pub fn ranges(set: &RevisionSet) -> String {
     let ranges = set.ranges();
-    let mut told: Vec<String> = ranges
+    let mut lines: Vec<String> = ranges
         .iter()
-        .take(RANGES_TOLD_MAX)
+        .take(RANGES_REPORTED_MAX)
         .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
         .collect();
-    if ranges.len() > RANGES_TOLD_MAX {
-        told.push(format!("and {} more ranges", ranges.len() - RANGES_TOLD_MAX));
+    if ranges.len() > RANGES_REPORTED_MAX {
+        lines.push(format!("and {} more ranges", ranges.len() - RANGES_REPORTED_MAX));
     }
-    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
+    if lines.is_empty() { "none".to_owned() } else { lines.join(", ") }
 }
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_few_ranges_and_how_many_more_there_are() {
+    fn a_loss_line_names_few_ranges_and_the_number_of_others() {
         let set = |count: u64| {
             let mut set = RevisionSet::default();
             for n in 0..count {

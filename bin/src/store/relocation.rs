@@ -5,9 +5,9 @@
 //! to log    etcd ─ follow ─► copy       │ mark: left          ─► the rest ─► compare ─► copy becomes log ─► storage: log
 //! ```
 //!
-//! The steps to the left of the bar run while the store is served, and may be repeated. A crash at any time
-//! leaves a directory that is served either from its old or from its new location, never from an incomplete
-//! one.
+//! The steps to the left of the bar run while the store is served, and may be repeated. After a crash at any
+//! time, the directory is served from its old location or from its new location, and this location is
+//! complete.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use engine::{Change, Engine, Expected, LossCounts, Revision, Write};
+use futures_util::FutureExt;
 use replica::Replica;
 use replica::digests::Digests;
 use replica::migration::{Levelled, MoveError};
@@ -25,18 +26,19 @@ use crate::host::files;
 use crate::store::etcd::{self, COPY_DIR, CopyLimits, EtcdSettings, ROOM};
 use crate::store::location::{StoreLocation, log_dir, record, store_id};
 
-/// Name of the log's directory after its store has moved.
+/// Name of the directory of the log after the store was moved to etcd.
 const MOVED_DIR: &str = "log.moved";
 
-/// Limit above which the room is no longer doubled, and the objects are written although the room may be too small:
-/// the source may write as fast as etcd, and would then use up any room.
+/// Maximum distance between the revision of the source and the revisions in etcd. When this maximum is
+/// reached, the objects are written even if the distance may be too small, because a source that writes as
+/// fast as etcd would use up any distance.
 const ROOM_MAX: u64 = 64 * ROOM;
 
-/// Pause before a failed move starts again.
+/// Pause after a failed move, before the next attempt.
 pub const PAUSE: Duration = Duration::from_secs(5);
 
-/// Refuses to move a store with losses that the operator has not accepted: etcd does not know about losses,
-/// so a missing object there counts as deleted.
+/// Refuses to move a store with losses that the operator has not accepted. etcd does not record losses, so in etcd a
+/// lost object would count as deleted.
 ///
 /// # Errors
 /// The store has such losses.
@@ -67,10 +69,11 @@ impl Drop for IntoEtcd {
 }
 
 impl IntoEtcd {
-    /// Claims the etcd for the store of the directory, whose revision is `source`. `open` opens a copy.
+    /// Marks the etcd for a move of the store in `data_dir`. `source` is the revision of this store. `open`
+    /// opens a local copy.
     ///
     /// # Errors
-    /// The etcd is in use, or cannot be reached.
+    /// Another store uses the etcd, or it cannot be reached.
     pub async fn begin(
         settings: &EtcdSettings,
         data_dir: &Path,
@@ -80,16 +83,16 @@ impl IntoEtcd {
     ) -> anyhow::Result<IntoEtcd> {
         let opened = settings.open(data_dir, limits, Some(source), open).await;
         let (engine, replica) = opened?;
-        let following = tokio::spawn(replica.clone().follow());
+        let following = tokio::spawn(replica.clone().follow().boxed());
         Ok(IntoEtcd { engine, replica, following, data_dir: data_dir.to_owned() })
     }
 
-    /// Returns the newest revision of etcd that the copy has.
+    /// Returns the newest revision of etcd in the copy.
     pub fn revision(&self) -> Revision {
         self.engine.revision()
     }
 
-    /// Writes all objects of a store that does not change.
+    /// Writes all objects of the store `source` to etcd. The store must not change.
     ///
     /// # Errors
     /// See [`MoveError`].
@@ -98,7 +101,7 @@ impl IntoEtcd {
         self.replica.level(&source.snapshot(), source.revision(), progress).await
     }
 
-    /// Writes all objects, then all changes, until the source has stopped.
+    /// Writes all objects, then all changes, to etcd, until the source has stopped.
     ///
     /// # Errors
     /// See [`MoveError`].
@@ -112,8 +115,8 @@ impl IntoEtcd {
         loop {
             let floor = source.revision();
             let base = self.replica.raise(floor, room).await?;
-            // Writes of the source use up the room while etcd's revision is raised; writing all objects takes
-            // time too.
+            // The distance shrinks, because the source continues to write while the revision of etcd is
+            // raised and all objects are written.
             if source.revision().get() + ROOM / 2 > base.get() && room < ROOM_MAX {
                 room *= 2;
                 continue;
@@ -125,8 +128,8 @@ impl IntoEtcd {
             drop(snapshot);
             tracing::info!(?levelled, source = source.revision().get(), "etcd has caught up with the log");
             if source.revision() >= base {
-                // The source has reached revisions that objects in etcd also have, and its clients know them:
-                // write all objects again, at higher revisions.
+                // The source has reached revisions of objects in etcd, and clients of the source may know these
+                // revisions. So write all objects again, at higher revisions.
                 room = 2 * (room + source.revision().since(floor));
                 continue;
             }
@@ -141,27 +144,27 @@ impl IntoEtcd {
     }
 
     /// Writes the remaining changes of a source that has stopped, compares both stores, and records that the
-    /// directory is served from etcd.
+    /// objects are in etcd.
     ///
     /// # Errors
-    /// The directory is still served from its log.
+    /// A step failed. The directory is still served from its log.
     pub async fn finish(self, source: &Engine) -> anyhow::Result<Digests> {
         let snapshot = source.snapshot();
         let newest = snapshot.revision();
         self.replica.raise(newest, 1).await?;
         self.replica.catch_up().await?;
-        // Use revisions above all those that clients of the source know.
+        // Write changes at revisions above all revisions that clients of the source may know.
         let levelled = self.replica.level(&snapshot, newest, |_| {}).await?;
         self.replica.catch_up().await?;
         let digests = self.replica.compare(&snapshot, &self.engine.snapshot())?;
         drop(snapshot);
         record(&self.data_dir, StoreLocation::Etcd)?;
-        // After a crash before this point the next start serves the log. After a crash behind it the next start
-        // serves etcd, and removes the mark.
+        // If the process crashes before this point, the next start serves the log. If it crashes after this
+        // point, the next start serves the objects from etcd, and removes the mark.
         self.replica.conclude().await?;
         self.replica.catch_up().await?;
-        // A client that knows a revision of the source must list again. The newest change is kept, because
-        // the next start recognises its copy by it.
+        // Compact the copy, so that clients with a revision of the source must list again. Keep the newest change,
+        // because the next start uses it to check whether the copy fits etcd.
         self.engine.compact(self.engine.revision().before()).await?;
         tracing::info!(
             ?levelled,
@@ -192,11 +195,11 @@ pub fn put_log_aside(data_dir: &Path) -> anyhow::Result<()> {
     files::sync_dir(data_dir)
 }
 
-/// Stops all writes to etcd, waits until the copy has the last one, and turns the copy into the server's own log. The
+/// Stops all writes to etcd, waits until the copy has the last write, and turns the copy into the server's own log. The
 /// copy must follow etcd during the call. `open` opens a leader.
 ///
 /// # Errors
-/// The directory is still served from etcd, unless the last step failed.
+/// Fails if a step failed. The directory is then still served from etcd, except if the last step failed.
 pub async fn out_of_etcd(
     data_dir: &Path,
     engine: &Engine,
@@ -219,7 +222,7 @@ pub async fn out_of_etcd(
 /// Turns a copy into the server's own log. The copy must no longer follow etcd. `open` opens a leader.
 ///
 /// # Errors
-/// The same as those of [`out_of_etcd`].
+/// The same errors as those of [`out_of_etcd`].
 pub async fn settle(
     data_dir: &Path,
     engine: &Engine,

@@ -1,4 +1,4 @@
-//! Backfill of default values into stores of another release: a file next to the log records which defaults
+//! Backfill of default values into stores of another release. A file next to the log records which defaults
 //! the objects have.
 
 use std::path::Path;
@@ -9,13 +9,14 @@ use api::writes::server::Server as Api;
 
 use crate::host::files;
 
-/// File that records the defaults of a store's objects.
+/// Name of the file that records which defaults the objects of the store have.
 const DEFAULTS_FILE: &str = "defaults";
 
-/// Refuses a directory whose store is missing: a server has used it, but the log's directory has no store.
+/// Refuses a directory whose store is missing. The store is missing if a server has used the directory, but
+/// the directory of the log has no segment.
 ///
 /// # Errors
-/// The store is missing; the message says what to do.
+/// The store is missing. The message tells the operator what to do.
 pub fn check_for_store(data_dir: &Path, log_dir: &Path) -> anyhow::Result<()> {
     let mark = data_dir.join(DEFAULTS_FILE);
     let is_segment = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".segment");
@@ -31,7 +32,8 @@ pub fn check_for_store(data_dir: &Path, log_dir: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// Writes this release's defaults into stored objects, unless the store records that they are there.
+/// Writes the default values of this release into stored objects, unless the file records that the objects
+/// already have them.
 ///
 /// # Errors
 /// The store or the file cannot be read or written.

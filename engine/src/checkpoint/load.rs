@@ -18,11 +18,12 @@ use crate::sabotage;
 use crate::segment::PositionMark;
 use crate::types::{CommitTime, KEY_BYTES_MAX, REVISION_END, Revision, SegmentNumber};
 
-/// Maximum number of threads that read an image, and the minimum number of bytes for each.
+/// Maximum number of threads that read a checkpoint, and the minimum number of bytes for each thread.
 const THREADS_MAX: usize = 4;
 const PART_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Loads the checkpoint of `revision` in `file` without its keys. Returns `None` if it is damaged.
+/// Loads the checkpoint of `revision` from `file`, without its keys. Returns `None` if the checkpoint is
+/// damaged.
 pub(crate) fn load(revision: Revision, file: &dyn File) -> Option<CheckpointLoader<'_>> {
     if file.size() < BLOCKS_START {
         return None;
@@ -91,14 +92,15 @@ pub(crate) struct CheckpointLoader<'f> {
 }
 
 impl CheckpointLoader<'_> {
-    /// Returns the size of the image, in bytes.
+    /// Returns the size of the checkpoint without its header, in bytes.
     pub fn bytes(&self) -> u64 {
         self.blooms.blocks.end - BLOCKS_START
     }
 
-    /// Returns the index, without the versions that are not needed to read at `oldest` and later, and whether
-    /// it has Bloom filters of the given kind for all keys; if not, its Bloom filters are meaningless.
-    /// Several threads read a large image. Returns `None` if the checkpoint is damaged.
+    /// Returns the index, without the versions that are not needed to read at `oldest` and later. Also
+    /// returns whether the index has Bloom filters of the given kind for all keys; if not, the Bloom filters
+    /// of the index are meaningless. Several threads read a large checkpoint. Returns `None` if the
+    /// checkpoint is damaged.
     pub fn tree(self, oldest: Revision, kind: u32) -> Option<(Tree, bool)> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         let parts = self.blocks.parts(threads.min((self.bytes() / PART_BYTES) as usize).max(1));
@@ -126,7 +128,7 @@ impl CheckpointLoader<'_> {
         let mut has_blooms = kind != 0 && self.blooms.kind != 0 && is_right;
         if has_blooms {
             let (mut blooms, mut left_out) = (self.blooms.enumerate(), whole.left_out.into_iter().peekable());
-            let kept = std::iter::from_fn(|| {
+            let remaining = std::iter::from_fn(|| {
                 loop {
                     let next = blooms.next();
                     has_blooms &= next.is_some();
@@ -136,7 +138,7 @@ impl CheckpointLoader<'_> {
                     }
                 }
             });
-            tree.set_blooms(&mut { kept });
+            tree.set_blooms(&mut { remaining });
         }
         Some((tree, has_blooms))
     }
@@ -147,7 +149,7 @@ impl CheckpointLoader<'_> {
         let (builder, left_out) = (&mut part.builder, &mut part.left_out);
         let mut at = 0;
         part.read = self.visit_blocks(blocks, |key, versions| {
-            versions.truncate(history::needed_count(versions.iter(), oldest));
+            versions.truncate(history::needed_count(versions.iter().copied(), oldest));
             match history::from_newest_first(versions) {
                 Some((newest, older)) => {
                     builder.push(key, KeySlot { newest, older, bloom: BloomFilter::UNKNOWN })
@@ -166,15 +168,15 @@ impl CheckpointLoader<'_> {
     }
 
     /// Calls `visit` for each key, in ascending order, with its versions, newest first; there is at least one
-    /// version. Holds one block in memory. Returns `None` if the checkpoint is damaged; the calls made before
-    /// may then be incomplete.
+    /// version. Only one block is in memory at a time. Returns `None` if the checkpoint is damaged; the calls
+    /// made before may then be incomplete.
     pub fn visit_keys(self, visit: impl FnMut(&[u8], &mut Vec<Version>)) -> Option<()> {
         let read = self.visit_blocks(self.blocks.clone(), visit)?;
         (read.size == self.size).then_some(())
     }
 
-    /// Does the same for the keys in some of the blocks. The prefix compression of keys begins anew in each
-    /// block.
+    /// Calls `visit` as [`CheckpointLoader::visit_keys`] does, but only for the keys in `blocks`. Each block
+    /// can be read alone, because the prefix compression of keys begins anew in each block.
     fn visit_blocks(
         &self,
         blocks: Blocks<'_>,
@@ -214,7 +216,7 @@ impl CheckpointLoader<'_> {
     }
 }
 
-/// Number of keys that were read, and the first and last of them.
+/// Size of the keys that were read, with the first and the last of these keys.
 #[derive(Default)]
 struct Read {
     size: TreeSize,
@@ -227,12 +229,12 @@ struct Read {
 struct TreePart {
     builder: Builder,
     read: Read,
-    /// Positions of the keys that are not needed, among the keys read.
+    /// Positions of the keys that are not needed, counted in all keys that were read.
     left_out: Vec<u64>,
 }
 
 impl TreePart {
-    /// Appends the part that follows. Returns `None` if its keys do not follow.
+    /// Appends `part`. Returns `None` unless the keys of `part` follow the keys of this part.
     fn append(&mut self, part: TreePart) -> Option<()> {
         if part.read.size.keys == 0 {
             return Some(());
@@ -269,7 +271,7 @@ fn is_sound(version: &Version, ends: &[(SegmentNumber, u64)]) -> bool {
 struct Blooms<'f> {
     kind: u32,
     blocks: Blocks<'f>,
-    /// The current block, and the offset of the next filter in it.
+    /// The current block, and the offset of the next filter in the block.
     block: Bytes,
     at: usize,
 }
@@ -291,15 +293,15 @@ impl Iterator for Blooms<'_> {
 #[derive(Clone)]
 struct Blocks<'f> {
     file: &'f dyn File,
-    /// Beginning of the next block, and end of the last one.
+    /// Offset of the next block, and the offset at which the last block ends.
     at: u64,
     end: u64,
     salt: u64,
 }
 
 impl<'f> Blocks<'f> {
-    /// Splits the blocks into at most `count` parts of about the same size. Returns one part if a block is
-    /// damaged.
+    /// Splits the blocks into at most `count` parts of about the same size. If a block is damaged, returns
+    /// all blocks as a single part.
     fn parts(&self, count: usize) -> Vec<Blocks<'f>> {
         let part_bytes = ((self.end - self.at) / count as u64).max(1);
         let mut parts = Vec::new();
@@ -315,14 +317,14 @@ impl<'f> Blocks<'f> {
         if parts.is_empty() { vec![self.clone()] } else { parts }
     }
 
-    /// Returns the size of the block at `at`, its head included.
+    /// Returns the size of the block at `at`, including its head.
     fn len_at(&self, at: u64) -> Option<u64> {
         let head = self.file.read(at, BLOCK_HEAD_BYTES).ok()?;
         let len = BLOCK_HEAD_BYTES as u64 + u64::from(u32_at(&head, 4));
         (len <= self.end - at).then_some(len)
     }
 
-    /// Reads the contents of the next block; `None` if it is damaged.
+    /// Returns the contents of the next block; `None` if the block is damaged.
     fn read(&self) -> Option<Bytes> {
         let len = self.len_at(self.at)?;
         let block = self.file.read(self.at, len as usize).ok()?;
@@ -332,7 +334,7 @@ impl<'f> Blocks<'f> {
 }
 
 impl Iterator for Blocks<'_> {
-    /// The contents of a block; `None` if it is damaged, in which case it is the last item.
+    /// The contents of a block. A damaged block is `None` and ends the iteration.
     type Item = Option<Bytes>;
 
     fn next(&mut self) -> Option<Option<Bytes>> {
@@ -348,7 +350,7 @@ impl Iterator for Blocks<'_> {
     }
 }
 
-/// Takes `len` bytes from the front.
+/// Takes `len` bytes from the front of `block`.
 fn take<'b>(block: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
     let (taken, rest) = block.split_at_checked(len)?;
     *block = rest;
@@ -379,7 +381,8 @@ fn decode_segment(block: &mut &[u8], numbers_given: SegmentNumber) -> Option<Seg
     sound.then_some(image)
 }
 
-/// Decodes the next entry: turns `key`, the key before it, into the next key, and fills `versions`.
+/// Decodes the next entry. The caller passes the previous key in `key`. The function replaces it by the key
+/// of the entry, and fills `versions`.
 fn decode_entry(block: &mut &[u8], key: &mut Vec<u8>, versions: &mut Vec<Version>) -> Option<()> {
     let head = take(block, ENTRY_HEAD_BYTES)?;
     let shared = usize::from(u16::from_le_bytes([head[0], head[1]]));

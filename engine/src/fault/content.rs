@@ -1,9 +1,9 @@
 //! Contents of a simulated file: the bytes that reads see, the bytes on the platter, and the writes in
 //! between.
 //!
-//! A power loss keeps a part of those writes, as on a real disk: none, all, all bytes up to some offset, or a
-//! different part in each sector (or page). A sector then has the state after any number of the writes to it,
-//! and the next write may be torn in its middle.
+//! A power loss keeps a part of the writes that are not on the platter, as on a real disk: no write, all
+//! writes, all bytes up to some offset, or a different part in each sector (or page). A sector then has the
+//! state after any number of the writes to it, and the next write may be torn in its middle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -159,7 +159,7 @@ impl Content {
             0 => {}
             1 => {
                 let mut left = match random.below(2) {
-                    // All of the writes, or those up to some byte.
+                    // The disk keeps either all of the writes, or the writes up to some byte.
                     0 => usize::MAX,
                     _ => random.below(writes.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + 1)
                         as usize,

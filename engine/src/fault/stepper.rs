@@ -16,7 +16,7 @@ use crate::segment::Segment;
 use crate::types::{Applied, Revision, Write};
 use crate::workers::Workers;
 
-/// Number of events that tails find in memory: few, so that they also read from the log.
+/// Number of events that tails find in memory: a small number, so that tails also read from the log.
 const RING_EVENTS_MAX: usize = 16;
 
 /// Opens the store on `disk` without starting a thread: all work is done in turns of the [`Stepper`], on the
@@ -35,8 +35,9 @@ pub fn open_with_threads(disk: &Disk, options: &Options) -> Result<Engine, OpenE
     Engine::open_on(disk.clone(), disk, options, RING_EVENTS_MAX)
 }
 
-/// Returns the result of a future that is ready, or becomes ready while it is polled as long as it wakes
-/// itself. Not for use inside an asynchronous task, where tokio makes a future yield after some time.
+/// Polls a future for as long as it wakes itself, and returns its result; `None` if the future is still
+/// pending then. Must not be called inside an asynchronous task, where tokio makes a future yield after some
+/// time.
 pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     struct Flag(AtomicBool);
     impl Wake for Flag {
@@ -55,12 +56,12 @@ pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     None
 }
 
-/// The turns that threads take in a server. Dropping it simulates a process that is killed: nothing more is
-/// written.
+/// The workers of an engine, without threads: the caller lets each worker take its turns. Dropping the
+/// stepper simulates a process that is killed: nothing more is written.
 pub struct Stepper(Workers);
 
 impl Stepper {
-    /// Lets the sequencer commit the waiting writes, or look for room on a full disk. Returns false once the
+    /// Lets the sequencer commit the waiting writes, or check a full disk for room. Returns false once the
     /// engine is closed and no write waits.
     pub fn commit(&mut self) -> bool {
         self.0.sequencer.turn()
@@ -104,8 +105,8 @@ impl Stepper {
         self.0.maintenance.turn() == Turn::Worked
     }
 
-    /// Makes background maintenance work as under many concurrent writes: it does not wait for its
-    /// maintenance steps.
+    /// Makes background maintenance work as under many concurrent writes: maintenance does not wait for its
+    /// steps.
     pub fn assume_many_writers(&mut self) {
         self.0.maintenance.assume_many_writers();
     }

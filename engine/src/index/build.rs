@@ -17,7 +17,7 @@ pub(crate) struct Builder {
     /// The keys of the current leaf, end to end.
     key_bytes: Vec<u8>,
     slots: Vec<(usize, KeySlot)>,
-    /// The last key of the leaf before.
+    /// The last key of the previous leaf.
     last_key: Vec<u8>,
     /// Finished leaves, each with the separator before it.
     leaves: Vec<(Vec<u8>, Child)>,
@@ -25,19 +25,19 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Adds a key that is greater than all keys before.
+    /// Adds a key, which must be greater than all keys added before.
     pub fn push(&mut self, key: &[u8], slot: KeySlot) {
         if self.slots.len() == FILL {
             self.finish_leaf();
         }
         self.size.keys += 1;
         self.size.key_bytes += key.len() as u64;
-        self.size.versions += history::iter(&slot.newest, &slot.older).count() as u64;
+        self.size.versions += history::len(&slot.older) as u64;
         self.key_bytes.extend_from_slice(key);
         self.slots.push((key.len(), slot));
     }
 
-    /// Appends the keys of `other`, all of which are greater.
+    /// Appends the keys of `other`, which must be greater than all keys added before.
     pub fn append(&mut self, mut other: Builder) {
         self.finish_leaf();
         other.finish_leaf();
@@ -103,9 +103,9 @@ mod tests {
     use crate::types::Revision;
 
     #[test]
-    fn a_built_tree_is_like_one_that_grew() {
+    fn a_tree_built_at_once_equals_a_tree_built_by_inserts() {
         for keys in [0, 1, 55, 56, 57, 56 * 56, 56 * 56 + 1, 20_000u64] {
-            // The tree is built at once and in parts.
+            // Compares a tree that is built at once with one that is built in parts.
             let (mut builder, mut parts) = (Builder::default(), Builder::default());
             let mut part = Builder::default();
             let mut grown = Tree::default();

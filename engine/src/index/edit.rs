@@ -8,7 +8,7 @@ use crate::bloom::BloomFilter;
 use crate::history::{self, Version};
 
 /// Result of a split of a node: the new right half, and the separator, which is greater than all keys on the
-/// left and not greater than those on the right.
+/// left and not greater than any key on the right.
 struct Split {
     separator: Vec<u8>,
     right: Child,
@@ -42,7 +42,8 @@ impl Tree {
         edited.previous
     }
 
-    /// Sets the Bloom filters of all keys, in ascending order of the keys, to those of `blooms`.
+    /// Sets the Bloom filters of all keys. `blooms` has one filter for each key, in ascending order of the
+    /// keys.
     pub fn set_blooms(&mut self, blooms: &mut dyn Iterator<Item = BloomFilter>) {
         set_blooms(&mut self.root, blooms);
     }
@@ -64,7 +65,7 @@ fn set_blooms(node: &mut Arc<Node>, blooms: &mut dyn Iterator<Item = BloomFilter
 }
 
 fn push(node: &mut Arc<Node>, key: &[u8], version: Version, bloom: BloomFilter) -> Edited {
-    // The node is changed in place if only this tree has it, otherwise on a copy.
+    // If another tree shares the node, `make_mut` copies the node first.
     match Arc::make_mut(node) {
         Node::Leaf(leaf) => {
             let at = match leaf.search(key) {

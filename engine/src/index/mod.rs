@@ -3,7 +3,7 @@
 //! ```text
 //! root ─ branch ─┬─ branch ─┬─ leaf   keys packed in one buffer, one slot (56 bytes) each
 //!                │          └─ leaf
-//!                └─ …                 a branch knows how many live keys lie below each child
+//!                └─ …                 a branch stores the number of live keys below each child
 //! ```
 //!
 //! Readers hold a root, which never changes. The writer edits its own copy: it edits a node in place if only
@@ -14,6 +14,7 @@
 //! removes versions that no reader can reach, key by key, under the same rules as any other edit.
 
 mod build;
+mod difference;
 mod edit;
 mod node;
 mod prune;
@@ -39,7 +40,7 @@ pub(crate) struct Tree {
 /// Numbers of keys and versions in a tree.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct TreeSize {
-    /// Number of keys, deleted ones included.
+    /// Number of keys, including deleted keys.
     pub keys: u64,
     /// Total length of all keys, in bytes.
     pub key_bytes: u64,
@@ -65,7 +66,7 @@ impl Tree {
     }
 
     /// Returns the version of `key` that was the newest at `revision`; it may be a delete.
-    pub fn at(&self, key: &[u8], revision: Revision) -> Option<&Version> {
+    pub fn at(&self, key: &[u8], revision: Revision) -> Option<Version> {
         let (leaf, slot) = self.find(key)?;
         let slot = &leaf.slots()[slot];
         history::at(&slot.newest, &slot.older, revision)
@@ -77,7 +78,7 @@ impl Tree {
     }
 
     /// Returns the version of `key` that `revision` wrote, if it is retained.
-    pub fn exact(&self, key: &[u8], revision: Revision) -> Option<&Version> {
+    pub fn exact(&self, key: &[u8], revision: Revision) -> Option<Version> {
         self.at(key, revision).filter(|version| version.revision == revision)
     }
 

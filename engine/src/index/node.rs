@@ -26,7 +26,7 @@ impl Default for Node {
 #[derive(Clone, Default)]
 pub(crate) struct Keys {
     bytes: Vec<u8>,
-    /// End of each string in `bytes`; each string begins at the end of the one before.
+    /// End of each string in `bytes`; each string begins at the end of the previous one.
     ends: Vec<u32>,
 }
 
@@ -67,8 +67,8 @@ impl Keys {
 
     pub fn insert(&mut self, at: usize, key: &[u8]) {
         let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        // Reserves room for a few more keys of this length instead of doubling the capacity: leaves live
-        // long, and memory is precious.
+        // Reserves room for a few more keys of this length instead of doubling the capacity, because leaves
+        // live long and unused capacity wastes memory.
         reserve(&mut self.ends, 1, 8);
         reserve(&mut self.bytes, key.len(), key.len() * 8);
         let old_len = self.bytes.len();
@@ -90,7 +90,7 @@ impl Keys {
         }
     }
 
-    /// Appends the strings of `other`, all of which are greater.
+    /// Appends the strings of `other`, which must be greater than all strings of this value.
     pub fn append(&mut self, other: &Keys) {
         let len = self.bytes.len() as u32;
         self.bytes.reserve_exact(other.bytes.len());
@@ -198,8 +198,8 @@ pub(crate) struct Child {
     pub live: u64,
 }
 
-/// A branch: children, and a separator between each two of them. Keys left of a separator are smaller than
-/// it, keys right of it are not.
+/// A branch: children, and a separator between each two of them. Keys on the left of a separator are smaller
+/// than the separator; keys on the right are equal or greater.
 #[derive(Clone)]
 pub(crate) struct Branch {
     separators: Keys,
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_found_and_their_places_too_whatever_they_have_in_common() {
+    fn binary_search_finds_keys_with_any_common_prefix() {
         let mut strings: Vec<Vec<u8>> =
             vec![vec![], vec![0], vec![0; 7], vec![0; 8], vec![0; 9], vec![0xff; 20]];
         for prefix in ["", "a", "pods/defa", "pods/default/web-00"] {

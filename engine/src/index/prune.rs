@@ -15,18 +15,19 @@ use crate::types::Revision;
 const SMALL: usize = NODE_LEN_MAX / 4;
 /// Maximum number of entries in a merged node, so that the next few keys do not split it again.
 const MERGED_MAX: usize = NODE_LEN_MAX * 3 / 4;
-/// A history with more versions than this is shortened only when at least half of it goes, because shortening
-/// copies the rest.
+/// A history that keeps more than `SHORT` versions is shortened only if at least one version is removed for each
+/// `LONG_SHARE` kept versions, because shortening copies the links of the kept versions.
 const SHORT: usize = 64;
+const LONG_SHARE: usize = 8;
 
 impl Tree {
-    /// Removes the versions of `key` that are not needed to read at `oldest` and later, and calls `freed` for
-    /// each of them. A long history may keep as many unneeded versions as needed ones.
+    /// Removes the versions of `key` that are not needed to read at `oldest` and later, and calls `freed` for each of
+    /// them. A long history may keep one unneeded version for each eight needed versions.
     pub fn prune(&mut self, key: &[u8], oldest: Revision, freed: &mut dyn FnMut(&Version)) {
         self.shorten(key, oldest, SHORT, freed);
     }
 
-    /// Does the same as [`Tree::prune`], but leaves no unneeded version, however long the history is.
+    /// Prunes `key` as [`Tree::prune`] does, but removes all unneeded versions even of a long history.
     pub fn prune_fully(&mut self, key: &[u8], oldest: Revision, freed: &mut dyn FnMut(&Version)) {
         self.shorten(key, oldest, usize::MAX, freed);
     }
@@ -34,22 +35,20 @@ impl Tree {
     fn shorten(&mut self, key: &[u8], oldest: Revision, short: usize, freed: &mut dyn FnMut(&Version)) {
         let Some((leaf, at)) = self.find(key) else { return };
         let slot = &leaf.slots()[at];
-        let kept = history::needed_count(history::iter(&slot.newest, &slot.older), oldest);
-        let all = history::iter(&slot.newest, &slot.older).count();
-        if kept == all || (kept > short && all < 2 * kept) {
+        let needed = history::needed(&slot.newest, &slot.older, oldest);
+        let all = history::len(&slot.older);
+        if needed == all || (needed > short && (all - needed) * LONG_SHARE < needed) {
             return;
         }
-        history::iter(&slot.newest, &slot.older).skip(kept).for_each(freed);
-        let left: Vec<_> = history::iter(&slot.newest, &slot.older).take(kept).copied().collect();
-        let bloom = slot.bloom;
-        self.size.versions -= (all - kept) as u64;
-        match history::from_newest_first(&left) {
+        history::iter(&slot.newest, &slot.older).skip(needed).for_each(|version| freed(&version));
+        let (bloom, shortened) = (slot.bloom, history::truncated(&slot.newest, &slot.older, needed));
+        self.size.versions -= (all - needed) as u64;
+        match shortened {
             Some((newest, older)) => {
                 replace(&mut self.root, key, &KeySlot { newest, older, bloom });
             }
             None => {
-                // Only a delete can be the single version of a key without being needed, so no live key is
-                // removed.
+                // If the only version of a key is not needed, it is a delete, so no live key is removed.
                 self.size.keys -= 1;
                 self.size.key_bytes -= key.len() as u64;
                 remove(&mut self.root, key);
@@ -62,12 +61,9 @@ impl Tree {
     pub fn pruned(&self, oldest: Revision) -> Tree {
         let mut builder = Builder::default();
         let mut cursor = self.cursor(b"");
-        let mut left = Vec::new();
         while let Some((key, slot)) = cursor.next_slot() {
-            let kept = history::needed_count(history::iter(&slot.newest, &slot.older), oldest);
-            left.clear();
-            left.extend(history::iter(&slot.newest, &slot.older).take(kept));
-            if let Some((newest, older)) = history::from_newest_first(&left) {
+            let needed = history::needed(&slot.newest, &slot.older, oldest);
+            if let Some((newest, older)) = history::truncated(&slot.newest, &slot.older, needed) {
                 builder.push(&key, KeySlot { newest, older, bloom: slot.bloom });
             }
         }
@@ -84,13 +80,9 @@ impl Tree {
             replace(&mut self.root, key, &slot);
             return true;
         }
-        let mut versions: Vec<_> = history::iter(&slot.newest, &slot.older).copied().collect();
-        let Some(version) = versions.iter_mut().find(|version| *version == from) else { return false };
-        *version = to;
-        let bloom = slot.bloom;
-        if let Some((newest, older)) = history::from_newest_first(&versions) {
-            replace(&mut self.root, key, &KeySlot { newest, older, bloom });
-        }
+        let Some(older) = history::replaced(&slot.older, from, to) else { return false };
+        let slot = KeySlot { older, ..slot.clone() };
+        replace(&mut self.root, key, &slot);
         true
     }
 
@@ -106,7 +98,8 @@ impl Tree {
     }
 }
 
-/// Replaces the slot of `key`, which must exist and stay live or deleted as before.
+/// Replaces the slot of `key`, which must exist. A live key must stay live, and a deleted key must stay
+/// deleted.
 fn replace(node: &mut Arc<Node>, key: &[u8], slot: &KeySlot) {
     match Arc::make_mut(node) {
         Node::Leaf(leaf) => {
@@ -121,7 +114,7 @@ fn replace(node: &mut Arc<Node>, key: &[u8], slot: &KeySlot) {
     }
 }
 
-/// Removes `key`, which is not live.
+/// Removes `key`, which must not be live.
 fn remove(node: &mut Arc<Node>, key: &[u8]) {
     match Arc::make_mut(node) {
         Node::Leaf(leaf) => {
@@ -170,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Adds a version. The revision of the version is also the bits of its Bloom filter.
+    /// Adds a version. The bits of the Bloom filter are the revision of the version.
     fn push(tree: &mut Tree, key: &[u8], version: Version) {
         tree.push(key, version, BloomFilter::from_bits(version.revision.get().into()));
     }
@@ -183,7 +176,7 @@ mod tests {
         let mut content = Model::new();
         while let Some((key, slot)) = cursor.next_slot() {
             assert_eq!(slot.bloom.bits(), u128::from(slot.newest.revision.get()));
-            let mut versions: Vec<_> = history::iter(&slot.newest, &slot.older).copied().collect();
+            let mut versions: Vec<_> = history::iter(&slot.newest, &slot.older).collect();
             versions.reverse();
             content.insert(key.to_vec(), versions);
         }
@@ -192,14 +185,14 @@ mod tests {
 
     fn prune_model(model: &mut Model, oldest: Revision) {
         model.retain(|_, versions| {
-            let kept = history::needed_count(versions.iter().rev(), oldest);
-            versions.drain(..versions.len() - kept);
-            kept > 0
+            let needed = history::needed_count(versions.iter().rev().copied(), oldest);
+            versions.drain(..versions.len() - needed);
+            needed > 0
         });
     }
 
     #[test]
-    fn a_pruned_tree_says_what_the_model_says_and_old_roots_say_what_they_said() {
+    fn a_pruned_tree_equals_the_model_and_old_roots_do_not_change() {
         for seed in 0..4 {
             let mut random = Random(seed);
             let keys = [30, 400, 3_000, 20_000][seed as usize];
@@ -256,17 +249,17 @@ mod tests {
     }
 
     #[test]
-    fn a_long_history_is_shortened_in_large_steps() {
+    fn a_long_history_is_pruned_in_large_steps() {
         let mut tree = Tree::default();
         for revision in 1..=1_000 {
             push(&mut tree, b"k", version(Revision::new(revision), false));
         }
         let mut sizes = Vec::new();
-        for oldest in [100, 400, 500, 600, 970, 1_000] {
+        for oldest in [100, 400, 440, 500, 970, 1_000] {
             tree.prune(b"k", Revision::new(oldest), &mut |_| ());
             sizes.push(tree.size().versions);
         }
-        assert_eq!(sizes, [1_000, 1_000, 1_000, 401, 31, 1]);
+        assert_eq!(sizes, [1_000, 601, 601, 501, 31, 1]);
         for revision in 1_001..=2_000 {
             push(&mut tree, b"k", version(Revision::new(revision), false));
         }
@@ -275,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moved_record_is_found_in_its_new_place_at_every_depth() {
+    fn a_moved_record_is_relocated_at_every_depth_of_the_history() {
         let mut tree = Tree::default();
         for revision in 1..=40 {
             push(&mut tree, b"k", version(Revision::new(revision), false));
@@ -291,14 +284,14 @@ mod tests {
                 !tree.relocate(b"k", &version(Revision::new(revision), false), to),
                 "it is not there any more"
             );
-            assert_eq!(tree.exact(b"k", Revision::new(revision)), Some(&to));
+            assert_eq!(tree.exact(b"k", Revision::new(revision)), Some(to));
             assert_eq!(
                 before.exact(b"k", Revision::new(revision)),
-                Some(&version(Revision::new(revision), false))
+                Some(version(Revision::new(revision), false))
             );
             assert_eq!(tree.slot(b"k").map(|slot| slot.bloom.bits()), Some(40));
         }
-        assert_eq!(tree.exact(b"k", Revision::new(38)), Some(&version(Revision::new(38), false)));
+        assert_eq!(tree.exact(b"k", Revision::new(38)), Some(version(Revision::new(38), false)));
         assert!(!tree.relocate(
             b"other",
             &version(Revision::new(1), false),

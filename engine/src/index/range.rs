@@ -1,7 +1,7 @@
 //! Walks over a range of keys at one root, and counts of such ranges.
 //!
-//! A walk with a query tests the Bloom filters in the slots of each leaf one after the other, and reads
-//! nothing else.
+//! A walk with a query tests the slots of each leaf one after the other. The walk reads the key and the
+//! history of a slot only if the slot passes the test.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::bloom::BloomQuery;
 use crate::history::{self, Version};
 use crate::types::Revision;
 
-/// A walk in key order, which keeps only the nodes on its path.
+/// An iterator in key order that holds only the nodes on its path.
 pub(crate) struct Cursor {
     /// Branches from the root down, each with the position of the next child.
     path: Vec<(Arc<Node>, usize)>,
@@ -24,18 +24,18 @@ pub(crate) struct Cursor {
 
 struct LeafAt {
     node: Arc<Node>,
-    /// Copy of the leaf's keys, made when the first key is returned, so that each returned key is a slice of
-    /// it.
+    /// Copy of the leaf's keys, so that each returned key is a slice of the copy. Made when the first key is
+    /// returned.
     keys: Bytes,
     next: usize,
-    /// Position at which the walk ends in this leaf.
+    /// Position in this leaf at which the walk ends.
     stop: usize,
 }
 
 /// Result of a step of a walk with a query.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum FilterStep {
-    /// A key that passes, with its version, which may be a delete.
+    /// A key that passes, with its version, which is not a delete.
     Match(Bytes, Version),
     /// The maximum number of keys was skipped without a match.
     Skipped,
@@ -45,16 +45,27 @@ impl Cursor {
     /// Returns the next key and its version at `revision`, which may be a delete. Skips keys created after
     /// `revision`.
     pub fn next(&mut self, revision: Revision) -> Option<(Bytes, Version)> {
-        self.next_that(|slot| history::at(&slot.newest, &slot.older, revision).copied())
+        self.next_that(|slot| history::at(&slot.newest, &slot.older, revision))
     }
 
-    /// Returns the next key that passes `query`; skips at most `most` others.
+    /// Returns the slot of the key that is `ahead` keys after the next one, if that key is in the same leaf.
+    pub fn peek(&self, ahead: usize) -> Option<&KeySlot> {
+        let at = self.leaf.as_ref()?;
+        let Node::Leaf(leaf) = &*at.node else { return None };
+        leaf.slots()[at.next..at.stop].get(ahead)
+    }
+
+    /// Returns the next key that passes `query` and exists at `revision`. Returns [`FilterStep::Skipped`] after
+    /// skipping `most` other keys.
     pub fn next_match(&mut self, revision: Revision, query: &BloomQuery, most: usize) -> Option<FilterStep> {
         let mut left = most;
         let found = self.next_that(|slot| {
             // The Bloom filter describes only the newest version.
-            if slot.newest.revision > revision || query.matches(slot.bloom) {
-                return history::at(&slot.newest, &slot.older, revision).map(|&version| Some(version));
+            if (slot.newest.revision > revision || query.matches(slot.bloom))
+                && let Some(version) = history::at(&slot.newest, &slot.older, revision)
+                && !version.is_delete()
+            {
+                return Some(Some(version));
             }
             left = left.saturating_sub(1);
             (left == 0).then_some(None)
@@ -135,12 +146,12 @@ impl Tree {
         walk(&self.root, visit);
     }
 
-    /// Walks over the keys from `start` on.
+    /// Returns a cursor over the keys from `start` on.
     pub fn cursor(&self, start: &[u8]) -> Cursor {
         self.range(start, None)
     }
 
-    /// Walks over the keys from `start` on that are smaller than `end`.
+    /// Returns a cursor over the keys from `start` on that are smaller than `end`.
     pub fn range(&self, start: &[u8], end: Option<Bytes>) -> Cursor {
         let mut cursor = Cursor { path: Vec::new(), leaf: None, end };
         let mut node = self.root.clone();
@@ -222,11 +233,13 @@ mod tests {
         std::iter::from_fn(|| cursor.next(at)).map(|(k, v)| (k.to_vec(), v.revision, v.is_delete())).collect()
     }
 
-    /// Checks that a walk with a query finds every match in `expected`, finds nothing else, and pauses.
+    /// Checks that a walk with a query returns every match in `expected`, returns no key that is not in
+    /// `expected`, and pauses.
     fn sift(tree: &Tree, start: &[u8], end: &[u8], at: Revision, expected: &[(Vec<u8>, Revision, bool)]) {
         let mut query = BloomQuery::default();
         query.require(vec![BloomFilter::from_bits(1 << (at.get() % 8)), BloomFilter::from_bits(1)]);
-        let must = expected.iter().filter(|(_, revision, _)| query.matches(bloom(*revision)));
+        let must =
+            expected.iter().filter(|(_, revision, deleted)| !deleted && query.matches(bloom(*revision)));
         let mut must = must.peekable();
         let mut cursor = tree.range(start, Some(Bytes::copy_from_slice(end)));
         let (mut passed, mut last) = (0, None);
@@ -237,17 +250,20 @@ mod tests {
                     assert!(last < Some(key.clone()));
                     must.next_if(|(k, r, _)| *k == key[..] && *r == version.revision);
                     let found = expected.binary_search_by(|(k, ..)| k[..].cmp(&key));
-                    assert_eq!(found.map(|at| expected[at].1), Ok(version.revision));
+                    assert_eq!(
+                        found.map(|at| (expected[at].1, expected[at].2)),
+                        Ok((version.revision, false))
+                    );
                     last = Some(key);
                 }
             }
         }
         assert_eq!(must.next(), None);
-        assert!(passed <= expected.len());
+        assert!(passed <= ranged(tree, start, end, Revision::MAX).len());
     }
 
     #[test]
-    fn a_tree_and_a_map_agree_at_every_root_and_revision() {
+    fn a_tree_equals_a_map_model_at_every_root_and_revision() {
         for seed in 0..4 {
             let mut random = Random(seed);
             let keys = [50, 600, 5_000, 5_000][seed as usize];
@@ -309,6 +325,23 @@ mod tests {
                 assert_eq!(walk(tree, b"", Revision::new(*revision)).len(), model.len());
             }
         }
+    }
+
+    #[test]
+    fn a_walk_with_a_query_pauses_at_keys_that_do_not_exist_at_its_revision() {
+        let mut tree = Tree::default();
+        for n in 0..20_u64 {
+            // At revision 50, half of the keys are deleted, and the other half is not created yet.
+            for (revision, deleted) in [(n + 1, false), (n + 25, true), (n + 100, false)] {
+                if n % 2 == 0 || revision >= 100 {
+                    let version = version(Revision::new(revision), deleted);
+                    tree.push(&n.to_be_bytes(), version, BloomFilter::UNKNOWN);
+                }
+            }
+        }
+        let (mut cursor, query) = (tree.cursor(b""), BloomQuery::default());
+        let steps: Vec<_> = std::iter::from_fn(|| cursor.next_match(Revision::new(50), &query, 5)).collect();
+        assert_eq!(steps, [const { FilterStep::Skipped }; 4]);
     }
 
     #[test]

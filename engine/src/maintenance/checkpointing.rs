@@ -1,6 +1,7 @@
 //! The checkpoint part of maintenance: writes checkpoints block by block and removes superseded files.
 //!
-//! `enough has changed → begin from a root → blocks → finish → remove the one before, and retired segments`
+//! `enough has changed → begin from a root → blocks → finish → remove the previous checkpoint and retired
+//! segments`
 //!
 //! A segment that left the log is removed only when a checkpoint that was begun later is on disk. So opening
 //! never finds a checkpoint that refers to missing segments.
@@ -32,7 +33,7 @@ pub(super) struct Checkpointing {
     log_bytes_then: u64,
     /// Number of checkpoints begun so far.
     begun: u64,
-    /// Segments that left the log, each with the number of checkpoints begun before.
+    /// Segments that left the log, each with the number of checkpoints that were begun before it left.
     retired: Vec<(Arc<Segment>, u64)>,
     /// Retired segments that no checkpoint needs. Each turn removes only one, because the file system's work
     /// for many removals at once would delay the syncs of the log.
@@ -40,7 +41,7 @@ pub(super) struct Checkpointing {
 }
 
 impl Checkpointing {
-    /// Continues after the checkpoint that opening began with.
+    /// Creates the state after an opening. `newest` is the checkpoint that the opening began with.
     pub fn new(root: &Root, newest: Option<UsedCheckpoint>) -> Checkpointing {
         Checkpointing {
             writer: None,
@@ -74,8 +75,8 @@ impl Checkpointing {
             remove(&Segment::name(segment.header.number), tools);
             drop(segment);
             if tools.is_short_of_room() {
-                // The file system frees the blocks only when nothing refers to the file any more, and
-                // reclamation waits for them.
+                // The file system frees the blocks only when no open file refers to them any more, and
+                // reclamation waits for these blocks.
                 tools.hub.release_events();
                 tools.reserve.fill_copies();
                 tools.status.note_room_look();
@@ -139,7 +140,7 @@ impl Checkpointing {
     fn begin(&mut self, tools: &Tools, reclaiming: &Reclaiming) -> io::Result<Turn> {
         let root = tools.hub.root();
         let moving = reclaiming.is_moving() && !sabotage::checkpoint_while_moving();
-        let requested = tools.requests.wanted_checkpoint();
+        let requested = tools.requests.requested_checkpoint();
         let newest = self.newest.as_ref();
         let due = CheckpointDue {
             requested: requested.min(root.revision) > newest.map_or(Revision::ZERO, |newest| newest.revision),
@@ -157,7 +158,7 @@ impl Checkpointing {
         let metadata = CheckpointMetadata {
             time: CommitTime::from_ms(tools.status.time_ms.load(Ordering::Acquire)),
             lost_revisions: tools.lost_revisions,
-            numbers_given: tools.numbers.given(),
+            numbers_given: tools.numbers.highest(),
             bloom_kind: tools.bloom_kind,
         };
         self.begun += 1;
@@ -199,7 +200,7 @@ impl Checkpointing {
         if kept.is_none() {
             self.newest = None;
             tools.status.advance(|stages| stages.checkpointed = Revision::ZERO);
-            // The names of the checkpoints must be durably gone before the segments that they refer to are
+            // The removal of the checkpoints must be durable before the segments that they refer to are
             // removed.
             let _ = tools.storage.sync_dir();
         }
@@ -207,9 +208,9 @@ impl Checkpointing {
 
     /// Queues the removal of the segments that were retired before checkpoint number `begun` was begun.
     fn remove_retired(&mut self, begun: u64) {
-        let (gone, kept): (Vec<_>, _) =
+        let (gone, remaining): (Vec<_>, _) =
             std::mem::take(&mut self.retired).into_iter().partition(|&(_, at)| at < begun);
-        self.retired = kept;
+        self.retired = remaining;
         self.superseded.extend(gone.into_iter().map(|(segment, _)| segment));
     }
 }
@@ -246,10 +247,10 @@ struct CheckpointDue {
 }
 
 impl CheckpointDue {
-    /// Returns whether a checkpoint is due. A checkpoint is due after as many bytes of log as a segment holds
-    /// or, when images are large, as four images hold, so that each byte written to the log costs at most a
-    /// quarter of a byte more. A checkpoint is also due when retired segments exceed a tenth of the live
-    /// bytes, or when no more segments will be retired soon.
+    /// Returns whether a checkpoint is due. A checkpoint is due after a certain growth of the log: one
+    /// segment or, when images are large, four images. Therefore each byte written to the log causes at most
+    /// a quarter of a byte in checkpoints. A checkpoint is also due when retired segments exceed a tenth of
+    /// the live bytes, or when no more segments will be retired soon.
     fn is_due(&self, segment_bytes: u64) -> bool {
         let much_log = self.log_bytes >= segment_bytes.max(IMAGES * self.image_bytes);
         let much_retired = self.retired_bytes > self.live_bytes / 10 && self.retired_bytes >= segment_bytes;
@@ -263,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkpoint_is_due_after_much_log_or_when_it_sets_space_free() {
+    fn a_checkpoint_is_due_after_enough_log_or_if_it_frees_space() {
         let none = CheckpointDue {
             requested: false,
             log_bytes: 0,
@@ -287,8 +288,8 @@ mod tests {
             (CheckpointDue { retired_bytes: 101, reclaiming: true, ..none }, true),
             (CheckpointDue { retired_bytes: 99, live_bytes: 10, reclaiming: true, ..none }, false),
         ] {
-            let told = (due.log_bytes, due.image_bytes, due.retired_bytes, due.reclaiming);
-            assert_eq!(due.is_due(100), expected, "{told:?}");
+            let numbers = (due.log_bytes, due.image_bytes, due.retired_bytes, due.reclaiming);
+            assert_eq!(due.is_due(100), expected, "{numbers:?}");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Expiry: deletes keys whose time to live has passed, by conditional writes through the queue.
 //!
 //! The expiry of a key is certain only if its newest record is known. If revisions are lost and the loss is
-//! not accepted, a lost record may have given an older key more time. So older keys stay until the loss is
-//! accepted and the store is opened again. Keys written after the last lost revision expire normally.
+//! not accepted, a lost record may have extended the time to live of an older key. So older keys stay until
+//! the loss is accepted and the store is opened again. Keys written after the last lost revision expire
+//! normally.
 
 use std::io;
 use std::sync::atomic::Ordering;

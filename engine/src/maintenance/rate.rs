@@ -1,22 +1,22 @@
-//! Maintenance rate: how fast maintenance may use the disk so that writers are not delayed and maintenance
-//! keeps up.
+//! The maintenance rate: the bytes per second that maintenance may write, so that writers are not delayed and
+//! maintenance keeps up.
 //!
 //! `bytes of the log, live bytes, committed bytes → bytes per second → pause after each piece`
 //!
-//! A lone writer notices each piece that maintenance writes while the writer waits for the disk, so the parts
-//! of maintenance then wait for each other's steps, and pause after each piece. Many concurrent writers each
-//! wait for a whole batch anyway and cause more maintenance: then all parts run concurrently.
+//! With a single writer, each piece that maintenance writes delays a commit, so the parts of maintenance run
+//! one at a time and pause after each piece. With many concurrent writers, each commit waits for a large
+//! batch anyway, and more maintenance is needed, so all parts run concurrently.
 
 use std::time::Duration;
 
 use crate::snapshot::Root;
 use crate::steps::{STEP_KEYS, STEP_KEYS_MAX};
 
-/// Bytes per second that maintenance writes when there are few commits. Written in small steps, so that
-/// commits pass in between.
+/// Bytes per second that maintenance writes when there are few commits. Maintenance writes in small steps,
+/// so that commits pass in between.
 const QUIET_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
 
-/// Number of commits in a batch from which on there are many concurrent writers.
+/// Minimum number of commits in a batch at which the writers count as many concurrent writers.
 const MANY: u64 = 8;
 
 /// Interval between two measurements, in milliseconds.
@@ -53,7 +53,7 @@ pub(super) struct CommitTally {
 }
 
 impl Rate {
-    /// Measures the rate if the last measurement is old enough, from `root` and the committed amounts.
+    /// Computes the rate from `root` and the committed amounts, if the last measurement is old enough.
     pub fn measure(&mut self, root: &Root, committed: CommitTally, now_ms: u64) {
         let passed_ms = now_ms.saturating_sub(self.measured_at_ms);
         let was_set_back = now_ms < self.measured_at_ms;
@@ -110,10 +110,10 @@ impl Rate {
 }
 
 /// Returns the bytes that maintenance may write per second, for a log of `bytes` bytes of records, of which
-/// `live` are live, while `load` bytes are committed per second. The more of the log is dead, the higher is
-/// the rate.
+/// `live` are live, while `load` bytes are committed per second. The rate rises with the share of the log
+/// that is dead.
 fn bytes_per_second(bytes: u64, live: u64, load: u64) -> u64 {
-    // The ratio is in quarters of the live bytes.
+    // The ratio of the log to its live bytes, in quarters.
     match bytes.saturating_mul(4) / live.max(1) {
         12.. => u64::MAX / 1_000,
         // No caller waits for the disk.
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn rests_add_up_however_small_the_steps() {
+    fn maintenance_pauses_add_up_to_the_rate_for_any_step_size() {
         for step in [1_000, 40_000, 300_000] {
             let mut rate = Rate::default();
             let mut now_ms = 1_000;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn maintenance_keeps_up_with_those_who_write_and_hurries_when_most_is_dead() {
+    fn the_maintenance_rate_follows_the_write_load_and_rises_if_most_bytes_are_dead() {
         let quiet = QUIET_BYTES_PER_SECOND;
         for (bytes, live, load, expected) in [
             (0, 0, 0, 4 * quiet),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_are_told_from_a_lone_writer() {
+    fn many_concurrent_writers_are_distinguished_from_a_single_writer() {
         let mut rate = Rate::default();
         // Commits and batches so far, and whether there are many writers.
         for (at, (commits, batches, has_many_writers)) in
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_load_is_what_was_committed_lately() {
+    fn the_load_is_the_recently_committed_bytes() {
         let mut rate = Rate::default();
         // Milliseconds, bytes committed so far, load.
         for (now_ms, committed, expected) in [

@@ -7,9 +7,9 @@
 //!                                 is updated
 //! ```
 //!
-//! Copying continues while the sequencer carries out a maintenance step of any part; the later stages are
-//! steps themselves. Every failure leads back to `Resting`: until the sources are replaced, they are part of
-//! the log.
+//! Copying continues while the sequencer carries out a maintenance step of any part; the later stages need
+//! maintenance steps of their own. Every failure leads back to `Resting`: until the sources are replaced,
+//! they are part of the log.
 
 use std::io;
 use std::sync::Arc;
@@ -35,9 +35,9 @@ pub(super) struct Reclaiming {
     /// Segments whose copies did not fit on a full disk. These segments are tried again once another segment
     /// was rewritten, or after some time.
     unfit: Vec<SegmentNumber>,
-    /// Time to continue at, in milliseconds since 1970.
+    /// Time of the next work, in milliseconds since 1970.
     next_at_ms: u64,
-    /// Segments that left the log since they were last taken.
+    /// Segments that left the log since the last call of [`Reclaiming::take_retired`].
     retired: Vec<Arc<Segment>>,
 }
 
@@ -204,7 +204,7 @@ impl Reclaiming {
 
     fn give_up(&mut self, error: &io::Error, tools: &Tools, now_ms: u64) -> Turn {
         tracing::warn!("reclamation failed, trying again later: {error}");
-        // On failure the next opening removes the file.
+        // If the removal fails, the next opening removes the file.
         let _ = tools.storage.remove(reclaim::NEXT_NAME);
         self.stage = RewriteStage::Resting;
         tools.reserve.fill_copies();
@@ -215,7 +215,7 @@ impl Reclaiming {
     }
 }
 
-/// Returns what a rewrite of each segment of the log, except the last one, would free.
+/// Returns the candidates for a rewrite: all segments of the log except the last one.
 fn candidates(root: &Root, stuck: &[SegmentNumber]) -> Vec<RewriteCandidate> {
     let in_order = root.segments.in_order();
     (0..in_order.len().saturating_sub(1))

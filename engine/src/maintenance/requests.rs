@@ -2,7 +2,7 @@
 //!
 //! `callers → wishes → Requests → Maintenance → Progress → callers`
 //!
-//! A request is a number that only grows, so any number of callers can share one and no request is lost.
+//! A request is a number that only grows, so several callers can share a request, and no request is lost.
 
 use std::time::Duration;
 
@@ -13,20 +13,22 @@ use crate::types::Revision;
 
 /// Requests to background maintenance, and its answers.
 pub(crate) struct Requests {
-    wanted: Mutex<Wanted>,
+    requested: Mutex<RequestedWork>,
     woken: Condvar,
     /// Updated from time to time; see [`Progress`].
     pub progress: watch::Sender<Progress>,
 }
 
 #[derive(Default)]
-struct Wanted {
-    /// Revision before which history is to be compacted.
+struct RequestedWork {
+    /// Revision before which history must be compacted.
     compact_to: Revision,
     /// Minimum revision of the requested checkpoint.
     checkpoint: Revision,
-    /// Number of requests to be notified when there is no work left.
+    /// Number of requests for a notification when there is no work left.
     rests: u64,
+    /// Number of reports that the clock was moved.
+    clock_moves: u64,
     woken: bool,
     stop: bool,
 }
@@ -34,18 +36,19 @@ struct Wanted {
 /// Progress of background maintenance.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Progress {
-    /// History before this revision is compacted, also in the index, and that is noted on disk.
+    /// The index has dropped the history before this revision, and the compaction is noted on disk.
     pub compacted: Revision,
     /// Revision of the newest checkpoint.
     pub checkpoint: Revision,
-    /// Number of requests for notification that are answered: there was no work left after they were made.
+    /// Number of answered requests for a notification: after these requests were made, there was no work
+    /// left.
     pub rests: u64,
 }
 
 impl Requests {
     pub fn new() -> Requests {
         Requests {
-            wanted: Mutex::default(),
+            requested: Mutex::default(),
             woken: Condvar::new(),
             progress: watch::Sender::new(Progress::default()),
         }
@@ -53,34 +56,44 @@ impl Requests {
 
     /// Requests that history before `revision` be compacted.
     pub fn compact(&self, revision: Revision) {
-        self.want(|wanted| wanted.compact_to = wanted.compact_to.max(revision));
+        self.record(|work| work.compact_to = work.compact_to.max(revision));
     }
 
     /// Requests a checkpoint of at least `revision`.
     pub fn checkpoint(&self, revision: Revision) {
-        self.want(|wanted| wanted.checkpoint = wanted.checkpoint.max(revision));
+        self.record(|work| work.checkpoint = work.checkpoint.max(revision));
     }
 
     /// Requests a notification when there is no work left. Returns the value of [`Progress::rests`] to wait
     /// for.
     pub fn rest(&self) -> u64 {
-        self.want(|wanted| wanted.rests += 1);
-        self.wanted.lock().rests
+        self.record(|work| work.rests += 1);
+        self.requested.lock().rests
     }
 
     /// Returns the highest revision before which a caller wants history to be compacted.
     pub fn compact_to(&self) -> Revision {
-        self.wanted.lock().compact_to
+        self.requested.lock().compact_to
     }
 
-    /// Returns the highest revision of which a caller wants a checkpoint.
-    pub fn wanted_checkpoint(&self) -> Revision {
-        self.wanted.lock().checkpoint
+    /// Returns the highest revision for which a caller has requested a checkpoint.
+    pub fn requested_checkpoint(&self) -> Revision {
+        self.requested.lock().checkpoint
     }
 
     /// Returns the number of requests for a notification.
     pub fn rests(&self) -> u64 {
-        self.wanted.lock().rests
+        self.requested.lock().rests
+    }
+
+    /// Reports that the clock was moved, so that expiry and retention read the new time now.
+    pub fn clock_moved(&self) {
+        self.record(|work| work.clock_moves += 1);
+    }
+
+    /// Returns the number of reports that the clock was moved.
+    pub fn clock_moves(&self) -> u64 {
+        self.requested.lock().clock_moves
     }
 
     /// Changes the progress that callers see.
@@ -94,23 +107,23 @@ impl Requests {
 
     /// Ends [`Maintenance::run`](super::Maintenance::run).
     pub fn stop(&self) {
-        self.want(|wanted| wanted.stop = true);
+        self.record(|work| work.stop = true);
     }
 
-    fn want(&self, change: impl FnOnce(&mut Wanted)) {
-        let mut wanted = self.wanted.lock();
-        change(&mut wanted);
-        wanted.woken = true;
+    fn record(&self, change: impl FnOnce(&mut RequestedWork)) {
+        let mut work = self.requested.lock();
+        change(&mut work);
+        work.woken = true;
         self.woken.notify_one();
     }
 
     /// Sleeps until a caller requests something, at most for `nap`. Returns false if maintenance must stop.
     pub(super) fn sleep(&self, nap: Duration) -> bool {
-        let mut wanted = self.wanted.lock();
-        if !wanted.woken && !wanted.stop {
-            self.woken.wait_for(&mut wanted, nap);
+        let mut work = self.requested.lock();
+        if !work.woken && !work.stop {
+            self.woken.wait_for(&mut work, nap);
         }
-        wanted.woken = false;
-        !wanted.stop
+        work.woken = false;
+        !work.stop
     }
 }

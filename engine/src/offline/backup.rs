@@ -1,12 +1,12 @@
 //! Backups: copies of a store as of one revision, from its directory, with or without a running engine.
 //!
-//! Complete segments never change, and the active segment only grows. So a backup consists of all segments
-//! that are in the directory at one moment, but of the last segment only the records up to a revision that is
-//! known durable. The backup holds the files open, so reclamation may remove them in the meantime. The copy is a
-//! store like any other.
+//! Complete segments never change, and the active segment only grows. So a backup consists of all segments that are in
+//! the directory at one moment. From the last segment the backup takes only the records up to a revision that is known
+//! durable. The backup keeps the files open, so it can still read a file that reclamation removes in the meantime. The
+//! copy is a store like any other.
 //!
 //! A backup into a directory with an earlier backup of the same store copies only new segments: an existing
-//! segment is kept if its header and all checksums show that it is the same and complete.
+//! segment is kept if its header and all checksums show that it is the same segment and complete.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,7 +20,8 @@ use crate::segment::Segment;
 use crate::types::Revision;
 
 /// A log that has not grown for this time is copied to its end. Records that a running engine has written are
-/// durable after milliseconds, and records that it erases (a batch that met a full disk) are gone as quickly.
+/// durable after milliseconds. Records of a batch that the engine erases because of a full disk are gone as
+/// quickly.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Interval between two reads of a log that is being written to.
@@ -57,17 +58,17 @@ pub(super) fn copy(
         return Err(OfflineError::NoStore { dir: store.dir.clone() });
     };
     target.check_store(last.header.store)?;
-    (target.done.revision, target.done.oldest) = (revision, store.oldest());
+    (target.summary.revision, target.summary.oldest) = (revision, store.oldest());
     let (mut bytes, total) = (0, store.data_bytes());
     for (at, segment) in completed.iter().enumerate() {
         let end_revision = store.segments[at + 1].header.first_revision;
         let end = written_end(&*segment.file);
-        let kept = target.earlier(&segment.header).filter(|had| {
+        let reusable = target.earlier(&segment.header).filter(|had| {
             let mut flaws = 0;
             let held = check(had, end_revision, &mut |_| flaws += 1);
             flaws == 0 && held.describes(segment, held.end)
         });
-        match kept {
+        match reusable {
             Some(had) => target.keep(&had, end)?,
             None => {
                 let block = target.read_block(segment)?;
@@ -97,7 +98,7 @@ pub(super) fn copy(
 pub(super) fn steady(source: &Path) -> Result<(Store, Revision), OfflineError> {
     let written = |store: &Store| tail(store, Revision::MAX).0;
     let first = Store::open(source)?;
-    let wanted = written(&first);
+    let needed = written(&first);
     let begun = Instant::now();
     let mut store = first;
     loop {
@@ -107,7 +108,7 @@ pub(super) fn steady(source: &Path) -> Result<(Store, Revision), OfflineError> {
         }
         // The copy must not include anything that is not in these files.
         let synced = store.synced().min(written(&store));
-        if synced >= wanted {
+        if synced >= needed {
             return Ok((store, synced));
         }
         if begun.elapsed() >= QUIET {
@@ -115,7 +116,7 @@ pub(super) fn steady(source: &Path) -> Result<(Store, Revision), OfflineError> {
                 let path = source.join(Segment::name(last.header.number));
                 last.file.sync_data().map_err(OfflineError::io(&path, "sync"))?;
             }
-            let still = written(&store).min(wanted).max(synced);
+            let still = written(&store).min(needed).max(synced);
             return Ok((store, still));
         }
         std::thread::sleep(LOOK_INTERVAL);

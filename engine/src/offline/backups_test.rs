@@ -1,5 +1,6 @@
-//! Backups of an open store, frame by frame and from its directory: complete, on top of earlier ones, cut
-//! off, changed in transit, and while reclamation removes the files that are being copied.
+//! Backups of an open store, frame by frame and from its directory: complete backups, backups on top of
+//! earlier ones, transfers that are cut off or changed, and backups while reclamation removes the files that
+//! are being copied.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -24,7 +25,7 @@ use crate::{
     Snapshot, SnapshotError, Write,
 };
 
-/// Limit that fits the descriptions of all held segments.
+/// Size limit that is large enough for the descriptions of all held segments.
 const HELD_MAX: usize = 1 << 20;
 
 fn open(temp: &TempDir) -> Engine {
@@ -82,7 +83,7 @@ fn records(dir: &Path) -> Vec<(Revision, Bytes, Option<Bytes>)> {
     records.collect()
 }
 
-/// Returns key and value of everything that exists at `revision`.
+/// Returns key and value of every key that exists at `revision`.
 fn states(engine: &Engine, revision: Revision) -> Vec<(Bytes, Bytes)> {
     states_of(&engine.snapshot_at(revision).unwrap())
 }
@@ -96,7 +97,7 @@ fn inode(path: &Path) -> u64 {
 }
 
 #[tokio::test]
-async fn what_arrives_is_the_log_and_the_next_time_only_what_is_new() {
+async fn a_received_backup_equals_the_log_and_the_next_one_transfers_only_new_segments() {
     let temp = TempDir::new();
     let (engine, target) = (open(&temp), temp.path().join("backup"));
     fill(&engine, 20, 15).await;
@@ -119,7 +120,7 @@ async fn what_arrives_is_the_log_and_the_next_time_only_what_is_new() {
 }
 
 #[tokio::test]
-async fn pieces_may_have_any_size() {
+async fn a_backup_is_received_in_pieces_of_any_size() {
     let temp = TempDir::new();
     let engine = open(&temp);
     fill(&engine, 20, 15).await;
@@ -133,7 +134,7 @@ async fn pieces_may_have_any_size() {
 }
 
 #[tokio::test]
-async fn a_transfer_that_is_cut_or_changed_anywhere_is_no_backup_and_leaves_the_one_before() {
+async fn an_incomplete_or_changed_transfer_is_refused_and_the_previous_backup_remains() {
     let temp = TempDir::new();
     let (engine, target) = (open(&temp), temp.path().join("backup"));
     fill(&engine, 8, 4).await;
@@ -171,7 +172,7 @@ async fn a_transfer_that_is_cut_or_changed_anywhere_is_no_backup_and_leaves_the_
 }
 
 #[tokio::test]
-async fn a_sender_that_gives_up_is_quoted() {
+async fn the_reason_of_an_aborted_transfer_is_reported() {
     let temp = TempDir::new();
     let engine = open(&temp);
     fill(&engine, 8, 4).await;
@@ -184,7 +185,7 @@ async fn a_sender_that_gives_up_is_quoted() {
 }
 
 #[tokio::test]
-async fn what_reclaim_removes_meanwhile_is_sent_to_its_end() {
+async fn a_segment_that_reclamation_removes_during_a_transfer_is_sent_completely() {
     let temp = TempDir::new();
     let (engine, target) = (open(&temp), temp.path().join("backup"));
     fill(&engine, 30, 3).await;
@@ -207,7 +208,7 @@ async fn what_reclaim_removes_meanwhile_is_sent_to_its_end() {
 }
 
 #[tokio::test]
-async fn segments_are_the_same_only_if_everything_says_so() {
+async fn a_held_segment_is_skipped_only_if_header_end_and_last_record_are_equal() {
     let temp = TempDir::new();
     let (engine, target) = (open(&temp), temp.path().join("backup"));
     fill(&engine, 20, 15).await;
@@ -219,7 +220,7 @@ async fn segments_are_the_same_only_if_everything_says_so() {
         file.read_exact_at(&mut byte, at).unwrap();
         file.write_all_at(&[byte[0] ^ 1], at).unwrap();
     };
-    // A damaged value; a header with another salt than the server's.
+    // The receiver has a segment with a damaged value, or with another salt than the server's segment.
     for at in [4_096 + 5_000, 24] {
         flip(at);
         if at == 24 {
@@ -228,7 +229,7 @@ async fn segments_are_the_same_only_if_everything_says_so() {
         assert_eq!(back_up(&engine, &target).kept.0, 1, "{at}");
         assert_eq!(records(&target).len(), 20);
     }
-    // The same segment with another last record.
+    // The receiver has the same segment, but with another last record.
     let mut receiver = Receiver::begin(&target).unwrap();
     let held = HeldSegment::decode(&receiver.held(HELD_MAX, |_, _| ())).unwrap();
     assert_eq!(held.len(), 2);
@@ -253,7 +254,7 @@ async fn segments_are_the_same_only_if_everything_says_so() {
 }
 
 #[tokio::test]
-async fn senders_that_lie_are_refused() {
+async fn malformed_transfers_are_refused() {
     let temp = TempDir::new();
     let engine = open(&temp);
     fill(&engine, 20, 15).await;
@@ -305,7 +306,7 @@ async fn senders_that_lie_are_refused() {
 }
 
 #[tokio::test]
-async fn another_store_is_not_replaced_and_damage_is_copied_and_told() {
+async fn a_backup_of_another_store_is_not_replaced_and_damage_is_copied_and_reported() {
     let (temp, other) = (TempDir::new(), TempDir::new());
     let target = temp.path().join("backup");
     let (engine, stranger) = (open(&temp), open(&other));
@@ -321,13 +322,13 @@ async fn another_store_is_not_replaced_and_damage_is_copied_and_told() {
     let file = fs::File::options().write(true).open(&damaged).unwrap();
     file.write_all_at(b"rot", 4_096 + 5_000).unwrap();
     let mut receiver = Receiver::begin(&temp.path().join("new")).unwrap();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for frame in frames(engine.backup(b"").unwrap()) {
-        receiver.take(&frame, |damage| told.push(damage.clone())).unwrap();
+        receiver.take(&frame, |damage| reported.push(damage.clone())).unwrap();
     }
     let done = receiver.ready().unwrap().place().unwrap();
     assert_eq!(
-        (done.damages, told.len(), told[0].revisions),
+        (done.damages, reported.len(), reported[0].revisions),
         (1, 1, Some((Revision::FIRST, Revision::FIRST)))
     );
     // A sound copy in the earlier backup is better than the damaged one in the store.
@@ -335,26 +336,28 @@ async fn another_store_is_not_replaced_and_damage_is_copied_and_told() {
 }
 
 #[tokio::test]
-async fn what_the_disk_cannot_read_is_missing_from_a_backup_and_told_and_nothing_else_is() {
+async fn a_backup_lacks_only_unreadable_records_and_reports_them() {
     let temp = TempDir::new();
     let engine = open(&temp);
     fill(&engine, 20, 20).await;
     let want: Vec<_> =
         engine.snapshot().prefix(b"").map(|entry| (entry.revision(), entry.read().unwrap().value)).collect();
     let outgoing = engine.backup(b"").unwrap();
-    // Nothing behind the end of a file can be read: six of the records in the first segment.
+    // The end of the file is cut off, so six records of the first segment cannot be read.
     let first = temp.path().join("store/0000000001.segment");
     let first = fs::File::options().write(true).open(first).unwrap();
     first.set_len(4_096 + 8_192).unwrap();
     let target = temp.path().join("backup");
     let mut receiver = Receiver::begin(&target).unwrap();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for frame in frames(outgoing) {
-        receiver.take(&frame, |damage| told.push(damage.clone())).unwrap();
+        receiver.take(&frame, |damage| reported.push(damage.clone())).unwrap();
     }
-    assert_eq!(receiver.ready().unwrap().place().unwrap().damages, told.len() as u64);
-    let lost: Vec<_> =
-        told.iter().map(|damage| damage.revisions.map(|(first, last)| (first.get(), last.get()))).collect();
+    assert_eq!(receiver.ready().unwrap().place().unwrap().damages, reported.len() as u64);
+    let lost: Vec<_> = reported
+        .iter()
+        .map(|damage| damage.revisions.map(|(first, last)| (first.get(), last.get())))
+        .collect();
     assert_eq!(lost, [Some((2, 2)), Some((3, 7))], "the second has its head");
     let copy = open_dir(&target);
     assert_eq!((copy.revision(), copy.stats().lost_revisions), (Revision::new(20), 5));
@@ -371,7 +374,7 @@ async fn what_the_disk_cannot_read_is_missing_from_a_backup_and_told_and_nothing
 }
 
 #[tokio::test]
-async fn with_relaxed_durability_a_backup_has_only_what_is_on_disk() {
+async fn with_relaxed_durability_a_backup_contains_only_synced_records() {
     let temp = TempDir::new();
     let options =
         Options { durability: crate::Durability::Relaxed, ..Options::new(temp.path().join("store")) };
@@ -396,13 +399,13 @@ async fn reclaim(engine: &Engine) {
 }
 
 #[tokio::test]
-async fn what_reclaim_removes_while_a_directory_is_read_is_no_loss() {
+async fn a_segment_that_reclamation_removes_during_an_offline_read_is_not_a_loss() {
     let temp = TempDir::new();
     let (engine, source) = (open(&temp), temp.path().join("store"));
     fill(&engine, 30, 3).await;
     let want = states(&engine, Revision::new(30));
-    // Removed after the directory was listed and before the files were opened: the next attempt finds the
-    // replacements.
+    // The test removes the files after the directory was listed and before the files are opened: the next
+    // attempt finds the replacements.
     let listed = Listed::read(&source).unwrap();
     let (store, revision) = steady(&source).unwrap();
     fill(&engine, 30, 3).await;
@@ -413,7 +416,7 @@ async fn what_reclaim_removes_while_a_directory_is_read_is_no_loss() {
     let done = backup(&source, &now, |damage| panic!("{damage}"), |_, _| ()).unwrap().place().unwrap();
     assert_eq!((done.revision, done.oldest), (Revision::new(60), Revision::new(60)));
     assert_eq!(states(&open_dir(&now), Revision::new(60)), states(&engine, Revision::new(60)));
-    // Removed after the files were opened and before they were copied: the open files stay readable.
+    // The files are removed after they were opened and before they are copied: the open files stay readable.
     let then = temp.path().join("then");
     let target = Target::begin(&then).unwrap();
     let done = copy(&store, revision, target, |damage| panic!("{damage}"), |_, _| ());
@@ -422,12 +425,12 @@ async fn what_reclaim_removes_while_a_directory_is_read_is_no_loss() {
 }
 
 #[tokio::test]
-async fn the_last_write_before_a_store_went_idle_is_known_to_be_on_disk() {
+async fn the_last_write_before_a_store_became_idle_is_known_durable() {
     let temp = TempDir::new();
     let (engine, source) = (open(&temp), temp.path().join("store"));
     for _ in 0..2 {
         fill(&engine, 3, 3).await;
-        // No later record shows that it is durable.
+        // No later record shows that the last write is durable.
         let noted = async {
             while Store::open(&source).unwrap().synced() < engine.revision() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -459,7 +462,7 @@ async fn under_full_load_and_maintenance_each_backup_is_exactly_the_state_at_its
                 } else {
                     let write =
                         Write { key: key.into(), expected: Expected::Any, change: Change::Delete(None) };
-                    // The key may not exist.
+                    // The key does not always exist.
                     let _ = engine.commit(write).await;
                 }
             }
@@ -500,9 +503,9 @@ async fn under_full_load_and_maintenance_each_backup_is_exactly_the_state_at_its
         let done = done.await.unwrap();
         assert_eq!(done.revision, revision);
         let restored = temp.path().join(format!("restored-{round}"));
-        let told =
+        let created =
             restore(&target, &restored, RestorePoint::Newest, false, |damage| panic!("{damage}"), |_, _| ());
-        assert_eq!(told.unwrap().from_revision, revision);
+        assert_eq!(created.unwrap().from_revision, revision);
         assert_eq!(states_of(&open_dir(&restored).snapshot()), states_of(&snapshot), "revision {revision}");
     }
     stop.store(true, Ordering::Relaxed);
@@ -521,7 +524,7 @@ async fn a_restore_before_the_first_record_is_refused_and_leaves_nothing() {
     for point in [RestorePoint::Time(1), RestorePoint::Revision(Revision::ZERO)] {
         let refused = restore(&source, &target, point, false, |_| (), |_, _| ()).unwrap_err();
         assert!(
-            matches!(refused, OfflineError::BeforeFirst { first: told, time_ms, .. } if told == first && time_ms > 1),
+            matches!(refused, OfflineError::BeforeFirst { first: error_first, time_ms, .. } if error_first == first && time_ms > 1),
             "{point:?}: {refused}"
         );
         assert!(!target.exists(), "{point:?}");

@@ -13,9 +13,9 @@ use crate::offline::survey::Survey;
 use crate::record::Head;
 use crate::types::Revision;
 
-/// Checks the checkpoint of `revision`: its own bytes, that each version in it refers to a matching record,
-/// and that it has the newest state of every key. `survey` has walked over the log; revisions in `lost` have
-/// no record.
+/// Checks the checkpoint of `revision`. The bytes of the checkpoint must be sound, each version must refer
+/// to a matching record, and the newest state of every key must exist. `survey` has walked over the log;
+/// revisions in `lost` have no record.
 pub(super) fn check(
     store: &Store,
     revision: Revision,
@@ -82,7 +82,7 @@ pub(super) fn check(
     }
 }
 
-/// Returns whether the header of a checkpoint is sound and of that revision.
+/// Returns whether the header of a checkpoint is sound and has this revision.
 pub(super) fn proves_durable(revision: Revision, file: &ReadFile) -> bool {
     let header = file.read(0, checkpoint::HEADER_BYTES);
     header.is_ok_and(|header| {

@@ -46,7 +46,7 @@ pub enum Problem {
     /// A record's attributes or value do not match their checksums, so the key reads as damaged at this
     /// revision.
     Body,
-    /// Records are damaged so far that their keys are unknown. These keys show their previous states.
+    /// Records are so damaged that their keys are unknown. Readers of these keys get the previous states.
     Lost,
     /// A record refers to another previous state than the log contains.
     History,
@@ -63,7 +63,7 @@ impl Damage {
             // Records in an unreadable part are reported as separate damages, but the records of an
             // unreadable file are not.
             (Problem::Unreadable(_), _) => return self.offset.is_some(),
-            // These damages affect nothing that is in the log.
+            // These damages make no record of the log unreadable.
             (
                 Problem::HeaderCopy | Problem::Checkpoint | Problem::Index | Problem::History | Problem::Time,
                 _,

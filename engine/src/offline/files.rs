@@ -1,19 +1,19 @@
 //! Read-only access to files for a reader that does not own the store, by `pread`.
 //!
 //! Unlike the engine, these tools do not map files: a mapping shows zeros when the disk fails or a file
-//! becomes shorter, and the tools must report that. An open file stays readable after its name is removed, so
-//! reclamation does not disturb a reader.
+//! becomes shorter, and the tools must report such failures. An open file stays readable after its name is
+//! removed, so reclamation does not disturb a reader.
 
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
-use rustix::fs::{FlockOperation, OFlags, flock};
 
-use crate::io::{File, LOCK_NAME, cannot_lock_directories, written_stretch};
+use crate::io::{File, LOCK_NAME};
+use crate::platform::{self, cannot_lock_directories, written_stretch};
 
 /// A file opened for reading.
 pub(super) struct ReadFile {
@@ -24,10 +24,8 @@ pub(super) struct ReadFile {
 impl ReadFile {
     /// Opens a regular file.
     pub fn open(path: &Path) -> io::Result<ReadFile> {
-        // The file is opened without waiting: a pipe under the name of a segment would otherwise block
-        // forever.
-        let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        // A pipe may have the name of a segment.
+        let file = platform::open_without_waiting(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
@@ -73,9 +71,9 @@ pub(super) fn is_in_use(dir: &Path) -> io::Result<bool> {
         Ok(false) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) if cannot_lock_directories(&error) => {}
-        told => return told,
+        other => return other,
     }
-    // A release that does not lock the directory locks this file.
+    // Earlier releases lock this file instead of the directory.
     match ReadFile::open(&dir.join(LOCK_NAME)) {
         Ok(lock) => is_locked(&lock.file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -85,9 +83,9 @@ pub(super) fn is_in_use(dir: &Path) -> io::Result<bool> {
 
 /// Returns whether another open file has an exclusive lock on `file`.
 fn is_locked(file: &fs::File) -> io::Result<bool> {
-    match flock(file, FlockOperation::NonBlockingLockShared) {
+    match file.try_lock_shared() {
         Ok(()) => Ok(false),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
-        Err(error) => Err(error.into()),
+        Err(fs::TryLockError::WouldBlock) => Ok(true),
+        Err(fs::TryLockError::Error(error)) => Err(error),
     }
 }

@@ -10,13 +10,14 @@
 //!
 //! These tools never write into a store that they read, hold its lock only for a moment, and request nothing
 //! from an engine. So they work on damaged stores and while an engine is running. In a log that is being
-//! written to, they trust what recovery would trust: everything that is known durable (`docs/format.md`).
+//! written to, these tools accept the same records as recovery: all records that are known durable
+//! (`docs/format.md`).
 
 mod backup;
 mod checkpoints;
+mod creation;
 mod damage;
 mod files;
-mod making;
 mod receive;
 mod records;
 mod restore;
@@ -35,9 +36,9 @@ use crate::high_water::{self, HighWaterMark};
 use crate::io::File;
 use crate::losses::Losses;
 pub use crate::offline::backup::backup;
+pub(crate) use crate::offline::creation::interrupted;
 pub use crate::offline::damage::{Damage, Problem};
 use crate::offline::files::ReadFile;
-pub(crate) use crate::offline::making::interrupted;
 pub use crate::offline::receive::Receiver;
 pub use crate::offline::records::{LogItem, LogRecord, RecordKind, Records};
 pub use crate::offline::restore::{RestorePoint, RestoreSummary, restore};
@@ -60,7 +61,7 @@ pub enum OfflineError {
         dir: PathBuf,
     },
     /// The machine stopped while a backup was being replaced. The backup is complete, under another name.
-    #[error("no store in {}: replacing it was interrupted, and {} is what was there", dir.display(), replaced.display())]
+    #[error("no store in {}: the replacement of a backup was interrupted; the complete earlier backup is in {}", dir.display(), replaced.display())]
     Interrupted {
         /// The directory in which a store was expected.
         dir: PathBuf,
@@ -86,7 +87,7 @@ pub enum OfflineError {
     /// The target of a copy is its source.
     #[error("{} cannot be copied to itself", dir.display())]
     SameDirectory {
-        /// The directory of both.
+        /// The directory of the source and of the target.
         dir: PathBuf,
     },
     /// The target contains something other than an earlier backup of this store.
@@ -140,21 +141,21 @@ pub enum OfflineError {
     BeforeFirst {
         /// The directory of the store.
         dir: PathBuf,
-        /// Revision of its first record.
+        /// Revision of the first record of the store.
         first: Revision,
-        /// Time of its first record, in milliseconds since 1970.
+        /// Time of the first record of the store, in milliseconds since 1970.
         time_ms: u64,
     },
-    /// The store's revisions are so high that a new store has no higher ones left.
-    #[error("{} has used up its revisions", dir.display())]
+    /// The revisions of the store are so high that a new store cannot have higher revisions.
+    #[error("{}: the revisions are so high that a new store cannot have higher ones", dir.display())]
     NoRevisionsLeft {
         /// The directory of the store.
         dir: PathBuf,
     },
-    /// The received bytes are not a backup: another program answered, or something changed them on the way.
+    /// The received bytes are not a backup: another program answered, or the bytes were changed on the way.
     #[error("the received data are not a backup: {what}")]
     NoBackup {
-        /// Description of what is wrong.
+        /// Description of the error.
         what: &'static str,
     },
     /// A later release sent this backup.
@@ -243,7 +244,8 @@ impl Listed {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             numbers.extend(Segment::number(name));
-            // A checkpoint that cannot be opened was replaced by a newer one, or its absence costs only time.
+            // If a checkpoint cannot be opened, it was replaced by a newer one, or the tool only takes longer
+            // without it.
             let checkpoint = checkpoint::revision(name).zip(ReadFile::open(&entry.path()).ok());
             checkpoints.extend(checkpoint);
         }
@@ -255,18 +257,18 @@ impl Listed {
     }
 }
 
-/// The directory of a store, with its files held open: they stay readable when reclamation removes them.
+/// The directory of a store, with open files. The files stay readable when reclamation removes them.
 pub struct Store {
     dir: PathBuf,
     in_use: bool,
     /// The segments of the log, in order.
     segments: Vec<Arc<Segment>>,
-    /// Segments that are superseded by others and wait to be removed.
+    /// Segments that other segments supersede, and that wait to be removed.
     superseded: Vec<Arc<Segment>>,
     /// The checkpoints: revision and file.
     checkpoints: Vec<(Revision, ReadFile)>,
-    /// The highest revision in the high-water mark and in the checkpoints with a sound header: the log was
-    /// synced up to it before they were written.
+    /// The highest revision in the high-water mark and in the checkpoints with a sound header. The log was
+    /// synced up to this revision before the mark or the checkpoint was written.
     known_durable: Revision,
     /// Damage of whole files.
     damage: Vec<Damage>,
@@ -295,7 +297,7 @@ impl Store {
         Store::from_listed(dir, Listed::read(dir)?)
     }
 
-    /// Opens the listed files; returns `None` if one of them disappeared since.
+    /// Opens the listed files; returns `None` if a file has disappeared since the listing.
     fn from_listed(dir: &Path, listed: Listed) -> Result<Option<Store>, OfflineError> {
         let Listed { in_use, high_water, numbers, mut checkpoints } = listed;
         let (mut segments, mut damage) = (Vec::new(), Vec::new());
@@ -391,7 +393,7 @@ impl Store {
         self.segments.last().map_or(Revision::ZERO, records::noted_durable).max(self.known_durable)
     }
 
-    /// Iterates over the segments of the log in order, then over the superseded ones.
+    /// Iterates over the segments of the log in order, then over the superseded segments.
     fn all(&self) -> impl Iterator<Item = &Arc<Segment>> {
         self.segments.iter().chain(&self.superseded)
     }
@@ -415,8 +417,8 @@ impl Store {
         self.segments.iter().map(|segment| records::written_end(&*segment.file) - RECORDS_START).sum()
     }
 
-    /// Returns all losses of the log, as [`Engine::accept_losses`](crate::Engine::accept_losses) takes them.
-    /// Calls `on_damage` for each damage, and `on_progress` with the number of bytes read.
+    /// Returns all losses of the log, for [`Engine::accept_losses`](crate::Engine::accept_losses). Calls
+    /// `on_damage` for each damage, and `on_progress` with the number of bytes read.
     ///
     /// # Errors
     /// A file is missing or damaged as a whole, so it is unknown which revisions are lost with it.
@@ -444,7 +446,8 @@ impl Store {
         Ok(losses)
     }
 
-    /// Iterates over all records of the log in order, and over its damage. Memory does not grow with the log.
+    /// Iterates over all records of the log in order, and over its damage. The memory of the iterator does
+    /// not grow with the log.
     pub fn records(&self) -> Records<'_> {
         Records::new(self)
     }

@@ -4,9 +4,10 @@
 //! frames ─► start ─► segment ─► data … ─► segment (held: kept from the earlier backup) … ─► end ─► Ready
 //! ```
 //!
-//! The receiver trusts nothing: frames must come in order and make up a log, records must match their
-//! checksums, and a segment that is not sent must be one that the receiver said it holds. Until the last
-//! frame has arrived there is only an unfinished directory. The receiver keeps about one frame in memory.
+//! The receiver does not trust the sender. Frames must come in order and make up a log, records must match
+//! their checksums, and if a segment is not sent, the receiver must have reported that it holds the segment.
+//! Until the last frame has arrived, the new directory stays unfinished next to the target. The receiver
+//! keeps about one frame in memory.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -67,9 +68,9 @@ impl Receiver {
     }
 
     /// Returns a description of the segments in the earlier backup for
-    /// [`Engine::backup`](crate::Engine::backup), in at most `bytes_max` bytes: 152 for each segment;
-    /// segments that do not fit are sent again. Reads and checks all segments, and calls `on_progress` with
-    /// the bytes done and the total bytes.
+    /// [`Engine::backup`](crate::Engine::backup). The description takes 152 bytes for each segment, and at
+    /// most `bytes_max` bytes in total. Segments that do not fit are sent again. Reads and checks all
+    /// segments, and calls `on_progress` with the bytes done and the total bytes.
     pub fn held(&mut self, bytes_max: usize, on_progress: impl FnMut(u64, u64)) -> Vec<u8> {
         let held = self.target.held(on_progress);
         let held_copy = HeldSegment::encode(&held, bytes_max);
@@ -77,8 +78,9 @@ impl Receiver {
         held_copy
     }
 
-    /// Processes the next bytes, of any number; blocks on the disk. After an error the transfer cannot be
-    /// continued. Calls `on_damage` for records that are damaged in the store itself.
+    /// Processes the next received bytes, which may be a part of a frame or several frames. Blocks on the
+    /// disk. After an error the transfer cannot be continued. Calls `on_damage` for records that are damaged
+    /// in the store itself.
     pub fn take(&mut self, bytes: &[u8], mut on_damage: impl FnMut(&Damage)) -> Result<(), OfflineError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.extend_from_slice(bytes);
@@ -106,7 +108,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Returns the bytes of records received, and their total; 0 until the total is known.
+    /// Returns the bytes of records received so far, and the total bytes of records. The total is 0 until it
+    /// is known.
     pub fn progress(&self) -> (u64, u64) {
         (self.received, self.start.map_or(0, |start| start.bytes))
     }
@@ -122,7 +125,7 @@ impl Receiver {
             (Frame::Failed(reason), _) => return Err(OfflineError::GivenUp { reason: printable(&reason) }),
             (Frame::Start(start), None) => {
                 self.target.check_store(start.store)?;
-                (self.target.done.revision, self.target.done.oldest) = (start.revision, start.oldest);
+                (self.target.summary.revision, self.target.summary.oldest) = (start.revision, start.oldest);
                 self.start = Some(start);
                 return Ok(());
             }
@@ -189,7 +192,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Completes the segment that was arriving, which must have all its revisions before `end_revision`.
+    /// Completes the segment whose records were arriving. The segment must have all its revisions before
+    /// `end_revision`.
     fn complete(
         &mut self,
         end_revision: Revision,

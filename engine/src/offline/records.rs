@@ -1,8 +1,9 @@
 //! A walk over the log: every record in order, and everything that recovery would report as damage.
 //!
-//! The rules are those of recovery (`recovery.rs`, `docs/format.md`). At or below the highest revision known
-//! durable, everything that is not a sound record is damage; above it, the first unsound record ends the log.
-//! While an engine is running, the walk ends at that revision, because the engine is writing what follows.
+//! The rules are the rules of recovery (`recovery.rs`, `docs/format.md`). At or below the highest revision
+//! known durable, everything that is not a sound record is damage; above it, the first unsound record ends
+//! the log. While an engine is running, the walk ends at that revision, because the engine is writing the
+//! records after it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,19 +23,19 @@ use crate::types::Revision;
 /// Number of bytes read at a time.
 const WINDOW_BYTES: usize = 1024 * 1024;
 
-/// Number of bytes searched together if there is no record at the expected position: nearly twice the longest
-/// record, so that each search makes as much progress.
+/// Number of bytes searched together if there is no record at the expected position. The number is nearly
+/// twice the length of the longest record, so that each search advances by nearly that length.
 const SEARCH_BYTES: usize = 16 * 1024 * 1024;
 
 /// An item of the walk over a log.
 #[derive(Debug)]
 pub enum LogItem {
-    /// A record. Its body may be damaged: see [`LogRecord::is_sound`].
+    /// A record. The body of the record may be damaged: see [`LogRecord::is_sound`].
     Record(LogRecord),
     /// A damaged or missing part of the log.
     Damage(Damage),
-    /// The log ends before the written part of the file does: writes that were in progress at a crash and
-    /// were never acknowledged. Opening the store cuts them off.
+    /// The log ends before the end of the written part of the file. The bytes after the log are writes that
+    /// were in progress at a crash and were never acknowledged. Opening the store removes these bytes.
     Torn {
         /// Name of the segment's file.
         file: String,
@@ -183,7 +184,7 @@ struct SegmentWalk {
     records: u32,
     /// Records of a revision that is not complete yet.
     held: Vec<LogRecord>,
-    /// Whether the log ends before the end of the written part.
+    /// Whether bytes were written to the file after the last valid record of the log.
     is_torn: bool,
 }
 
@@ -239,7 +240,8 @@ impl<'s> Records<'s> {
         let sound = raw.head.body_is_sound(&raw.bytes);
         let gap = (raw.offset > expected).then_some(expected);
         if segment.header.rewritten.is_some() {
-            // Revisions are missing on purpose, unless there are bytes that are not a record.
+            // Revisions are missing on purpose, so a loss is reported only if there are bytes that are not a
+            // record.
             if gap.is_some() {
                 self.lost_until(&segment, gap, revision);
             }
@@ -274,7 +276,7 @@ impl<'s> Records<'s> {
         true
     }
 
-    /// Releases the held records as found.
+    /// Adds the held records to the items that the walk returns.
     fn release(&mut self, part: &mut SegmentWalk) {
         for record in part.held.drain(..) {
             if record.time_ms() < self.time_ms {
@@ -298,7 +300,7 @@ impl<'s> Records<'s> {
         self.lost_before(&part.scanner.segment, Some(part.scanner.expected), held);
     }
 
-    /// Reports the revisions that the segment should have but has not.
+    /// Reports the revisions that the segment should have but lacks.
     fn leave(&mut self, part: &SegmentWalk) {
         let segment = &part.scanner.segment;
         if let Some(rewritten) = segment.header.rewritten {
@@ -314,7 +316,7 @@ impl<'s> Records<'s> {
         self.bytes_before += part.scanner.end - RECORDS_START;
     }
 
-    /// Reports the revisions before `revision` without a record.
+    /// Reports the revisions lower than `revision` that have no record.
     fn lost_until(&mut self, segment: &Segment, offset: Option<u64>, revision: Revision) {
         if revision > self.revision.next() {
             self.lost(segment, offset, self.revision.next()..=revision.before());
@@ -352,7 +354,7 @@ impl<'s> Records<'s> {
         }
     }
 
-    /// Ends the log at `offset`, or at the first held record.
+    /// Truncates the log at `offset`, or at the first record that was held back, whichever comes first.
     fn torn(&mut self, part: &mut SegmentWalk, offset: u64) {
         let offset = part.held.drain(..).next().map_or(offset, |held| held.offset);
         part.is_torn = true;
@@ -360,8 +362,8 @@ impl<'s> Records<'s> {
         self.ready.push_back(LogItem::Torn { file, offset });
     }
 
-    /// Returns whether bytes other than zeros follow the end of a log that no engine is writing to, and
-    /// nothing shows that they were durable.
+    /// Returns whether a torn tail follows the end of the log: bytes other than zeros that are not known to
+    /// have been durable, in a log that no engine is writing to.
     fn is_torn_behind(&self, part: &SegmentWalk, end: u64) -> bool {
         part.is_last
             && !part.is_torn
@@ -466,7 +468,8 @@ fn is_zero(file: &dyn File, range: Range<u64>) -> bool {
     true
 }
 
-/// Iterator over the records of one segment with sound heads, read window by window.
+/// Iterator over the records of one segment whose heads are sound. The iterator reads the file window by
+/// window.
 pub(super) struct Scanner {
     pub segment: Arc<Segment>,
     /// Offset at which the data ends.
@@ -498,7 +501,8 @@ impl Scanner {
         }
     }
 
-    /// Returns the next record. Bytes between it and its expected position are damaged.
+    /// Returns the next record. Bytes between the expected position and the position of the record are
+    /// damaged.
     pub fn next(&mut self) -> Option<RawRecord> {
         loop {
             if let Some(raw) = self.walk.next() {
@@ -516,7 +520,8 @@ impl Scanner {
                 // The record may be longer than the window.
                 (self.window.start, SEARCH_BYTES)
             } else {
-                // No record begins so early in the window that it would end within the window.
+                // The window is long enough for any record that begins in its first part, and the search
+                // found no record there.
                 let behind = self.window.end - RECORD_BYTES_MAX as u64;
                 (behind - behind % ALIGN as u64, SEARCH_BYTES)
             };

@@ -6,7 +6,8 @@
 //!
 //! Every state keeps its revision, so the stored bytes stay unchanged. But the new store continues far above
 //! all revisions that the old store, or another store restored from it, can have assigned. No older revision
-//! is readable, so a client with an old revision gets the error that it is compacted, and reads again.
+//! is readable, so a client with an old revision gets the error that the revision is compacted, and reads
+//! again.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,8 +19,8 @@ use bytes::Bytes;
 use crate::header::{Header, Numbering, RECORDS_START, Rewritten};
 use crate::io::{Dir, File, Storage};
 use crate::losses::{LEDGER_KEY, LossReport, Losses};
+use crate::offline::creation::NewDirectory;
 use crate::offline::damage::{Damage, Problem};
-use crate::offline::making::Making;
 use crate::offline::records::{LogItem, LogRecord, RecordKind, tail};
 use crate::offline::{OfflineError, Store};
 use crate::record::{self, EventKind, Head, NewRecord};
@@ -77,11 +78,11 @@ struct StateLocation {
 /// Creates a store in `target`, which must not exist, with the states that the store in `source` had at
 /// `point`.
 ///
-/// If damage makes these states uncertain, nothing is created, unless `skip_damaged` is set or all of it was
-/// accepted. In these cases `on_damage` is called for each damage, and the damaged states are left out. The
-/// new store gets a ledger of the losses that are not accepted (`losses.rs`), including those that the old
-/// store listed, because the damage itself is not in the new store. `on_progress` is called with the bytes
-/// done and the total bytes.
+/// If damage makes these states uncertain, the function creates a store only if `skip_damaged` is set or the operator
+/// has accepted all of the damage. In these cases `on_damage` is called for each damage, and the damaged states are
+/// left out. The new store gets a ledger of the losses that are not accepted (`losses.rs`), including those that the
+/// old store listed, because the damaged records are not in the new store. `on_progress` is called with the bytes done
+/// and the total bytes.
 pub fn restore(
     source: &Path,
     target: &Path,
@@ -135,7 +136,7 @@ pub fn restore(
     }
     let ledger = LossReport { known: unaccepted, ..LossReport::default() };
     let text = (!ledger.known.is_empty()).then(|| (ledger.encode(), time));
-    let making = Making::begin(target)?;
+    let making = NewDirectory::begin(target)?;
     let numbering = store.segments.iter().map(|segment| segment.header.numbering).max().unwrap_or_default();
     let bytes = write(&making, &locations, text.as_ref(), revision, numbering, |done| {
         on_progress(total + done, total * 2)
@@ -154,12 +155,13 @@ struct States {
     states: HashMap<Bytes, StateLocation>,
     /// The highest time of a record up to that revision.
     time: CommitTime,
-    /// The newest ledger of losses, whichever revision is restored: an earlier loss affects every state.
+    /// The newest ledger of losses; it applies to every revision that may be restored, because an earlier loss
+    /// affects every state.
     ledger: LossReport,
 }
 
 impl States {
-    /// Enters the next record up to the requested point.
+    /// Adds the next record of the old store.
     fn add(&mut self, record: LogRecord) {
         self.time = self.time.max(CommitTime::from_ms(record.time_ms()));
         self.revision = record.revision();
@@ -180,7 +182,7 @@ impl States {
     }
 }
 
-/// Walks over `store` for the states at `point`.
+/// Walks over `store` and returns the states at `point`.
 fn states(
     store: &Store,
     point: RestorePoint,
@@ -242,14 +244,14 @@ fn states(
     Ok(states)
 }
 
-/// Returns a revision that no client has seen, neither of the old store nor of any other store restored from
-/// it.
+/// Returns a revision that is higher than all revisions of the old store and of all other stores restored
+/// from it.
 ///
-/// The revision is the number of microseconds since 1970, rounded up to full seconds. A store assigns fewer
-/// than a million revisions per second, so a store that was never restored stays below it, and so does one
-/// that was restored and began with such a revision. If a clock was wrong, there is room for ten billion
-/// writes since the backup. The numbers stay below 2⁵³ until the year 2255, for clients that do not support
-/// higher numbers.
+/// The revision is the number of microseconds since 1970, rounded up to full seconds. A store assigns fewer than a
+/// million revisions per second. So the newest revision of the old store is lower than this number, whether that store
+/// began at revision 1 or at the number of an earlier restore. The old store can have a higher revision only if a clock
+/// was wrong; the new store then begins ten billion revisions above that revision, which leaves room for the writes
+/// since the backup. The numbers stay below 2⁵³ until the year 2255, for clients that do not support higher numbers.
 fn bump(newest: Revision, now: SystemTime) -> Revision {
     let micros = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
     let least = if micros > newest.get() { micros } else { newest.get().saturating_add(10_000_000_000) };
@@ -257,9 +259,9 @@ fn bump(newest: Revision, now: SystemTime) -> Revision {
 }
 
 /// Writes the records at `locations`, ascending by revision, and the ledger, if any, as the whole log up to
-/// `revision`. Returns their bytes.
+/// `revision`. Returns the number of bytes of these records.
 fn write(
-    making: &Making,
+    making: &NewDirectory,
     locations: &[StateLocation],
     ledger: Option<&(Vec<u8>, CommitTime)>,
     revision: Revision,
@@ -268,7 +270,7 @@ fn write(
 ) -> Result<u64, OfflineError> {
     let dir = making.dir();
     let store = dir.entropy();
-    // The ledger is the last record. Its revision is the one with which the store continues.
+    // The ledger is the last record. The store continues with the revision of the ledger.
     let ledger = ledger.map(|(value, time)| NewRecord {
         revision,
         created: revision,
@@ -322,7 +324,7 @@ fn write(
     }
 }
 
-/// Returns how many of the records fit one segment, at least one if there is any.
+/// Returns how many of the records fit into one segment: at least one, if there are any records.
 fn fitting(locations: &[StateLocation]) -> usize {
     let mut bytes = 0;
     let fit = locations.iter().take_while(|location| {
@@ -401,15 +403,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_new_revisions_lie_above_all_that_were_ever_given() {
+    fn a_restore_assigns_revisions_above_all_revisions_that_were_ever_used() {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         for (newest, now, want) in [
             (12_345, at(1_795_000_000), 1_795_000_000_000_000),
-            // Restored again a second later, from the same backup.
+            // The store is restored again a second later, from the same backup.
             (12_345, at(1_795_000_001), 1_795_000_001_000_000),
-            // From a backup of a store that was restored.
+            // The backup is of a store that was itself restored.
             (1_795_000_000_000_500, at(1_795_003_600), 1_795_003_600_000_000),
-            // A clock that shows 1970 or an earlier time.
+            // The clock shows 1970 or an earlier time.
             (12_345, at(0), 10_000_012_345_u64.next_multiple_of(1_000_000)),
             (12_345, UNIX_EPOCH - Duration::from_secs(9), 10_000_012_345_u64.next_multiple_of(1_000_000)),
         ] {

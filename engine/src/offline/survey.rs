@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_takes_forty_bytes_beside_its_own() {
+    fn a_surveyed_key_takes_forty_bytes_plus_its_length() {
         assert_eq!(size_of::<(Box<[u8]>, KeyState)>(), 40);
     }
 }

@@ -1,8 +1,8 @@
-//! The target of a backup: a directory made next to an earlier backup of the same store, from which complete
-//! segments are kept.
+//! The target of a backup: a directory made next to an earlier backup of the same store. Complete segments of
+//! the earlier backup are kept.
 //!
 //! Segments that are kept or copied are read back and checked record by record. Damage in the source is
-//! reported and copied as it is, because the rest of the copy is still useful.
+//! reported and copied unchanged, because the rest of the copy is still useful.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use bytes::Bytes;
 
 use crate::header::{Header, Numbering, RECORDS_START};
 use crate::io::{File, Storage, read_around};
+use crate::offline::creation::NewDirectory;
 use crate::offline::damage::{Damage, Problem};
-use crate::offline::making::Making;
 use crate::offline::records::Scanner;
 use crate::offline::{OfflineError, Store};
 use crate::segment::Segment;
@@ -34,28 +34,23 @@ pub struct BackupSummary {
     pub copied: (u64, u64),
     /// Number of segments kept from an earlier backup, and the bytes of their records.
     pub kept: (u64, u64),
-    /// Number of reported damages, which are in the copy as they are in the store.
+    /// Number of reported damages. The copy has the same damages as the store.
     pub damages: u64,
 }
 
-/// A complete backup that is not in its final directory yet. Dropping it removes it and leaves the final
-/// directory unchanged.
+/// A complete backup that is not in its final directory yet. Dropping the value removes the pending backup
+/// and leaves the final directory unchanged.
 #[must_use]
 pub struct PendingBackup {
-    making: Making,
-    done: BackupSummary,
+    making: NewDirectory,
+    summary: BackupSummary,
 }
 
 impl PendingBackup {
-    /// Returns the properties of the backup.
-    pub fn done(&self) -> &BackupSummary {
-        &self.done
-    }
-
-    /// Moves the backup to its final directory, durably, in place of the existing content.
+    /// Moves the backup to its final directory, where it replaces the existing content. The move is durable.
     pub fn place(self) -> Result<BackupSummary, OfflineError> {
         self.making.finish()?;
-        Ok(self.done)
+        Ok(self.summary)
     }
 }
 
@@ -68,24 +63,24 @@ pub(super) struct Copied {
 /// A backup that is being made.
 pub(super) struct Target {
     path: PathBuf,
-    making: Making,
+    making: NewDirectory,
     earlier: Option<Store>,
-    pub done: BackupSummary,
+    pub summary: BackupSummary,
 }
 
 impl Target {
-    /// Begins a backup in `path`, which contains an earlier backup or nothing.
+    /// Begins a backup in `path`, which may contain an earlier backup.
     pub fn begin(path: &Path) -> Result<Target, OfflineError> {
-        let making = Making::begin(path)?;
+        let making = NewDirectory::begin(path)?;
         let earlier = match Store::open(path) {
             Ok(earlier) => Some(earlier),
             Err(OfflineError::NoStore { .. }) => None,
             Err(error) => return Err(error),
         };
-        Ok(Target { path: path.to_owned(), making, earlier, done: BackupSummary::default() })
+        Ok(Target { path: path.to_owned(), making, earlier, summary: BackupSummary::default() })
     }
 
-    /// Checks that the earlier backup, if any, is of the store with this fingerprint.
+    /// Checks that the earlier backup, if any, belongs to the store with this fingerprint.
     pub fn check_store(&self, store: u64) -> Result<(), OfflineError> {
         let first = self.earlier.iter().flat_map(|earlier| earlier.segments.first()).next();
         match first {
@@ -102,7 +97,7 @@ impl Target {
         segments.clone().find(|had| had.header == *header).cloned()
     }
 
-    /// Returns descriptions of the complete and sound segments of the earlier backup. Reads all of them, and
+    /// Returns descriptions of the complete and sound segments of the earlier backup. Reads all segments, and
     /// calls `on_progress` with the bytes done and the total bytes.
     pub fn held(&self, mut on_progress: impl FnMut(u64, u64)) -> Vec<HeldSegment> {
         let Some(earlier) = &self.earlier else { return Vec::new() };
@@ -136,11 +131,11 @@ impl Target {
                 return Err(self.failed(had.header.number)(reason));
             }
         }
-        self.done.kept = (self.done.kept.0 + 1, self.done.kept.1 + end - RECORDS_START);
+        self.summary.kept = (self.summary.kept.0 + 1, self.summary.kept.1 + end - RECORDS_START);
         Ok(())
     }
 
-    /// Reads the first block of a segment, notes included.
+    /// Reads the first block of a segment, including its notes.
     pub fn read_block(&self, segment: &Segment) -> Result<Bytes, OfflineError> {
         let path = self.making.dir().path(&Segment::name(segment.header.number));
         segment.file.read(0, RECORDS_START as usize).map_err(OfflineError::io(&path, "copy"))
@@ -162,13 +157,13 @@ impl Target {
         create().map_err(OfflineError::io(&self.making.dir().path(&name), "create"))
     }
 
-    /// Returns a function that converts a failure to write this segment.
+    /// Returns a function that converts the I/O error of a write to this segment.
     pub fn failed(&self, number: SegmentNumber) -> impl FnOnce(std::io::Error) -> OfflineError + use<> {
         OfflineError::io(&self.making.dir().path(&Segment::name(number)), "write")
     }
 
-    /// Copies the records of `segment` up to `end` behind `block`, with zeros for unreadable parts, and syncs
-    /// the copy.
+    /// Writes `block`, then copies the records of `segment` up to `end`, with zeros for unreadable parts.
+    /// Syncs the copy.
     pub fn copy(
         &self,
         segment: &Segment,
@@ -207,7 +202,7 @@ impl Target {
         let copy =
             Arc::new(read.ok_or_else(|| self.failed(header.number)(std::io::ErrorKind::InvalidData.into()))?);
         let mut report = |damage: &Damage| {
-            self.done.damages += 1;
+            self.summary.damages += 1;
             on_damage(damage);
         };
         if let Some((offset, reason)) = unreadable {
@@ -216,18 +211,18 @@ impl Target {
             report(&Damage { offset: Some(offset), ..what });
         }
         check(&copy, end_revision, &mut report);
-        self.done.copied = (self.done.copied.0 + 1, self.done.copied.1 + bytes);
+        self.summary.copied = (self.summary.copied.0 + 1, self.summary.copied.1 + bytes);
         Ok(())
     }
 
     /// Returns the complete backup.
     pub fn ready(self) -> PendingBackup {
-        PendingBackup { making: self.making, done: self.done }
+        PendingBackup { making: self.making, summary: self.summary }
     }
 }
 
-/// Reports the damage in a segment, which has all revisions from its first one to `end`, exclusive, or is
-/// rewritten. Returns the description of the segment.
+/// Reports the damage in a segment. Unless the segment is rewritten, it must have all revisions from its
+/// first one up to, but not including, `end`. Returns the description of the segment.
 pub(super) fn check(segment: &Arc<Segment>, end: Revision, report: &mut dyn FnMut(&Damage)) -> HeldSegment {
     let name = Segment::name(segment.header.number);
     let mut revision = segment.header.first_revision.before();

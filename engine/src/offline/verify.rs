@@ -9,8 +9,8 @@ use crate::segment::Segment;
 /// Walks over `store`. Calls `on_damage` for every damage, in the order of the log, and `on_progress` with
 /// the number of bytes read.
 ///
-/// Memory is proportional to the number of keys only: 40 bytes for each key in addition to the key itself,
-/// plus the overhead of the tree and the allocator (a million keys of 40 bytes take 115 MB in total).
+/// The memory grows only with the keys: 40 bytes for each key in addition to the key itself, plus the
+/// overhead of the tree and the allocator (a million keys of 40 bytes take 115 MB in total).
 pub fn survey(store: &Store, mut on_damage: impl FnMut(&Damage), mut on_progress: impl FnMut(u64)) -> Survey {
     let segments = store.segments.iter().map(|segment| SegmentSummary {
         file: Segment::name(segment.header.number),

@@ -8,7 +8,7 @@ use crate::record::{EventKind, Head};
 use crate::segment::Segment;
 
 /// Returns the Bloom filter of a record whose head is sound. No query looks for a delete. A state with
-/// damaged attributes passes every query, so that the reader meets the damage.
+/// damaged attributes passes every query, so that its reader gets an error instead of missing it.
 pub(super) fn filter_of_record(scheme: &BloomScheme, head: &Head, record: &[u8]) -> BloomFilter {
     match head.kind {
         EventKind::Delete => BloomFilter::NONE,

@@ -1,5 +1,5 @@
-//! The end of the log at opening: what is kept is made durable, and what is cut is overwritten. `recovery.rs` has
-//! the reasons.
+//! The end of the log at opening: the kept records are made durable, and the torn tail is overwritten. `recovery.rs`
+//! has the reasons.
 
 use std::io;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::segment::Segment;
 use crate::types::KEY_BYTES_MAX;
 
 /// Makes the records at the end of the log durable, and cuts the torn tail. `current` is the last segment, and
-/// `state` is that of the scan of it.
+/// `state` is the result of its scan.
 pub(super) fn secure_end(
     storage: &dyn Storage,
     current: &Segment,
@@ -38,9 +38,9 @@ pub(super) fn secure_end(
     Ok(())
 }
 
-/// Checks that the bytes at the end of the log can be read. Bytes that are not a sound record were never
-/// acknowledged, but that is unknown if the disk cannot read them. A mapping shows zeros for such bytes
-/// (`mapping.rs`), so they are read without it.
+/// Checks that the bytes at the end of the log can be read. Readable bytes that are not a sound record were never
+/// acknowledged. For bytes that the disk cannot read, this is unknown. A mapping shows zeros for such bytes
+/// (`mapping.rs`), so this function does not read through a mapping.
 fn end_is_readable(segment: &Segment, end: u64) -> io::Result<()> {
     if sabotage::unreadable_end_cut() {
         return Ok(());
@@ -63,8 +63,8 @@ fn write_again(segment: &Segment, range: Range<u64>) -> io::Result<()> {
     segment.file.write_at(range.start, &bytes)
 }
 
-/// Overwrites everything behind the end of the log with zeros, existing zeros included; the head of this file
-/// explains why.
+/// Overwrites everything behind the end of the log with zeros, including existing zeros. The documentation of
+/// `recovery.rs` has the reason.
 fn clear_from(storage: &dyn Storage, segment: &Segment, end: u64, is_end_lost: bool) -> io::Result<()> {
     static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
     let mut cleared = false;

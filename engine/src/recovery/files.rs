@@ -1,4 +1,5 @@
-//! The files that recovery finds in a store's directory, before it is known which of them make up the log.
+//! The files that recovery finds in a store's directory, before recovery has determined which segments make
+//! up the log.
 
 use std::io;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ pub(super) struct FoundFiles {
 }
 
 impl FoundFiles {
-    /// Removes unfinished files, and opens the others. All of them belong to one store, and its last segment is
-    /// not missing.
+    /// Removes unfinished files, and opens the other files. Fails if a segment belongs to another store, or
+    /// if the last segment of the store is missing.
     pub fn read(storage: &dyn Storage) -> Result<FoundFiles, OpenError> {
         let names = storage.list().map_err(failed(storage, "", "list the store's directory"))?;
         for unfinished in [log::NEXT_NAME, reclaim::NEXT_NAME, checkpoint::NEXT_NAME] {
@@ -76,7 +77,7 @@ impl FoundFiles {
     }
 }
 
-/// Returns a function that converts a failed operation on the file with this name.
+/// Returns a function that converts the I/O error of an operation on the file with this name.
 pub(super) fn failed(
     storage: &dyn Storage,
     name: &str,

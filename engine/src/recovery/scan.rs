@@ -1,9 +1,9 @@
-//! The walk over the log's records at opening, which enters them into the index and distinguishes damage from
-//! a torn tail.
+//! The walk over the log's records at opening, which adds the records to the index and distinguishes damage
+//! from a torn tail.
 //!
 //! An invalid record at or below the revision known to be durable is damage: it is reported, and the walk
-//! continues. An invalid record above that revision ends the log. The head of `recovery.rs` has the rules and
-//! their reasons. The walk writes nothing, and does not know which segments make up the log.
+//! continues. An invalid record above that revision ends the log. The head of `recovery.rs` has the rules
+//! and their reasons. The walk writes nothing, and does not decide which segments make up the log.
 
 use std::io;
 use std::ops::Range;
@@ -47,7 +47,7 @@ fn written_end(segment: &Segment) -> io::Result<u64> {
     Ok(end.min(segment.file.size()).max(RECORDS_START.min(segment.file.size())))
 }
 
-/// The state of the walk: the index built so far, and what was found.
+/// The state of the walk: the index built so far, and the results.
 #[derive(Default)]
 pub(super) struct LogScan {
     pub tree: Tree,
@@ -64,13 +64,14 @@ pub(super) struct LogScan {
     /// Offset at which the scan of the last segment ended; behind the segment's end if the last revision
     /// lacks records.
     pub stopped_at: u64,
-    /// Versions that are not needed to read at this revision and later are not in the tree.
+    /// The oldest revision that must be readable. Versions that are not needed to read at this revision and
+    /// later are not in the tree.
     pub oldest: Revision,
 }
 
 impl LogScan {
     /// Adds the records of `segment` from its end on, and moves the end behind them. An invalid record above
-    /// `synced` ends the scan, and so does a revision above `synced` that lacks some of its records.
+    /// `synced`, or a revision above `synced` that lacks some of its records, ends the scan.
     pub fn scan(
         &mut self,
         storage: &dyn Storage,
@@ -158,8 +159,8 @@ impl LogScan {
         Ok(())
     }
 
-    /// Notes that a record is lost between the newest one and that of revision `next`, in a segment that
-    /// lacks other records on purpose.
+    /// Notes that a record is lost between the newest record and the record of revision `next`, in a segment
+    /// that lacks other records on purpose.
     fn lost_between(&mut self, segment: &Segment, next: Revision) {
         let (first, last) = match segment.header.numbering {
             Numbering::Dense => (self.revision.next(), next.before()),
@@ -180,7 +181,7 @@ impl LogScan {
         self.time = self.time.max(found.head.time);
     }
 
-    /// Reports the records before the one of `revision` that were not found.
+    /// Reports that records before the record of `revision` were not found.
     fn missing_before(&mut self, storage: &dyn Storage, segment: &Segment, revision: Revision) {
         if !self.missing_until(storage, segment, revision) {
             // The missing records share a revision with a record that was found.
@@ -188,7 +189,8 @@ impl LogScan {
         }
     }
 
-    /// Reports the revisions before `revision` without a record. Returns false if none is missing.
+    /// Reports the revisions lower than `revision` that have no record. Returns whether there are such
+    /// revisions.
     pub fn missing_until(&mut self, storage: &dyn Storage, segment: &Segment, revision: Revision) -> bool {
         let missing: Range<Revision> = self.revision.next()..revision;
         if missing.is_empty() {

@@ -1,4 +1,5 @@
-//! The point of the log at which recovery begins to read: behind the newest sound checkpoint, or the beginning.
+//! The point of the log at which recovery begins to read: after the newest sound checkpoint, or at the beginning of the
+//! log.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub(super) struct ScanStart {
     pub segments: Vec<Arc<Segment>>,
     pub used: Option<UsedCheckpoint>,
     pub state: LogScan,
-    /// Index of the first segment that is to be scanned.
+    /// Index of the first segment that must be scanned.
     pub first_to_scan: usize,
     pub numbers_given: SegmentNumber,
     /// Everything up to this revision is known to have been durable.
@@ -35,7 +36,7 @@ struct Witness {
     store: u64,
     /// Number and salt of the last segment of the log.
     last: (SegmentNumber, u64),
-    /// A revision that is in that segment, or will be.
+    /// A revision that is in the last segment, or will be written to it.
     last_holds: Revision,
 }
 
@@ -66,8 +67,8 @@ impl ScanStart {
         let is_ours = |witness: &&Witness| headers.iter().all(|header| header.store == witness.store);
         let mut known_durable = Revision::ZERO;
         for witness in witnesses.iter().filter(is_ours) {
-            // Other segments reveal a missing segment except at the end of the log, so the checkpoints are
-            // checked for it.
+            // A missing segment is noticed because of the segments after it. If the last segment is missing, only the
+            // checkpoints show this, so they are checked here.
             let reaches = |header: &Header| {
                 let stands_for = header.rewritten.map_or(Revision::ZERO, |rewritten| rewritten.last_revision);
                 (header.number, header.salt) == witness.last
@@ -91,7 +92,7 @@ impl ScanStart {
         })
     }
 
-    /// Starts from the newest of `checkpoints` that is sound and fits the segments. Otherwise returns the
+    /// Starts from the newest of `checkpoints` that is sound and matches the segments. Otherwise returns the
     /// facts that follow from the checkpoints.
     fn from_checkpoints(
         storage: &dyn Storage,
@@ -132,8 +133,8 @@ impl ScanStart {
         start.ok_or(witness.filter(|_| !sabotage::witness_ignored()))
     }
 
-    /// Starts from a loaded image. Returns `None` if the image does not fit the segments, or its keys are
-    /// damaged.
+    /// Starts from a loaded checkpoint. Returns `None` if the checkpoint does not match the segments, or if
+    /// its keys are damaged.
     fn from_image(
         found: &[Arc<Segment>],
         revision: Revision,
@@ -184,9 +185,9 @@ impl ScanStart {
 
 /// Returns the oldest readable revision according to the segments.
 pub(super) fn oldest(segments: &[Arc<Segment>]) -> Revision {
-    let said = segments.iter().map(|segment| {
+    let revisions = segments.iter().map(|segment| {
         let rewritten = segment.header.rewritten.map_or(Revision::ZERO, |rewritten| rewritten.oldest);
         rewritten.max(segment.note().oldest)
     });
-    said.max().unwrap_or(Revision::ZERO)
+    revisions.max().unwrap_or(Revision::ZERO)
 }

@@ -1,5 +1,5 @@
-//! The published state: the newest root, the ring of events, and the registry of tails. The sequencer publishes,
-//! and everything else reads.
+//! The published state: the newest root, the ring of events, and the registry of tails. The sequencer publishes this
+//! state, and all other components read it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// Creates a hub with `root` as the newest version and without events before it.
+    /// Creates a hub with `root` as the newest version and without events.
     pub fn new(root: Root, ring_events_max: usize) -> Hub {
         let first = root.revision.next();
         Hub {
@@ -95,14 +95,14 @@ impl Hub {
         }
     }
 
-    /// Drops all published events, and with them the segments that they keep. Tails that have not seen these
-    /// events read them from the log.
+    /// Drops all published events, and the segments that these events keep. Tails that have not returned
+    /// these events yet read them from the log.
     pub fn release_events(&self) {
         let published = self.revision();
         self.ring.write().forget(published);
     }
 
-    /// Returns once `revision` is published or the hub is closed.
+    /// Resolves once `revision` is published or the hub is closed.
     pub async fn reached(&self, revision: Revision) {
         let (outcome, _waiting) = {
             let mut registry = self.registry.lock();
@@ -122,7 +122,7 @@ impl Hub {
     pub fn pass_over(&self, until: Revision) {
         let registry = self.registry.lock();
         let published = self.revision();
-        // A gap that is extended keeps its beginning.
+        // If `until` extends an existing gap, the beginning of the gap stays.
         if self.gap_until() <= published {
             self.gap_after.store(published.get(), Ordering::Release);
         }
@@ -158,8 +158,8 @@ impl Hub {
     }
 }
 
-/// Removes a waiter from the registry when its future is dropped: the revision that it waits for may never
-/// come.
+/// Removes a waiter from the registry when its future is dropped, because the revision that it waits for may
+/// never be published.
 struct Waiting<'h> {
     hub: &'h Hub,
     place: (Revision, u64),

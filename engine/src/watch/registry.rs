@@ -14,8 +14,8 @@ use crate::types::Revision;
 /// State shared by a tail and the publisher.
 #[derive(Default)]
 pub(super) struct TailSlot {
-    /// The first revision that concerns the tail since it last looked, otherwise 0. Written only under
-    /// the registry's lock.
+    /// The first revision that concerns the tail and that the tail has not examined yet; 0 if there is no
+    /// such revision. Written only under the registry's lock.
     pub pending: AtomicU64,
     pub wake: Notify,
 }
@@ -25,7 +25,7 @@ pub(super) struct TailSlot {
 pub(super) struct Registry {
     pub tails: BTreeMap<Bytes, Vec<Arc<TailSlot>>>,
     pub count: u64,
-    /// The waiters for a revision, by the revision and a number that makes them unique.
+    /// The waiters for a revision, by the revision and a number that makes each key unique.
     pub waiters: BTreeMap<(Revision, u64), oneshot::Sender<()>>,
     pub waiters_so_far: u64,
     pub changes: LastChanges,
@@ -33,10 +33,11 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Calls `each` for every tail whose prefix `key` begins with.
+    /// Calls `each` for every tail whose prefix is a prefix of `key`.
     pub fn visit_matching(&self, key: &[u8], mut each: impl FnMut(&Arc<TailSlot>)) {
-        // The search goes downwards from the greatest prefix that is not after the key. The next match is no
-        // longer than the common part of the candidate and the key, so each step shortens the search key.
+        // The search begins at the greatest prefix that is not greater than the key, and continues with
+        // smaller ones. The next match is no longer than the common part of the candidate and the key, so
+        // each step shortens the search key.
         let mut search = key;
         while let Some((prefix, slots)) =
             self.tails.range::<[u8], _>((Bound::Unbounded, Bound::Included(search))).next_back()
@@ -61,7 +62,7 @@ mod tests {
     use crate::testing::Random;
 
     #[test]
-    fn exactly_the_tails_whose_prefix_a_key_begins_with_are_concerned() {
+    fn the_registry_notifies_exactly_the_tails_whose_prefix_matches_the_key() {
         let mut random = Random(3);
         let mut word = |len: u64| -> Vec<u8> {
             let len = random.below(len + 1);

@@ -1,4 +1,4 @@
-//! Events read back from the log, for a tail that the ring has left behind.
+//! Events read back from the log, for a tail whose next events are no longer in the ring.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -28,8 +28,8 @@ pub(super) struct Unexamined<'t> {
 }
 
 impl Unexamined<'_> {
-    /// Examines some of the revisions in the log, and moves `looked` behind them. Returns at most `max` events, or
-    /// more only to complete a revision.
+    /// Examines some of the revisions in the log, and advances `looked` to the last examined one. Returns at most `max`
+    /// events, or a few more to complete a revision.
     pub fn examine(&mut self, root: &Root, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
         if self.looked < root.oldest {
             return Err(TailError::Compacted { oldest: root.oldest });
@@ -37,8 +37,8 @@ impl Unexamined<'_> {
         let mut found = Vec::new();
         let mut budget = EXAMINED_MAX;
         for segment in root.segments.starting_at(self.looked.next()) {
-            // No revision is missing between two consecutive segments, whether or not revisions are missing
-            // within them.
+            // No revision may be missing between two consecutive segments, even where revisions may be
+            // missing within a segment.
             if segment.header.first_revision > self.looked.next() && !sabotage::hole_passed_over() {
                 return self.events_or_damage(found, segment.header.first_revision.before());
             }
@@ -61,7 +61,7 @@ impl Unexamined<'_> {
                     }
                 };
                 if is_missing && !sabotage::hole_passed_over() {
-                    // Opening has reported this revision as lost, unless the record was sound then.
+                    // Opening has reported this revision as lost, unless the record became unreadable later.
                     segment.note_damaged(self.looked.next());
                     return self.events_or_damage(found, revision.max(self.looked.next().next()).before());
                 }
@@ -103,8 +103,7 @@ fn event(root: &Root, segment: Arc<Segment>, record: &FoundRecord) -> Option<Arc
     let head = &record.head;
     let key = Bytes::copy_from_slice(head.key(&record.bytes));
     let version = record.version(segment.header.number);
-    let previous =
-        root.tree.at(&key, head.revision.before()).filter(|previous| !previous.is_delete()).copied();
+    let previous = root.tree.at(&key, head.revision.before()).filter(|previous| !previous.is_delete());
     let previous = previous.and_then(|previous| root.entry(key.clone(), previous));
     Some(Arc::new(Event {
         revision: head.revision,

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use crate::event::Event;
 use crate::types::Revision;
 
-/// Maximum number of events in the ring. At a thousand writes a second, a tail may pause for a quarter of a
-/// minute before it has to read from the log.
+/// Maximum number of events in the ring. At a thousand writes a second, a tail may pause for 16 seconds
+/// before it has to read from the log.
 pub(crate) const RING_EVENTS_MAX: usize = 16 * 1024;
-/// Maximum record bytes that the ring's events stand for. The ring holds no values, but the representations
-/// cached in its events are about as large as the records.
+/// Maximum total size of the records of the ring's events, in bytes. The ring contains no values, but the
+/// representations cached in its events are about as large as the records.
 const RING_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The newest events, in order.
 pub(super) struct Ring {
     pub events: VecDeque<Arc<Event>>,
-    /// Lowest revision from which on the ring has all published events.
+    /// The ring has all published events from this revision on.
     pub first: Revision,
     bytes: usize,
     events_max: usize,
@@ -28,7 +28,7 @@ impl Ring {
         Ring { events: VecDeque::new(), first, bytes: 0, events_max }
     }
 
-    /// Adds the newest event, and drops the oldest ones beyond the limits.
+    /// Adds the newest event, and drops the oldest events beyond the limits.
     pub fn push(&mut self, event: Arc<Event>) {
         self.bytes += event.entry.stored_len();
         self.events.push_back(event);

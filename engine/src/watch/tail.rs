@@ -26,7 +26,7 @@ pub struct Tail {
     after: Revision,
     /// Every revision up to this one was examined or is known not to match.
     looked: Revision,
-    /// The tail examines revisions up to this one by itself; later ones are announced through the slot.
+    /// The tail examines revisions up to this one by itself; later revisions are announced through the slot.
     look_until: Revision,
     /// Whether the tail ends instead of skipping changes.
     is_complete: bool,
@@ -50,8 +50,8 @@ impl Tail {
         }
         registry.tails.entry(prefix.clone()).or_default().push(slot.clone());
         registry.count += 1;
-        // Read under the lock: every later event sets the pending mark, and the tail itself looks for every
-        // earlier one.
+        // The revision is read under the lock, so every later event sets the pending mark, and the tail itself examines
+        // every earlier event.
         let look_until = hub.revision();
         drop(registry);
         Ok(Tail {
@@ -68,8 +68,8 @@ impl Tail {
     }
 
     /// Returns this tail in a mode in which it ends where changes are missing
-    /// ([`Engine::pass_over`](crate::Engine::pass_over)). Without this, a tail only guarantees the final
-    /// states of keys.
+    /// ([`Engine::pass_over`](crate::Engine::pass_over)). In any other mode, a tail only guarantees the final states
+    /// of keys.
     ///
     /// # Errors
     /// Changes between the start of the tail and now are missing already.
@@ -97,11 +97,11 @@ impl Tail {
     }
 
     /// Returns the next events, in order, each exactly once: at least one and at most `max` (a `max` of 0
-    /// counts as 1), or more only to complete a revision that several records share. Waits while there is no
-    /// event. Dropping the future loses nothing.
+    /// counts as 1), or a few more to complete a revision that several records share. Waits while there is no
+    /// event. Dropping the future loses no event.
     ///
-    /// # Errors
-    /// After an error the tail stays where it is. To continue, take a new snapshot and create a new tail.
+    /// # Errors After an error the position of the tail is unchanged. To continue, take a new snapshot and
+    /// create a new tail.
     pub async fn next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
         if let Some(due) = self.due {
             tokio::time::sleep_until(due).await;
@@ -152,8 +152,8 @@ impl Tail {
         self.looked < self.look_until || self.slot.pending.load(Ordering::Acquire) > 0
     }
 
-    /// Returns once [`Tail::next`] has revisions to examine, or would return an error. Takes no event.
-    /// Dropping the future loses nothing.
+    /// Resolves once [`Tail::next`] has revisions to examine, or would return an error. This function takes
+    /// no event, so the future can be dropped at any time.
     pub async fn announced(&self) {
         while !self.has_news() {
             if self.lacks_changes() || self.hub.registry.lock().closed {
@@ -163,10 +163,9 @@ impl Tail {
         }
     }
 
-    /// Returns the revision up to which (inclusive) [`Tail::next`] has returned every matching event. The
-    /// revision never falls, and it rises with the store's revision as long as nothing matches, even while
-    /// `next` is not called. The revision is at least the one after which the tail began, also if that is in
-    /// the future.
+    /// Returns the revision up to which (inclusive) [`Tail::next`] has returned every matching event. The revision
+    /// never falls, and it rises with the store's revision as long as nothing matches, even while `next` is not called.
+    /// The revision is at least the revision after which the tail began, even if that revision is in the future.
     pub fn progress(&self) -> Revision {
         if self.looked < self.look_until {
             return self.looked;
@@ -244,7 +243,8 @@ impl fmt::Debug for Tail {
     }
 }
 
-/// Returns the first time after `now` that is a multiple of `period` after `since`. `period` is not zero.
+/// Returns the first time after `now` that is a multiple of `period` after `since`. `period` must not be
+/// zero.
 pub(super) fn next_multiple(since: Instant, now: Instant, period: Duration) -> Instant {
     let over = now.saturating_duration_since(since).as_nanos() % period.as_nanos();
     now + period.saturating_sub(Duration::from_nanos(u64::try_from(over).unwrap_or(0)))

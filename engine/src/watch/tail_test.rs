@@ -25,7 +25,7 @@ fn empty(revision: u64, oldest: u64) -> Root {
 }
 
 #[test]
-fn tails_that_let_changes_gather_for_as_long_are_due_together() {
+fn tails_with_the_same_gathering_period_are_due_together() {
     let (since, period) = (Instant::now(), Duration::from_millis(10));
     for (elapsed_us, due_ms) in [(0, 10), (1, 10), (9_999, 10), (10_000, 20), (10_001, 20), (123_456, 130)] {
         let due = next_multiple(since, since + Duration::from_micros(elapsed_us), period);
@@ -34,7 +34,7 @@ fn tails_that_let_changes_gather_for_as_long_are_due_together() {
 }
 
 #[tokio::test]
-async fn who_gives_up_waiting_for_a_revision_leaves_nothing_behind() {
+async fn dropping_a_wait_for_a_revision_removes_its_waiter() {
     let hub = Hub::new(empty(0, 0), 4);
     for revision in 1..100 {
         let wait = hub.reached(Revision::new(revision * 1_000));
@@ -44,7 +44,7 @@ async fn who_gives_up_waiting_for_a_revision_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_tail_that_must_be_told_everything_ends_at_a_gap() {
+async fn a_tail_that_must_be_complete_ends_at_a_gap() {
     let hub = Arc::new(Hub::new(empty(9, 5), 4));
     let tail = |after| Tail::begin(&hub, Revision::new(after), Bytes::new());
     let (mut follower, mut witness) = (tail(9).unwrap(), tail(9).unwrap().complete().unwrap());
@@ -70,7 +70,7 @@ async fn a_tail_that_must_be_told_everything_ends_at_a_gap() {
 }
 
 #[tokio::test]
-async fn what_was_compacted_cannot_be_followed() {
+async fn a_tail_cannot_begin_at_a_compacted_revision() {
     let hub = Arc::new(Hub::new(empty(9, 5), 4));
     assert_eq!(
         Tail::begin(&hub, Revision::new(4), Bytes::new()).unwrap_err(),

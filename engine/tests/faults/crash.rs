@@ -13,9 +13,9 @@ use crate::history::Checked;
 /// Total number of crashes and openings in the random runs, unless `FAULT_CYCLES` gives another number.
 const CYCLES: u64 = 14_000;
 
-/// Seeds of later runs that found bugs: a deleted key came back when rewritten segments that were lost in a
-/// crash were removed in arbitrary order; and a segment that was left without records, before a rewritten
-/// one, counted as missing.
+/// Seeds of later runs that found two bugs: a deleted key came back, because rewritten segments that were
+/// lost in a crash were removed in arbitrary order; and a segment that was left without records, before a
+/// rewritten one, counted as missing.
 const FOUND: [u64; 2] = [13_516, 1_367];
 
 /// Number of actions in one run.
@@ -52,19 +52,19 @@ fn setup_of(seed: u64) -> Setup {
 
 /// `FAULT_SEED` runs a single seed, to reproduce a failure; `FAULT_CYCLES` requests more cycles.
 #[test]
-fn no_life_full_of_crashes_breaks_a_promise() {
+fn simulated_runs_with_crashes_violate_no_guarantee() {
     if let Some(seed) = number_from("FAULT_SEED") {
         let setup = setup_of(seed);
         expect(live(setup, ACTS), &setup);
         return;
     }
-    let wanted = number_from("FAULT_CYCLES").unwrap_or(CYCLES);
+    let cycles_max = number_from("FAULT_CYCLES").unwrap_or(CYCLES);
     let (mut cycles, mut seed) = (0, 0);
     for seed in FOUND {
         let setup = setup_of(seed);
         cycles += expect(live(setup, ACTS), &setup);
     }
-    while cycles < wanted {
+    while cycles < cycles_max {
         let setup = setup_of(seed);
         cycles += expect(live(setup, ACTS), &setup);
         seed += 1;
@@ -72,8 +72,8 @@ fn no_life_full_of_crashes_breaks_a_promise() {
     eprintln!("{cycles} cycles in {seed} lives");
 }
 
-/// Does a short run with a cut. Returns the operation that was cut (`None` if the run ended before it), and
-/// the number of openings.
+/// Does a short run in which the power is lost at one operation. Returns that operation (`None` if the run
+/// ended before it), and the number of openings.
 fn cut_life(setup: Setup) -> Checked<(Option<(Kind, String)>, u64)> {
     let mut fixture = Fixture::new(setup)?;
     for _ in 0..110 {
@@ -93,7 +93,7 @@ fn sort((kind, name): (Kind, String)) -> (Kind, String) {
 }
 
 #[test]
-fn the_power_may_go_at_every_operation() {
+fn a_power_loss_at_any_operation_violates_no_guarantee() {
     let (mut cycles, mut cuts) = (0, BTreeMap::new());
     for life in 0..8 {
         let durability = if life % 3 == 2 { Durability::Relaxed } else { Durability::Sync };
@@ -101,14 +101,15 @@ fn the_power_may_go_at_every_operation() {
         let base = Setup { durability, retention, ..Setup::new(1_000 + life) };
         for at in 0.. {
             let mut cut = None;
-            // In seven of the eight rounds the power is lost once more, at each step of the opening.
+            // In seven of eight rounds the opening itself is interrupted by a second power loss, at each of
+            // its steps in turn.
             for again in 0..8 {
                 let how = if again % 2 == 0 { Verdict::LosePower } else { Verdict::LosePowerAfter };
                 let setup = Setup { cut: Some((at, how)), again, fate: again, ..base };
                 let (what, opened) = expect(cut_life(setup), &setup);
                 cycles += opened;
                 cut = cut.or(what.clone());
-                // The operation cut last may be that of the second power loss.
+                // The returned operation may belong to the second power loss.
                 what.into_iter().for_each(|what| *cuts.entry(sort(what)).or_insert(0) += 1);
             }
             if cut.is_none() {

@@ -83,10 +83,10 @@ fn opened(disk: &Disk) -> Checked<(Engine, Stepper)> {
 }
 
 /// Damages a copy of a store whose `history` is known, and checks that the damage affects only the records
-/// that it hit, also after maintenance of the store.
+/// in the damaged bytes, even after maintenance of the store.
 pub fn check_copy(files: &Files, history: &History, random: &mut Random) -> Checked {
     let disk = Disk::with_files(random.next(), files);
-    // The copy is closed properly first, so that no damage passes for a torn tail.
+    // The copy is closed properly first, so that no damage is mistaken for a torn tail.
     opened(&disk)?.1.close();
     let files = disk.files();
     if random.one_in(3) {
@@ -140,7 +140,7 @@ fn check_refusal(files: &Files, history: &History, random: &mut Random) -> Check
         });
     } else {
         if random.one_in(2) {
-            // An earlier release leaves no such file.
+            // A store of an earlier release has no such file.
             disk.take(HIGH_WATER);
             let last = names().map(|name| first_revision(name)).max();
             let told_of = files.keys().any(|other| {
@@ -149,22 +149,22 @@ fn check_refusal(files: &Files, history: &History, random: &mut Random) -> Check
                 revision.is_some_and(|revision| revision >= first_revision(name))
             });
             if Some(first_revision(name)) == last && !told_of {
-                // Without the mark nothing shows that the log continued.
+                // Without the mark, opening cannot notice that the log continued.
                 return Ok(());
             }
         }
         disk.take(name);
     }
     match fault::open(&disk, &options()) {
-        // The segment was not needed: others supersede it.
+        // The segment was not needed, because other segments supersede it.
         Ok((engine, _stepper)) => check_served(&engine, history, 0, random),
         Err(error) => {
             let meant = matches!(
                 error,
                 OpenError::BadHeader { .. } | OpenError::MissingSegment { .. } | OpenError::MissingEnd { .. }
             );
-            let told = error.to_string().ends_with("put the file back, make a store of the rest with restore --skip-damaged, or restore one from a backup");
-            check(Guarantee::Durable, meant && told, || format!("{name} is damaged or gone: {error}"))?;
+            let has_advice = error.to_string().ends_with("put the file back, make a store of the rest with restore --skip-damaged, or restore one from a backup");
+            check(Guarantee::Durable, meant && has_advice, || format!("{name} is damaged or gone: {error}"))?;
             disk.put(name, &files[name]);
             check_served(&opened(&disk)?.0, history, 0, random)
         }
@@ -179,8 +179,8 @@ fn states(engine: &Engine) -> BTreeMap<Bytes, (Revision, Option<Bytes>)> {
         .collect()
 }
 
-/// Checks that background maintenance makes nothing worse: everything that was readable stays readable, also
-/// after the store is opened again.
+/// Checks that every state that was readable stays readable after background maintenance, even after the
+/// store is opened again.
 fn check_maintenance(disk: &Disk, engine: Engine, mut stepper: Stepper) -> Checked {
     let before = states(&engine);
     let unchanged = |engine: &Engine, when: &str| {
@@ -207,8 +207,8 @@ fn check_maintenance(disk: &Disk, engine: Engine, mut stepper: Stepper) -> Check
 }
 
 /// Checks that the store serves everything that was written, except for at most `at_most` damaged revisions.
-/// A read of a damaged revision returns an error, or the key shows its previous state and the store reports
-/// the revision as lost.
+/// A read of a damaged revision returns an error, or it returns the previous state of the key and the store
+/// reports the revision as lost.
 fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut Random) -> Checked {
     let (mut damaged, mut unnamed) = (BTreeSet::new(), BTreeSet::new());
     let (newest, oldest) = (engine.revision(), engine.stats().oldest);
@@ -233,7 +233,7 @@ fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut
                     Err(ReadError::Sealed { .. }) => unreachable!("this store seals nothing"),
                 },
                 None if expected.deleted => {}
-                // The record of this state is lost, so the key shows its previous state.
+                // The record of this state is lost, so the key has its previous state.
                 entry => {
                     unnamed.insert(expected.revision);
                     if let Some(entry) = entry {
@@ -255,7 +255,7 @@ fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut
     })
 }
 
-/// Checks that an entry is a state of its key from before `revision`.
+/// Checks that an entry is a state that its key had before `revision`.
 fn check_genuine(entry: &Entry, history: &History, revision: Revision) -> Checked {
     let was = history.get(entry.revision()).filter(|was| was.revision < revision && was.key == entry.key());
     let Some(was) = was else {
@@ -313,7 +313,7 @@ fn follow(engine: &Engine, history: &History, damaged: &mut BTreeSet<Revision>) 
 }
 
 #[test]
-fn a_flipped_bit_costs_one_record_at_most() {
+fn a_flipped_bit_costs_at_most_one_record() {
     let (history, files) = store(1);
     assert!(files.len() > 3, "{:?}", files.keys());
     let mut random = Random::new(2);
@@ -331,7 +331,7 @@ fn a_flipped_bit_costs_one_record_at_most() {
 }
 
 #[test]
-fn a_sector_of_noise_costs_the_records_in_it() {
+fn a_corrupted_sector_costs_only_the_records_in_it() {
     let (history, files) = store(3);
     let mut random = Random::new(4);
     for round in 0..500 {
@@ -347,7 +347,7 @@ fn a_sector_of_noise_costs_the_records_in_it() {
 }
 
 #[test]
-fn a_disk_that_cannot_be_read_is_said_to_be_so_and_nothing_is_lost_by_it() {
+fn an_unreadable_disk_is_reported_and_nothing_is_lost() {
     let (history, files) = store(5);
     for name in files.keys().filter(|name| name.ends_with(".segment")) {
         let disk = Disk::with_files(1, &files);
@@ -374,17 +374,19 @@ fn a_disk_that_cannot_be_read_is_said_to_be_so_and_nothing_is_lost_by_it() {
     }
 }
 
-/// A sync lies once, and the power is lost later: much may be gone, but everything that is there is genuine.
+/// A sync reports success without writing, and the power is lost later: much may be gone, but everything
+/// that remains is genuine.
 #[test]
-fn after_a_lying_sync_nothing_is_served_that_was_not_written() {
+fn after_a_sync_that_falsely_succeeded_only_written_values_are_served() {
     let (mut opened, mut complete) = (0, 0);
     for seed in 0..600 {
         let mut fixture = Fixture::new(Setup { cut: NEVER, ..Setup::new(seed) }).unwrap();
         let lie = fixture.disk.operations() + seed % 60;
-        fixture.disk.follow(move |operation| match operation.number == lie {
-            true => Verdict::Lie,
-            false => Verdict::Proceed,
-        });
+        fixture.disk.follow(
+            move |operation| {
+                if operation.number == lie { Verdict::Lie } else { Verdict::Proceed }
+            },
+        );
         (0..25).try_for_each(|_| fixture.act()).unwrap();
         let (history, disk) = fixture.cut_off(seed).unwrap();
         let Ok((engine, _stepper)) = fault::open(&disk, &options()) else { continue };
@@ -400,7 +402,7 @@ fn after_a_lying_sync_nothing_is_served_that_was_not_written() {
             assert!(known.is_some() || entry.revision() > history.revision(), "seed {seed}: {entry:?}");
         }
     }
-    // Most lies do no harm, because the next sync makes the same bytes durable.
+    // Most of these false reports do no harm, because the next sync makes the same bytes durable.
     assert!(opened > 500 && complete > 300, "{opened} opened, {complete} complete");
 }
 
@@ -413,8 +415,9 @@ fn write(engine: &Engine, stepper: &mut Stepper, key: &str, value: Vec<u8>) -> P
     proposal
 }
 
-/// A value contains a record at its right position, and the record around it is damaged: the search for the
-/// next record must not take the bytes of a client for a record of the engine.
+/// A value contains a copy of a record at the original offset of that record, and the record around the value
+/// is damaged. The search for the next record must not recognize these bytes of a client as a record of the
+/// engine.
 pub fn record_in_a_value(_seed: u64) -> Checked {
     // The client copies the record from another store, because it cannot read the records of this one.
     let own = Disk::new(1);
@@ -447,7 +450,7 @@ pub fn record_in_a_value(_seed: u64) -> Checked {
     check_served(&engine, &history, 1, &mut Random::new(1))
 }
 
-/// The head of the first record is damaged, and a reader follows from the beginning.
+/// The head of the first record is damaged, and a tail follows the log from the beginning.
 pub fn hole_in_the_log(seed: u64) -> Checked {
     let (history, files) = store(seed);
     let disk = Disk::with_files(seed, &files);
@@ -480,18 +483,18 @@ pub fn cut_after_a_kill(seed: u64) -> Checked {
 }
 
 #[test]
-fn a_log_that_is_cut_after_a_kill_is_known_to_have_been_longer() {
+fn a_log_truncated_after_a_kill_is_detected() {
     cut_after_a_kill(0).unwrap();
 }
 
 #[test]
-fn a_record_in_a_value_is_no_record_and_a_hole_is_told() {
+fn a_record_inside_a_value_is_ignored_and_a_hole_in_the_log_is_reported() {
     record_in_a_value(0).unwrap();
     hole_in_the_log(0).unwrap();
 }
 
-/// Returns a store of two writes whose machine stopped after the second. Both are on disk, but nothing shows
-/// that the second is durable. The first record fills a page.
+/// Returns a store of two writes whose machine stopped after the second. Both writes are on disk, but opening
+/// cannot determine that the second one is durable. The first record fills a page.
 fn stopped_behind_its_last_write() -> (Disk, u64) {
     let disk = Disk::new(21);
     let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
@@ -504,8 +507,8 @@ fn stopped_behind_its_last_write() -> (Disk, u64) {
     (disk, last)
 }
 
-/// The disk cannot read the last acknowledged write, which must not be taken for a write that was never
-/// acknowledged.
+/// The disk cannot read the last acknowledged write, and the store must not treat it as a write that was
+/// never acknowledged.
 pub fn unreadable_end(_seed: u64) -> Checked {
     let (disk, last) = stopped_behind_its_last_write();
     let before = disk.files();
@@ -515,8 +518,8 @@ pub fn unreadable_end(_seed: u64) -> Checked {
     check(Guarantee::Durable, refused.is_some(), || "a write is gone, and no error says so".into())?;
     let path = format!("/simulated/{FIRST}");
     let want = format!(
-        "{path}: the end of the log, at byte {last}, cannot be read: input/output error: make a store of what can be read, \
-         on a sound disk, with restore --skip-damaged, or restore one from a backup"
+        "{path}: the end of the log, at byte {last}, cannot be read: input/output error: on a sound disk, create a \
+         store of the readable records with restore --skip-damaged, or restore a backup"
     );
     assert_eq!(refused.as_deref(), Some(want.as_str()));
     // The refusal changed nothing: once the disk can read again, everything is there.
@@ -547,7 +550,7 @@ fn a_log_whose_end_cannot_be_read_is_refused() {
 }
 
 #[test]
-fn a_page_that_cannot_be_read_costs_the_records_in_it() {
+fn an_unreadable_page_costs_only_the_records_in_it() {
     let (history, files) = store(23);
     let mut random = Random::new(24);
     let (mut served, mut refused) = (0, 0);
@@ -572,7 +575,7 @@ fn a_page_that_cannot_be_read_costs_the_records_in_it() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_refused_with_what_to_do() {
+fn a_store_that_cannot_be_opened_is_refused_with_a_remedy() {
     let (history, files) = store(7);
     let segments: Vec<&String> = files.keys().filter(|name| name.ends_with(".segment")).collect();
     let middle = segments[1].as_str();
@@ -596,7 +599,7 @@ fn what_cannot_be_opened_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_batch_torn_in_its_middle_is_cut_from_there_on() {
+fn a_batch_torn_in_its_middle_is_cut_from_the_torn_record_on() {
     let disk = Disk::new(3);
     let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
     write(&engine, &mut stepper, "/0", b"alone in its batch".to_vec());
@@ -634,7 +637,7 @@ fn a_batch_torn_in_its_middle_is_cut_from_there_on() {
 }
 
 #[test]
-fn damage_to_the_last_write_of_a_store_that_has_gone_idle_is_no_torn_end() {
+fn damage_to_the_last_write_of_an_idle_store_is_not_a_torn_tail() {
     for idle in [false, true] {
         let disk = Disk::new(11);
         let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
@@ -656,13 +659,13 @@ fn damage_to_the_last_write_of_a_store_that_has_gone_idle_is_no_torn_end() {
         });
         let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
         let found = engine.snapshot().get(b"/two").map(|entry| entry.read());
-        match idle {
-            // Nothing shows that the write was ever on disk.
-            false => assert!(found.is_none() && engine.revision() == Revision::new(1), "{found:?}"),
-            true => assert!(
-                matches!(found, Some(Err(ReadError::Damaged { revision, .. })) if revision.get() == 2),
-                "{found:?}"
-            ),
+        if idle {
+            let is_damaged =
+                matches!(found, Some(Err(ReadError::Damaged { revision, .. })) if revision.get() == 2);
+            assert!(is_damaged, "{found:?}");
+        } else {
+            // Opening cannot determine that the write was ever on disk.
+            assert!(found.is_none() && engine.revision() == Revision::new(1), "{found:?}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A store on a simulated disk, its user, and the faults that occur meanwhile: all determined by one seed.
+//! A store on a simulated disk, with a user and with faults. A single seed determines the requests of the
+//! user and the faults.
 //!
 //! `act ─► propose, take turns, read, follow ─► power loss ─► remaining files ─► open ─► compare ─► act …`
 
@@ -23,16 +24,17 @@ use crate::history::{
     check_entry, news,
 };
 
-/// Rates of faults other than power losses: each fault happens to one operation in this many; 0 means never.
+/// Rates of faults other than power losses. A rate of n means that one in n operations has the fault on
+/// average; 0 means never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
     pub sync_fails: u64,
     pub write_fails: u64,
-    /// A write meets a full disk in its middle, as on a file system that copies on write.
+    /// The disk becomes full in the middle of a write, as on a file system that copies on write.
     pub write_full: u64,
     /// The disk has no room for some time.
     pub disk_full: u64,
-    /// A read that the store does for itself fails; the same bytes can be read the next time.
+    /// A read by the store itself fails; the next read of the same bytes succeeds.
     pub read_fails: u64,
 }
 
@@ -43,10 +45,10 @@ impl Rates {
     }
 }
 
-/// A cut that never comes: for fixtures without power losses of their own.
+/// A power loss that never happens, for fixtures without power losses.
 pub const NEVER: Option<(u64, Verdict)> = Some((u64::MAX, Verdict::Proceed));
 
-/// Size of pieces; smaller than most records.
+/// Size of pieces, which is smaller than most records.
 const PIECE_BYTES: usize = 100;
 
 /// Parameters of a fixture.
@@ -61,10 +63,11 @@ pub struct Setup {
     /// Whether files are sometimes damaged between two openings: redundant or dispensable data of the store,
     /// and copies of the store.
     pub damage: bool,
-    /// The operation at which the power is lost, and whether that operation is still done. Without it the
+    /// The operation at which the power is lost, and whether that operation is still done. If `None`, the
     /// power is lost at random operations.
     pub cut: Option<(u64, Verdict)>,
-    /// Number of operations after which the power is lost once more, during opening; 0 means that it is not.
+    /// Number of operations after which the power is lost a second time, during opening; 0 means no second
+    /// power loss.
     pub again: u64,
     /// Whether states have Bloom filters, of a kind that may change from one opening to the next.
     pub signs: bool,
@@ -72,7 +75,8 @@ pub struct Setup {
     pub pressed: bool,
     /// Whether batches are written in pieces while they grow, as large batches are.
     pub in_pieces: bool,
-    /// Seed for what remains after the cut, for fixtures that run identically up to it.
+    /// Seed that decides which bytes and names remain after the cut, for fixtures that run identically up to
+    /// the cut.
     pub fate: u64,
 }
 
@@ -112,7 +116,7 @@ pub struct Fixture {
     proposals: u64,
     /// Revision of the checkpoint that opening must begin with.
     checkpoint: Revision,
-    /// Whether the store is working; only then may reads fail.
+    /// Whether the store is working. Reads fail only while the store is working.
     at_work: Arc<AtomicBool>,
     /// The Bloom filter scheme of the open store.
     bloom_scheme: BloomScheme,
@@ -144,7 +148,7 @@ impl Fixture {
         Ok(fixture)
     }
 
-    /// Sets the plan of the faults from now on.
+    /// Sets the plan by which operations fail from now on.
     fn plan(&mut self) {
         let Setup { rates, cut, again, .. } = self.setup;
         let mut random = Random::new(self.random.next());
@@ -247,7 +251,7 @@ impl Fixture {
             .try_for_each(|revision| self.check_at(Revision::new(revision)))
     }
 
-    /// Lets time pass until everything with a time to live has expired.
+    /// Lets time pass until every key with a time to live has expired.
     fn outlive(&mut self) -> Checked {
         let lives = |happened: &Happened| happened.content.ttl.is_some();
         if !self.history.state(self.history.revision()).any(lives) {
@@ -279,14 +283,15 @@ impl Fixture {
         match self.engine().snapshot_at(Revision::new(revision.get())) {
             Ok(snapshot) => self.history.check_snapshot(&snapshot),
             Err(error) => {
-                let told = matches!(error, SnapshotError::Compacted { oldest } if revision < oldest);
-                let allowed = told && revision < self.history.forgettable;
+                let is_compacted = matches!(error, SnapshotError::Compacted { oldest } if revision < oldest);
+                let allowed = is_compacted && revision < self.history.forgettable;
                 check(Guarantee::ExactVersion, allowed, || format!("revision {revision}: {error}"))
             }
         }
     }
 
-    /// Lets background maintenance work for some time; it may get a request, or time may pass.
+    /// Lets background maintenance work for some time. Meanwhile a caller may make a request, or time may
+    /// pass.
     fn maintain_for_a_while(&mut self) -> Checked {
         if self.setup.retention < Duration::MAX {
             let engine = self.engine().clone();
@@ -318,7 +323,7 @@ impl Fixture {
         })
     }
 
-    /// Closes the store for good, and returns its history and files.
+    /// Closes the store for the last time, and returns its history and files.
     pub fn end(mut self) -> Checked<(History, BTreeMap<String, Vec<u8>>)> {
         self.stop();
         if let Some((_, stepper)) = self.running.take() {
@@ -328,7 +333,7 @@ impl Fixture {
         Ok((self.history, self.disk.files()))
     }
 
-    /// Cuts the power for good, and returns the known history and the remaining disk.
+    /// Cuts the power for the last time, and returns the known history and the remaining disk.
     pub fn cut_off(mut self, seed: u64) -> Checked<(History, Disk)> {
         self.hear()?;
         self.stop();
@@ -343,8 +348,8 @@ impl Fixture {
         format!("/{}/{}", self.random.below(2), self.random.below(7)).into()
     }
 
-    /// Returns contents of only a few different lengths, so that the remains of one write can pass for a part
-    /// of another.
+    /// Returns contents of only a few different lengths, so that the remains of one write can be mistaken for
+    /// a part of another write.
     fn content(&mut self) -> Content {
         self.proposals += 1;
         let id = format!("{:06}", self.proposals);
@@ -435,9 +440,9 @@ impl Fixture {
         match &outcome {
             Ok(done) => while !ours(news, done) && self.expire(news)? {},
             Err(CommitError::Conflict { current }) => {
-                let told = current.as_ref().map(|entry| entry.revision());
+                let current_revision = current.as_ref().map(|entry| entry.revision());
                 let newest = |history: &History| history.now(&proposal.key).map(|state| state.revision);
-                while newest(&self.history) != told.map(Revision::get).map(Revision::new)
+                while newest(&self.history) != current_revision.map(Revision::get).map(Revision::new)
                     && self.expire(news)?
                 {}
             }
@@ -454,10 +459,10 @@ impl Fixture {
             }
             Err(CommitError::Conflict { current }) => {
                 let newest = self.history.now(&proposal.key).map(|state| state.revision);
-                let told = current.map(|entry| entry.revision());
-                let right = !holds && told == newest;
+                let current_revision = current.map(|entry| entry.revision());
+                let right = !holds && current_revision == newest;
                 check(Guarantee::ExactVersion, right, || {
-                    format!("{proposal:?} met {told:?}, and the state is {newest:?}")
+                    format!("{proposal:?} met {current_revision:?}, and the state is {newest:?}")
                 })
             }
             // The write never happened and never will.
@@ -542,14 +547,14 @@ impl Fixture {
         self.open(floor)
     }
 
-    /// Drops everything that lived in the process.
+    /// Drops all values that belong to the process of the store.
     fn stop(&mut self) {
         self.held.clear();
         self.followers.iter_mut().for_each(|follower| follower.tail = None);
     }
 
-    /// Opens the store, with several attempts if the disk fails. Returns the revision up to which it must have
-    /// everything, and the files that were found, if they are needed.
+    /// Opens the store, with several attempts if the disk fails. Returns the revision up to which the store
+    /// must have all revisions, and, if they are needed, the files that were found.
     fn open_engine(&mut self, mut floor: Revision) -> Checked<(Revision, BTreeMap<String, Vec<u8>>)> {
         let mut found = BTreeMap::new();
         for attempt in 0.. {
@@ -604,7 +609,8 @@ impl Fixture {
         Ok((floor, found))
     }
 
-    /// Opens the store, which must have at least everything up to `floor`, and compares it with the history.
+    /// Opens the store, which must have at least all revisions up to `floor`, and compares it with the
+    /// history.
     fn open(&mut self, floor: Revision) -> Checked {
         self.cycles += 1;
         if self.setup.damage && self.random.one_in(2) {

@@ -1,5 +1,5 @@
-//! Recovery from a full disk: deletes succeed, their space is reclaimed, and writes resume, whatever the size
-//! of the states. A power loss at any operation in between loses no acknowledged write.
+//! Recovery from a full disk: deletes succeed, their space is reclaimed, and writes resume, for states of any
+//! size. A power loss at any operation in between loses no acknowledged write.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,8 @@ fn options() -> Options {
     Options {
         segment_bytes: SEGMENT_BYTES,
         reserve_bytes: 256 * 1024,
-        // Far longer than the test: history is compacted earlier because the disk is full.
+        // The retention is far longer than the test, but history is compacted earlier because the disk is
+        // full.
         history_retention: Duration::from_secs(3_600),
         ..Options::new("/simulated")
     }
@@ -43,7 +44,7 @@ fn put(key: &str, len: usize, essential: bool) -> Write {
     Write { key, expected: Expected::Any, change: Change::Put(payload) }
 }
 
-/// Returns a delete that keeps the stored state, or one with a final state of its own.
+/// Returns a delete that keeps the stored state, or a delete with a final state of its own.
 fn delete(key: &str, final_state: Option<usize>) -> Write {
     let payload = final_state.map(|len| match put(key, len, false).change {
         Change::Put(payload) => payload,
@@ -72,7 +73,7 @@ fn pass(disk: &Disk, stepper: &mut Stepper, seconds: u64) {
     }
 }
 
-/// A store on a full disk, and its known contents: the length of each key's fill.
+/// A store on a full disk, and its known contents: the number of filler bytes in the value of each key.
 struct Full {
     disk: Disk,
     engine: Engine,
@@ -195,7 +196,7 @@ fn deletes_succeed_on_a_full_disk_until_writes_resume() {
 }
 
 #[test]
-fn watches_that_replay_the_log_get_the_last_state_of_what_was_deleted_on_a_full_disk() {
+fn a_tail_that_replays_the_log_gets_the_last_state_of_keys_deleted_on_a_full_disk() {
     let mut full = Full::new(5, 3_000);
     let before = full.engine.revision();
     let keys: Vec<String> = full.known.keys().take(40).cloned().collect();
@@ -226,7 +227,7 @@ fn watches_that_replay_the_log_get_the_last_state_of_what_was_deleted_on_a_full_
 }
 
 #[test]
-fn essential_writes_do_not_use_up_what_reclamation_needs() {
+fn essential_writes_do_not_use_the_space_that_reclamation_needs() {
     let mut full = Full::new(6, 3_000);
     // Each write replaces the previous state, and reclamation frees the space of that state. A refused write
     // succeeds after reclamation has run.
@@ -246,7 +247,7 @@ fn essential_writes_do_not_use_up_what_reclamation_needs() {
 }
 
 #[test]
-fn no_power_loss_on_a_full_disk_forgets_what_was_acknowledged() {
+fn a_power_loss_on_a_full_disk_loses_no_acknowledged_write() {
     for (seed, len) in (0..24).flat_map(|seed| [(seed, 700), (seed, 60_000)]) {
         let mut full = Full::new(seed, len);
         let mut random = Random::new(seed);

@@ -15,22 +15,23 @@ use engine::{
 /// A guarantee of a store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Guarantee {
-    /// Every write that was acknowledged or shown is there, and can be read.
+    /// Every write that was acknowledged, or that a reader got, is in the store and can be read.
     Durable,
     /// Revisions are assigned in the order of the proposals, without gaps, and events come in the order of
     /// revisions.
     Ordered,
     /// A write is there completely or not at all.
     Atomic,
-    /// A condition is checked against the newest state, and every revision shows exactly the states it had.
+    /// A condition is checked against the newest state, and a read at a revision returns exactly the states
+    /// of that revision.
     ExactVersion,
-    /// A reader that follows from a revision sees every event after it once, or gets an error.
+    /// A tail that begins after a revision returns every later event once, or an error.
     Resumable,
     /// Opening begins with the newest checkpoint.
     QuickOpen,
-    /// A query drops no matching state, and drops most others.
+    /// A query returns every matching state, and skips most other states.
     Filtered,
-    /// Nothing is there that was not requested, that was refused, or that was already deleted.
+    /// The store contains nothing that was not requested, that was refused, or that was already deleted.
     NoGhost,
 }
 
@@ -90,10 +91,10 @@ impl Content {
 pub struct Proposal {
     pub key: Bytes,
     pub expected: Expected,
-    /// The content; `None` with `deleting` keeps the stored state.
+    /// The content of a put, or the final state of a delete; `None` for a delete that keeps the stored state.
     pub content: Option<Content>,
     pub deleting: bool,
-    /// Time at which it may have been committed, in milliseconds since 1970.
+    /// Time at which the write may have been committed, in milliseconds since 1970.
     pub time_ms: u64,
 }
 
@@ -141,7 +142,7 @@ pub struct History {
     pub unknown: VecDeque<Proposal>,
     /// History up to this revision may be compacted.
     pub forgettable: Revision,
-    /// Whether some of the unknown proposals may have been refused while others were not.
+    /// Whether the store may have refused some of the unknown proposals and committed others.
     pub refusals: bool,
 }
 
@@ -219,7 +220,7 @@ impl History {
         Revision::new(self.happened.partition_point(|happened| happened.time_ms <= time_ms) as u64)
     }
 
-    /// Removes all writes after `revision`, which did not happen after all.
+    /// Removes all writes after `revision`, because a crash has undone them.
     pub fn forget_after(&mut self, revision: Revision) {
         self.happened.truncate(revision.get() as usize);
         for revisions in self.keys.values_mut() {
@@ -228,8 +229,8 @@ impl History {
         self.keys.retain(|_, revisions| !revisions.is_empty());
     }
 
-    /// Learns from a store that was just opened which of the unknown proposals happened: all proposals up to
-    /// some point.
+    /// Finds out from a store that was just opened which of the unknown proposals were committed: all
+    /// proposals up to some point.
     pub fn learn(&mut self, engine: &Engine, now_ms: u64) -> Checked {
         let newest = engine.revision();
         let known = self.revision();
@@ -244,7 +245,7 @@ impl History {
     }
 
     /// Adds the delete of a key by the store, at `time_ms` or later, because of its expiry. Returns false if
-    /// the event is something else.
+    /// the event is not such a delete.
     pub fn expire(&mut self, event: &Event, now_ms: u64, time_ms: u64) -> Checked<bool> {
         let over = self.now(&event.key).is_some_and(|state| state.is_over(now_ms));
         if !over
@@ -293,7 +294,7 @@ impl History {
         Err(Violation { guarantee: Guarantee::NoGhost, what: format!("{event:?} was not asked for") })
     }
 
-    /// Checks that a snapshot shows exactly the states of its revision.
+    /// Checks that a snapshot contains exactly the states of its revision.
     pub fn check_snapshot(&self, snapshot: &Snapshot) -> Checked {
         let at = snapshot.revision();
         let mut found = snapshot.range(KeyRange::all()).peekable();
@@ -315,8 +316,8 @@ impl History {
         check(Guarantee::ExactVersion, counted == count, || format!("{counted} keys at {at}, not {count}"))
     }
 
-    /// Checks that a query made for the newest write returns its state and those with the same Bloom filter.
-    /// If all states have Bloom filters, the query must return nothing else.
+    /// Checks that a query made for the newest write returns the state of that write and all states with the
+    /// same Bloom filter. If all states have Bloom filters, the query must return no other state.
     pub fn check_filtered(
         &self,
         snapshot: &Snapshot,
@@ -325,15 +326,17 @@ impl History {
     ) -> Checked {
         let at = snapshot.revision();
         let filter = |happened: &Happened| (bloom_scheme.filter)(&happened.content.attributes);
-        let Some(wanted) = self.get(at).map(filter) else { return Ok(()) };
+        let Some(expected) = self.get(at).map(filter) else { return Ok(()) };
         let mut query = BloomQuery::default();
-        query.require(vec![wanted]);
+        query.require(vec![expected]);
         let found: Vec<_> = snapshot.range(KeyRange::all()).filtered(query).flatten().collect();
         for state in self.state(at) {
             let is_found = found.iter().any(|entry| entry.key() == &state.key);
-            let is_wanted = filter(state) == wanted;
-            check(Guarantee::Filtered, is_found || !is_wanted, || format!("{state:?} is held back at {at}"))?;
-            let is_right = !is_found || is_wanted || !all_have_blooms || bloom_scheme.kind == 0;
+            let is_expected = filter(state) == expected;
+            check(Guarantee::Filtered, is_found || !is_expected, || {
+                format!("{state:?} is held back at {at}")
+            })?;
+            let is_right = !is_found || is_expected || !all_have_blooms || bloom_scheme.kind == 0;
             check(Guarantee::Filtered, is_right, || format!("{state:?} is not signed at {at}"))?;
         }
         Ok(())
@@ -387,7 +390,7 @@ pub fn check_entry(entry: &Entry, expected: &Happened) -> Checked {
     check(Guarantee::Atomic, whole, || format!("{record:?} instead of {expected:?}"))
 }
 
-/// Checks that the previous state of an event is the right one.
+/// Checks that the previous state of an event is the state in the history.
 fn check_previous(event: &Event, history: &History) -> Checked {
     let expected = history.get(event.revision).and_then(|happened| happened.previous);
     let found = event.previous.as_ref().map(Entry::revision);
@@ -400,7 +403,7 @@ fn check_previous(event: &Event, history: &History) -> Checked {
 pub struct Follower {
     pub tail: Option<Tail>,
     pub prefix: Bytes,
-    /// Revision up to which everything was returned.
+    /// Revision up to which the tail has returned every event.
     pub seen: Revision,
 }
 
@@ -416,8 +419,8 @@ impl Follower {
 
     /// Checks that the next events are compacted; then the reader begins with the newest revision.
     fn start_over(&mut self, error: TailError, history: &History) -> Checked {
-        let told = matches!(error, TailError::Compacted { oldest } if self.seen < oldest);
-        let allowed = told && self.seen < history.forgettable;
+        let is_compacted = matches!(error, TailError::Compacted { oldest } if self.seen < oldest);
+        let allowed = is_compacted && self.seen < history.forgettable;
         check(Guarantee::Resumable, allowed, || format!("a tail from {} ended: {error}", self.seen))?;
         self.tail = None;
         self.seen = history.revision();

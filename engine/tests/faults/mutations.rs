@@ -51,7 +51,7 @@ fn forgetful_relaxed(seed: u64) -> Checked {
 }
 
 #[test]
-fn no_protection_can_be_taken_away_unnoticed() {
+fn disabling_any_protection_makes_a_test_fixture_fail() {
     use Guarantee::{Atomic, Durable, ExactVersion, Filtered, NoGhost, Ordered, QuickOpen, Resumable};
     type Fixture = fn(u64) -> Checked;
     let mutations: &[(Sabotage, Fixture, &[Guarantee])] = &[

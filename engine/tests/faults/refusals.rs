@@ -47,7 +47,7 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_writes_resume_by_themselves()
             assert!(newest < 50, "the disk is never full");
         };
         assert_eq!((refused, engine.health()), (Refusal::DiskFull, Err(Refusal::DiskFull)));
-        // Readers continue, and see nothing of the refused writes.
+        // Readers continue, and get nothing of the refused writes.
         assert_eq!(engine.snapshot().count(&KeyRange::all()), if newest > 1 { 2 } else { 1 });
         assert_eq!(fault::now(tail.next(100)).unwrap().unwrap().len() as u64, newest);
         for _ in 0..3 {
@@ -62,7 +62,7 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_writes_resume_by_themselves()
         assert_eq!(engine.revision(), Revision::new(newest));
         assert_eq!(refusal(stepper.write(&engine, put("/b", 15_000))), Refusal::DiskFull);
         disk.limit_free_pages(None);
-        // Without any write, the store itself looks for room.
+        // Even without any write, the store itself checks for room.
         stepper.commit();
         assert_eq!(engine.health(), Ok(()));
         assert_eq!(stepper.write(&engine, put("/c", 3_000)).unwrap().revision, Revision::new(newest + 1));
@@ -70,7 +70,7 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_writes_resume_by_themselves()
 }
 
 #[test]
-fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again() {
+fn after_a_failed_sync_no_write_is_acknowledged_until_the_store_is_reopened() {
     let durabilities = [Durability::Sync, Durability::Relaxed, Durability::Replicated];
     let cases = (0..20).flat_map(|seed| durabilities.map(|durability| (seed, durability)));
     for (seed, durability) in cases {
@@ -89,10 +89,13 @@ fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again
         assert_eq!(failed.to_string(), "sync failed (input/output error); the store must be reopened");
         assert_eq!(engine.health(), Err(failed.clone()));
         match durability {
-            // The write is not shown, because it is unknown whether it is on disk.
+            // Readers do not get the write, because it is unknown whether it is on disk.
             Durability::Sync => {
-                let told = met.unwrap_err();
-                assert!(matches!(&told, CommitError::OutcomeUnknown(reason) if *reason == failed), "{told}");
+                let error = met.unwrap_err();
+                assert!(
+                    matches!(&error, CommitError::OutcomeUnknown(reason) if *reason == failed),
+                    "{error}"
+                );
                 assert_eq!(engine.revision(), Revision::new(1));
             }
             // Relaxed durability acknowledges the write before it is durable, but never reports it as
@@ -113,7 +116,7 @@ fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again
         let (engine, stepper) = fault::open(&disk, &options()).unwrap();
         let found = engine.revision();
         assert!(engine.health().is_ok() && engine.snapshot().get(b"/c").is_none());
-        // Everything that is shown now must also survive a power loss.
+        // Every state that can be read now must also survive a power loss.
         drop((engine, stepper));
         disk.lose_power();
         disk.restore_power(seed);
@@ -122,12 +125,13 @@ fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again
 }
 
 #[test]
-fn what_is_left_of_a_refused_write_never_comes_back() {
+fn remains_of_a_refused_write_never_become_visible() {
     for seed in 0..50 {
         let disk = Disk::new(seed);
         let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
         stepper.write(&engine, put("/a", 10)).unwrap();
-        // As on a file system that copies on write: the blocks are allocated, and still there is no room.
+        // On a file system that copies on write, a write into allocated blocks can fail because the disk is
+        // full. This plan simulates such a failure.
         let mut met = false;
         disk.follow(move |operation| match operation.kind {
             Kind::Write if !std::mem::replace(&mut met, true) => Verdict::Full,
@@ -153,7 +157,7 @@ fn what_is_left_of_a_refused_write_never_comes_back() {
 }
 
 #[test]
-fn a_large_batch_that_is_refused_leaves_nothing_of_the_pieces_that_were_in_the_file_already() {
+fn a_refused_large_batch_leaves_no_record_of_its_already_written_pieces() {
     for protected in [true, false] {
         let disk = Disk::new(1);
         let options = Options { segment_bytes: 256 * 1024, ..options() };
@@ -181,7 +185,7 @@ fn a_large_batch_that_is_refused_leaves_nothing_of_the_pieces_that_were_in_the_f
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_with_threads_finds_out_by_itself_that_there_is_room_again() {
+async fn a_store_resumes_writes_by_itself_when_the_disk_has_space_again() {
     let disk = Disk::new(1);
     let options = Options { segment_bytes: 256 * 1024, ..options() };
     let engine = fault::open_with_threads(&disk, &options).unwrap();
@@ -211,7 +215,7 @@ async fn a_store_with_threads_finds_out_by_itself_that_there_is_room_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_disk_hangs_reads_and_tails_go_on_and_writers_gather() {
+async fn while_the_disk_hangs_reads_and_tails_continue_and_writes_share_a_batch() {
     let disk = Disk::new(1);
     let engine = fault::open_with_threads(&disk, &options()).unwrap();
     engine.commit(put("/a", 10)).await.unwrap();

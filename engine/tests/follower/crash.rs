@@ -99,7 +99,7 @@ fn run(seed: u64, script: &Script, cut: u64, durability: Durability) -> bool {
 }
 
 #[test]
-fn no_power_loss_forgets_an_acknowledged_revision_or_leaves_a_part_of_one() {
+fn a_power_loss_on_a_follower_loses_no_acknowledged_revision_and_splits_none() {
     for seed in 1..=4 {
         let durability = match seed {
             2 => Durability::Replicated,

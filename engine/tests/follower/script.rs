@@ -65,7 +65,7 @@ impl Script {
         self.records.last().map_or(Revision::ZERO, |(applied, _)| applied.revision)
     }
 
-    /// Returns whether a store can be at `revision`.
+    /// Returns whether `revision` can be the newest revision of a store.
     pub fn has(&self, revision: Revision) -> bool {
         revision == Revision::ZERO || self.records.iter().any(|(applied, _)| applied.revision == revision)
     }
@@ -119,9 +119,9 @@ impl Script {
     pub fn check_tail(&self, engine: &Engine, revision: Revision, prefix: &str, max: usize) {
         let mut tail = engine.tail(revision, Bytes::copy_from_slice(prefix.as_bytes())).unwrap();
         let newest = engine.revision();
-        let wanted = |at: &Revision| (revision.next()..=newest).contains(at);
+        let is_new = |at: &Revision| (revision.next()..=newest).contains(at);
         let expected: Vec<_> = (self.records.iter())
-            .filter(|(it, _)| wanted(&it.revision) && it.key.starts_with(prefix.as_bytes()))
+            .filter(|(it, _)| is_new(&it.revision) && it.key.starts_with(prefix.as_bytes()))
             .collect();
         let mut at = 0;
         while at < expected.len() {

@@ -25,7 +25,7 @@ async fn apply(engine: &Engine, script: &Script, until: Revision, random: &mut R
     }
 }
 
-/// Returns a revision in the middle of the existing ones.
+/// Returns a revision in the middle between 0 and `newest`.
 fn half(newest: Revision) -> Revision {
     Revision::new(newest.get() / 2)
 }
@@ -45,7 +45,7 @@ fn write(key: &str) -> Write {
 }
 
 #[tokio::test]
-async fn a_follower_takes_records_in_order_and_no_writes() {
+async fn a_follower_applies_records_in_order_and_refuses_writes() {
     let dir = TempDir::new();
     let engine = Engine::open(options(&dir, Role::Follower)).unwrap();
     assert!(matches!(engine.commit(write("/a")).await, Err(CommitError::Refused(Refusal::Follower))));
@@ -69,7 +69,7 @@ async fn a_follower_takes_records_in_order_and_no_writes() {
 }
 
 #[tokio::test]
-async fn a_follower_is_found_as_it_was_left_with_and_without_a_checkpoint() {
+async fn a_reopened_follower_has_the_same_state_with_and_without_a_checkpoint() {
     let script = Script::new(7, 2_000);
     let dir = TempDir::new();
     let mut random = Random::new(7);
@@ -99,7 +99,7 @@ async fn a_follower_is_found_as_it_was_left_with_and_without_a_checkpoint() {
 }
 
 #[test]
-fn small_batches_are_applied_by_their_caller_beside_maintenance_and_the_thread() {
+fn small_batches_are_applied_by_the_caller_during_maintenance() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     for (seed, durability) in
         [(1, Durability::Replicated), (2, Durability::Replicated), (3, Durability::Sync)]
@@ -134,10 +134,10 @@ fn small_batches_are_applied_by_their_caller_beside_maintenance_and_the_thread()
             assert!(matches!(now(engine.apply(vec![late])), Some(Err(ApplyError::Closed))));
         }
         match durability {
-            // A batch that reaches the segment's end is left to the thread.
+            // The thread syncs a batch that reaches the segment's end.
             Durability::Replicated => assert!(at_once > 0 && waited > 0, "{at_once} {waited}"),
-            // All batches are left to the thread, but the thread may finish before an interrupted caller
-            // polls.
+            // The thread syncs all batches. The thread may finish before an interrupted caller polls,
+            // so some batches count as complete at once.
             _ => assert!(at_once < waited / 4, "{at_once} of {waited} beside: a sync is not for the caller"),
         }
         let engine = Engine::open(options(&dir, Role::Follower)).unwrap();
@@ -147,7 +147,7 @@ fn small_batches_are_applied_by_their_caller_beside_maintenance_and_the_thread()
 }
 
 #[tokio::test]
-async fn a_backup_of_a_follower_and_what_is_restored_from_it_say_the_same() {
+async fn a_backup_of_a_follower_and_its_restore_equal_the_follower() {
     let script = Script::new(8, 1_500);
     let (dir, copies) = (TempDir::new(), TempDir::new());
     let mut random = Random::new(8);
@@ -174,7 +174,7 @@ async fn a_backup_of_a_follower_and_what_is_restored_from_it_say_the_same() {
         script.check(&engine, &mut random);
         engine.close().await;
     }
-    // A revision that may be inside a gap, and the newest revision.
+    // The store is restored at a revision that may be inside a gap, and at the newest revision.
     let restored = copies.path().join("restored");
     let middle = half(script.newest());
     for point in [RestorePoint::Revision(middle), RestorePoint::Newest] {
@@ -188,14 +188,14 @@ async fn a_backup_of_a_follower_and_what_is_restored_from_it_say_the_same() {
 }
 
 #[tokio::test]
-async fn a_damaged_record_of_a_follower_is_told_at_every_opening_and_ends_tails() {
+async fn a_damaged_record_of_a_follower_is_reported_at_every_opening_and_ends_tails() {
     let dir = TempDir::new();
     let engine = Engine::open(options(&dir, Role::Follower)).unwrap();
     let transaction = ["/a", "/b", "/c"].map(|key| put(key, 20));
     engine.apply([vec![put("/x", 10)], transaction.to_vec(), vec![put("/y", 30)]].concat()).await.unwrap();
     engine.close().await;
     dir.remove_checkpoints();
-    // The head of the record of /b is damaged, so nothing shows its key.
+    // The head of the record of /b is damaged, so its key is unknown.
     let path = &dir.segments()[0];
     let mut bytes = std::fs::read(path).unwrap();
     let at = bytes.windows(2).position(|two| two == b"/b").unwrap();
@@ -212,8 +212,8 @@ async fn a_damaged_record_of_a_follower_is_told_at_every_opening_and_ends_tails(
         let engine = Engine::open(options(&dir, Role::Follower)).unwrap();
         assert!(engine.stats().lost_revisions > 0);
         let mut tail = engine.tail(Revision::new(10), bytes::Bytes::new()).unwrap();
-        let told = tail.next(10).await.map(|events| events.len());
-        assert!(matches!(told, Err(engine::TailError::Damaged { .. })), "{told:?}");
+        let got = tail.next(10).await.map(|events| events.len());
+        assert!(matches!(got, Err(engine::TailError::Damaged { .. })), "{got:?}");
         let mut tail = engine.tail(Revision::new(20), bytes::Bytes::new()).unwrap();
         assert_eq!(tail.next(10).await.unwrap()[0].revision, Revision::new(30));
         engine
@@ -225,7 +225,7 @@ async fn a_damaged_record_of_a_follower_is_told_at_every_opening_and_ends_tails(
 }
 
 #[tokio::test]
-async fn a_store_changes_its_role_between_openings() {
+async fn a_store_can_change_its_role_between_openings() {
     let dir = TempDir::new();
     let mut revision = 0;
     for (round, role) in

@@ -1,8 +1,8 @@
 //! Benchmarks of the evaluation of planned expressions.
 //!
-//! Each measures one evaluation of a rule from a real policy, over small values owned by the benchmark.
-//! Parsing, checking and planning are not measured, because they happen once per expression; neither is the
-//! host's access to its objects.
+//! Each benchmark measures one evaluation of a rule from a real policy. The values of the variables are
+//! small, and the benchmark owns them. Parsing, checking and planning are not measured, because they happen
+//! once per expression. The host's access to its objects is not measured either.
 
 use std::hint::black_box;
 

@@ -1,8 +1,8 @@
 //! Syntax trees, parsed and checked.
 //!
-//! All nodes of an expression are in one vector and refer to each other by [`NodeId`]. Thus a tree is dropped
-//! without recursion, and a pass keeps its results about nodes in a vector of the same length. The parser
-//! expands macros; [`Ast::macro_calls`] keeps the original calls for the unparser and for error texts.
+//! All nodes of an expression are in one vector and refer to each other by [`NodeId`]. Therefore a tree is
+//! dropped without recursion, and a pass stores its results in a vector with one element for each node. The
+//! parser expands macros; [`Ast::macro_calls`] keeps the original calls for the unparser and for error texts.
 
 use std::sync::Arc;
 
@@ -16,12 +16,13 @@ pub use crate::constant::Constant;
 pub use crate::name::Name;
 pub use crate::node_id::NodeId;
 
-/// A parsed expression. Its depth is limited by the parser (250 levels), so that passes may recurse.
+/// A parsed expression. The depth of the tree is limited by the parser (250 levels), so that passes may
+/// recurse.
 #[derive(Clone, Debug)]
 pub struct Ast {
     /// All nodes; operands come before the node that uses them.
     pub nodes: Vec<Node>,
-    /// Root node, which stands for the whole expression.
+    /// Root node of the whole expression.
     pub root: NodeId,
     /// Text that the offsets of the nodes point into.
     pub source: Source,
@@ -29,12 +30,12 @@ pub struct Ast {
     pub macro_calls: HashMap<NodeId, MacroCall>,
 }
 
-/// A node and the offset of its error position.
+/// A node with its position for errors.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Kind of the node, with its operands.
     pub kind: NodeKind,
-    /// Offset, in code points, of the position in errors about the node.
+    /// Position in errors about the node, as an offset in code points.
     pub offset: u32,
 }
 
@@ -62,7 +63,7 @@ pub enum NodeKind {
         operand: NodeId,
         /// Name of the selected field.
         field: Name,
-        /// Whether the node comes from `has`: then the result says whether the field is set.
+        /// Whether the node comes from `has`. The result of such a node is whether the field is set.
         test_only: bool,
     },
     /// A call `function(args)` or `target.function(args)`. Operators are calls of functions such as `_+_`.
@@ -78,7 +79,7 @@ pub enum NodeKind {
     List {
         /// Elements of the list, in order.
         elements: Box<[NodeId]>,
-        /// Indices into `elements` of those marked `?`, ascending.
+        /// Indices of the elements that are marked `?`, ascending.
         optional: Box<[u32]>,
     },
     /// A map literal `{k: v, ?k: v}`.
@@ -104,9 +105,10 @@ pub struct MapEntry {
     pub key: NodeId,
     /// Expression of the value.
     pub value: NodeId,
-    /// Whether the entry is marked `?`: the value is an optional, and an empty one leaves the entry out.
+    /// Whether the entry is marked `?`. The value of a marked entry is an optional, and an empty optional
+    /// omits the entry.
     pub optional: bool,
-    /// Offset of the position in errors about the entry, which is its colon.
+    /// Offset of the colon of the entry, which is the position in errors about the entry.
     pub offset: u32,
 }
 
@@ -117,9 +119,10 @@ pub struct StructField {
     pub name: Name,
     /// Expression of the value.
     pub value: NodeId,
-    /// Whether the field is marked `?`: the value is an optional, and an empty one leaves the field unset.
+    /// Whether the field is marked `?`. The value of a marked field is an optional, and an empty optional
+    /// leaves the field unset.
     pub optional: bool,
-    /// Offset of the position in errors about the field, which is its colon.
+    /// Offset of the colon of the field, which is the position in errors about the field.
     pub offset: u32,
 }
 
@@ -128,9 +131,9 @@ pub struct StructField {
 pub struct Comprehension {
     /// List or map to iterate over.
     pub range: NodeId,
-    /// Variable for the element; with a second variable, for the index or key.
+    /// Variable for the element. If there is a second variable, this variable is for the index or key.
     pub iter_var: Name,
-    /// Variable for the element or value, in the form with two variables.
+    /// Second variable, for the element or value; `None` if the loop has only one variable.
     pub iter_var2: Option<Name>,
     /// Name of the accumulator.
     pub accu_var: Name,
@@ -140,7 +143,8 @@ pub struct Comprehension {
     pub condition: NodeId,
     /// Next value of the accumulator.
     pub step: NodeId,
-    /// Value of the whole loop, computed from the last accumulator. It cannot use the iteration variables.
+    /// Value of the whole loop, computed from the last accumulator. The expression cannot use the iteration
+    /// variables.
     pub result: NodeId,
 }
 
@@ -151,7 +155,7 @@ pub struct CheckedAst {
     pub ast: Ast,
     /// Type of each node; `Type::Error` for nodes that only macro calls refer to.
     pub types: Vec<Type>,
-    /// Meaning of each identifier, qualified selection, call and struct literal.
+    /// Meaning of each node that is an identifier, qualified selection, call or struct literal.
     pub references: Vec<Option<Reference>>,
 }
 

@@ -43,7 +43,7 @@ fn check(text: &str, environment: &Environment) -> String {
 }
 
 #[test]
-fn types_of_expressions() {
+fn valid_expressions_have_the_expected_types() {
     let environment = latest();
     for (text, expected) in [
         ("i + 1", "int"),
@@ -80,7 +80,7 @@ fn types_of_expressions() {
 }
 
 #[test]
-fn type_errors() {
+fn type_errors_have_the_expected_texts() {
     let environment = latest();
     for (text, expected) in [
         ("i + s", "found no matching overload for '_+_' applied to '(int, string)'"),
@@ -118,7 +118,7 @@ fn type_errors() {
 }
 
 #[test]
-fn older_versions_have_less_and_stored_expressions_have_everything() {
+fn older_versions_lack_newer_functions_and_stored_expressions_may_use_all() {
     for (text, since) in [
         ("1 < 1.5", Version::new(1, 28)),
         ("optional.of(1)", Version::new(1, 28)),
@@ -141,7 +141,7 @@ fn older_versions_have_less_and_stored_expressions_have_everything() {
 }
 
 #[test]
-fn types_that_double_with_every_link_become_dynamic() {
+fn types_that_double_in_size_with_every_call_become_dynamic() {
     let text = format!("[1]{}", ".map(a, {a: a})".repeat(60));
     assert!(check(&text, &latest()).contains("dyn"));
 }

@@ -32,16 +32,16 @@ pub struct CostEstimate {
     pub max: u64,
 }
 
-/// The estimate of one call: its own cost, without that of its arguments, and the size of its result.
+/// The estimate of one call: its own cost, without the cost of its arguments, and the size of its result.
 #[derive(Clone, Copy, Debug)]
 pub struct CallEstimate {
     /// Cost of the call itself.
     pub cost: CostEstimate,
-    /// Size of the result, if the rule knows it.
+    /// Size of the result, if the rule can estimate the size.
     pub result_size: Option<SizeEstimate>,
 }
 
-/// The arguments of a call, as an estimation rule sees them. The receiver of a member call is argument 0.
+/// The arguments of a call, in the form for an estimation rule. The receiver of a member call is argument 0.
 pub trait CallSite {
     /// Returns the number of arguments, including the receiver.
     fn len(&self) -> usize;
@@ -51,7 +51,7 @@ pub trait CallSite {
         self.len() == 0
     }
 
-    /// Returns the size of an argument: 1 for scalars, or unknown.
+    /// Returns the bounds of the size of an argument. A scalar has size 1.
     fn size(&self, arg: usize) -> SizeEstimate;
 
     /// Returns the checked type of an argument.
@@ -64,7 +64,7 @@ pub trait CallSite {
     fn element_size(&self, arg: usize) -> SizeEstimate;
 }
 
-/// A rule that estimates a call. If it returns `None`, the call has the standard cost 1.
+/// A rule that estimates a call. If the rule returns `None`, the call has the standard cost 1.
 pub type EstimateRule = fn(&dyn CallSite) -> Option<CallEstimate>;
 
 /// A rule for the actual cost of a finished call, from its arguments (the receiver first) and its result.
@@ -73,7 +73,7 @@ pub type ActualRule = for<'v> fn(args: &[Value<'v>], result: &Value<'v>) -> u64;
 /// Size hints of a host for its variables. A path is, for example, `self.spec.items`; `@items`, `@keys` and
 /// `@values` stand for the content of lists and maps.
 pub trait SizeHints {
-    /// Returns the bounds of the size at `path`; `None` if it is unknown.
+    /// Returns the bounds of the size at `path`; `None` if the size is unknown.
     fn size(&self, path: &[&str]) -> Option<SizeEstimate>;
 }
 

@@ -1,7 +1,7 @@
 //! Durations: signed nanoseconds in 64 bits, about ±292 years.
 //!
-//! Text is parsed as in Go, as a sequence of decimal numbers with units (`1h30m`, `1.5s`, `-2us`). It is
-//! written in two forms: as seconds (`5400s`, the result of `string(duration)`), and with units as in Go
+//! Text is parsed as in Go, as a sequence of decimal numbers with units (`1h30m`, `1.5s`, `-2us`). Durations
+//! are formatted in two ways: as seconds (`5400s`, the result of `string(duration)`), and with units as in Go
 //! (`1h30m0s`, for messages).
 
 /// A span of time in nanoseconds, about ±292 years.

@@ -37,7 +37,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Creates an environment with the declarations of `libraries` that `version` has.
+    /// Creates an environment with those declarations of `libraries` that expressions of `version` and
+    /// `origin` may use.
     pub fn new(libraries: &[Library], version: Version, origin: Origin) -> Self {
         let mut environment = Self {
             version,
@@ -61,10 +62,11 @@ impl Environment {
             self.checks.extend(
                 function.check.filter(|(since, _)| visible(*since)).map(|(_, check)| (function.name, check)),
             );
-            let shown = function.overloads.iter().filter(|overload| visible(overload.since)).cloned();
-            let mut shown = shown.peekable();
-            if shown.peek().is_some() {
-                self.functions.entry(function.name).or_default().extend(shown);
+            let visible_overloads =
+                function.overloads.iter().filter(|overload| visible(overload.since)).cloned();
+            let mut visible_overloads = visible_overloads.peekable();
+            if visible_overloads.peek().is_some() {
+                self.functions.entry(function.name).or_default().extend(visible_overloads);
             }
         }
         for (r#type, since) in &library.types {
@@ -74,7 +76,7 @@ impl Environment {
         }
     }
 
-    /// Adds the functions and types of one more library, if the version has them.
+    /// Adds those functions and types of another library that expressions of this environment may use.
     pub fn with_library(mut self, library: &Library) -> Self {
         self.add(library);
         self
@@ -86,7 +88,7 @@ impl Environment {
         self
     }
 
-    /// Adds a variable. Its name may be qualified (`request.user`).
+    /// Adds a variable. The name of the variable may be qualified (`request.user`).
     pub fn with_variable(mut self, name: &str, of: Type) -> Self {
         self.variables.insert(name.into(), of);
         self

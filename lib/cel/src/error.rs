@@ -36,7 +36,7 @@ impl EvalError {
         Self { message: message.into(), node: None, kind: EvalErrorKind::Language }
     }
 
-    /// Creates the error that no overload takes these arguments.
+    /// Creates the error about arguments that no overload accepts.
     pub fn no_such_overload() -> Self {
         Self::new("no such overload")
     }
@@ -58,7 +58,7 @@ impl EvalError {
         self.kind == EvalErrorKind::Interrupted
     }
 
-    /// Returns the error with `node` as its position, unless it already has one.
+    /// Returns the error with `node` as its position, unless the error already has a position.
     pub fn at(mut self, node: NodeId) -> Self {
         self.node.get_or_insert(node);
         self
@@ -91,15 +91,15 @@ pub struct CompileError {
     truncated: usize,
 }
 
-/// Maximum number of problems that are reported; further ones are only counted.
+/// Maximum number of problems that are reported; further problems are only counted.
 const ISSUES_MAX: usize = 100;
 
 /// Maximum length, in bytes, of a line that is printed under a message.
 const SNIPPET_MAX: usize = 16_384;
 
 impl CompileError {
-    /// Creates the error from `issues`. If there are too many, those found first are kept. They are sorted by
-    /// position.
+    /// Creates the error from `issues`. If there are too many issues, the issues that were found first are
+    /// kept. The issues are then sorted by position.
     pub fn new(source: Source, mut issues: Vec<Issue>) -> Self {
         let truncated = issues.len().saturating_sub(ISSUES_MAX);
         issues.truncate(ISSUES_MAX);
@@ -123,8 +123,8 @@ impl fmt::Display for CompileError {
             }
             let Location { line, column } = issue.location;
             write!(f, "ERROR: <input>:{line}:{}: {}", column + 1, issue.message)?;
-            let shown = |text: &&str| !self.source.text().is_empty() && text.len() <= SNIPPET_MAX;
-            if let Some(text) = self.source.line(line).filter(shown) {
+            let is_printable = |text: &&str| !self.source.text().is_empty() && text.len() <= SNIPPET_MAX;
+            if let Some(text) = self.source.line(line).filter(is_printable) {
                 write!(f, "\n | {}\n | ", text.replace('\t', " "))?;
                 let mut chars = text.chars();
                 for c in chars.by_ref().take(usize::try_from(column).unwrap_or(0)) {

@@ -11,8 +11,8 @@
 //! for calls that read their whole arguments and for literals of lists, maps and objects. A call is not
 //! computed if the cost of its arguments alone exceeds the remaining budget. Costs do not bound the time, so
 //! a host also gives an evaluation a deadline ([`steps`]). Costs are part of the API of a host with budgets.
-//! Therefore the rules in `plan::Charge` and in `evaluator` are those of the reference, even if a cost looks
-//! odd: a branch of `? :` that is a plain variable costs nothing, and loops continue after an error.
+//! Therefore the rules in `plan::Charge` and in `evaluator` equal the rules of the reference, even if a cost
+//! looks odd: a branch of `? :` that is a plain variable costs nothing, and loops continue after an error.
 
 pub use self::activation::{Activation, Limits};
 pub use self::program::{Evaluation, Program};

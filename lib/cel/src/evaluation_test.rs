@@ -78,6 +78,15 @@ fn show_value(value: &Value<'_>) -> String {
 }
 
 #[test]
+fn every_use_of_a_variable_that_cannot_be_read_is_an_error() {
+    for expression in ["x != 1 || x != 2", "x != 1 && x != 2", "[1, 2].exists(i, x != i)", "x == x"] {
+        let fault = Value::fault(crate::error::EvalError::new("malformed date"));
+        let evaluation = program(expression).evaluate(&[("x", fault)], &Limits::cost(1_000));
+        assert_eq!(show(&evaluation.result), "error: malformed date", "{expression}");
+    }
+}
+
+#[test]
 fn expressions_have_values_and_costs() {
     let mut wrong = Vec::new();
     for (expression, result, cost) in [
@@ -151,7 +160,7 @@ fn expressions_have_values_and_costs() {
 }
 
 #[test]
-fn constant_parts_that_fail_make_the_plan_fail() {
+fn a_constant_subexpression_that_fails_makes_the_program_fail() {
     for (expression, message) in [
         ("int(dyn('x')) + x", "type conversion error from 'string' to 'int'"),
         ("bytes(dyn(1))", "no such overload: bytes(int)"),
@@ -183,8 +192,8 @@ fn an_evaluation_stops_when_it_has_cost_more_than_the_limit() {
 
 #[test]
 fn an_interrupted_evaluation_stops_within_100_iterations() {
-    let asked = AtomicUsize::new(0);
-    let interrupted = || asked.fetch_add(1, Ordering::Relaxed) >= 2;
+    let calls = AtomicUsize::new(0);
+    let interrupted = || calls.fetch_add(1, Ordering::Relaxed) >= 2;
     let limits = Limits { cost: u64::MAX, interrupted: &interrupted };
     let numbers = Value::list((0..10_000).map(Value::Int).collect::<Vec<_>>());
     let got = program("l.exists(e, 1 / e < 0 || 'a' == 'b')").evaluate(&[("l", numbers)], &limits);
@@ -195,7 +204,7 @@ fn an_interrupted_evaluation_stops_within_100_iterations() {
 }
 
 #[test]
-fn bytes_as_the_key_of_a_map_end_the_evaluation() {
+fn bytes_as_a_map_key_end_the_evaluation_with_an_error() {
     let environment = environment();
     let make = |text: &str| Program::new(&environment.compile(text).unwrap(), &environment);
     // A constant map is computed when the program is created.
@@ -301,8 +310,7 @@ impl HostList for Set {
         other: &List<'v>,
         _: &Steps<'_>,
     ) -> Option<Result<bool, crate::error::EvalError>> {
-        let has =
-            |wanted: &i64| other.iter().any(|element| matches!(element, Value::Int(int) if int == *wanted));
+        let has = |own: &i64| other.iter().any(|element| matches!(element, Value::Int(int) if int == *own));
         Some(Ok(self.0.len() == other.len() && self.0.iter().all(has)))
     }
 
@@ -340,7 +348,7 @@ impl HostMap for Ports {
 }
 
 #[test]
-fn data_of_the_host_is_read_in_place() {
+fn host_data_is_read_without_copies() {
     let set = Set(vec![3, 1, 2]);
     let ports = Ports(vec![("http".into(), 80), ("https".into(), 443)]);
     let variables = [

@@ -1,8 +1,8 @@
 //! Tests how the work of each function grows with the size of its arguments.
 //!
-//! Costs are those of the reference, and bound what a policy may do. They bound the time only if the time
-//! grows at most as fast as the cost, or linearly. If the time grows at all, the evaluation must count its
-//! steps; otherwise nothing could interrupt it.
+//! Costs equal the costs of the reference, and limit the work of a policy. But a cost limit bounds the time
+//! only if the time grows no faster than the cost, or no faster than the size of the arguments. If the time
+//! grows at all, the evaluation must count its steps; otherwise nothing could interrupt it.
 
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,10 @@ const SIZES: [i64; 2] = [10, 10_000];
 /// small evaluations are mostly overhead. Quadratic work grows a thousand times as fast as linear work.
 const MARGIN: f64 = 20.0;
 
-/// Times below this cannot be measured exactly.
+/// Times below this limit cannot be measured exactly.
 const MEASURABLE: Duration = Duration::from_micros(3);
 
-/// How much of an argument an expression reads.
+/// The part of an argument that an expression reads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Work {
     /// The expression visits the whole argument.
@@ -118,7 +118,7 @@ const EXPRESSIONS: &[(&str, Work)] = &[
     ("l.reverse()", Visits),
     ("l.distinct()", Looks),
     ("m.map(k, m[k]).distinct()", Visits),
-    // Refused, because the comparisons would cost too much.
+    // The first two calls are refused, because the comparisons would cost too much.
     ("sets.contains(l, l)", Looks),
     ("sets.equivalent(l, l)", Looks),
     ("sets.intersects(l, [-1])", Visits),
@@ -212,7 +212,7 @@ fn measured<'v>(program: &Program, variables: &impl Activation<'v>) -> (Evaluati
 }
 
 #[test]
-fn time_grows_no_faster_than_cost_or_size() {
+fn evaluation_time_grows_no_faster_than_cost_or_input_size() {
     let [small, large] = SIZES.map(variables);
     let mut faults = Vec::new();
     for (expression, _) in EXPRESSIONS {
@@ -232,7 +232,7 @@ fn time_grows_no_faster_than_cost_or_size() {
 }
 
 #[test]
-fn work_that_grows_counts_steps_and_can_be_interrupted() {
+fn every_growing_function_counts_steps_and_can_be_interrupted() {
     let large = variables(SIZES[1]);
     let mut faults = Vec::new();
     for (expression, work) in EXPRESSIONS {
@@ -298,7 +298,7 @@ fn lists_of_billions_of_elements_are_too_large_or_interrupted() {
 }
 
 #[test]
-fn the_expressions_are_valid() {
+fn the_expressions_of_the_growth_table_are_valid() {
     let environment = environment();
     let faults: Vec<String> = EXPRESSIONS
         .iter()
@@ -308,11 +308,11 @@ fn the_expressions_are_valid() {
 }
 
 #[test]
-fn every_function_with_a_size_is_in_the_table() {
+fn every_function_with_a_sized_argument_is_in_the_growth_table() {
     let has_size = |of: &Type| {
         matches!(of, Type::String | Type::Bytes | Type::List(_) | Type::Map(_) | Type::Dyn | Type::Param(_))
     };
-    /// Functions of macros and operators, with the text that shows them in an expression.
+    /// Functions of macros and operators, with the text by which an expression calls the function.
     const SHOWN: &[(&str, &str)] = &[
         ("@in", " in "),
         ("_in_", " in "),
@@ -334,7 +334,7 @@ fn every_function_with_a_size_is_in_the_table() {
         ("_>=_", " >= "),
         ("_-_", "-"),
     ];
-    /// Functions whose arguments are short by nature, or that call the host.
+    /// Functions whose arguments are always short, and functions that call the host.
     const APART: &[&str] = &[
         // Functions with a time zone, which is looked up in a table.
         "getDate",

@@ -83,8 +83,8 @@ pub fn unescape(identifier: &str) -> Option<String> {
     Some(out)
 }
 
-/// Returns whether a property may be selected by its own name although it has an escaped identifier: such a
-/// word may not name a variable, but the grammar accepts it after a dot.
+/// Returns whether a property whose name is a reserved word can be selected by that name: the grammar
+/// accepts such a word after a dot, but not as a variable.
 pub fn is_selectable_word(name: &str) -> bool {
     RESERVED.contains(&name)
 }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_become_identifiers() {
+    fn names_are_escaped_as_cel_identifiers_and_unescaped() {
         for (name, want) in [
             ("a", Some("a")),
             ("a-b", Some("a__dash__b")),

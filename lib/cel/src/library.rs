@@ -29,8 +29,8 @@ pub mod sets;
 pub mod strings;
 pub mod url;
 
-/// A check of a call beyond its types, for example of constant arguments. Returns the node with a problem,
-/// and the message.
+/// A check of a call in addition to the type check, for example a check of constant arguments. If the check
+/// fails, the function returns the node with the problem, and the message.
 pub type CallCheck = fn(&CheckedAst, call: NodeId) -> Option<(NodeId, String)>;
 
 /// A function with its overloads, in the order in which the checker tries them.
@@ -40,7 +40,7 @@ pub struct Function {
     pub name: &'static str,
     /// Signatures of the function.
     pub overloads: Vec<Arc<Overload>>,
-    /// Check of its calls, with the first version that has the check.
+    /// Check of the calls of the function, with the first version that has the check.
     pub check: Option<(Version, CallCheck)>,
 }
 
@@ -78,7 +78,7 @@ impl Function {
         Self { name, overloads: overloads.into_iter().map(Arc::new).collect(), check: None }
     }
 
-    /// Sets a check of its calls, and the first version that has the check.
+    /// Sets the check of the calls of the function, and the first version that has the check.
     pub fn checked_by(self, major: u32, minor: u32, check: CallCheck) -> Self {
         Self { check: Some((Version::new(major, minor), check)), ..self }
     }

@@ -1,8 +1,8 @@
 //! Numbers: text forms, comparisons across the three numeric types, and exact conversions.
 //!
-//! Doubles are formatted like `%g` with the fewest digits that give the same value when parsed; the form has
-//! an exponent below 10⁻⁴ and from 10⁶ on. The parser accepts decimal and hexadecimal text, `inf`, `infinity`
-//! and `nan`.
+//! Doubles are formatted like `%g` with the fewest digits that give the same value when parsed; the text has
+//! an exponent for values below 10⁻⁴ and from 10⁶ on. The parser accepts decimal and hexadecimal text, `inf`,
+//! `infinity` and `nan`.
 
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -57,7 +57,7 @@ pub fn parse_double(text: &str) -> Option<f64> {
         if !digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')) {
             return None;
         }
-        // A sign at this position would be the second one.
+        // A sign at this position would be a second sign.
         if digits.starts_with(['+', '-']) {
             return None;
         }
@@ -66,8 +66,8 @@ pub fn parse_double(text: &str) -> Option<f64> {
     magnitude.is_finite().then(|| signed(magnitude))
 }
 
-/// Removes the underscores from a number; `None` if one is neither between two digits nor after the base
-/// prefix.
+/// Removes the underscores from a number; `None` if an underscore is neither between two digits nor after the
+/// base prefix.
 fn remove_underscores(text: &str, hexadecimal: bool) -> Option<String> {
     if !text.contains('_') {
         return Some(text.to_string());
@@ -104,7 +104,7 @@ fn parse_hexadecimal(text: &str) -> Option<f64> {
         any_digit = true;
         let full = mantissa >> 58 != 0;
         if full {
-            // The lowest bit records whether a dropped digit was nonzero, which rounding needs to know.
+            // The lowest bit records whether a dropped digit was nonzero, because rounding depends on it.
             mantissa |= u64::from(digit != 0);
         } else {
             mantissa = mantissa << 4 | digit;
@@ -164,8 +164,8 @@ pub fn compare_int_uint(int: i64, uint: u64) -> Ordering {
     u64::try_from(int).map_or(Ordering::Less, |int| int.cmp(&uint))
 }
 
-/// Compares an int and a double. A double outside the int range is ordered by that; inside the range the int
-/// is first rounded to a double. `None` for NaN.
+/// Compares an int and a double. A double outside the int range is above or below every int; inside the
+/// range, the int is first rounded to a double. `None` for NaN.
 pub fn compare_int_double(int: i64, double: f64) -> Option<Ordering> {
     if double < -INT_END {
         return Some(Ordering::Greater);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_are_read() {
+    fn doubles_are_parsed() {
         for (text, value) in [
             ("1", Some(1.0)),
             ("+1.5e3", Some(1500.0)),

@@ -1,7 +1,7 @@
 //! Overloads: the signatures of functions, with their implementations and cost rules.
 //!
-//! A checked expression refers to overloads, so this file knows neither syntax trees nor the libraries that
-//! declare overloads.
+//! A checked expression refers to overloads, so this file depends on neither syntax trees nor the libraries
+//! that declare overloads.
 
 use crate::cost::{ActualRule, EstimateRule};
 use crate::error::EvalError;
@@ -48,7 +48,7 @@ pub type Implementation = for<'c, 'v> fn(&Call<'c, 'v>) -> Result<Value<'v>, Eva
 pub struct Overload {
     /// Identifier in the reference, such as `string_size`.
     pub id: &'static str,
-    /// Whether it is called as `receiver.function(…)`.
+    /// Whether the function is called as `receiver.function(…)`.
     pub member: bool,
     /// Types of the arguments, the receiver first.
     pub params: Box<[Type]>,
@@ -56,16 +56,17 @@ pub struct Overload {
     pub result: Type,
     /// First compatibility version in which new expressions may use the overload.
     pub since: Version,
-    /// Implementation; `None` for operators, `&&`, `? :` and others that the evaluator computes itself.
+    /// Implementation; `None` for operators, `&&`, `? :` and other functions that the evaluator computes
+    /// itself.
     pub implementation: Option<Implementation>,
-    /// Rule of the cost estimate. If it is `None`, the estimator's table of standard functions applies, or
-    /// else the cost 1.
+    /// Rule of the cost estimate. If there is no rule, the estimator uses its table of standard functions.
+    /// For functions that are not in the table, the cost is 1.
     pub estimate: Option<EstimateRule>,
-    /// Rule of the actual cost. If it is `None`, the evaluator's table of standard functions applies, or else
-    /// the cost 1.
+    /// Rule of the actual cost. If there is no rule, the evaluator uses its table of standard functions. For
+    /// functions that are not in the table, the cost is 1.
     pub actual: Option<ActualRule>,
     /// Whether `actual` applies only if the checker chose this overload. If `true`, calls whose overload is
-    /// left open by `dyn` cost 1; if `false`, the rule applies to them as well.
+    /// left open by `dyn` cost 1; if `false`, the rule applies to these calls as well.
     pub actual_if_chosen: bool,
     /// Whether `actual` depends on the result. A cost that depends only on the arguments is charged before
     /// the call is computed.

@@ -108,7 +108,7 @@ fn syntax_errors_have_the_texts_of_the_reference() {
 }
 
 #[test]
-fn what_the_grammar_accepts_may_still_be_wrong() {
+fn texts_that_the_grammar_accepts_may_still_be_refused() {
     let core = Syntax { optionals: false, two_variables: false, sort_by: false, bindings: false };
     for (text, expected) in [
         ("if", "1:1 reserved identifier: if"),
@@ -157,9 +157,9 @@ fn depth_and_size_are_limited() {
     parsed(&"a".repeat(100_000));
 }
 
-/// The recursion of the parser leaves room on a stack of 2 MiB for the callers, also without optimisation.
+/// The recursion of the parser leaves room for the callers on a stack of 2 MiB, even without optimisation.
 #[test]
-fn the_deepest_texts_need_at_most_half_of_a_stack() {
+fn parsing_the_deepest_expressions_uses_at_most_half_of_a_stack() {
     let nested =
         |open: &str, close: &str, count: usize| format!("{}x{}", open.repeat(count), close.repeat(count));
     for text in [
@@ -178,13 +178,13 @@ fn the_deepest_texts_need_at_most_half_of_a_stack() {
 }
 
 #[test]
-fn chains_that_double_the_tree_are_stopped() {
+fn macros_that_double_the_tree_stop_at_the_node_limit() {
     let text = format!("x{}", ".optMap(a, a)".repeat(100));
     assert_eq!(messages(&text, Syntax::ALL), ["-1:0 expression node count exceeds limit: 200000"]);
 }
 
 #[test]
-fn recovery_ends_after_thirty_errors() {
+fn error_recovery_ends_after_thirty_errors() {
     let found = messages(&"(1 2 3)+".repeat(60), Syntax::ALL);
     assert!(
         found.last().is_some_and(|last| last.contains("error recovery attempt limit exceeded: 30")),
@@ -193,7 +193,7 @@ fn recovery_ends_after_thirty_errors() {
 }
 
 #[test]
-fn marks_under_wide_characters_are_wide() {
+fn error_markers_under_wide_characters_are_wide() {
     let error = parse(&Source::new("'é' 中"), Syntax::ALL).expect_err("a character that starts no token");
     let text = "ERROR: <input>:1:5: Syntax error: token recognition error at: '中'\n | 'é' 中\n | .．..＾";
     assert_eq!(error.to_string(), text);

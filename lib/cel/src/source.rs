@@ -34,7 +34,7 @@ impl Location {
 }
 
 impl Source {
-    /// Indexes `text`. Its length must be below 4 GiB; the limits of the callers are much lower.
+    /// Indexes `text`. The length of the text must be below 4 GiB; the limits of the callers are much lower.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         let text: Arc<str> = text.into();
         let mut lines = vec![LineStart { offset: 0, byte: 0 }];

@@ -86,9 +86,9 @@ impl Timestamp {
 
     /// Parses an RFC 3339 date and time.
     ///
-    /// The parser is as lenient as the reference. It accepts one digit for the hour, a comma before the
-    /// fraction, digits beyond the nanosecond (dropped), and zone offsets up to 24:60. It refuses lower case
-    /// `t` and `z`, leap seconds and a missing zone.
+    /// Like the reference, this function accepts one digit for the hour, a comma before the fraction, digits
+    /// beyond the nanosecond (which are dropped), and zone offsets up to 24:60. Lower case `t` and `z`, leap
+    /// seconds and a missing zone are refused.
     pub fn parse(text: &str) -> Result<Timestamp, TimestampError> {
         let fields = Rfc3339::read(text.as_bytes()).ok_or(TimestampError::Malformed)?;
         let local = days_from_civil(fields.year, fields.month, fields.day) * SECONDS_PER_DAY
@@ -100,8 +100,8 @@ impl Timestamp {
         Ok(Timestamp { offset: fields.offset, ..timestamp })
     }
 
-    /// Formats the date and time in RFC 3339, with the offset of its text and as many digits as the fraction
-    /// needs.
+    /// Formats the date and time in RFC 3339, with the zone offset of the timestamp and with as many digits
+    /// as the fraction needs.
     pub fn to_text(self) -> String {
         let civil = Civil::at(self.seconds + i64::from(self.offset));
         let mut text = format!(
@@ -178,7 +178,7 @@ impl Timestamp {
         let zones = ZONES.get_or_init(TimeZoneDatabase::bundled);
         let unknown = || format!("unknown time zone {zone}");
         let found = zones.get(zone).map_err(|_| unknown())?;
-        // The database lookup ignores case, the reference does not.
+        // The database lookup ignores case, but the reference compares names exactly.
         if found.iana_name() != Some(zone) {
             return Err(unknown());
         }
@@ -209,7 +209,7 @@ pub struct Civil {
 }
 
 impl Civil {
-    /// Returns the date and time `seconds` after 1970-01-01T00:00:00.
+    /// Returns the date and time that is `seconds` seconds after 1970-01-01T00:00:00.
     fn at(seconds: i64) -> Civil {
         let (days, time) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
         let (year, month, day) = civil_from_days(days);
@@ -310,7 +310,7 @@ fn take_digits(rest: &mut &[u8], count: usize) -> Option<i64> {
     Some(digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0')))
 }
 
-/// Takes the fraction of a second, if there is one, as nanoseconds.
+/// Removes the fraction of a second, if there is one, from `rest`. Returns the fraction in nanoseconds.
 fn take_fraction(rest: &mut &[u8]) -> u32 {
     let [b'.' | b',', after @ ..] = *rest else { return 0 };
     let count = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -324,7 +324,7 @@ fn take_fraction(rest: &mut &[u8]) -> u32 {
     })
 }
 
-/// Takes `Z` or `[+-]hh:mm`, in seconds east of UTC.
+/// Removes `Z` or `[+-]hh:mm` from `rest`. Returns the offset in seconds east of UTC.
 fn take_offset(rest: &mut &[u8]) -> Option<i32> {
     if take_byte(rest, b'Z').is_some() {
         return Some(0);

@@ -33,10 +33,10 @@ pub enum Type {
     Dyn,
     /// `google.protobuf.Any`, which the checker treats like [`Type::Dyn`].
     Any,
-    /// The type of an expression with an error. It is assignable to every type, so that each error is
+    /// The type of an expression with an error. The type is assignable to every type, so that each error is
     /// reported once.
     Error,
-    /// The type of a type used as a value; without a parameter, the type `type` itself.
+    /// The type of a type that is used as a value. `None` is the type `type` itself.
     Type(Option<Arc<Type>>),
     /// A primitive that may be `null`.
     Wrapper(Primitive),
@@ -131,7 +131,7 @@ impl Type {
         }
     }
 
-    /// Returns the protobuf message name with which struct literals of a well-known type are written.
+    /// Returns the protobuf message name that struct literals of a well-known type use.
     pub fn message_name(&self) -> Option<&'static str> {
         Some(match self {
             Self::Any => "google.protobuf.Any",
@@ -162,7 +162,7 @@ impl Type {
         }
     }
 
-    /// Returns whether the type has more than `max` components, counting repeated ones each time.
+    /// Returns whether the type has more than `max` components, counting repeated components each time.
     pub fn exceeds(&self, max: usize) -> bool {
         fn count(of: &Type, left: &mut usize) -> bool {
             if *left == 0 {

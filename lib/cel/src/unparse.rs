@@ -39,7 +39,7 @@ fn binary_operator(function: &str) -> Option<(&'static str, u8)> {
     })
 }
 
-/// Returns the precedence of the operator that a function stands for; 0 for plain calls.
+/// Returns the precedence of the operator that a function implements; 0 for plain calls.
 fn precedence(function: &str) -> u8 {
     match function {
         "_[_]" | "_[?_]" | "_?._" => 1,
@@ -107,7 +107,7 @@ impl Unparser<'_> {
                 }
                 self.out.push('}');
             }
-            // Only macros produce comprehensions.
+            // Only macros produce comprehensions, and macro calls are formatted as they were written.
             NodeKind::Comprehension(_) => {}
         }
     }

@@ -1,9 +1,9 @@
 //! Values at run time.
 //!
 //! A value either owns its components through `Arc` or refers to the host's data: strings are borrowed, and
-//! lists, maps and objects of the host are a [`HostRef`], a copyable pair of the host's node and of the
-//! host's schema for it. Values are covariant in their lifetime, so constants (`Value<'static>`) can be used
-//! in every evaluation.
+//! each list, map or object of the host is a [`HostRef`], a copyable pair of the host's node and the schema
+//! of this node. Values are covariant in their lifetime, so constants (`Value<'static>`) can be used in every
+//! evaluation.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -99,8 +99,8 @@ pub trait Opaque: fmt::Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// A value of the host that cannot be read, such as a malformed date. It takes the position of the value, in
-/// a list or as a variable, and is an error only if an expression uses it.
+/// A value of the host that cannot be read, such as a malformed date. The fault replaces the value in a list
+/// or as a variable, and becomes an error only if an expression uses the value.
 #[derive(Clone, Debug)]
 pub struct Fault(pub EvalError);
 
@@ -192,7 +192,8 @@ impl<'v> Value<'v> {
         })
     }
 
-    /// Returns the size that determines the cost: that of the value, of the value in an optional, or 1.
+    /// Returns the size that determines the cost: the size of the value, or of the value in an optional;
+    /// otherwise 1.
     pub fn cost_size(&self) -> u64 {
         match self {
             Self::Optional(Some(value)) => value.cost_size(),

@@ -8,8 +8,8 @@
 //! streams ─ frames ─► connection ─► Cork: a buffer ─ after the connection has been polled ─► stream
 //! ```
 //!
-//! [`Corked`] polls the connection and then sends. If several streams are open, it first lets the other ready
-//! tasks run: the tasks of the other streams, whose frames then leave with the same write.
+//! [`Corked`] polls the connection and then sends. If several streams are open, the other ready tasks of the
+//! thread run first. The frames of the other streams then leave in the same write.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
 
-/// Size limit of the buffer in bytes: the content of one TLS record. A full buffer is sent before more is
-/// accepted.
+/// Size limit of the buffer in bytes: the content of one TLS record. A full buffer is sent before more bytes
+/// are accepted.
 const HELD_MAX: usize = 16 << 10;
 
 /// A write of at least this many bytes goes to the stream without being copied.
@@ -36,7 +36,7 @@ pub struct Cork<S>(Arc<Mutex<Held<S>>>);
 struct Held<S> {
     stream: S,
     bytes: BytesMut,
-    /// Error of sending, until it is reported to the connection.
+    /// Error of a failed write, until the error is reported to the connection.
     failed: Option<io::Error>,
 }
 
@@ -52,8 +52,8 @@ impl<S: AsyncWrite + Unpin> Cork<S> {
         Cork(Arc::new(Mutex::new(Held { stream, bytes: BytesMut::new(), failed: None })))
     }
 
-    /// Sends the buffer. If the stream is not ready, the task is woken when it accepts more. If sending
-    /// fails, the task is woken, and the next read or write of the connection fails.
+    /// Sends the buffer. If the stream is not ready, the task is woken when the stream accepts more bytes. If
+    /// sending fails, the task is woken, and the next read or write of the connection fails.
     pub fn send(&self, cx: &mut Context<'_>) {
         let mut held = self.0.lock();
         if let Poll::Ready(Err(error)) = held.poll_send(cx) {
@@ -64,7 +64,7 @@ impl<S: AsyncWrite + Unpin> Cork<S> {
 }
 
 impl<S> Held<S> {
-    /// Reports once to the connection that sending failed.
+    /// Returns the error of a failed write, unless the connection has already received this error.
     fn take_failure(&mut self) -> io::Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
@@ -139,7 +139,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Cork<S> {
     }
 }
 
-/// A connection on a [`Cork`], which sends each time after it is polled.
+/// A connection on a [`Cork`]. After each poll of the connection, the buffer of the cork is sent.
 pub struct Corked<C, S> {
     connection: C,
     cork: Cork<S>,
@@ -157,7 +157,8 @@ impl<C: Future + Unpin, S: AsyncWrite + Unpin> Corked<C, S> {
         &mut self.connection
     }
 
-    /// Polls the connection and sends. If it has `several` streams, the thread's other ready tasks run first.
+    /// Polls the connection and sends. If the connection has several streams (`several`), the thread's other
+    /// ready tasks run first.
     pub fn poll_among(&mut self, cx: &mut Context<'_>, several: bool) -> Poll<C::Output> {
         self.is_put_off = several && !self.is_put_off;
         if self.is_put_off {
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_are_held_back_until_they_are_sent() {
+    async fn small_frames_are_held_back_until_send() {
         let (stream, mut other) = duplex(1 << 20);
         let mut cork = Cork::new(stream);
         for frame in ["one", "two"] {
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_writes_follow_what_is_held_back_at_once() {
+    async fn large_writes_are_sent_immediately_after_the_held_back_bytes() {
         let (stream, mut other) = duplex(1 << 20);
         let mut cork = Cork::new(stream);
         cork.write_all(b"small").await.unwrap();
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_does_not_read_bounds_what_is_held_back() {
+    async fn the_held_back_bytes_for_a_peer_that_does_not_read_are_bounded() {
         let (stream, mut other) = duplex(1000);
         let mut cork = Cork::new(stream);
         for frame_len in [100, DIRECT_MIN] {
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_sent_fails_the_next_read() {
+    async fn a_write_that_cannot_be_sent_fails_the_next_read() {
         let (stream, other) = duplex(1000);
         let mut cork = Cork::new(stream);
         drop(other);
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_with_several_streams_comes_after_what_was_ready_with_it() {
+    async fn a_connection_with_several_streams_yields_to_other_ready_tasks_first() {
         for (several, seen) in [(true, 10), (false, 0)] {
             let (woken, done) = (Arc::new(Notify::new()), Arc::new(AtomicU64::new(0)));
             let task = {

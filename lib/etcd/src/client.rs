@@ -48,7 +48,7 @@ struct Inner {
     cluster: AtomicU64,
 }
 
-/// Whether a call changes something, and so must not be retried.
+/// Whether a call changes something. A call that changes something must not be retried.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Effect {
     Reads,
@@ -66,12 +66,12 @@ struct Terms {
 }
 
 impl Client {
-    /// Creates a client. It connects at the first call.
+    /// Creates a client. The client connects at the first call.
     pub fn new(config: Config) -> Client {
         Client::dialing(config, None)
     }
 
-    /// Creates a client whose connections are made by `dial`, if it is given.
+    /// Creates a client that opens its connections through `dial`, if `dial` is present.
     pub fn dialing(config: Config, dial: Option<Arc<dyn Dial>>) -> Client {
         let pool = Pool::new(config.endpoints, config.tls, dial);
         Client(Arc::new(Inner { pool, deadline: config.deadline, cluster: AtomicU64::new(0) }))
@@ -98,7 +98,7 @@ impl Client {
     /// Reads keys.
     ///
     /// # Errors
-    /// See [`Error`]; the call changes nothing.
+    /// See [`Error`]; the call only reads, so it can be repeated.
     pub async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Error> {
         self.call("/etcdserverpb.KV/Range", request, self.reading()).await
     }
@@ -243,7 +243,7 @@ impl Client {
         }
     }
 
-    /// Makes later calls use another member than that of this connection.
+    /// Makes later calls use a member other than the member of this connection.
     pub(crate) async fn leave(&self, connection: &Connection) {
         self.0.pool.leave(connection).await;
     }
@@ -252,7 +252,7 @@ impl Client {
 /// A bidirectional stream on a connection.
 pub(crate) struct CallStream {
     pub(crate) connection: Connection,
-    /// Sending half; keeping it open keeps the responses coming.
+    /// Sending half of the stream. The responses continue only while this half is open.
     _requests: SendStream<Bytes>,
     pub(crate) body: RecvStream,
 }
@@ -306,8 +306,8 @@ async fn send(
     sender.send_request(request, false).map_err(|error| Error::unreachable(&error))
 }
 
-/// Formats a timeout for etcd in whole seconds, rounded up. Thus the headers of calls are equal and HTTP/2
-/// compresses them. The caller enforces the exact time limit.
+/// Formats a timeout for etcd in whole seconds, rounded up. The headers of most calls are then equal, so that
+/// HTTP/2 can compress them. The caller enforces the exact time limit.
 fn grpc_timeout(left: Duration) -> String {
     format!("{}S", left.as_millis().div_ceil(1000).clamp(1, 99_999_999))
 }

@@ -1,7 +1,7 @@
 //! Endpoints of etcd members, and connections to them.
 //!
-//! An endpoint is `http://host:port` or `https://host:port`. Its host name is resolved for each connection,
-//! so a member may move.
+//! An endpoint is `http://host:port` or `https://host:port`. The host name of an endpoint is resolved for
+//! each connection, so a member may move.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// Port of an endpoint that does not name one.
+/// Port of an endpoint without an explicit port.
 const PORT_DEFAULT: u16 = 2379;
 
 /// The address at which a member listens.
@@ -76,7 +76,7 @@ impl Endpoint {
         }
     }
 
-    /// Opens a connection without TLS, through `dial` if it is given.
+    /// Opens a connection without TLS, through `dial` if `dial` is present.
     pub(crate) async fn connect(&self, dial: Option<&dyn Dial>) -> Result<Box<dyn Stream>, String> {
         if let Some(dial) = dial {
             return dial.dial(&self.host, self.port).await;
@@ -97,16 +97,16 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A future of a connection, or of the error text.
+/// A future that resolves to a connection, or to the text of an error.
 pub type Dialing<'d> = Pin<Box<dyn Future<Output = Result<Box<dyn Stream>, String>> + Send + 'd>>;
 
-/// A way to open connections other than directly.
+/// An alternative to direct connections, such as a proxy.
 pub trait Dial: Send + Sync {
     /// Opens a connection to a port of a host.
     fn dial<'d>(&'d self, host: &'d str, port: u16) -> Dialing<'d>;
 }
 
-/// The verification of members with TLS, and the client's own certificate.
+/// The TLS configuration: the verification of members, and the client's own certificate.
 #[derive(Clone)]
 pub struct Tls(pub(crate) Arc<ClientConfig>);
 
@@ -115,7 +115,7 @@ impl Tls {
     /// are PEM texts.
     ///
     /// # Errors
-    /// A text does not contain what it should.
+    /// A text is not PEM, or contains no certificate or key.
     pub fn new(
         verifier: Arc<dyn ServerCertVerifier>,
         client: Option<(&[u8], &[u8])>,

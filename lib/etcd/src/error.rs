@@ -101,7 +101,7 @@ impl Error {
     }
 }
 
-/// Formats an error and its causes, because the outermost error alone says little.
+/// Formats an error and its causes, because the text of the outermost error alone is too general.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_answers_that_say_no_are_sure() {
+    fn the_outcome_of_an_etcd_error_is_unknown_unless_etcd_refused_or_was_not_reached() {
         let answered = |code, message: &str| Error::Answered { code: Code(code), message: message.into() };
         for (error, is_unknown) in [
             (Error::Unreachable("refused".into()), false),

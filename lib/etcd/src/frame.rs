@@ -61,7 +61,7 @@ mod tests {
     use crate::rpc::RangeRequest;
 
     #[test]
-    fn messages_come_whole_however_they_are_cut() {
+    fn messages_are_decoded_from_any_fragments() {
         let message = RangeRequest { key: "k".into(), limit: 7, ..RangeRequest::default() };
         let bytes = [encode(&message), encode(&message)].concat();
         for cut in 0..bytes.len() {

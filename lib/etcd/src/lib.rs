@@ -7,8 +7,8 @@
 //!
 //! Every call has a deadline, and every response has a size limit. A call that changes something is sent
 //! once. If its response is lost, the error says that its outcome is unknown ([`Error::outcome_is_unknown`]),
-//! and the caller decides whether to check it. This crate treats keys and values as bytes, and does not
-//! depend on their meaning.
+//! and the caller decides whether to check the outcome. This crate treats keys and values as bytes, and does
+//! not depend on their meaning.
 
 mod client;
 mod endpoint;

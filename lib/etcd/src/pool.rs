@@ -1,8 +1,8 @@
 //! The connection that all calls share, and the choice of its endpoint.
 //!
-//! There is one HTTP/2 connection at a time. If it fails, or its member does not answer, the next endpoint in
-//! the list is tried. Pings detect a peer that disappeared silently. Calls that started on an old connection
-//! may finish on it.
+//! There is one HTTP/2 connection at a time. If the connection fails, or its member does not answer, the next
+//! endpoint in the list is tried. Pings detect a peer that disappeared silently. Calls that started on an old
+//! connection may finish on it.
 //!
 //! Calls pass their frames to HTTP/2 directly, so that the response wakes the caller without a task in
 //! between. The frames of all calls that are ready at the same time leave in one write.
@@ -17,12 +17,11 @@ use cork::{Cork, Corked};
 use h2::client::{Builder, SendRequest};
 use h2::{Ping, PingPong};
 use http::Uri;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::endpoint::{Dial, Endpoint, Tls};
+use crate::endpoint::{Dial, Endpoint, Stream, Tls};
 use crate::error::{Error, with_causes};
 
 /// Time limit for opening a connection, including its handshakes.
@@ -55,7 +54,8 @@ impl Drop for Call {
 }
 
 impl Connection {
-    /// Counts a call. If it is the only one, its frames are sent without waiting for other tasks.
+    /// Counts a call. If the call is the only call on the connection, its frames are sent without waiting for
+    /// other tasks.
     pub(crate) fn begin(&self) -> Call {
         self.calls.fetch_add(1, Ordering::Relaxed);
         Call(self.calls.clone())
@@ -91,7 +91,7 @@ impl Pool {
         self.endpoints.len()
     }
 
-    /// Returns the current connection, or opens a new one.
+    /// Returns the current connection, or opens a new connection.
     pub(crate) async fn connection(&self) -> Result<Connection, Error> {
         let mut state = self.state.lock().await;
         if let Some(connection) = &state.connection
@@ -117,7 +117,8 @@ impl Pool {
         Err(Error::Unreachable(troubles.join("; ")))
     }
 
-    /// Makes later calls use another endpoint than that of this connection, if there is another one.
+    /// Makes later calls use an endpoint other than the endpoint of this connection, if there is another
+    /// endpoint.
     pub(crate) async fn leave(&self, connection: &Connection) {
         let mut state = self.state.lock().await;
         if state.connection.as_ref().is_some_and(|current| current.id == connection.id) {
@@ -135,9 +136,9 @@ impl Pool {
                 (true, Some(tls)) => {
                     let connector = TlsConnector::from(tls.0.clone());
                     let stream = connector.connect(endpoint.server_name()?, stream).await;
-                    handshake(stream.map_err(|error| error.to_string())?, &calls).await?
+                    handshake(Box::new(stream.map_err(|error| error.to_string())?), &calls).await?
                 }
-                (true, None) => return Err("no authorities to verify it are configured".to_owned()),
+                (true, None) => return Err("no CA certificates are configured to verify it".to_owned()),
             };
             let base = endpoint.url().parse().map_err(|_| "no URL".to_owned())?;
             Ok(Connection { sender, base, id: self.ids.fetch_add(1, Ordering::Relaxed), alive, calls })
@@ -147,13 +148,10 @@ impl Pool {
     }
 }
 
-async fn handshake<S>(
-    stream: S,
+async fn handshake(
+    stream: Box<dyn Stream>,
     calls: &Arc<AtomicUsize>,
-) -> Result<(SendRequest<Bytes>, watch::Receiver<()>), String>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+) -> Result<(SendRequest<Bytes>, watch::Receiver<()>), String> {
     let mut builder = Builder::new();
     builder.initial_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1).enable_push(false);
     let cork = Cork::new(stream);
@@ -177,7 +175,7 @@ where
     Ok((sender, alive))
 }
 
-/// Sends pings until one is not answered in time, and returns the reason.
+/// Sends pings until a ping is not answered in time, and returns the reason.
 async fn keep_alive(pings: Option<PingPong>) -> String {
     let Some(mut pings) = pings else { return std::future::pending().await };
     loop {

@@ -170,7 +170,7 @@ pub enum Target {
 }
 
 impl Compare {
-    /// Requires that the key was last changed at `revision`; 0 requires that it does not exist.
+    /// Requires that the key was last changed at `revision`; 0 requires that the key does not exist.
     pub fn mod_revision(key: Bytes, revision: i64) -> Compare {
         Compare { result: 0, target: 2, key, value: Some(Target::ModRevision(revision)) }
     }
@@ -180,7 +180,7 @@ impl Compare {
         Compare { result: 1, target: 0, key, value: Some(Target::Version(0)) }
     }
 
-    /// Requires that the key was changed `version` times since it was created.
+    /// Requires that the key has this version. The version is 1 after creation, and each change adds 1.
     pub fn version(key: Bytes, version: i64) -> Compare {
         Compare { result: 0, target: 0, key, value: Some(Target::Version(version)) }
     }

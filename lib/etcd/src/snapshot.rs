@@ -32,10 +32,10 @@ const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Maximum depth of the tree. A tree of 64 levels would have more pages than any file.
 const DEPTH_MAX: usize = 64;
 
-/// Possible page sizes in bytes, the usual one first.
+/// Possible page sizes in bytes, the usual size first.
 const PAGE_SIZES: [usize; 7] = [4096, 16384, 65536, 8192, 32768, 1024, 2048];
 
-/// Size of the digest at the end in bytes, and the number that divides the length of a file without digest.
+/// Size in bytes of the digest at the end. The second number divides the length of a file without a digest.
 const DIGEST: (usize, u64) = (32, 512);
 
 /// Number of bytes that are hashed at a time.
@@ -55,8 +55,8 @@ pub enum SnapshotError {
     /// The file cannot be read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The content is not that of a valid snapshot.
-    #[error("it is no sound snapshot of etcd: {0}")]
+    /// The content is not a valid snapshot.
+    #[error("the file is not a valid snapshot of etcd: {0}")]
     Unsound(String),
 }
 
@@ -66,7 +66,7 @@ fn unsound(why: impl Into<String>) -> SnapshotError {
 
 /// The position of a value in the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Place {
+struct ValueLocation {
     offset: u64,
     len: u32,
 }
@@ -78,7 +78,7 @@ pub struct Key {
     pub key: Bytes,
     /// Revision that wrote the current value.
     pub mod_revision: i64,
-    place: Place,
+    location: ValueLocation,
 }
 
 /// An open snapshot file.
@@ -105,11 +105,11 @@ impl Snapshot {
         }
         let mut pages = Pages { file: &file, len, page_bytes: 0, visited: HashSet::new() };
         let root = pages.meta()?;
-        let mut keys: HashMap<Bytes, (i64, Place)> = HashMap::new();
+        let mut keys: HashMap<Bytes, (i64, ValueLocation)> = HashMap::new();
         let mut revision = 0;
         let bucket = pages.bucket(root, b"key")?.ok_or_else(|| unsound("there is no bucket of keys"))?;
-        pages.walk(bucket, &mut |name, value, place| {
-            let (main, is_gone) = read_revision(name).ok_or_else(|| unsound("a key is no revision"))?;
+        pages.walk(bucket, &mut |name, value, location| {
+            let (main, is_gone) = read_revision(name).ok_or_else(|| unsound("a key is not a revision"))?;
             let kv = KeyValue::decode(value).map_err(|error| unsound(error.to_string()))?;
             revision = revision.max(main);
             if is_gone {
@@ -119,11 +119,13 @@ impl Snapshot {
             if kv.mod_revision != main {
                 return Err(unsound(format!("revision {main} has a state of {}", kv.mod_revision)));
             }
-            keys.insert(Bytes::copy_from_slice(&kv.key), (main, place));
+            keys.insert(Bytes::copy_from_slice(&kv.key), (main, location));
             if keys.len() > KEYS_MAX { Err(unsound(format!("more than {KEYS_MAX} keys"))) } else { Ok(()) }
         })?;
-        let mut keys: Vec<Key> =
-            keys.into_iter().map(|(key, (mod_revision, place))| Key { key, mod_revision, place }).collect();
+        let mut keys: Vec<Key> = keys
+            .into_iter()
+            .map(|(key, (mod_revision, location))| Key { key, mod_revision, location })
+            .collect();
         keys.sort_by(|a, b| (a.mod_revision, &a.key).cmp(&(b.mod_revision, &b.key)));
         Ok(Snapshot { file, keys, revision, has_digest })
     }
@@ -149,8 +151,8 @@ impl Snapshot {
     /// # Errors
     /// The file changed since it was opened.
     pub fn read(&self, key: &Key) -> Result<KeyValue, SnapshotError> {
-        let mut bytes = vec![0; key.place.len as usize];
-        self.file.read_exact_at(&mut bytes, key.place.offset)?;
+        let mut bytes = vec![0; key.location.len as usize];
+        self.file.read_exact_at(&mut bytes, key.location.offset)?;
         let kv = KeyValue::decode(Bytes::from(bytes)).map_err(|error| unsound(error.to_string()))?;
         if kv.key == key.key && kv.mod_revision == key.mod_revision {
             Ok(kv)
@@ -160,7 +162,9 @@ impl Snapshot {
     }
 }
 
-/// Parses `main_sub`, eight bytes each, followed by a `t` if the key is deleted at that revision.
+/// Parses the name of an entry: the numbers `main` and `sub` of the revision with eight bytes each, separated
+/// by `_`, and followed by a `t` if the key is deleted at this revision. Returns `main` and whether the key
+/// is deleted.
 fn read_revision(name: &[u8]) -> Option<(i64, bool)> {
     let (main, rest) = name.split_first_chunk::<8>()?;
     let is_gone = match rest {
@@ -177,14 +181,18 @@ fn compare_digest(file: &File, len: u64) -> Result<(), SnapshotError> {
     let mut piece = vec![0; PIECE_BYTES];
     let mut at = 0;
     while at < len {
-        let wanted = PIECE_BYTES.min(usize::try_from(len - at).unwrap_or(PIECE_BYTES));
-        file.read_exact_at(&mut piece[..wanted], at)?;
-        digest.update(&piece[..wanted]);
-        at += wanted as u64;
+        let piece_len = PIECE_BYTES.min(usize::try_from(len - at).unwrap_or(PIECE_BYTES));
+        file.read_exact_at(&mut piece[..piece_len], at)?;
+        digest.update(&piece[..piece_len]);
+        at += piece_len as u64;
     }
     let mut noted = [0; DIGEST.0];
     file.read_exact_at(&mut noted, len)?;
-    if digest.finalize()[..] == noted[..] { Ok(()) } else { Err(unsound("its digest does not fit")) }
+    if digest.finalize()[..] == noted[..] {
+        Ok(())
+    } else {
+        Err(unsound("its digest does not match its content"))
+    }
 }
 
 /// The pages of a file.
@@ -209,10 +217,10 @@ enum Bucket {
     Inline(Page),
 }
 
-type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8], Place) -> Result<(), SnapshotError>;
+type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8], ValueLocation) -> Result<(), SnapshotError>;
 
 /// A callback for elements, with the flags of the element.
-type VisitElement<'v> = &'v mut dyn FnMut(u32, &[u8], &[u8], Place) -> Result<(), SnapshotError>;
+type VisitElement<'v> = &'v mut dyn FnMut(u32, &[u8], &[u8], ValueLocation) -> Result<(), SnapshotError>;
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
@@ -248,12 +256,12 @@ impl Pages<'_> {
                 self.page_bytes = size;
             }
         }
-        newest.map(|(_, root)| root).ok_or_else(|| unsound("it has no sound head"))
+        newest.map(|(_, root)| root).ok_or_else(|| unsound("it has no valid meta page"))
     }
 
     fn page(&mut self, number: u64) -> Result<Page, SnapshotError> {
         if !self.visited.insert(number) {
-            return Err(unsound(format!("page {number} is in two places")));
+            return Err(unsound(format!("page {number} is used twice")));
         }
         let outside = || unsound(format!("page {number} is not in the file"));
         let offset = number.checked_mul(self.page_bytes as u64).ok_or_else(outside)?;
@@ -262,11 +270,11 @@ impl Pages<'_> {
         let mut bytes = vec![0; self.page_bytes];
         self.file.read_exact_at(&mut bytes, offset)?;
         let overflow = u32_at(&bytes, 12).unwrap_or_default() as usize;
-        let wanted = overflow.checked_add(1).and_then(|pages| pages.checked_mul(self.page_bytes));
-        let wanted = wanted.filter(|wanted| *wanted <= PAGE_BYTES_MAX && offset + *wanted as u64 <= self.len);
-        let wanted = wanted.ok_or_else(|| unsound(format!("page {number} is larger than the file")))?;
+        let needed = overflow.checked_add(1).and_then(|pages| pages.checked_mul(self.page_bytes));
+        let needed = needed.filter(|needed| *needed <= PAGE_BYTES_MAX && offset + *needed as u64 <= self.len);
+        let needed = needed.ok_or_else(|| unsound(format!("page {number} is larger than the file")))?;
         if overflow > 0 {
-            bytes.resize(wanted, 0);
+            bytes.resize(needed, 0);
             self.file.read_exact_at(&mut bytes[self.page_bytes..], offset + self.page_bytes as u64)?;
         }
         if u64_at(&bytes, 0) != Some(number) {
@@ -275,14 +283,14 @@ impl Pages<'_> {
         Ok(Page::read(bytes, offset))
     }
 
-    /// Returns the bucket with the name `wanted` in the bucket at page `root`.
-    fn bucket(&mut self, root: u64, wanted: &[u8]) -> Result<Option<Bucket>, SnapshotError> {
+    /// Returns the bucket with the name `bucket_name` in the bucket at page `root`.
+    fn bucket(&mut self, root: u64, bucket_name: &[u8]) -> Result<Option<Bucket>, SnapshotError> {
         let mut found = None;
-        self.elements(Bucket::Page(root), 0, &mut |flags, name, value, place| {
-            if flags & IS_BUCKET != 0 && name == wanted {
+        self.elements(Bucket::Page(root), 0, &mut |flags, name, value, location| {
+            if flags & IS_BUCKET != 0 && name == bucket_name {
                 let page = u64_at(value, 0).ok_or_else(|| unsound("a bucket has no head"))?;
                 found = Some(match page {
-                    0 => Bucket::Inline(Page::read(value[16..].to_vec(), place.offset + 16)),
+                    0 => Bucket::Inline(Page::read(value[16..].to_vec(), location.offset + 16)),
                     page => Bucket::Page(page),
                 });
             }
@@ -293,8 +301,8 @@ impl Pages<'_> {
 
     /// Visits the elements of a bucket in order.
     fn walk(&mut self, bucket: Bucket, visit: Visit<'_>) -> Result<(), SnapshotError> {
-        self.elements(bucket, 0, &mut |flags, name, value, place| match flags & IS_BUCKET {
-            0 => visit(name, value, place),
+        self.elements(bucket, 0, &mut |flags, name, value, location| match flags & IS_BUCKET {
+            0 => visit(name, value, location),
             _ => Err(unsound("a bucket stands among the keys")),
         })
     }
@@ -332,8 +340,9 @@ impl Pages<'_> {
                     if flags as u32 & IS_BUCKET != 0 && value.len() < 16 {
                         return Err(unsound("a bucket has no head"));
                     }
-                    let place = Place { offset: page.offset + middle as u64, len: value_len as u32 };
-                    visit(flags as u32, name, value, place)?;
+                    let location =
+                        ValueLocation { offset: page.offset + middle as u64, len: value_len as u32 };
+                    visit(flags as u32, name, value, location)?;
                 }
                 flags => return Err(unsound(format!("a page of an unknown form ({flags:#x})"))),
             }

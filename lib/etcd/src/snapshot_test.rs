@@ -1,4 +1,4 @@
-//! Tests with handmade snapshots, valid and broken. The end-to-end tests read real ones.
+//! Tests with handmade snapshots, valid and broken. The end-to-end tests read real snapshots.
 
 use std::io::Write;
 
@@ -98,7 +98,7 @@ fn open(bytes: &[u8]) -> Result<Snapshot, String> {
 }
 
 #[test]
-fn the_newest_state_of_each_key_is_read() {
+fn the_newest_state_of_each_key_is_read_from_an_etcd_snapshot() {
     let bytes = sound();
     let with_digest = [&bytes[..], &Sha256::digest(&bytes)].concat();
     for (bytes, has_digest) in [(&bytes, false), (&with_digest, true)] {
@@ -114,7 +114,7 @@ fn the_newest_state_of_each_key_is_read() {
 }
 
 #[test]
-fn what_is_no_snapshot_is_refused() {
+fn a_file_that_is_not_a_snapshot_is_refused_with_a_reason() {
     let change = |at: usize, bytes: &[u8]| {
         let mut file = sound();
         file[at..at + bytes.len()].copy_from_slice(bytes);
@@ -123,16 +123,16 @@ fn what_is_no_snapshot_is_refused() {
     let mut digested = sound();
     digested.extend_from_slice(&[7; 32]);
     for (file, want) in [
-        (Vec::new(), "no sound head"),
-        (b"SQLite format 3\0".repeat(1000), "no sound head"),
-        (digested, "its digest does not fit"),
+        (Vec::new(), "no valid meta page"),
+        (b"SQLite format 3\0".repeat(1000), "no valid meta page"),
+        (digested, "its digest does not match its content"),
         (sound()[..4 * PAGE].to_vec(), "page 6 is not in the file"),
-        // The root has no bucket of keys, or one without a page.
+        // The root has no bucket of keys, or a bucket without a page.
         (change(2 * PAGE + 32, b"kex"), "there is no bucket of keys"),
         (change(2 * PAGE + 35, &u64::MAX.to_le_bytes()), "is not in the file"),
         // A branch contains itself; a page has another number, an unknown type, or is too large.
-        (change(6 * PAGE + 16 + 8, &6_u64.to_le_bytes()), "page 6 is in two places"),
-        (change(6 * PAGE + 16 + 8, &5_u64.to_le_bytes()), "page 5 is in two places"),
+        (change(6 * PAGE + 16 + 8, &6_u64.to_le_bytes()), "page 6 is used twice"),
+        (change(6 * PAGE + 16 + 8, &5_u64.to_le_bytes()), "page 5 is used twice"),
         (change(4 * PAGE, &9_u64.to_le_bytes()), "page 4 has another number"),
         (change(4 * PAGE + 8, &[0x10, 0]), "a page of an unknown form (0x10)"),
         (change(4 * PAGE + 12, &u32::MAX.to_le_bytes()), "page 4 is larger than the file"),
@@ -141,7 +141,7 @@ fn what_is_no_snapshot_is_refused() {
         (change(4 * PAGE + 16 + 4, &u32::MAX.to_le_bytes()), "an element is not in its page"),
         (change(4 * PAGE + 16 + 12, &u32::MAX.to_le_bytes()), "an element is not in its page"),
         (change(4 * PAGE + 16, &IS_BUCKET.to_le_bytes()), "a bucket has no head"),
-        (change(4 * PAGE + 16 + 8, &3_u32.to_le_bytes()), "a key is no revision"),
+        (change(4 * PAGE + 16 + 8, &3_u32.to_le_bytes()), "a key is not a revision"),
     ] {
         let error = open(&file).map(|snapshot| snapshot.revision()).unwrap_err();
         assert!(error.contains(want), "{error}, not {want}");
@@ -149,7 +149,7 @@ fn what_is_no_snapshot_is_refused() {
 }
 
 #[test]
-fn no_changed_byte_and_no_length_ends_the_process() {
+fn a_changed_or_truncated_snapshot_never_causes_a_panic() {
     let file = sound();
     for at in (0..file.len()).step_by(31) {
         let mut changed = file.clone();

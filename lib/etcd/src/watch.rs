@@ -1,8 +1,9 @@
-//! A stream of changes: whole responses in order, and at the end the reason.
+//! A stream of changes: whole responses in order, and then the reason why the stream ended.
 //!
-//! If the client allows it, etcd splits large responses into fragments. They are joined here, so that the
-//! events of one revision are never separated. A stream ends by compaction, by a decision of etcd, or by a
-//! broken connection. Each of these needs a different restart, so the end states the reason.
+//! If the client allows it, etcd splits large responses into fragments. The fragments are joined here, so
+//! that the events of one revision are never separated. A stream ends by compaction, by a decision of etcd,
+//! or by a broken connection. The caller has to restart the stream differently in each of these cases, so the
+//! end states the reason.
 
 use crate::client::{CallStream, Client, next_data};
 use crate::error::Error;
@@ -34,7 +35,7 @@ pub enum WatchEnd {
 }
 
 impl Client {
-    /// Starts a watch. Opening it has the time limit of a call.
+    /// Starts a watch. The opening of the watch has the time limit of a call.
     ///
     /// # Errors
     /// See [`Error`].
@@ -51,7 +52,7 @@ impl Watch {
     /// Dropping the future loses no events.
     ///
     /// # Errors
-    /// The reason why the stream ended. It cannot be used afterwards.
+    /// The reason why the stream ended. The stream cannot be used afterwards.
     pub async fn next(&mut self) -> Result<WatchResponse, WatchEnd> {
         loop {
             while let Some(response) = self.decoder.next::<WatchResponse>()? {
@@ -98,7 +99,8 @@ impl Watch {
         Ok(None)
     }
 
-    /// Makes later calls use another member, because this one lags or has no leader.
+    /// Makes later calls use another member. The caller uses this function if the member of the watch lags or
+    /// has no leader.
     pub async fn leave_member(&self) {
         self.client.leave(&self.stream.connection).await;
     }

@@ -1,7 +1,7 @@
 //! Parsing of IP addresses and network prefixes, with the error texts of Go's `net/netip`.
 //!
-//! `std::net` parses the same forms but does not report what is wrong with a text, and messages quote the
-//! reason.
+//! `std::net` parses the same forms but does not report why a text is invalid. The messages of this module
+//! quote the reason.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read() {
+    fn ip_addresses_are_parsed() {
         for (text, want, zone) in [
             ("0.0.0.0", "0.0.0.0", ""),
             ("255.255.255.255", "255.255.255.255", ""),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_refusal_is_told() {
+    fn an_invalid_address_is_refused_with_the_error_of_go() {
         for (text, want) in [
             ("", "unable to parse IP"),
             ("%1", "missing IPv6 address"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_read() {
+    fn ip_prefixes_are_parsed() {
         for (text, want) in [
             ("10.0.0.0/8", Ok("10.0.0.0/8")),
             ("2001:db8::1/64", Ok("2001:db8::1/64")),

@@ -1,5 +1,5 @@
-//! Base64 decoding as in Go's `encoding/base64` (RFC 4648): line breaks in a text are dropped, and bits
-//! behind the last byte are ignored.
+//! Base64 decoding as in Go's `encoding/base64` (RFC 4648): line breaks in a text are dropped, and bits after
+//! the last byte are ignored.
 
 use std::borrow::Cow;
 

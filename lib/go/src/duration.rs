@@ -8,7 +8,7 @@ use super::Quoted;
 /// Absolute value of the smallest duration, one more than the greatest duration.
 const SIZE_MAX: u64 = 1 << 63;
 
-/// Reason why a text is not a duration. The messages are those of Go.
+/// Reason why a text is not a duration. The messages equal the messages of Go.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum DurationError {
     /// The text is not a sequence of numbers and units.
@@ -23,7 +23,7 @@ pub enum DurationError {
     /// A unit is not `ns`, `us`, `µs`, `ms`, `s`, `m` or `h`.
     #[error("time: unknown unit {} in duration {}", Quoted(.unit), Quoted(.text))]
     UnknownUnit {
-        /// The unit that is unknown.
+        /// The unknown unit in the text.
         unit: String,
         /// The whole text of the duration.
         text: String,
@@ -91,8 +91,8 @@ fn is_of_number(c: char) -> bool {
     c == '.' || c.is_ascii_digit()
 }
 
-/// Returns the part of `scale` that the digits behind the decimal point stand for; in floating point, as Go
-/// computes it.
+/// Returns `scale` multiplied by `0.fraction`; `fraction` is the digits after the decimal point. The
+/// calculation uses floating point, as in Go.
 fn share(fraction: &str, scale: u64) -> u64 {
     let (mut value, mut one) = (0_u64, 1.0);
     for digit in fraction.bytes() {
@@ -133,7 +133,7 @@ pub fn to_text(nanos: i64) -> String {
     }
 }
 
-/// Formats `value / scale` with at most `places` digits behind the decimal point and without trailing zeros.
+/// Formats `value / scale` with at most `places` digits after the decimal point and without trailing zeros.
 fn decimal(value: u64, scale: u64, places: usize) -> String {
     let (whole, rest) = (value / scale, value % scale);
     if rest == 0 {
@@ -188,8 +188,8 @@ mod tests {
             ("1h2m3s4ms5us6ns", HOUR + 2 * MINUTE + 3 * SECOND + 4_005_006),
             ("39h9m14.425s", 39 * HOUR + 9 * MINUTE + 14 * SECOND + 425_000_000),
             ("52763797000ns", 52_763_797_000),
-            // Fractions of a nanosecond; more digits than 64 bits hold; a fraction that only floating point
-            // gets right.
+            // Fractions of a nanosecond; more digits than fit in 64 bits; a fraction that is correct only in
+            // floating point.
             ("1.0000000009s", SECOND),
             ("0.10000000000000000000000000001s", SECOND / 10),
             ("0.100000000000000000000h", 6 * MINUTE),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_in_the_words_of_go() {
+    fn an_invalid_duration_is_refused_with_the_error_of_go() {
         for (text, message) in [
             ("", r#"time: invalid duration """#),
             ("3", r#"time: missing unit in duration "3""#),

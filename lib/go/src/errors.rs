@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::fmt::Display;
 
-/// Joins errors in their order, each text once: a single error as it is, several as `[a, b]`; `None` without
-/// errors.
+/// Joins the texts of errors in order, without duplicates. A single text is returned unchanged; several texts
+/// become `[a, b]`. Returns `None` if there are no errors.
 pub fn join_errors<E: Display>(errors: impl IntoIterator<Item = E>) -> Option<String> {
     let mut seen = HashSet::new();
     let texts = errors.into_iter().map(|error| error.to_string());
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_errors_are_one_text() {
+    fn several_errors_are_joined_into_one_text() {
         for (errors, want) in [
             (&[][..], None),
             (&["a"], Some("a")),

@@ -1,9 +1,9 @@
 //! JSON rules and messages of Go's `encoding/json`: which field a member sets, and the errors for invalid
 //! JSON and for values of a wrong type, including those of the Kubernetes object decoder on top of it.
-//! Clients know these messages.
+//! Clients may compare these messages with fixed texts.
 //!
-//! [`syntax_error`] runs only after a text was refused, once over its bytes; open containers are on a
-//! heap-allocated stack.
+//! [`syntax_error`] is called only for texts that were refused. The function scans the bytes once, and keeps
+//! the open containers in a vector instead of recursing.
 
 use std::fmt::Display;
 
@@ -29,27 +29,30 @@ pub fn kind(text: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Returns the error for a value that is not of the type `wanted`; `found` is its kind as [`kind`] names it.
-pub fn unfit(found: &str, wanted: &str) -> String {
-    format!("json: cannot unmarshal {found} into Go value of type {wanted}")
+/// Returns the error for a value that is not of the type `expected`; `found` is its kind as [`kind`] names
+/// it.
+pub fn unfit(found: &str, expected: &str) -> String {
+    format!("json: cannot unmarshal {found} into Go value of type {expected}")
 }
 
-/// Returns the error for a value of the member `place` that is not of the type `wanted`.
-pub fn unfit_member(found: &str, place: &str, wanted: &str) -> String {
-    format!("json: cannot unmarshal {found} into Go struct field {place} of type {wanted}")
+/// Returns the error for a value of the member `place` that is not of the type `expected`.
+pub fn unfit_member(found: &str, place: &str, expected: &str) -> String {
+    format!("json: cannot unmarshal {found} into Go struct field {place} of type {expected}")
 }
 
-/// Returns the error for an object whose type is unknown because it cannot be parsed.
+/// Returns the error for an object whose type is unknown because the text cannot be parsed.
 pub fn undecided(why: &dyn Display) -> String {
     format!("couldn't get version/kind; json parse error: {why}")
 }
 
-/// Returns the same error for a document that is `found` instead of an object.
+/// Returns the error like [`undecided`] for a document that is `found` (such as `array`) instead of an
+/// object.
 pub fn no_version_kind(found: &str) -> String {
     undecided(&unfit(found, TYPE_META))
 }
 
-/// Returns the same error for a member `name` (`apiVersion` or `kind`) that is `found` instead of a string.
+/// Returns the error like [`undecided`] for a member `name` (`apiVersion` or `kind`) that is `found` (such as
+/// `number`) instead of a string.
 pub fn odd_version_kind(found: &str, name: &str) -> String {
     undecided(&unfit_member(found, &format!(".{name}"), "string"))
 }
@@ -78,7 +81,7 @@ pub fn sets_field(name: &str, field: &str) -> bool {
 /// Reason why the scan ended.
 enum Fault {
     End,
-    /// A byte that is invalid at its place.
+    /// A byte that is invalid at its position.
     Byte(u8, String),
 }
 
@@ -137,7 +140,7 @@ impl Scanner<'_> {
         if open.len() > DEPTH_MAX { Err(fault(bracket, "exceeded max depth")) } else { Ok(()) }
     }
 
-    /// Consumes what follows a value: a comma before the next value, or the ends of containers.
+    /// Consumes the bytes after a value: a comma before the next value, or the ends of containers.
     fn after_value(&mut self, open: &mut Vec<Container>) -> Result<(), Fault> {
         while let Some(container) = open.last() {
             match (self.space()?, container) {
@@ -283,7 +286,7 @@ impl Scanner<'_> {
     }
 
     /// Returns the next byte inside a literal, a number or an escape. As in Go's scanner, the end of the text
-    /// counts as a blank there.
+    /// counts as a blank.
     fn inside(&self) -> u8 {
         self.peek().unwrap_or(b' ')
     }
@@ -314,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_another_type_are_told_apart() {
+    fn json_type_errors_name_the_kind_of_the_value() {
         for (text, want) in [
             ("", None),
             (" {}", Some("object")),
@@ -349,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn members_set_fields_in_any_case() {
+    fn field_names_match_in_any_case() {
         for (name, want) in [
             ("apiVersion", true),
             ("APIVERSION", true),

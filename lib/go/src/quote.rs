@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-/// Displays a string in double quotes; quotes, backslashes and characters that do not print are escaped.
+/// Displays a string in double quotes; quotes, backslashes and characters that are not printable are escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'s>(pub &'s str);
 
@@ -31,8 +31,9 @@ fn write_escaped(out: &mut impl Write, c: char) -> fmt::Result {
     }
 }
 
-/// Returns whether a character prints, as `strconv.IsPrint` decides: letters, marks, numbers, punctuation,
-/// symbols and the blank print; other separators, controls, private and unassigned characters do not.
+/// Returns whether a character is printable, as `strconv.IsPrint` decides. Letters, marks, numbers,
+/// punctuation, symbols and the ASCII space are printable; other separators, control, private-use and
+/// unassigned characters are not.
 pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_quoted_and_cannot_break_out() {
+    fn quoted_texts_escape_quotes_and_characters_that_do_not_print() {
         for (text, quoted) in [
             ("", r#""""#),
             ("jane", r#""jane""#),
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_escaped() {
+    fn bytes_that_are_not_utf8_are_escaped() {
         assert_eq!(quote_bytes(b"\x00\x07\x7f\xffa\"\xc3\xa9"), r#""\x00\a\x7f\xffa\"é""#);
     }
 }

@@ -8,9 +8,9 @@ use crate::quote;
 
 /// A component of a URI; the characters that must be escaped differ.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Part {
+enum UriComponent {
     Host,
-    /// The zone of an IPv6 address, behind its `%25`.
+    /// The zone of an IPv6 address, after the `%25`.
     Zone,
     Path,
     Userinfo,
@@ -29,13 +29,13 @@ pub struct Url {
     /// Whether there was a scheme and a path, but no `//host`.
     omit_host: bool,
     path: Vec<u8>,
-    /// The path as written, if escaping `path` does not result in it.
+    /// The path as written, if escaping `path` gives another text.
     raw_path: String,
     /// Whether the URI ends with a lone `?`.
     force_query: bool,
     query: String,
     fragment: Vec<u8>,
-    /// The fragment as written, if escaping `fragment` does not result in it.
+    /// The fragment as written, if escaping `fragment` gives another text.
     raw_fragment: String,
 }
 
@@ -55,8 +55,8 @@ impl Url {
     pub fn parse(text: &str) -> Result<Self, String> {
         let (before, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = parse(before, false).map_err(|why| failed(before, &why))?;
-        url.fragment = unescape(fragment, Part::Fragment).map_err(|why| failed(text, &why))?;
-        if escape(&url.fragment, Part::Fragment) != fragment {
+        url.fragment = unescape(fragment, UriComponent::Fragment).map_err(|why| failed(text, &why))?;
+        if escape(&url.fragment, UriComponent::Fragment) != fragment {
             url.raw_fragment = fragment.to_owned();
         }
         Ok(url)
@@ -70,9 +70,9 @@ impl Url {
     /// Returns the escaped user name, with the password if there is one; `None` if the URL has neither.
     pub fn user(&self) -> Option<String> {
         let (name, password) = self.user.as_ref()?;
-        let name = escape(name, Part::Userinfo);
+        let name = escape(name, UriComponent::Userinfo);
         Some(match password {
-            Some(password) => format!("{name}:{}", escape(password, Part::Userinfo)),
+            Some(password) => format!("{name}:{}", escape(password, UriComponent::Userinfo)),
             None => name,
         })
     }
@@ -104,12 +104,13 @@ impl Url {
         lossy(self.split_port().1)
     }
 
-    /// Returns the path as written if that is a valid escaping of it, otherwise a new escaping.
+    /// Returns the escaped path: the path as written if its escaping is valid, otherwise the path escaped
+    /// anew.
     pub fn escaped_path(&self) -> String {
-        if is_escaped(&self.raw_path, Part::Path) {
+        if is_escaped(&self.raw_path, UriComponent::Path) {
             return self.raw_path.clone();
         }
-        if self.path == b"*" { "*".to_owned() } else { escape(&self.path, Part::Path) }
+        if self.path == b"*" { "*".to_owned() } else { escape(&self.path, UriComponent::Path) }
     }
 
     /// Returns the parameters of the query: each key once, in order of first appearance, with its values in
@@ -121,7 +122,9 @@ impl Url {
             self.query.split('&').filter(|parameter| !parameter.is_empty() && !parameter.contains(';'))
         {
             let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let (Ok(key), Ok(value)) = (unescape(key, Part::Query), unescape(value, Part::Query)) else {
+            let (Ok(key), Ok(value)) =
+                (unescape(key, UriComponent::Query), unescape(value, UriComponent::Query))
+            else {
                 continue;
             };
             let (key, value) = (lossy(&key), lossy(&value));
@@ -163,7 +166,7 @@ impl std::fmt::Display for Url {
                     out.push_str(&user);
                     out.push('@');
                 }
-                out.push_str(&escape(&self.host, Part::Host));
+                out.push_str(&escape(&self.host, UriComponent::Host));
             }
             let path = self.escaped_path();
             if !path.is_empty() && !path.starts_with('/') && !self.host.is_empty() {
@@ -180,10 +183,10 @@ impl std::fmt::Display for Url {
         }
         if !self.fragment.is_empty() {
             out.push('#');
-            if is_escaped(&self.raw_fragment, Part::Fragment) {
+            if is_escaped(&self.raw_fragment, UriComponent::Fragment) {
                 out.push_str(&self.raw_fragment)
             } else {
-                out.push_str(&escape(&self.fragment, Part::Fragment))
+                out.push_str(&escape(&self.fragment, UriComponent::Fragment))
             }
         }
         f.write_str(&out)
@@ -242,14 +245,15 @@ fn parse(text: &str, is_request: bool) -> Result<Url, String> {
             rest
         }
     };
-    url.path = unescape(path, Part::Path)?;
-    if escape(&url.path, Part::Path) != path {
+    url.path = unescape(path, UriComponent::Path)?;
+    if escape(&url.path, UriComponent::Path) != path {
         url.raw_path = path.to_owned();
     }
     Ok(url)
 }
 
-/// Returns the scheme and the rest after its colon; the scheme is empty if the text does not begin with one.
+/// Returns the scheme and the rest after its colon; the scheme is empty if the text does not begin with a
+/// scheme.
 fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     for (at, byte) in text.bytes().enumerate() {
         match byte {
@@ -277,9 +281,9 @@ impl Url {
         }
         self.user = Some(match user.split_once(':') {
             Some((name, password)) => {
-                (unescape(name, Part::Userinfo)?, Some(unescape(password, Part::Userinfo)?))
+                (unescape(name, UriComponent::Userinfo)?, Some(unescape(password, UriComponent::Userinfo)?))
             }
-            None => (unescape(user, Part::Userinfo)?, None),
+            None => (unescape(user, UriComponent::Userinfo)?, None),
         });
         Ok(())
     }
@@ -288,29 +292,30 @@ impl Url {
 fn read_host(scheme: &str, host: &str) -> Result<Vec<u8>, String> {
     match host.rfind('[') {
         None => {
-            // A host name has no colon. URLs with other schemes may list several hosts, of which the last one
-            // has the port.
+            // In a web URL, the first colon begins the port, because a host name has no colon. URLs with
+            // other schemes may list several hosts; the last colon begins the port.
             let is_web = matches!(scheme, "http" | "https");
             if let Some(colon) = if is_web { host.find(':') } else { host.rfind(':') } {
                 check_port(&host[colon..])?;
             }
-            unescape(host, Part::Host)
+            unescape(host, UriComponent::Host)
         }
         Some(0) => read_literal(host),
         Some(_) => Err("invalid IP-literal".to_owned()),
     }
 }
 
-/// Parses an address in brackets, which may have a zone behind `%25` (RFC 6874), and its port.
+/// Parses an address in brackets, which may have a zone after `%25` (RFC 6874), and its port.
 fn read_literal(host: &str) -> Result<Vec<u8>, String> {
     let Some(end) = host.rfind(']') else { return Err("missing ']' in host".to_owned()) };
     check_port(&host[end + 1..])?;
     let literal = &host[1..end];
     let unescaped = match literal.find("%25") {
         Some(zone) => {
-            [unescape(&literal[..zone], Part::Host)?, unescape(&literal[zone..], Part::Zone)?].concat()
+            [unescape(&literal[..zone], UriComponent::Host)?, unescape(&literal[zone..], UriComponent::Zone)?]
+                .concat()
         }
-        None => unescape(literal, Part::Host)?,
+        None => unescape(literal, UriComponent::Host)?,
     };
     match parse_address(&lossy(&unescaped)) {
         Ok(parsed) if parsed.address.is_ipv6() => {
@@ -331,11 +336,11 @@ fn check_port(port: &str) -> Result<(), String> {
     }
 }
 
-fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
+fn unescape(text: &str, component: UriComponent) -> Result<Vec<u8>, String> {
     let bytes = text.as_bytes();
     let invalid = |at: usize| {
-        let shown = &bytes[at..bytes.len().min(at + 3)];
-        Err(format!("invalid URL escape {}", quote(&lossy(shown))))
+        let escape = &bytes[at..bytes.len().min(at + 3)];
+        Err(format!("invalid URL escape {}", quote(&lossy(escape))))
     };
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -345,11 +350,17 @@ fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
                 let digit = |at: usize| bytes.get(at).and_then(|&digit| (digit as char).to_digit(16));
                 let (Some(high), Some(low)) = (digit(at + 1), digit(at + 2)) else { return invalid(at) };
                 let value = (high * 16 + low) as u8;
-                // Hosts are escaped only outside ASCII; %25 comes before the zone of an IPv6 address.
-                let allowed = match part {
-                    Part::Host => value >= 0x80 || value == b'%',
-                    Part::Zone => value == b'%' || value == b' ' || !must_escape(value, Part::Host),
-                    Part::Path | Part::Userinfo | Part::Query | Part::Fragment => true,
+                // In a host, only characters outside of ASCII are escaped. The `%` before the zone of an
+                // IPv6 address is written as `%25`.
+                let allowed = match component {
+                    UriComponent::Host => value >= 0x80 || value == b'%',
+                    UriComponent::Zone => {
+                        value == b'%' || value == b' ' || !must_escape(value, UriComponent::Host)
+                    }
+                    UriComponent::Path
+                    | UriComponent::Userinfo
+                    | UriComponent::Query
+                    | UriComponent::Fragment => true,
                 };
                 if !allowed {
                     return invalid(at);
@@ -357,11 +368,14 @@ fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
                 out.push(value);
                 at += 3;
             }
-            b'+' if part == Part::Query => {
+            b'+' if component == UriComponent::Query => {
                 out.push(b' ');
                 at += 1;
             }
-            _ if matches!(part, Part::Host | Part::Zone) && byte < 0x80 && must_escape(byte, part) => {
+            _ if matches!(component, UriComponent::Host | UriComponent::Zone)
+                && byte < 0x80
+                && must_escape(byte, component) =>
+            {
                 return Err(format!("invalid character {} in host name", quote(&text[at..=at])));
             }
             _ => {
@@ -373,11 +387,11 @@ fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-fn escape(bytes: &[u8], part: Part) -> String {
+fn escape(bytes: &[u8], component: UriComponent) -> String {
     const HEX: [u8; 16] = *b"0123456789ABCDEF";
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {
-        if must_escape(byte, part) {
+        if must_escape(byte, component) {
             out.push('%');
             out.push(HEX[usize::from(byte >> 4)].into());
             out.push(HEX[usize::from(byte & 15)].into());
@@ -389,21 +403,21 @@ fn escape(bytes: &[u8], part: Part) -> String {
 }
 
 /// Returns whether a byte must be escaped (RFC 3986, but quotes and angle brackets are allowed in hosts).
-fn must_escape(byte: u8, part: Part) -> bool {
-    let plain = match part {
-        Part::Host | Part::Zone => b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte),
-        Part::Path => b"-_.~$&+,/:;=@".contains(&byte),
-        Part::Userinfo => b"-_.~$&+,;=".contains(&byte),
-        Part::Query => b"-_.~".contains(&byte),
-        Part::Fragment => b"-_.~$&+,/:;=?@!()*".contains(&byte),
+fn must_escape(byte: u8, component: UriComponent) -> bool {
+    let plain = match component {
+        UriComponent::Host | UriComponent::Zone => b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte),
+        UriComponent::Path => b"-_.~$&+,/:;=@".contains(&byte),
+        UriComponent::Userinfo => b"-_.~$&+,;=".contains(&byte),
+        UriComponent::Query => b"-_.~".contains(&byte),
+        UriComponent::Fragment => b"-_.~$&+,/:;=?@!()*".contains(&byte),
     };
     !plain && !byte.is_ascii_alphanumeric()
 }
 
 /// Returns whether a text as written is a valid escaping of its component; false for an empty text.
-fn is_escaped(text: &str, part: Part) -> bool {
+fn is_escaped(text: &str, component: UriComponent) -> bool {
     !text.is_empty()
-        && text.bytes().all(|byte| b"!$&'()*+,;=:@[]%".contains(&byte) || !must_escape(byte, part))
+        && text.bytes().all(|byte| b"!$&'()*+,;=:@[]%".contains(&byte) || !must_escape(byte, component))
 }
 
 fn lossy(bytes: &[u8]) -> String {
@@ -447,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_refusal_is_told() {
+    fn an_invalid_url_is_refused_with_the_error_of_go() {
         for (text, want) in [
             (":::", "missing protocol scheme"),
             ("1:b", "first path segment in URL cannot contain colon"),
@@ -490,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_those_of_go() {
+    fn url_components_are_split_as_by_go() {
         for (text, want) in [
             ("https://a.example:8443/x?b=c#d%20e", "https None a.example:8443 b=c d e"),
             ("HTTPS://u:p@a", "https Some(\"u:p\") a  "),
@@ -513,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_keep_the_order_and_leave_out_what_is_malformed() {
+    fn url_queries_keep_their_order_and_omit_malformed_pairs() {
         let url = Url::parse("/?a=b&a=c+d&;x&q=%zz&e&=f&d=e%20f").unwrap_or_else(|error| panic!("{error}"));
         let query: Vec<_> =
             url.query().into_iter().map(|(key, values)| format!("{key}={}", values.join(","))).collect();

@@ -102,7 +102,7 @@ pub fn qualified(key: &str) -> Faults {
     faults
 }
 
-/// Checks a label value: empty, or in the form of the name part of a key.
+/// Checks a label value. A label value is empty, or has the form of the name part of a key.
 pub fn label_value(value: &str) -> Faults {
     let mut faults = longer_than(value, LABEL_MAX, "bytes");
     if !value.is_empty() && !is_word(value) {
@@ -114,8 +114,8 @@ pub fn label_value(value: &str) -> Faults {
     faults
 }
 
-/// Returns the prefix of a generated name in the form in which it is checked. A dash at its end is replaced,
-/// because a suffix follows it, together with the character before it, which may be a dash itself.
+/// Returns the text that is checked for the prefix of a generated name. The prefix may end with a dash,
+/// because a suffix follows. An `a` replaces such a dash and the character before the dash.
 pub fn generated(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {
@@ -145,7 +145,7 @@ pub fn has_subdomain_form(name: &str) -> bool {
     name.split('.').all(|part| has_label_form(part, is_lower_or_digit))
 }
 
-/// Returns the fault of a name longer than `max` bytes, or no fault.
+/// Returns a fault if a name is longer than `max` bytes.
 pub fn longer_than(name: &str, max: usize, unit: &str) -> Faults {
     if name.len() > max { vec![format!("must be no more than {max} {unit}")] } else { Faults::new() }
 }
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_or_refused_by_their_form() {
+    fn each_name_check_accepts_valid_and_refuses_invalid_names() {
         type Check = fn(&str) -> Faults;
         let long = |len: usize| "a".repeat(len);
         let cases: [(Check, Vec<String>, Vec<String>); 5] = [
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_those_of_the_reference_server() {
+    fn name_errors_have_the_texts_of_the_reference_server() {
         let long = |len: usize| "a".repeat(len);
         let name = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_version_has_one_slash_at_the_most() {
+    fn an_api_version_has_at_most_one_slash() {
         for (text, want) in [
             ("", ("", "")),
             ("v1", ("", "v1")),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_beginning_is_replaced() {
+    fn generated_masks_the_end_of_a_prefix_with_a_trailing_dash() {
         for (prefix, want) in
             [("web-", "wea"), ("a--", "aa"), ("A-", "a"), ("é-", "a"), ("-", "-"), ("", ""), ("web", "web")]
         {

@@ -2,10 +2,11 @@
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>).
 //!
 //! A quantity is `mantissa × 10^scale`, with the family of suffixes of its text. The reference server keeps
-//! short numbers in 64 bits and all others in a decimal of arbitrary precision. [`Quantity::to_integer`]
-//! supports only the short form, so a quantity remembers which one it is. Here, mantissas have 128 bits,
-//! which is enough for 28 digits before the point and the nine after it. A longer number is refused, so that
-//! the work stays proportional to the length of the text.
+//! short numbers in 64 bits (the short form) and all others in a decimal of arbitrary precision.
+//! [`Quantity::to_integer`] supports only the short form, so a quantity records whether it has this form. In
+//! this crate, mantissas have 128 bits. This size is enough for 28 digits before the point and nine digits
+//! after the point. A longer number is refused, so that the work stays proportional to the length of the
+//! text.
 //!
 //! A text whose digits are canonical is kept unchanged (`1E3`, `+1`, `1.001`). Any other text is replaced by
 //! the canonical text of its value (`1000m` → `1`, `1024Ki` → `1Mi`, `0.5` → `500m`).
@@ -26,8 +27,8 @@ const COMPACT_DIGITS: i64 = 18;
 /// Minimum scale of a mantissa.
 const NANO: i64 = -9;
 const MILLI: i64 = -3;
-/// Maximum scale of a parsed number. It is low enough that its canonical text can be parsed again, even if
-/// trailing zeros of the mantissa move into the exponent.
+/// Maximum scale of a parsed number. The limit is low enough that its canonical text can be parsed again,
+/// even if trailing zeros of the mantissa move into the exponent.
 const SCALE_MAX: i64 = i32::MAX as i64 - 64;
 
 /// The family of suffixes in the text of a quantity.
@@ -181,8 +182,8 @@ impl Quantity {
         Self { mantissa: -self.mantissa, ..self }
     }
 
-    /// Returns the sum, in the family of the left operand unless that is zero. If the sum does not fit, the
-    /// operand with the larger magnitude is returned.
+    /// Returns the sum. The sum has the suffix family of the left operand, or of the right operand if the
+    /// left operand is zero. If the sum does not fit, the operand with the larger magnitude is returned.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.checked_plus(other).unwrap_or_else(|| {
@@ -198,7 +199,7 @@ impl Quantity {
         self.plus(other.negated())
     }
 
-    /// Returns the sum, in the family of the left operand unless that is zero; `None` if it does not fit.
+    /// Returns the sum, with the suffix family as in [`plus`](Self::plus); `None` if the sum does not fit.
     pub fn checked_plus(self, other: Self) -> Option<Self> {
         let family = if self.mantissa == 0 { other.family } else { self.family };
         let compact = self.compact && other.compact;
@@ -226,7 +227,7 @@ impl Quantity {
         i64::try_from(self.mantissa.checked_mul(factor)?).ok()
     }
 
-    /// Returns the nearest double; for large numbers, a double near the value.
+    /// Returns a double near the value: the product of the mantissa and a power of ten, both as doubles.
     pub fn to_f64(self) -> f64 {
         let base = self.mantissa as f64;
         if self.scale == 0 {
@@ -236,7 +237,7 @@ impl Quantity {
         base * power
     }
 
-    /// Formats the canonical text: at most three trailing zeros turn into a larger suffix.
+    /// Formats the canonical text: the suffix is the largest with which the number is an integer.
     pub fn to_text(self) -> String {
         if self.mantissa == 0 {
             return "0".to_owned();
@@ -251,7 +252,8 @@ impl Quantity {
         let lift = scale.rem_euclid(3);
         match mantissa.checked_mul([1, 10, 100][lift as usize]) {
             Some(lifted) => (mantissa, scale) = (lifted, scale - lift),
-            // The mantissa has no room for a multiple of three, but the exponent form allows any scale.
+            // The mantissa is too long for a scale that is a multiple of three, but the exponent form allows
+            // any scale.
             None => return format!("{mantissa}e{scale}"),
         }
         const SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
@@ -263,8 +265,8 @@ impl Quantity {
         }
     }
 
-    /// Returns the mantissa and the power of 1024. `None` between −1024 and 1024 and for numbers with
-    /// decimals, which decimal suffixes represent exactly.
+    /// Returns the mantissa and the power of 1024. `None` for numbers between −1024 and 1024 and for numbers
+    /// with a fraction, because these are written with decimal suffixes.
     fn in_powers_of_1024(self) -> Option<(i128, usize)> {
         let (mantissa, scale) = without_trailing_zeros(self.mantissa, self.scale);
         let factor = 10i128.checked_pow(u32::try_from(scale).ok()?)?;
@@ -327,8 +329,8 @@ impl<'t> Parts<'t> {
         Ok(Self { negative, whole: whole.trim_start_matches('0'), fraction, suffix })
     }
 
-    /// Returns whether the reference considers the text canonical and keeps it. It checks only the digits, so
-    /// `+1` and `5.` are kept.
+    /// Returns whether the reference considers the text canonical and keeps it. This function examines only
+    /// the digits, so `+1` and `5.` are kept.
     fn is_canonical(&self, number: Quantity) -> bool {
         if number.family == Family::Binary {
             let last = self.digits().fold(0u8, |sum, digit| (sum.wrapping_mul(10)).wrapping_add(digit));
@@ -355,8 +357,8 @@ impl<'t> Parts<'t> {
         if room < 0 || scale < NANO {
             return None;
         }
-        // At most 18 digits, times at most 2^60; the limit of 15 digits and the check of the room keep the
-        // product below 64 bits.
+        // There are at most 18 digits. For binary suffixes, the check of `room` limits the digits of the
+        // number and of the factor together to about 15. The product therefore fits in 64 bits.
         let mantissa = self.digits().fold(0i128, |sum, digit| sum * 10 + i128::from(digit)) * factor;
         i64::try_from(mantissa).ok()?;
         Some(Quantity { mantissa, scale, family, compact: true })
@@ -377,10 +379,10 @@ impl<'t> Parts<'t> {
         if digits.is_empty() {
             return Ok(zero);
         }
-        let kept = usize::try_from(digits.len() as i64 + (scale - NANO).min(0)).unwrap_or(0);
+        let retained = usize::try_from(digits.len() as i64 + (scale - NANO).min(0)).unwrap_or(0);
         let scale = scale.max(NANO);
         let mut mantissa = 0i128;
-        for digit in &digits[..kept] {
+        for digit in &digits[..retained] {
             let next = mantissa.checked_mul(10).and_then(|lifted| lifted.checked_add(i128::from(*digit)));
             match next {
                 Some(next) => mantissa = next,
@@ -390,7 +392,7 @@ impl<'t> Parts<'t> {
                 None => return Err(RANGE),
             }
         }
-        let cut_off = digits[kept..].iter().any(|&digit| digit != 0);
+        let cut_off = digits[retained..].iter().any(|&digit| digit != 0);
         let mantissa = mantissa.checked_add(cut_off.into()).ok_or(RANGE)?;
         let quantity = Quantity { mantissa, scale, ..zero };
         if family == Family::Binary {

@@ -62,7 +62,7 @@ fn quantities_have_one_canonical_text() {
 }
 
 #[test]
-fn text_that_is_no_quantity_is_refused() {
+fn text_that_is_not_a_quantity_is_refused() {
     for (text, error) in [
         ("", FORMAT),
         (" 1", FORMAT),
@@ -126,7 +126,7 @@ fn sums_keep_the_suffixes_of_the_left_operand() {
 }
 
 #[test]
-fn order_is_by_value() {
+fn quantities_are_ordered_by_value() {
     for (left, right, order) in [
         ("1", "1000m", Ordering::Equal),
         ("1Ki", "1024", Ordering::Equal),
@@ -143,7 +143,7 @@ fn order_is_by_value() {
 }
 
 #[test]
-fn doubles_are_near() {
+fn quantities_convert_to_doubles() {
     for (text, want) in
         [("1u", 1e-6), ("0.5", 0.5), ("1Gi", 1073741824.0), ("9223372036854775807", 9.223372036854776e18)]
     {
@@ -152,7 +152,7 @@ fn doubles_are_near() {
 }
 
 #[test]
-fn long_numbers_cost_their_length() {
+fn long_quantities_are_parsed_in_linear_time() {
     let long = format!("0.{}1", "0".repeat(100_000));
     assert_eq!(canonical(&long).as_deref(), Ok("1n"));
     assert_eq!(canonical(&"9".repeat(100_000)), Err(RANGE));
@@ -162,7 +162,7 @@ fn long_numbers_cost_their_length() {
 }
 
 #[test]
-fn thousandths_are_rounded_away_from_zero() {
+fn rounding_up_to_thousandths_rounds_away_from_zero() {
     for (text, want) in [
         ("1100u", "2m"),
         ("5n", "1m"),
@@ -178,7 +178,7 @@ fn thousandths_are_rounded_away_from_zero() {
 }
 
 #[test]
-fn whole_numbers_are_next_to_the_value() {
+fn rounded_up_returns_whole_numbers_away_from_zero() {
     for (text, want) in [
         ("0", 0),
         ("0e300", 0),
@@ -196,7 +196,7 @@ fn whole_numbers_are_next_to_the_value() {
 }
 
 #[test]
-fn whole_numbers_and_multiples_are_known() {
+fn is_whole_and_is_multiple_of_recognize_whole_numbers_and_multiples() {
     for (text, is_whole, is_even) in [
         ("1.0", true, false),
         ("1.5", false, false),

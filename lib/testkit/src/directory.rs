@@ -1,14 +1,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A new, empty directory that is removed when this value is dropped. The variable `KEEP_TEST_DIRS` keeps it.
+/// A new, empty directory that is removed when this value is dropped. If the environment variable
+/// `KEEP_TEST_DIRS` is set, the directory is kept.
 pub struct TempDir(PathBuf);
 
 impl TempDir {
-    /// Makes a directory below the system's directory for temporary files.
+    /// Creates a directory in the system's directory for temporary files.
     ///
     /// # Panics
-    /// The directory cannot be made.
+    /// The directory cannot be created.
     #[expect(clippy::new_without_default, reason = "a default value should not make a directory")]
     pub fn new() -> TempDir {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -20,7 +21,7 @@ impl TempDir {
         TempDir(path)
     }
 
-    /// The path of the directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }

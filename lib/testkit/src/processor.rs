@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-/// Returns the processor time that the calling thread has used, which other processes on the machine do not lengthen.
+/// Returns the processor time that the calling thread has used, which does not depend on other processes on the
+/// machine.
 pub fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = stat.split(' ').next().and_then(|nanos| nanos.parse().ok());

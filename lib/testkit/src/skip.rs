@@ -2,9 +2,9 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Reports that the running test does not check everything, and why. The report goes to standard error, which the test
-/// runner shows only for tests that fail, and, as one line, to the file that the variable `SKIPPED_TESTS` names, which
-/// `.ci/check` prints at its end.
+/// Reports that the running test does not check everything, and why. The report goes to standard error, which
+/// the test runner shows only for tests that fail. The report also goes, as one line, to the file that the
+/// environment variable `SKIPPED_TESTS` names; `.ci/check` prints this file at its end.
 pub fn skip(why: &str) {
     eprintln!("skipped: {why}");
     let Some(path) = std::env::var_os("SKIPPED_TESTS") else { return };
@@ -16,8 +16,8 @@ pub fn skip(why: &str) {
     }
 }
 
-/// Returns a file or directory of the reference data, which is in a directory `shared` next to the repository or one level
-/// further up. If it is absent, this function reports that the test is skipped and returns `None`.
+/// Returns a file or directory of the reference data, which is in a directory `shared` next to the repository or one
+/// level further up. If the data is absent, this function reports that the test is skipped and returns `None`.
 pub fn reference(path: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let found = ["../shared", "../../shared"].map(|folder| root.join(folder).join(path));

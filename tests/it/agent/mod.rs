@@ -1,10 +1,10 @@
-//! A node agent that runs no containers: it has the API of a node agent over TLS, and its commands are
-//! processes of this machine in a directory of their own.
+//! A node agent for tests. The agent serves the API of a node agent over TLS, but runs no containers: commands run as
+//! processes of this machine, in their own directory.
 //!
 //! ```text
 //! /containerLogs/<ns>/<pod>/<container>   the request, then lines for as long as the log is followed
 //! /exec/<ns>/<pod>/<container>            a process, over SPDY/3.1
-//! /attach/<ns>/<pod>/<container>          its input, as output
+//! /attach/<ns>/<pod>/<container>          the input of the client, as output
 //! /portForward/<ns>/<pod>                 a port of this machine
 //! /stats/summary, and other paths         documents for the proxy: an echo, a page, a redirect, an upgrade
 //! ```
@@ -317,12 +317,12 @@ where
     match kind {
         "exec" | "attach" => {
             let has = |name: &str| query.iter().any(|(key, _)| key == name);
-            let wanted = 1
+            let expected = 1
                 + ["input", "output", "tty"].iter().filter(|name| has(name)).count()
                 + usize::from(has("error") && !has("tty"));
             let mut opened = spdy::serve(io);
             let mut streams = HashMap::new();
-            while streams.len() < wanted {
+            while streams.len() < expected {
                 let Some(stream) = opened.recv().await else { return };
                 streams.insert(stream.headers["streamtype"].clone(), stream);
             }
@@ -429,7 +429,7 @@ async fn copied(mut from: impl AsyncReadExt + Unpin, to: Option<Stream>) {
     }
 }
 
-/// Sends a greeting, and then its input, until the input ends.
+/// Sends a greeting, and then echoes the input until the input ends.
 async fn attach(mut streams: HashMap<String, Stream>) {
     let out = streams.remove("stdout").unwrap().output;
     let _ = out.write(b"attached\n").await;
@@ -468,8 +468,8 @@ async fn forward(error: Stream, mut data: Stream) {
         }
         data.output.finish().await
     };
-    // If one direction fails, the other one must end, because it may wait for the first: the port reads no
-    // more than it can send back.
+    // If one direction fails, the other direction must end as well. The other direction may wait for the failed one,
+    // because the port reads no more than it can send back.
     let _: std::io::Result<_> = tokio::try_join!(up, down);
     let _ = error.output.finish().await;
 }

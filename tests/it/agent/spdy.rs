@@ -1,6 +1,6 @@
-//! The server side of SPDY/3.1 as in node agents: streams that the client opens, with their headers.
+//! The server side of SPDY/3.1, as node agents implement it. The client opens streams with headers.
 //!
-//! It is independent of the server's client side, so that a mistake in one of them becomes visible.
+//! This side is independent of the server's client side, so that a mistake in one of them becomes visible.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::source::{Import, Scoped, Source, read};
 
-/// Imports that point at each other in a ring are followed this far.
+/// Maximum number of re-exports that are followed for one path. Re-exports may form a ring.
 const FORWARDS_MAX: usize = 16;
 
-/// Files by the files that they import.
+/// For each file, the files that it imports.
 pub type Imports = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
 
 /// A module path from the root of the crate.
@@ -75,9 +75,11 @@ impl Crate<'_> {
         self.sources.insert(file.to_owned(), (module, source));
     }
 
-    /// Returns the other files that a file imports. A module alone is no import: the paths that begin with it are.
+    /// Returns the other files that a file imports. An import of the module itself does not count as an import of
+    /// its file; only the paths that begin with the module count.
     fn imported(&self, file: &Path, module: &ModulePath, source: &Source) -> BTreeSet<PathBuf> {
-        // A name that is exported again and not used is imported by the files that use it from here.
+        // If this file re-exports a name and does not use it itself, the import counts for the files that
+        // import the name from this file.
         let is_used = |import: &&Import| !import.is_public || source.words.contains(&import.name);
         let imports = source.imports.iter().filter(is_used).map(|import| &import.target);
         imports
@@ -131,8 +133,8 @@ impl Crate<'_> {
     }
 }
 
-/// Returns the circles: the largest sets of files each of which reaches all others. The parent of all other files of
-/// a circle is left out, and the rest is looked at again.
+/// Returns the circles: the largest sets of files each of which reaches all others. If one file is the parent of all
+/// other files of a circle, removes this file and searches the other files for circles again.
 pub fn circles(imports: &Imports) -> Vec<BTreeSet<PathBuf>> {
     let mut circles = Vec::new();
     for mut circle in components(imports) {
@@ -147,8 +149,8 @@ pub fn circles(imports: &Imports) -> Vec<BTreeSet<PathBuf>> {
     circles
 }
 
-/// Whether all others are files of modules below the module of this file, which is `mod.rs`, `name.rs` beside a
-/// directory `name`, or the root.
+/// Whether all other files belong to modules below the module of `file`. Such a parent is `mod.rs`, `name.rs` next to a
+/// directory `name`, or the root file.
 fn is_parent_of_all(file: &Path, others: &BTreeSet<PathBuf>) -> bool {
     let is_inside = ["lib.rs", "main.rs", "mod.rs"].iter().any(|name| file.ends_with(name));
     let directory = if is_inside { file.with_file_name("") } else { file.with_extension("") };
@@ -197,7 +199,7 @@ fn circles_of(sources: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn paths_lead_to_the_file_that_defines_the_item() {
+fn imports_are_resolved_to_the_file_that_defines_the_item() {
     for (uses, circle) in [
         ("use crate::b::c::C;", "a.rs b/c.rs"),
         ("use crate::b::C;", "a.rs b/c.rs"),
@@ -205,7 +207,7 @@ fn paths_lead_to_the_file_that_defines_the_item() {
         ("use super::{b::{self, C as D}};", "a.rs b/c.rs"),
         ("fn f() -> crate::b::C {}", "a.rs b/c.rs"),
         ("mod inner { use super::super::b::c; fn f() { c::f(); } }", "a.rs b/c.rs"),
-        // The import of a module alone, a re-export and a test are no imports of a file.
+        // Imports of a module itself, re-exports and imports in tests do not count as imports of a file.
         ("use crate::b;", ""),
         ("pub use crate::b::C;", ""),
         ("pub use crate::b::C; struct A(C);", "a.rs b/c.rs"),
@@ -220,7 +222,7 @@ fn paths_lead_to_the_file_that_defines_the_item() {
 }
 
 #[test]
-fn a_parent_is_left_out_of_a_circle_within_its_module() {
+fn a_parent_module_does_not_belong_to_a_circle_within_it() {
     let root = ("src/lib.rs", "mod a; mod m; pub const C: u8 = a::A;");
     let parent = ("src/m.rs", "mod x; mod y; use x::X; use y::Y;");
     let x = ("src/m/x.rs", "use super::M;");

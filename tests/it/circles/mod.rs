@@ -1,18 +1,19 @@
 //! Circles of imports between the files of a crate. The test reads the text of the sources and compiles nothing.
 //!
-//! `tests/tidy/circles.txt` lists the circles that are accepted, each as its set of files. A circle may not gain a
-//! file, and no circle may appear. The list must match the sources, so a circle that has become smaller or has
-//! disappeared fails, too, until `UPDATE_GOLDEN=1 cargo test --package tests --test it circles` lowers the list.
-//! The update never adds a file.
+//! `tests/tidy/circles.txt` lists the circles that are accepted, each as its set of files. No circle may gain a
+//! file, and no new circle may appear. The list must match the sources, so the test also fails if a circle has
+//! become smaller or has disappeared. `UPDATE_GOLDEN=1 cargo test --package tests --test it circles` then updates
+//! the list. The update never adds a file.
 //!
-//! A file imports another one if a path in a `use` declaration, an expression or a type leads to an item of that
-//! file. A path through a re-export leads to the file that defines the item, and the re-export itself is no import.
-//! Tests, names from macros and from `use module::*`, method calls and generated code are not seen.
+//! A file imports another file if a path in a `use` declaration, an expression or a type leads to an item of that
+//! file. A path through a re-export leads to the file that defines the item, and the re-export itself is not an
+//! import. The check ignores tests, names from macros and from `use module::*`, method calls and generated code.
 //!
-//! A parent module and a file below it may import each other: the parent calls its children, and they use its
-//! types and constants. A circle in which one file is the parent of all others is therefore looked at again without
-//! the parent, and only what remains a circle counts. The root file of a crate is such a parent. If a circle
-//! extends beyond the module of the parent, the parent counts like any other file.
+//! A parent module and a file below it may import each other: the parent calls its children, and the children use
+//! the types and constants of the parent. If one file is the parent of all other files in a circle, the check
+//! removes the parent and reports the circle only if the other files still form a circle. The root file of a
+//! crate is such a parent. If a circle extends beyond the module of the parent, the parent counts like any other
+//! file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +31,8 @@ const LIST: &str = "tests/tidy/circles.txt";
 
 const HEAD: &str = "# Circles of imports that tests/it/circles accepts. The list may only shrink.\n";
 
-/// A set of files, each of which imports all others, perhaps through others. Paths are relative to the workspace.
+/// A set of files; each file imports all others, directly or through other files. Paths are relative to the
+/// workspace.
 type Circle = BTreeSet<String>;
 
 /// Parses circles that blank lines separate, with one file on each line.
@@ -65,7 +67,7 @@ fn circles(workspace: &Path) -> (BTreeSet<Circle>, usize) {
     (circles, total)
 }
 
-/// Returns the circles that are in the sources but not in the list, and the reverse, as an explanation.
+/// Returns a message for each circle that is only in the sources or only in the list.
 fn differences(found: &BTreeSet<Circle>, accepted: &BTreeSet<Circle>) -> Vec<String> {
     let mut wrong = Vec::new();
     for circle in found.difference(accepted) {
@@ -91,7 +93,7 @@ fn differences(found: &BTreeSet<Circle>, accepted: &BTreeSet<Circle>) -> Vec<Str
 }
 
 #[test]
-fn files_import_each_other_only_in_the_accepted_circles() {
+fn source_files_import_each_other_only_in_the_accepted_circles() {
     let root = root();
     let (found, total) = circles(&root);
     assert!(total > 800, "{total} files found");
@@ -109,7 +111,7 @@ fn files_import_each_other_only_in_the_accepted_circles() {
 }
 
 #[test]
-fn a_list_differs_if_a_circle_is_new_larger_smaller_or_gone() {
+fn differences_reports_each_circle_that_is_new_larger_smaller_or_gone() {
     let accepted = parse("# head\n\na\nb\nc\n\nd\ne\n");
     assert_eq!(print(accepted.iter()), "a\nb\nc\n\nd\ne\n");
     for (found, reason) in [

@@ -1,4 +1,5 @@
-//! Reads the modules, imports and paths of one source file, without its tests. Knows no other file.
+//! Reads the modules, imports and paths of one source file, without its tests. This module processes one file
+//! at a time.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ pub struct Source {
     pub words: BTreeSet<String>,
 }
 
-/// A path and the scope in which it stands.
+/// A path, and the scope that contains it.
 pub struct Scoped {
     pub scope: Vec<String>,
     pub path: Vec<String>,
@@ -29,7 +30,7 @@ pub struct Scoped {
 pub struct Import {
     /// The name in the scope, or `*`.
     pub name: String,
-    /// The path that it stands for, without the `*`.
+    /// The path that the name refers to, without the `*`.
     pub target: Scoped,
     /// Whether other modules may import the name from here.
     pub is_public: bool,
@@ -216,7 +217,7 @@ impl<'t> Reader<'t> {
 }
 
 #[test]
-fn imports_modules_and_paths_are_read_without_tests_and_literals() {
+fn imports_and_modules_are_parsed_without_tests_and_literals() {
     let source = read(concat!(
         "//! use crate::not;\nmod a;\npub use self::a::{B as C, d::{self, E}};\n",
         "#[cfg(test)]\n#[path = \"x.rs\"]\nmod t;\nuse crate::f::*;\n",
@@ -231,9 +232,9 @@ fn imports_modules_and_paths_are_read_without_tests_and_literals() {
             format!("{is_public}{} = {}", import.name, import.target.path.join("::"))
         })
         .collect();
-    let wanted =
+    let expected =
         ["pub C = self::a::B", "pub d = self::a::d", "pub E = self::a::d::E", "* = crate::f", "G = super::G"];
-    assert_eq!(imports, wanted);
+    assert_eq!(imports, expected);
     let mentions: Vec<String> = source.mentions.iter().map(|mention| mention.path.join("::")).collect();
     assert_eq!(mentions, ["h::i", "j::K"]);
     assert_eq!(source.declared.len(), 1);

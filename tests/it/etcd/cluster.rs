@@ -38,14 +38,14 @@ pub fn pause(id: u32, paused: bool) {
     let signal = if paused { Signal::STOP } else { Signal::CONT };
     let pid = Pid::from_raw(id.cast_signed()).expect("a child has a pid");
     kill_process(pid, signal).expect("the signal can be sent");
-    // The thread that receives the signal stops the others when it runs the next time.
+    // The thread that receives the signal stops the other threads when it runs the next time.
     while paused && has_running_threads(id) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 fn has_running_threads(id: u32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{id}/task")).expect("the process lives");
+    let threads = std::fs::read_dir(format!("/proc/{id}/task")).expect("the process exists");
     threads.flatten().any(|thread| {
         let status = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
         // The state follows the name, which is in parentheses.
@@ -54,11 +54,11 @@ fn has_running_threads(id: u32) -> bool {
 }
 
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there are free ports");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     listener.local_addr().expect("a listener has an address").port()
 }
 
-/// Returns the path of the binary; without one, prints a line and returns `None`.
+/// Returns the path of the etcd binary; prints a line and returns `None` if there is no binary.
 fn binary() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path).map(|dir| dir.join("etcd")).find(|file| file.is_file());
@@ -150,7 +150,7 @@ impl Etcd {
 
     /// Starts a member again on its existing data.
     pub fn restart(&mut self, member: usize) {
-        let binary = binary().expect("it was found before");
+        let binary = binary().expect("the etcd binary exists");
         self.members[member].start(&binary);
     }
 
@@ -158,7 +158,7 @@ impl Etcd {
     pub fn wipe(&mut self, member: usize) {
         self.kill(member);
         let data = self.members[member].directory.path().join("data");
-        std::fs::remove_dir_all(data).expect("the directory is there");
+        std::fs::remove_dir_all(data).expect("the data directory exists");
         self.restart(member);
     }
 
@@ -178,7 +178,7 @@ impl Etcd {
         self.kill(member);
         let of = &self.members[member];
         let data = of.directory.path().join("data");
-        std::fs::remove_dir_all(&data).expect("the directory is there");
+        std::fs::remove_dir_all(&data).expect("the data directory exists");
         let kept = ["--name=", "--data-dir=", "--initial-cluster=", "--initial-advertise-peer-urls="];
         let flags = of.arguments.iter().filter(|flag| kept.iter().any(|start| flag.starts_with(start)));
         let restored = Command::new("etcdctl")
@@ -238,8 +238,8 @@ impl Etcd {
     pub async fn put(&self, key: &str, value: Vec<u8>) -> i64 {
         let put = PutRequest { key: key.to_owned().into(), value: value.into(), lease: 0 };
         let request = TxnRequest { success: vec![Request::Put(put).into()], ..TxnRequest::default() };
-        let answer = self.client.txn(&request).await.expect("etcd takes a put");
-        answer.header.expect("an answer has a header").revision
+        let answer = self.client.txn(&request).await.expect("etcd accepts the put");
+        answer.header.expect("a response has a header").revision
     }
 
     /// Reads a key of the cluster.
@@ -260,7 +260,7 @@ impl Member {
 
     fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // This also kills a stopped process.
+            // The signal also kills a stopped process.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -300,7 +300,7 @@ struct Gate {
 
 impl Proxy {
     async fn start(member: String) -> Proxy {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("there are free ports");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let url = format!("http://{}", listener.local_addr().expect("a listener has an address"));
         let gate = Arc::new(Gate {
             delay_ms: AtomicU64::new(0),
@@ -339,7 +339,7 @@ impl Proxy {
         self.gate.cut();
     }
 
-    /// Stops after this many more bytes from the member, until [`Proxy::open`].
+    /// Stops the proxy after this many more bytes from the member. [`Proxy::open`] ends the stop.
     pub fn stop_after(&self, bytes: usize, stop: Stop) {
         *self.gate.stop.lock() = Some((bytes, stop));
     }
@@ -348,7 +348,7 @@ impl Proxy {
     pub async fn stopped(&self) {
         let mut is_stopped = self.gate.is_stopped.subscribe();
         let stopped = tokio::time::timeout(PATIENCE, is_stopped.wait_for(|stopped| *stopped)).await;
-        stopped.expect("as many bytes pass").expect("the proxy is there");
+        stopped.expect("the proxy passes that many bytes").expect("the proxy runs");
     }
 
     /// Lets the proxy forward bytes again.

@@ -1,5 +1,5 @@
-//! History that etcd compacts before a server's stream has received it: watches that miss an event end, and
-//! clients must list again.
+//! etcd compacts revisions before the stream of a server has received them. Watches that miss an event end, and clients
+//! must list again.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::cluster::Etcd;
 use super::{MAPS, map, value, version};
 
 #[tokio::test]
-async fn open_watches_end_where_states_are_compacted_behind_the_stream() {
+async fn open_watches_end_if_changes_were_compacted_while_the_stream_was_interrupted() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let proxy = etcd.proxies().await.remove(0);
     let other = etcd.server(&["--controllers="]).await;
@@ -47,7 +47,7 @@ async fn open_watches_end_where_states_are_compacted_behind_the_stream() {
 
     for mut watch in watches {
         let end = tokio::time::timeout(PATIENCE, watch.next()).await.expect("the watch ends");
-        let end = end.expect("it is told why");
+        let end = end.expect("the watch ends with an error event");
         assert_eq!((&end["type"], &end["object"]["code"]), (&"ERROR".into(), &410.into()), "{end}");
         assert!(watch.next().await.is_none());
     }

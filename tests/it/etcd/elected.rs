@@ -1,5 +1,5 @@
-//! Work that only one of several servers does (docs/api/etcd.md#election): it is done once, and by another
-//! server after the first one was killed.
+//! Work that only one of several servers does (docs/api/etcd.md#election): one server does the work
+//! once, and another server takes over after the first one was killed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -42,8 +42,8 @@ fn secret(name: &str) -> Value {
     })
 }
 
-/// Makes `stored` the storage version through `client`, and checks that each object was written once for it,
-/// by `by` alone.
+/// Makes `stored` the storage version through `client`. Checks that the migration wrote each object once, and that
+/// only the server `by` migrated objects.
 async fn migrates_once(client: &Client, stored: &str, by: &Server, other: &Server) {
     let logged = |server: &Server| server.log().matches("objects migrated").count();
     let before = (logged(by), logged(other));
@@ -76,8 +76,8 @@ async fn migrates_once(client: &Client, stored: &str, by: &Server, other: &Serve
     assert_eq!((logged(by), logged(other)), (before.0 + 1, before.1));
 }
 
-/// Damages the allocation, as a server that stopped between two writes leaves it; returns the address of the
-/// service.
+/// Creates the damage that a server causes if it stops between the two writes of an allocation. Returns the address of
+/// the service.
 async fn damage(etcd: &Etcd, client: &Client, name: &str, orphan: &str) -> String {
     let service = json!({"metadata": {"name": name}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
     let made = client.post(SERVICES, &service).await;
@@ -94,12 +94,12 @@ async fn damage(etcd: &Etcd, client: &Client, name: &str, orphan: &str) -> Strin
     let deletes =
         keys.map(|key| Request::Delete(DeleteRangeRequest { key: key.into(), range_end: "".into() }).into());
     let request = TxnRequest { success: deletes.into(), ..TxnRequest::default() };
-    etcd.client().txn(&request).await.expect("etcd takes it");
+    etcd.client().txn(&request).await.expect("etcd accepts the transaction");
     address
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_server_does_what_only_one_may_and_another_goes_on_when_it_is_killed() {
+async fn singleton_controllers_run_on_one_server_and_another_takes_over_when_it_is_killed() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let flags =
         ["--controllers=*,storage-version-migrator,tokencleaner", "--service-cluster-ip-range=10.0.0.0/24"];
@@ -121,7 +121,7 @@ async fn one_server_does_what_only_one_may_and_another_goes_on_when_it_is_killed
     let leads = |server: &Server| server.log().matches("this server runs the controllers").count();
     assert_eq!((leads(&one), leads(&two)), (1, 0));
 
-    // The other server completes the first one's work, and does later work.
+    // The other server completes the work of the first server, and does later work.
     one.kill();
     let address = damage(&etcd, client, "s", "10.0.0.201").await;
     assert_eq!(client.post(SECRETS, &secret("fedcba")).await.status, 201);
@@ -133,7 +133,7 @@ async fn one_server_does_what_only_one_may_and_another_goes_on_when_it_is_killed
     assert_eq!(named["spec"]["parentRef"]["name"], "s", "{named}");
     let until = Instant::now() + PATIENCE;
     while etcd.get("/registry/ranges/servicenodeports").await.is_none() {
-        assert!(Instant::now() < until, "the ports are put right");
+        assert!(Instant::now() < until, "the node ports are not repaired");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     migrates_once(client, "v1", &two, &one).await;

@@ -1,18 +1,18 @@
-//! Failures of etcd, row by row of docs/api/etcd.md#failures-of-etcd: the rows that are not tested in
-//! `mod.rs`.
+//! Failures of etcd: the rows of docs/api/etcd.md#failures-of-etcd that `mod.rs` does not test.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use testkit::SmallDisk;
 use tests::{PATIENCE, Server, TempDir};
 
 use super::cluster::Etcd;
 use super::{MAPS, map, value, version};
-use crate::full_disk::SmallDisk;
+use crate::full_disk::DISK_BYTES;
 
 #[tokio::test]
-async fn a_server_without_a_quorum_says_so_and_serves_what_it_has() {
+async fn a_server_without_an_etcd_quorum_reports_it_and_serves_its_copy() {
     let Some(mut etcd) = Etcd::start(3).await else { return };
     let server = etcd.server(&["--controllers="]).await;
     let client = server.client();
@@ -47,11 +47,11 @@ async fn a_server_without_a_quorum_says_so_and_serves_what_it_has() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     // The watch that has been open all the time continues.
-    while watch.next().await.expect("it goes on")["object"]["data"]["v"] != "2" {}
+    while watch.next().await.expect("the watch continues")["object"]["data"]["v"] != "2" {}
 }
 
 #[tokio::test]
-async fn a_value_that_is_larger_than_etcd_takes_is_refused_in_its_words() {
+async fn a_value_larger_than_the_limit_of_etcd_is_refused_with_the_error_of_etcd() {
     let Some(etcd) = Etcd::start_with(1, &["--max-request-bytes=65536"]).await else { return };
     let server = etcd.server(&["--controllers="]).await;
     let client = server.client();
@@ -64,25 +64,25 @@ async fn a_value_that_is_larger_than_etcd_takes_is_refused_in_its_words() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_over_before_its_time_is_made_anew() {
+async fn an_etcd_lease_that_expired_early_is_recreated() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let server = etcd.server(&["--controllers=", "--event-ttl=1h"]).await;
     let events = "/api/v1/namespaces/default/events";
     let event = |name: &str| json!({"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "r"});
     let made = server.client().post(events, &event("one")).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    let first = etcd.get("/registry/events/default/one").await.expect("it is there").lease;
+    let first = etcd.get("/registry/events/default/one").await.expect("the event is stored").lease;
     etcd.revoke(first).await;
     server.client().until_gone(&format!("{events}/one")).await;
-    // Events within a minute share a lease; this one no longer exists.
+    // Events within a minute share a lease. The test has revoked the lease of the first event.
     let made = server.client().post(events, &event("two")).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    let second = etcd.get("/registry/events/default/two").await.expect("it is there").lease;
+    let second = etcd.get("/registry/events/default/two").await.expect("the event is stored").lease;
     assert!(second != 0 && second != first, "{second}");
 }
 
 #[tokio::test]
-async fn a_restored_etcd_is_noticed_and_its_state_is_served() {
+async fn a_restored_etcd_is_detected_and_its_state_is_served() {
     let Some(mut etcd) = Etcd::start(1).await else { return };
     let mut server = etcd.server(&["--controllers="]).await;
     assert_eq!(server.client().post(MAPS, &map("old", "1")).await.status, 201);
@@ -112,11 +112,11 @@ async fn a_restored_etcd_is_noticed_and_its_state_is_served() {
 }
 
 #[tokio::test]
-async fn a_copy_whose_disk_is_full_says_that_writes_are_stored_and_follows_later() {
+async fn a_copy_with_a_full_disk_reports_that_writes_are_stored_and_catches_up_later() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let directory = TempDir::new();
     let path = directory.path().to_owned();
-    let Some(disk) = SmallDisk::mount(&path) else { return };
+    let Some(disk) = SmallDisk::mount(&path, DISK_BYTES) else { return };
     let server = Server::start_in(directory, etcd.options(&["--controllers="])).await;
     let (other, client) = (etcd.server(&["--controllers="]).await, server.client());
     assert_eq!(client.post(MAPS, &map("x", "0")).await.status, 201);
@@ -125,17 +125,17 @@ async fn a_copy_whose_disk_is_full_says_that_writes_are_stored_and_follows_later
     let mut file = std::fs::File::create(&ballast).unwrap();
     while file.write_all(&[b'b'; 4096]).is_ok() {}
     let text = "f".repeat(500_000);
-    let mut told = None;
+    let mut failed = None;
     for at in 0..64 {
         let reply = client.another().post(MAPS, &map(&format!("full{at}"), &text)).await;
         if reply.status != 201 {
-            told = Some((at, reply));
+            failed = Some((at, reply));
             break;
         }
     }
-    let (at, told) = told.expect("the copy cannot grow for ever");
-    assert_eq!(told.status, 504, "{}", told.text());
-    assert!(told.text().contains("the write is stored at revision"), "{}", told.text());
+    let (at, failed) = failed.expect("the copy reaches its limit");
+    assert_eq!(failed.status, 504, "{}", failed.text());
+    assert!(failed.text().contains("the write is stored at revision"), "{}", failed.text());
     assert_eq!(value(other.client(), &format!("full{at}")).await, text);
     // The server still serves the contents of its copy, but no reads that require the newest state.
     let any = client.another().get(&format!("{MAPS}/x?resourceVersion=0")).await;

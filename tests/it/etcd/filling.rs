@@ -5,12 +5,12 @@ use tests::{Client, Options, Server};
 use super::cluster::{Etcd, Stop};
 use super::{MAPS, map, version};
 
-/// Number of maps, and bytes of each: far more than one window of a fill.
+/// Number and size of the config maps. Together they are much larger than one window of a fill.
 const MAPS_MADE: usize = 800;
 const MAP_BYTES: usize = 4_000;
 
-/// Bytes from etcd after which a fill is interrupted. This is more than the four windows that may be in flight, so at
-/// least one window has been applied by then.
+/// Bytes from etcd after which a fill is interrupted. The number exceeds the size of the four windows that may be in
+/// flight, so at least one window has been applied before the interruption.
 const BREAK_OFF_AT: usize = 2_200_000;
 
 /// Number and size of values that are too large to read a hundred at a time.
@@ -32,7 +32,7 @@ async fn make(client: &Client, names: impl Iterator<Item = String>, bytes: usize
         })
     });
     for making in making.collect::<Vec<_>>() {
-        making.await.expect("the maps are made");
+        making.await.expect("the config maps are created");
     }
 }
 
@@ -48,7 +48,7 @@ async fn disturb(client: &Client, at: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_filling_that_breaks_off_begins_again_with_what_etcd_has_by_then() {
+async fn an_interrupted_initial_copy_starts_again_with_the_current_state_of_etcd() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let proxy = etcd.proxies().await.remove(0);
     let other = etcd.server(&["--controllers="]).await;
@@ -56,8 +56,8 @@ async fn a_filling_that_breaks_off_begins_again_with_what_etcd_has_by_then() {
     let mut server = Server::start(Options { flags, ..Options::default() }).await;
     make(other.client(), (0..MAPS_MADE).map(name), MAP_BYTES).await;
     make(other.client(), (0..LARGE.0).map(|at| format!("large{at}")), LARGE.1).await;
-    // Rows: how the fill is interrupted, whether the revision that it reads is compacted then, whether the
-    // process is killed.
+    // Rows: how the fill is interrupted, whether etcd compacts the revision of the fill during the interruption, and
+    // whether the process is killed.
     for (round, (stop, is_compacted, is_killed)) in [
         (Stop::Cut, false, false),
         (Stop::Cut, true, false),
@@ -69,12 +69,12 @@ async fn a_filling_that_breaks_off_begins_again_with_what_etcd_has_by_then() {
     {
         let row = format!("{stop:?}, compacted {is_compacted}, killed {is_killed}");
         server.terminate();
-        std::fs::remove_dir_all(server.data_dir().join("etcd-copy")).expect("the copy is there");
-        let told = server.log().len();
+        std::fs::remove_dir_all(server.data_dir().join("etcd-copy")).expect("the copy exists");
+        let logged = server.log().len();
         proxy.stop_after(BREAK_OFF_AT, stop);
         server.begin();
         proxy.stopped().await;
-        // Change maps that the fill has copied already, and maps that it has not.
+        // Change maps that the fill has copied already, and maps that it has not copied yet.
         let before = version(&other.client().get(MAPS).await.json());
         for at in [10 * round, MAPS_MADE - 10 * (round + 1)] {
             disturb(other.client(), at).await;
@@ -91,7 +91,7 @@ async fn a_filling_that_breaks_off_begins_again_with_what_etcd_has_by_then() {
             proxy.open();
             server.ready().await;
         }
-        let log = server.log().split_off(told);
+        let log = server.log().split_off(logged);
         assert!(is_killed || log.contains("waiting for etcd"), "{row}: {log}");
         assert_eq!(log.matches("local copy of etcd filled").count(), 1, "{row}: {log}");
         assert!(!log.contains("is rebuilt"), "{row}: {log}");

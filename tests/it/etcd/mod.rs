@@ -1,18 +1,19 @@
 //! Several servers on one etcd (docs/api/etcd.md): real members on loopback, which are killed, stopped,
 //! compacted and replaced. Without an etcd binary each test prints that it is skipped.
 
-mod apart;
 pub mod cluster;
 mod compacted;
 mod elected;
 mod failures;
 mod filling;
+mod history;
 mod moving;
 mod own_service;
 mod peers;
 mod recorded;
 mod register;
 mod rounds;
+mod separate;
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,7 @@ async fn value(client: &Client, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn servers_share_objects_versions_watches_and_conflicts() {
+async fn servers_with_one_etcd_share_objects_versions_watches_and_conflicts() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let (one, two) = (etcd.server(&[]).await, etcd.server(&[]).await);
     let (a, b) = (one.client(), two.client());
@@ -46,7 +47,7 @@ async fn servers_share_objects_versions_watches_and_conflicts() {
     let from = list["metadata"]["resourceVersion"].as_str().unwrap();
     let mut watch = b.watch(&format!("{MAPS}?watch=true&resourceVersion={from}")).await;
 
-    // A write that one server acknowledged is visible on the other at once.
+    // A write that one server acknowledged is visible on the other server at once.
     let made = a.post(MAPS, &map("shared", "0")).await;
     assert_eq!(made.status, 201, "{}", made.text());
     assert_eq!(b.get(&format!("{MAPS}/shared")).await.json(), made.json());
@@ -74,12 +75,12 @@ async fn servers_share_objects_versions_watches_and_conflicts() {
         let (kind, name, at) = watch.expect().await;
         let at: u64 = at.parse().unwrap();
         assert_eq!((kind.as_str(), name.as_str()), (want, "shared"));
-        assert!(at > last, "{at} after {last}");
+        assert!(at > last, "version {at} came after {last}");
         last = at;
     }
-    // The key in etcd is that of the reference server.
+    // The key in etcd is the key that the reference server uses.
     a.post(MAPS, &map("kept", "1")).await;
-    let kept = etcd.get("/registry/configmaps/default/kept").await.expect("it is there");
+    let kept = etcd.get("/registry/configmaps/default/kept").await.expect("etcd has the key");
     assert!(kept.value.starts_with(b"k8s\0\n\x0f\n\x02v1\x12\tConfigMap"), "{:?}", kept.value);
     let shown = b.get(&format!("{MAPS}/kept")).await.json();
     assert_eq!(version(&shown), kept.mod_revision.unsigned_abs());
@@ -90,7 +91,7 @@ async fn servers_share_objects_versions_watches_and_conflicts() {
 }
 
 #[tokio::test]
-async fn each_server_counts_the_changes_of_all_once() {
+async fn each_server_counts_the_changes_of_all_servers_once() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let (one, two) = (etcd.server(&[]).await, etcd.server(&[]).await);
     let path = "/api/v1/namespaces/default/podtemplates";
@@ -137,19 +138,19 @@ async fn custom_types_made_on_one_server_are_served_by_the_other() {
     let shown = one.client().get(&format!("{things}/a")).await.json();
     assert_eq!(shown["spec"]["size"], 3);
     assert_eq!(shown, made.json());
-    let kept = etcd.get("/registry/etcd.example.com/things/default/a").await.expect("it is there");
-    let kept: Value = serde_json::from_slice(&kept.value).expect("it is JSON");
+    let kept = etcd.get("/registry/etcd.example.com/things/default/a").await.expect("etcd has the key");
+    let kept: Value = serde_json::from_slice(&kept.value).expect("the value is JSON");
     assert_eq!(kept["metadata"].get("resourceVersion"), None);
     let key = "/registry/apiextensions.k8s.io/customresourcedefinitions/things.etcd.example.com";
     let stored = etcd.get(key);
     let stored: Value =
-        serde_json::from_slice(&stored.await.expect("it is there").value).expect("it is JSON");
+        serde_json::from_slice(&stored.await.expect("etcd has the key").value).expect("the value is JSON");
     assert_eq!(stored["apiVersion"], "apiextensions.k8s.io/v1beta1");
     assert_eq!(stored["spec"]["version"], "v1");
 }
 
 #[tokio::test]
-async fn a_killed_server_goes_on_from_its_copy() {
+async fn a_killed_server_continues_from_its_copy() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let (mut one, two) = (etcd.server(&[]).await, etcd.server(&[]).await);
     for at in 0..50 {
@@ -173,18 +174,18 @@ async fn a_killed_server_goes_on_from_its_copy() {
     let (ours, theirs) = (one.client().get(MAPS).await.json(), two.client().get(MAPS).await.json());
     assert_eq!(names(&ours), names(&theirs));
     assert_eq!(ours["items"], theirs["items"]);
-    assert!(!one.log().contains("is rebuilt"), "the copy fits");
+    assert!(!one.log().contains("is rebuilt"), "the copy is not rebuilt");
 }
 
 #[tokio::test]
-async fn a_watch_from_before_a_copy_was_made_begins_again() {
+async fn a_watch_from_before_a_copy_was_made_must_start_again() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let one = etcd.server(&[]).await;
     let made = one.client().post(MAPS, &map("goes", "1")).await.json();
     assert_eq!(one.client().delete(&format!("{MAPS}/goes")).await.status, 200);
     let two = etcd.server(&[]).await;
-    // The first server has the delete event; the second one never saw the object, and must not omit the event
-    // silently.
+    // The first server has the delete event; the second server never had the object, and must not omit the
+    // event silently.
     let path =
         format!("{MAPS}?watch=true&fieldSelector=metadata.name=goes&resourceVersion={}", version(&made));
     let mut watch = one.client().another().watch(&path).await;
@@ -194,7 +195,7 @@ async fn a_watch_from_before_a_copy_was_made_begins_again() {
 }
 
 #[tokio::test]
-async fn what_was_compacted_while_a_server_was_down_is_filled_in() {
+async fn changes_compacted_while_a_server_was_down_are_filled_in() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let (mut one, two) = (etcd.server(&[]).await, etcd.server(&[]).await);
     for name in ["stays", "goes", "again"] {
@@ -213,13 +214,13 @@ async fn what_was_compacted_while_a_server_was_down_is_filled_in() {
     assert!(version(&again) > old.mod_revision.unsigned_abs());
     assert_eq!(one.client().get(&format!("{MAPS}/goes")).await.status, 404);
     assert_eq!(one.client().get(MAPS).await.json()["items"], two.client().get(MAPS).await.json()["items"]);
-    // A watch from before must list again.
+    // A watch from an earlier version gets 410, so its client must list again.
     let watch = one.client().get(&format!("{MAPS}?watch=true&resourceVersion={}", old.mod_revision)).await;
     assert!(watch.text().contains("\"code\":410"), "{}", watch.text());
 }
 
 #[tokio::test]
-async fn another_etcd_under_the_same_address_is_noticed() {
+async fn another_etcd_at_the_same_address_is_detected() {
     let Some(mut etcd) = Etcd::start(1).await else { return };
     let mut server = etcd.server(&[]).await;
     assert_eq!(server.client().post(MAPS, &map("old", "1")).await.status, 201);
@@ -240,7 +241,7 @@ async fn another_etcd_under_the_same_address_is_noticed() {
 }
 
 #[tokio::test]
-async fn one_member_of_three_may_go() {
+async fn writes_succeed_while_one_of_three_etcd_members_is_stopped() {
     let Some(mut etcd) = Etcd::start(3).await else { return };
     let server = etcd.server(&[]).await;
     assert_eq!(server.client().post(MAPS, &map("x", "0")).await.status, 201);
@@ -266,7 +267,7 @@ async fn one_member_of_three_may_go() {
 }
 
 #[tokio::test]
-async fn a_stopped_etcd_gives_errors_in_time_and_nothing_old() {
+async fn a_stopped_etcd_causes_timely_errors_and_no_stale_reads() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let server = etcd.server(&[]).await;
     let client = server.client();
@@ -286,7 +287,7 @@ async fn a_stopped_etcd_gives_errors_in_time_and_nothing_old() {
     assert_eq!(any.status, 200, "{}", any.text());
     let until = Instant::now() + Duration::from_secs(30);
     while client.another().get("/readyz").await.status == 200 {
-        assert!(Instant::now() < until, "readiness says so");
+        assert!(Instant::now() < until, "the server is still ready");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     etcd.pause(false);
@@ -296,26 +297,26 @@ async fn a_stopped_etcd_gives_errors_in_time_and_nothing_old() {
         assert!(Instant::now() < until, "{}", server.log());
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    // The outcome of the earlier write is unknown, but that of the next one is certain.
+    // The outcome of the earlier write is unknown, but the outcome of the next write is certain.
     let reply = client.post(MAPS, &map("y", "1")).await;
     assert!(matches!(reply.status, 201 | 409), "{}", reply.text());
 }
 
 #[tokio::test]
-async fn events_end_with_their_lease() {
+async fn events_expire_with_their_etcd_lease() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let server = etcd.server(&["--event-ttl=2s"]).await;
     let events = "/api/v1/namespaces/default/events";
     let event = json!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "reason": "r"});
     let made = server.client().post(events, &event).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    let kept = etcd.get("/registry/events/default/e").await.expect("it is there");
-    assert!(kept.lease != 0, "it has a lease");
+    let kept = etcd.get("/registry/events/default/e").await.expect("etcd has the key");
+    assert!(kept.lease != 0, "the event has a lease");
     server.client().until_gone(&format!("{events}/e")).await;
 }
 
 #[tokio::test]
-async fn one_server_leads_and_another_takes_over() {
+async fn a_single_server_is_the_leader_and_another_takes_over() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let mut one = etcd.server(&[]).await;
     let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-apiserver-controllers";
@@ -334,7 +335,7 @@ async fn one_server_leads_and_another_takes_over() {
 }
 
 #[tokio::test]
-async fn addresses_and_ports_are_handed_out_once_by_all_servers() {
+async fn several_servers_allocate_each_address_and_port_only_once() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let flags = ["--service-cluster-ip-range=10.0.0.0/26", "--service-node-port-range=30000-30127"];
     let servers = [etcd.server(&flags).await, etcd.server(&flags).await];
@@ -348,7 +349,7 @@ async fn addresses_and_ports_are_handed_out_once_by_all_servers() {
     }
     for made in making {
         let made = made.await.unwrap();
-        // A server that lost too many conflicts against the other one asks the client to retry.
+        // If a server lost too many conflicts against the other server, it asks the client to retry.
         assert!(matches!(made.status, 201 | 409), "{}", made.text());
     }
     let list = servers[0].client().get("/api/v1/services").await.json();
@@ -372,7 +373,8 @@ async fn addresses_and_ports_are_handed_out_once_by_all_servers() {
     assert_eq!(servers[0].client().get(&format!("{named}/{address}")).await.status, 404);
     // An address of another service is refused.
     let free = (2..62).map(|last| format!("10.0.0.{last}"));
-    let free = free.into_iter().find(|address| !addresses.contains(address.as_str())).expect("some are free");
+    let free =
+        free.into_iter().find(|address| !addresses.contains(address.as_str())).expect("an address is free");
     let wants = |name: &str| json!({"metadata": {"name": name}, "spec": {"clusterIP": free, "ports": [{"port": 80}]}});
     let taken = servers[0].client().post(services, &wants("taken")).await;
     assert_eq!(taken.status, 201, "{}", taken.text());
@@ -394,7 +396,7 @@ async fn a_full_etcd_refuses_writes_and_serves_reads() {
             break;
         }
     }
-    let refused = refused.expect("etcd is full at some time");
+    let refused = refused.expect("etcd becomes full");
     assert_eq!(refused.status, 500, "{}", refused.text());
     assert!(refused.text().contains("database space exceeded"), "{}", refused.text());
     assert_eq!(value(client, "x").await, "0");

@@ -40,8 +40,8 @@ pub(super) fn migrated(from: &str, to: &str, more: &[&str]) -> Value {
 #[track_caller]
 fn refused(from: &str, to: &str, want: &str) {
     let output = migrate(&[&format!("--from={from}"), &format!("--to={to}")]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && told.contains(want), "{from} {to}: {told}, not {want}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && message.contains(want), "{from} {to}: {message}, not {want}");
 }
 
 /// Number of writes after which a writer reads its object.
@@ -66,10 +66,10 @@ const LISTS: [&str; 7] = [
 async fn state(client: &Client) -> BTreeMap<String, Value> {
     let mut state = BTreeMap::new();
     for path in LISTS {
-        let list = client.until(path, |list| list.is_some()).await.expect("it is a list");
+        let list = client.until(path, |list| list.is_some()).await.expect("the list can be read");
         for mut item in list["items"].as_array().cloned().unwrap_or_default() {
             // The server's own service has the server's port, which changes at each start, and an imported
-            // store has an authority of its own.
+            // store has its own CA.
             let is_own = |of: &str, name: &str| path == of && item["metadata"]["name"] == name;
             if is_own("/api/v1/services", "kubernetes") || is_own(MAPS, "kube-root-ca.crt") {
                 continue;
@@ -101,7 +101,8 @@ async fn furnish(client: &Client) {
     });
     let made = client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    // A custom type is served before its status says so, and the status is moved as well.
+    // The server serves a custom type before the status of the type reports this, and the move includes
+    // the status, so wait for the status.
     let established = |definition: &Value| {
         let conditions = definition["status"]["conditions"].as_array();
         conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Established"))
@@ -115,7 +116,7 @@ async fn furnish(client: &Client) {
 }
 
 #[tokio::test]
-async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
+async fn a_store_can_be_migrated_to_etcd_back_and_from_an_etcd_snapshot() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let mut server = Server::start_upstream().await;
     furnish(server.client()).await;
@@ -125,10 +126,10 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
     refused(&dir, &etcd.urls(), "is in use");
     server.terminate();
 
-    let told = migrated(&dir, &etcd.urls(), &["--dry-run"]);
+    let planned = migrated(&dir, &etcd.urls(), &["--dry-run"]);
     assert_eq!(etcd.get("/registry/migration").await, None, "a dry run writes nothing");
     let moved = migrated(&dir, &etcd.urls(), &[]);
-    assert_eq!(moved["resources"], told["resources"]);
+    assert_eq!(moved["resources"], planned["resources"]);
     // The objects have moved: no server may serve the old state by mistake, and no move may fill a target
     // that is in use.
     let alone = server.data_dir().join("log");
@@ -137,9 +138,9 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
     server.restart_with(&[&format!("--etcd-servers={}", etcd.urls())]).await;
     assert_eq!(state(server.client()).await, before);
     let there = server.client().get(MAPS).await.json();
-    assert!(version(&there) > newest, "revisions go on");
+    assert!(version(&there) > newest, "revisions continue to increase");
     let items = there["items"].as_array().unwrap();
-    assert!(items.iter().all(|item| version(item) > newest), "no object has a revision of another state");
+    assert!(items.iter().all(|item| version(item) > newest), "every object has a revision of the new store");
     let old = server.client().get(&format!("{MAPS}?watch=true&resourceVersion={newest}")).await;
     assert!(old.text().contains("\"code\":410"), "{}", old.text());
     // The port of the existing service is still allocated.
@@ -163,7 +164,7 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
         refused(&file, &to, "already contains a store");
         let from_file = Server::start_in(restored, Options::default()).await;
         assert_eq!(state(from_file.client()).await, before);
-        let second = Etcd::start(1).await.expect("it was found before");
+        let second = Etcd::start(1).await.expect("the etcd binary exists");
         let copied = migrated(&file, &second.urls(), &[]);
         assert!(copied["resources"].as_array().is_some_and(|resources| resources.len() > 5), "{copied}");
         let key = "/registry/configmaps/default/m7";
@@ -173,7 +174,7 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
         let middle = changed.len() / 2;
         changed[middle] ^= 1;
         std::fs::write(&file, changed).unwrap();
-        refused(&file, &format!("{}/x", scratch.path().display()), "its digest does not fit");
+        refused(&file, &format!("{}/x", scratch.path().display()), "its digest does not match its content");
     }
 
     // Move the store back, at the revisions of etcd.
@@ -189,13 +190,13 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
     };
     assert!(of_m0(&kept).is_some() && of_m0(&kept) == of_m0(&there), "objects keep their versions");
     // A mark keeps servers from using an etcd that the store has left.
-    let left = etcd.get("/registry/migration").await.expect("there is a mark");
+    let left = etcd.get("/registry/migration").await.expect("etcd has the mark of the migration");
     assert!(left.value.starts_with(b"left "), "{:?}", left.value);
     refused(&etcd.urls(), &format!("{}/y", scratch.path().display()), "the mark of a move");
 }
 
 /// Writes one object, on one server after the other, and checks that acknowledged writes are never lost.
-/// Writes once in `pause`, or continuously without one.
+/// Writes once per `pause`. Without a `pause`, the function writes continuously.
 async fn count_up(
     (name, share, pause): (String, String, Option<Duration>),
     client: Client,
@@ -235,8 +236,8 @@ async fn count_up(
             },
         };
         let count: u64 = object["data"]["v"].as_str().unwrap().parse().unwrap();
-        assert!(count >= acknowledged, "{name}: {acknowledged} was acknowledged, {count} is there");
-        assert!(version(&object) >= newest, "{name}: revisions go back");
+        assert!(count >= acknowledged, "{name}: {acknowledged} was acknowledged, but {count} is stored");
+        assert!(version(&object) >= newest, "{name}: the revision is smaller than before");
         newest = version(&object);
         object["data"]["v"] = (count + 1).to_string().into();
         let reply = client.try_send("PUT", &path, &json, object.to_string().as_bytes()).await;
@@ -256,7 +257,7 @@ fn value_of(map: &ConfigMap) -> String {
 
 /// An informer of the kube crate.
 struct Informer {
-    /// The label that the informer selects; `None`: it selects everything.
+    /// The label that the informer selects; `None` selects all objects.
     share: Option<String>,
     store: reflector::Store<ConfigMap>,
     task: JoinHandle<()>,
@@ -298,7 +299,7 @@ impl Informer {
             if seen == want {
                 break;
             }
-            assert!(Instant::now() < until, "a watcher missed something: {seen:?}, not {want:?}");
+            assert!(Instant::now() < until, "a watcher missed a change: {seen:?}, not {want:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         self.task.abort();
@@ -311,7 +312,7 @@ impl Informer {
 /// `MOVE_OBJECTS` is the number of additional objects. `MOVE_SECONDS` is the time for which clients write before the
 /// move, and again after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
+async fn a_store_can_be_migrated_to_etcd_and_back_while_clients_use_it() {
     let number =
         |name: &str, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let (writers, watchers) = (number("MOVE_WRITERS", 8_usize), number("MOVE_WATCHERS", 8_usize));
@@ -440,7 +441,7 @@ async fn thousands_of_keys_are_deleted_in_one_revision() {
             Request::Put(PutRequest { key: key.into(), value: value.clone(), lease: 0 }).into()
         });
         let request = TxnRequest { success: puts.collect(), ..TxnRequest::default() };
-        etcd.client().txn(&request).await.expect("etcd takes it");
+        etcd.client().txn(&request).await.expect("etcd accepts the transaction");
     }
     assert_eq!(count().await, before.map(|before| before + 5000));
     let delete = DeleteRangeRequest {
@@ -448,14 +449,14 @@ async fn thousands_of_keys_are_deleted_in_one_revision() {
         range_end: "/registry/configmaps/default/many.".into(),
     };
     let request = TxnRequest { success: vec![Request::Delete(delete).into()], ..TxnRequest::default() };
-    etcd.client().txn(&request).await.expect("etcd takes it");
+    etcd.client().txn(&request).await.expect("etcd accepts the transaction");
     assert_eq!(count().await, before);
     assert_eq!(server.client().get(&format!("{MAPS}/kept")).await.json(), kept);
     assert!(!server.log().contains("is broken"), "{}", server.log());
 }
 
 #[tokio::test]
-async fn a_server_that_stops_gives_up_its_lead_and_each_has_an_identity() {
+async fn a_server_that_stops_releases_its_leadership_and_each_server_has_an_identity() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let mut one = etcd.server(&[]).await;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";

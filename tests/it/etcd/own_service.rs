@@ -11,14 +11,14 @@ const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
 const SLICE: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
 
 /// Maximum time until a failure is noticed: the key of a killed server expires after fifteen seconds, and the
-/// others check every ten.
+/// other servers check every ten seconds.
 const NOTICED: Duration = Duration::from_secs(60);
 
 fn texts<'v>(all: impl IntoIterator<Item = &'v Value>) -> Vec<String> {
     all.into_iter().map(|value| value.as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Returns the addresses of both objects, once both exist and agree.
+/// Returns the addresses in the Endpoints and in the EndpointSlice, once both objects exist and agree.
 async fn addresses(client: &Client) -> Option<Vec<String>> {
     let (endpoints, slice) = (client.get(ENDPOINTS).await.json(), client.get(SLICE).await.json());
     let subset = &endpoints["subsets"][0];
@@ -29,14 +29,14 @@ async fn addresses(client: &Client) -> Option<Vec<String>> {
     is_same.then_some(of_endpoints)
 }
 
-async fn until(client: &Client, wanted: &[&str]) {
+async fn until(client: &Client, expected: &[&str]) {
     let until = Instant::now() + NOTICED;
     loop {
         let found = addresses(client).await;
-        if found.as_ref().is_some_and(|found| found == wanted) {
+        if found.as_ref().is_some_and(|found| found == expected) {
             return;
         }
-        assert!(Instant::now() < until, "{found:?}, not {wanted:?}");
+        assert!(Instant::now() < until, "the addresses are {found:?}, not {expected:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -46,7 +46,7 @@ async fn start(etcd: &Etcd, address: &str) -> Server {
 }
 
 #[tokio::test]
-async fn all_servers_that_are_alive_are_behind_their_service() {
+async fn every_live_server_is_an_endpoint_of_the_kubernetes_service() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let one = start(&etcd, "10.1.1.1").await;
     until(one.client(), &["10.1.1.1"]).await;
@@ -54,17 +54,17 @@ async fn all_servers_that_are_alive_are_behind_their_service() {
     for server in [&one, &two, &three] {
         until(server.client(), &["10.1.1.1", "10.1.1.2", "10.1.1.3"]).await;
     }
-    let kept = etcd.get("/registry/masterleases/10.1.1.1").await.expect("there is a key of the server");
+    let kept = etcd.get("/registry/masterleases/10.1.1.1").await.expect("etcd has a key of the server");
     assert!(kept.lease != 0 && kept.value.starts_with(b"k8s\0"), "{kept:?}");
 
-    // Write a key of another server, in the format of kube-apiserver, and an unreadable one.
+    // Write a key of another server, in the format of kube-apiserver, and an unreadable key.
     let theirs = [&kept.value[..]].concat();
     let theirs = String::from_utf8_lossy(&theirs).replace("10.1.1.1", "10.1.1.9").into_bytes();
     etcd.put("/registry/masterleases/10.1.1.9", theirs).await;
     etcd.put("/registry/masterleases/unreadable", b"x".to_vec()).await;
     until(one.client(), &["10.1.1.1", "10.1.1.2", "10.1.1.3", "10.1.1.9"]).await;
 
-    // The others remove a killed server; a server that stops removes itself at once.
+    // The other servers remove a killed server; a server that stops removes itself at once.
     two.kill();
     until(one.client(), &["10.1.1.1", "10.1.1.3", "10.1.1.9"]).await;
     three.terminate();

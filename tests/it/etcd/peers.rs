@@ -1,4 +1,4 @@
-//! Servers on one etcd that serve different types (docs/api/peers.md): a server forwards requests for other
+//! Servers on one etcd that serve different types (docs/api/peers.md). A server forwards requests for other
 //! types to a peer that serves them, under the identity of the user, with streams and upgrades, and never in
 //! a circle.
 
@@ -108,7 +108,7 @@ async fn answers(client: &Client, path: &str, code: u16) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_server_does_not_serve_a_peer_does() {
+async fn a_request_for_a_type_that_only_a_peer_serves_is_proxied_to_it() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let authority = Authority::new();
     let mut whole = Server::start(options(&etcd, &authority, &[])).await;
@@ -117,7 +117,7 @@ async fn what_a_server_does_not_serve_a_peer_does() {
     let (a, b) = (part.client(), whole.client());
     a.until(JOBS, |list| list.is_some()).await;
 
-    // Writes, reads and watches: the response is that of the server that serves the type.
+    // The server that serves the type gives the response to writes, reads and watches.
     let mut watch = a.watch(&format!("{JOBS}?watch=true&resourceVersion=0")).await;
     let made = a.post(JOBS, &job("one")).await;
     assert_eq!(made.status, 201, "{}", made.text());
@@ -155,11 +155,11 @@ async fn what_a_server_does_not_serve_a_peer_does() {
     }
     assert!(text.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&text));
 
-    // The peer sees the user that this server authenticated, not one that a client names.
+    // The peer receives the user that this server authenticated, not a user that the client names.
     let key = KeyPair::generate().unwrap();
     let signed = CertificateParams::new(Vec::new()).unwrap().serialize_request(&key).unwrap().pem().unwrap();
     let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, signed);
-    let wanted = json!({"metadata": {"name": "r"}, "spec": {
+    let signing_request = json!({"metadata": {"name": "r"}, "spec": {
         "request": encoded, "signerName": "example.com/s", "usages": ["client auth"]}});
     let headers = [
         ("content-type", "application/json"),
@@ -168,7 +168,7 @@ async fn what_a_server_does_not_serve_a_peer_does() {
         ("impersonate-extra-example.com%2fk", "v"),
         ("x-remote-user", "mallory"),
     ];
-    let made = a.send("POST", REQUESTS, &headers, wanted.to_string().as_bytes()).await;
+    let made = a.send("POST", REQUESTS, &headers, signing_request.to_string().as_bytes()).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let spec = &made.json()["spec"];
     assert_eq!(spec["username"], "jane", "{spec}");
@@ -179,7 +179,7 @@ async fn what_a_server_does_not_serve_a_peer_does() {
     assert_eq!(a.send("GET", JOBS, &nobody, b"").await.status, 403);
     assert_eq!(a.anonymous().get(JOBS).await.status, 403);
 
-    // A forwarded request is not forwarded again, and a type that no server has is not found.
+    // A forwarded request is not forwarded again. Requests for a type that no server has get 404.
     assert_eq!(a.send("GET", JOBS, &[("x-kubernetes-peer-proxied", "true")], b"").await.status, 404);
     for path in
         ["/apis/batch/v2/namespaces/default/jobs", "/apis/batch/v1/namespaces/default/tasks", "/apis/g/v1/x"]
@@ -188,7 +188,7 @@ async fn what_a_server_does_not_serve_a_peer_does() {
         assert_eq!(b.get(path).await.status, 404, "{path}");
     }
 
-    // Discovery has the types of both servers; the types of this server alone are a profile.
+    // Discovery lists the types of both servers, or of this server only with the profile `nopeer`.
     assert_eq!(versions(a, AGGREGATED, "batch").await, ["v1"]);
     assert_eq!(versions(a, &format!("{AGGREGATED};profile=nopeer"), "batch").await, Vec::<String>::new());
     assert_eq!(versions(b, &format!("{AGGREGATED};profile=nopeer"), "batch").await, ["v1"]);
@@ -199,7 +199,7 @@ async fn what_a_server_does_not_serve_a_peer_does() {
     };
     assert_eq!(order(a).await, order(b).await);
 
-    // A peer that is gone differs from a type without a server: 503 until it is back.
+    // While the peer is gone, requests for its types get 503. A type that no server has gets 404.
     let key_of_whole = |keys: Vec<etcd::rpc::KeyValue>| keys.len();
     let keys = async || {
         let request = etcd::rpc::RangeRequest {
@@ -231,7 +231,7 @@ async fn what_a_server_does_not_serve_a_peer_does() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn types_that_come_from_the_store_are_not_looked_for_at_peers() {
+async fn requests_for_custom_types_are_not_proxied_to_peers() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let authority = Authority::new();
     let one = Server::start(options(&etcd, &authority, &[])).await;
@@ -265,7 +265,7 @@ async fn types_that_come_from_the_store_are_not_looked_for_at_peers() {
 }
 
 #[tokio::test]
-async fn without_the_gate_or_authorities_nothing_is_passed_on() {
+async fn without_the_gate_or_peer_authorities_no_request_is_proxied() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let authority = Authority::new();
     let _whole = Server::start(options(&etcd, &authority, &[])).await;
@@ -283,7 +283,7 @@ async fn without_the_gate_or_authorities_nothing_is_passed_on() {
     let alone = etcd.server(&[batchless, "--peer-advertise-ip=192.0.2.7", "--peer-advertise-port=443"]).await;
     let until = Instant::now() + PATIENCE;
     while key().await < 2 {
-        assert!(Instant::now() < until, "a server says where it is");
+        assert!(Instant::now() < until, "the server does not publish its address");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     for server in [&closed, &alone] {

@@ -18,10 +18,11 @@ use crate::support::reference;
 const REWRITTEN: [&str; 3] =
     ["/registry/jobs/", "/registry/persistentvolumeclaims/", "/registry/controllerrevisions/"];
 
-/// The server's own store has no objects for the addresses of services: they are created anew.
+/// Prefix of the objects for addresses of services. The server's own log does not contain these objects; the
+/// migration to etcd creates new objects.
 const ADDRESSES: &str = "/registry/ipaddresses/";
 
-/// Returns the object without the members that depend on this store.
+/// Returns the object without the members that depend on the store.
 fn plain(mut object: Value) -> Value {
     object["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
     object
@@ -61,7 +62,7 @@ fn without_label(mut object: Value) -> Value {
 /// order.
 fn bare(value: &[u8]) -> Vec<u8> {
     let Some(enveloped) = value.strip_prefix(b"k8s\0") else {
-        let object = without_label(serde_json::from_slice(value).expect("it is JSON"));
+        let object = without_label(serde_json::from_slice(value).expect("the value is JSON"));
         return object.to_string().into_bytes();
     };
     // Unknown{2: raw}, an object{1: metadata}, metadata{11: labels, 17: managedFields}, a label{1: name}.
@@ -77,7 +78,7 @@ fn bare(value: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Removes the generation from such bytes; it is field 7 of the metadata.
+/// Removes the generation, which is field 7 of the metadata, from the result of [`bare`].
 fn without_generation(bare: &[u8]) -> Vec<u8> {
     rewritten(bare, 2, &|raw| Some(rewritten(raw, 1, &|metadata| Some(rewritten(metadata, 7, &|_| None)))))
 }
@@ -88,7 +89,7 @@ fn fields(message: &[u8]) -> Vec<(u64, &[u8], &[u8])> {
     let varint = |bytes: &mut &[u8]| {
         let (mut value, mut shift) = (0_u64, 0);
         loop {
-            let (byte, after) = bytes.split_first().expect("the number is whole");
+            let (byte, after) = bytes.split_first().expect("the number is complete");
             *bytes = after;
             value |= u64::from(byte & 0x7f) << shift;
             shift += 7;
@@ -105,12 +106,12 @@ fn fields(message: &[u8]) -> Vec<(u64, &[u8], &[u8])> {
                 varint(&mut rest);
                 &rest[..0]
             }
-            1 => rest.split_off(..8).expect("the field is whole"),
+            1 => rest.split_off(..8).expect("the field is complete"),
             2 => {
-                let len = usize::try_from(varint(&mut rest)).expect("it fits");
-                rest.split_off(..len).expect("the field is whole")
+                let len = usize::try_from(varint(&mut rest)).expect("the length fits into usize");
+                rest.split_off(..len).expect("the field is complete")
             }
-            5 => rest.split_off(..4).expect("the field is whole"),
+            5 => rest.split_off(..4).expect("the field is complete"),
             other => panic!("no wire type {other}"),
         };
         all.push((tag >> 3, &whole[..whole.len() - rest.len()], content));
@@ -139,7 +140,7 @@ fn rewritten(message: &[u8], number: u64, change: &dyn Fn(&[u8]) -> Option<Vec<u
 }
 
 #[test]
-fn bare_bytes_tell_a_changed_field_from_a_label() {
+fn bare_distinguishes_a_changed_field_from_a_changed_label() {
     // The message is an object with a name, labels, and managed fields, in an envelope.
     let field = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
     let owners = |text: &[u8]| [&[0x8a, 1, text.len() as u8], text].concat();
@@ -182,7 +183,7 @@ async fn fill(etcd: &Etcd, file: &Path) -> Vec<(String, Vec<u8>, Value)> {
 /// The opposite direction: this server reads the objects into its own log and writes them to an etcd with the
 /// same bytes as the reference server.
 #[tokio::test]
-async fn a_store_that_this_server_writes_is_the_one_of_the_reference_server() {
+async fn a_store_written_by_this_server_equals_that_of_the_reference_server() {
     let Some(file) = reference("etcd/objects.jsonl") else {
         return testkit::skip("a recorded store is not at hand");
     };
@@ -209,7 +210,7 @@ async fn a_store_that_this_server_writes_is_the_one_of_the_reference_server() {
 }
 
 #[tokio::test]
-async fn a_store_of_the_reference_server_is_served_and_kept() {
+async fn a_store_of_the_reference_server_is_served_and_preserved() {
     let Some(file) = reference("etcd/objects.jsonl") else {
         return testkit::skip("a recorded store is not at hand");
     };
@@ -256,7 +257,7 @@ async fn a_store_of_the_reference_server_is_served_and_kept() {
         let mut status = 0;
         for text in texts {
             if text == "x" && status != 0 {
-                known_value = etcd.get(key).await.expect("it is there").value.to_vec();
+                known_value = etcd.get(key).await.expect("the key is in etcd").value.to_vec();
             }
             let label = json!({"metadata": {"labels": {"etcd-test": text}}});
             let reply = client.patch(&path, "merge", &label).await;
@@ -279,7 +280,7 @@ async fn a_store_of_the_reference_server_is_served_and_kept() {
         if shown != known {
             wrong.push(format!("{key} became\n  {shown}\n  {known}"));
         }
-        let now = etcd.get(key).await.expect("it is there").value;
+        let now = etcd.get(key).await.expect("the key is in etcd").value;
         let (mut ours, mut theirs) = (bare(&now), bare(&known_value));
         if counts {
             (ours, theirs) = (without_generation(&ours), without_generation(&theirs));

@@ -1,7 +1,7 @@
 //! Registers with many writers on several servers: for each key, the acknowledged operations must form one
 //! order that respects time.
 //!
-//! Each value is written once, so a read shows which write it saw. A history is checked by the versions:
+//! Each value is written once, so a read identifies the write that it returns. A history is checked by the versions:
 //! writes of a key are ordered by their versions, and a read that begins after a write or another read has
 //! ended never sees an older version. The checker itself is first tested with faulty histories.
 
@@ -92,7 +92,7 @@ impl History {
     }
 }
 
-/// Returns the problems of a history; empty if it is linearizable as far as versions show.
+/// Returns the problems of a history; empty if the versions are consistent with a linearizable history.
 fn check(history: &[Operation]) -> Vec<String> {
     let mut wrong = Vec::new();
     for key in 0..KEYS {
@@ -131,7 +131,7 @@ fn check(history: &[Operation]) -> Vec<String> {
 }
 
 #[test]
-fn the_checker_finds_planted_faults() {
+fn the_linearizability_checker_finds_planted_violations() {
     let start = Instant::now();
     let at = |begun: u64, ended: u64, version, value, writes, replaced| Operation {
         key: 0,
@@ -161,7 +161,7 @@ fn the_checker_finds_planted_faults() {
 }
 
 #[test]
-fn the_checker_finds_planted_faults_of_lists() {
+fn the_linearizability_checker_finds_planted_violations_in_lists() {
     let start = Instant::now();
     let at = |ms| start + Duration::from_millis(ms);
     let write = |ms, key, version, replaced| Operation {
@@ -302,7 +302,7 @@ pub(super) async fn list(client: &tests::Client, begun: Instant) -> Option<List>
         Some((version(item), number(item)))
     };
     let registers: Option<Vec<_>> = (0..KEYS).map(of).collect();
-    let registers = registers.expect("a list has all registers");
+    let registers = registers.expect("the list has all registers");
     Some(List { begun, ended, version: version(&list), registers })
 }
 

@@ -1,10 +1,10 @@
-//! Rounds with a failure while registers are written, read, listed and watched on three servers and three
-//! members.
+//! Rounds with one failure each, while clients write, read, list and watch registers on three servers with three
+//! members of etcd.
 //!
-//! After each round the history is checked (`register.rs`), and the events of watches: no duplicates, no
-//! wrong order, no missing events, wherever a watch was resumed. When its stream ends, a watcher continues at
-//! the next server, and lists again after a 410 response. `ETCD_ROUNDS` sets the number of rounds,
-//! `ETCD_SEED` their order, `ETCD_ROUND_MS` their duration.
+//! After each round the test checks the history (`register.rs`) and the events of the watches: there must be no
+//! duplicates, no wrong order and no missing events, even if a watch was resumed. When the stream of a watcher ends,
+//! the watcher continues at the next server; after a 410 response it lists again. `ETCD_ROUNDS` sets the number of
+//! rounds, `ETCD_SEED` their order, and `ETCD_ROUND_MS` their duration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ const FAULTS: [Fault; 10] = [
 
 /// An event of a watcher, in the order of arrival.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Told {
+enum WatchOutput {
     /// The version and value of a register.
     State { key: u64, version: u64, value: u64 },
     /// All events up to this version have arrived.
@@ -74,7 +74,7 @@ enum Told {
 
 #[derive(Default)]
 struct Watcher {
-    told: Vec<Told>,
+    outputs: Vec<WatchOutput>,
     /// The newest version received, from which the watch resumes.
     at: u64,
     resumed: u64,
@@ -82,26 +82,26 @@ struct Watcher {
 }
 
 /// Returns the problems of a watcher's events compared with `history`, starting after `from`.
-fn check_watch(told: &[Told], history: &History, from: u64) -> Vec<String> {
+fn check_watch(outputs: &[WatchOutput], history: &History, from: u64) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut seen = BTreeMap::new();
     // Ranges of versions whose events may be missing because the watcher listed again.
     let mut excused: Vec<(u64, u64)> = Vec::new();
     let (mut at, mut begins) = (from, false);
-    for one in told {
+    for one in outputs {
         match *one {
-            Told::Begun => begins = true,
+            WatchOutput::Begun => begins = true,
             // This bookmark ends the initial states.
-            Told::Bookmark(version) if begins => {
+            WatchOutput::Bookmark(version) if begins => {
                 excused.push((at, version));
                 (at, begins) = (version, false);
             }
-            Told::Bookmark(version) if version < at => wrong.push(format!("{one:?} after {at}")),
-            Told::Bookmark(version) => at = version,
-            Told::State { version, value, .. } if begins => {
+            WatchOutput::Bookmark(version) if version < at => wrong.push(format!("{one:?} after {at}")),
+            WatchOutput::Bookmark(version) => at = version,
+            WatchOutput::State { version, value, .. } if begins => {
                 seen.insert(version, value);
             }
-            Told::State { version, value, .. } => {
+            WatchOutput::State { version, value, .. } => {
                 if version <= at {
                     wrong.push(format!("{one:?} after {at}"));
                 }
@@ -125,26 +125,32 @@ fn check_watch(told: &[Told], history: &History, from: u64) -> Vec<String> {
 }
 
 #[test]
-fn the_checker_of_watches_finds_planted_faults() {
-    let state = |version| Told::State { key: 0, version, value: version };
+fn the_watch_checker_finds_planted_violations() {
+    let state = |version| WatchOutput::State { key: 0, version, value: version };
     let history = History::of_writes(&[(5, 5), (6, 6), (9, 9)]);
     for good in [
-        vec![state(5), state(6), Told::Bookmark(7), state(9)],
-        vec![state(5), Told::Begun, state(6), Told::Bookmark(8), state(9)],
-        vec![Told::Begun, state(9), Told::Bookmark(9)],
+        vec![state(5), state(6), WatchOutput::Bookmark(7), state(9)],
+        vec![state(5), WatchOutput::Begun, state(6), WatchOutput::Bookmark(8), state(9)],
+        vec![WatchOutput::Begun, state(9), WatchOutput::Bookmark(9)],
     ] {
         assert_eq!(check_watch(&good, &history, 4), Vec::<String>::new(), "{good:?}");
     }
-    for (fault, told) in [
+    for (fault, outputs) in [
         ("an event is left out", vec![state(5), state(9)]),
         ("an event comes twice", vec![state(5), state(6), state(6), state(9)]),
         ("events change places", vec![state(6), state(5), state(9)]),
-        ("an event comes after its bookmark", vec![state(5), Told::Bookmark(6), state(6), state(9)]),
-        ("a bookmark goes back", vec![state(5), state(6), state(9), Told::Bookmark(8)]),
-        ("another value is told", vec![state(5), Told::State { key: 0, version: 6, value: 1 }, state(9)]),
-        ("an event after a new beginning is lost", vec![Told::Begun, state(6), Told::Bookmark(7)]),
+        ("an event comes after its bookmark", vec![state(5), WatchOutput::Bookmark(6), state(6), state(9)]),
+        ("a bookmark goes back", vec![state(5), state(6), state(9), WatchOutput::Bookmark(8)]),
+        (
+            "another value is told",
+            vec![state(5), WatchOutput::State { key: 0, version: 6, value: 1 }, state(9)],
+        ),
+        (
+            "an event after a new beginning is lost",
+            vec![WatchOutput::Begun, state(6), WatchOutput::Bookmark(7)],
+        ),
     ] {
-        assert!(!check_watch(&told, &history, 4).is_empty(), "{fault}");
+        assert!(!check_watch(&outputs, &history, 4).is_empty(), "{fault}");
     }
 }
 
@@ -171,7 +177,7 @@ async fn follow(first: usize, clients: Arc<Mutex<Vec<Client>>>, watcher: Arc<Mut
             watcher.begun_again += 1;
         } else if let Some(response) = opened.filter(|response| response.status() == 200) {
             if at == 0 {
-                watcher.lock().told.push(Told::Begun);
+                watcher.lock().outputs.push(WatchOutput::Begun);
             }
             let mut watch = Watch::new(response);
             while let Some(event) = watch.next().await {
@@ -185,17 +191,18 @@ async fn follow(first: usize, clients: Arc<Mutex<Vec<Client>>>, watcher: Arc<Mut
     }
 }
 
-/// Records an event; returns false if the stream has become useless.
+/// Records an event. Returns false if the stream cannot continue.
 fn note(watcher: &mut Watcher, event: &Value) -> bool {
     let object = &event["object"];
     match event["type"].as_str() {
         Some("ADDED" | "MODIFIED") => {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let Some(key) = name.strip_prefix('r').and_then(|key| key.parse().ok()) else { return true };
-            let begins = watcher.told.iter().rev().find(|told| !matches!(told, Told::State { .. }));
-            let begins = begins == Some(&Told::Begun) && watcher.at == 0;
+            let begins =
+                watcher.outputs.iter().rev().find(|output| !matches!(output, WatchOutput::State { .. }));
+            let begins = begins == Some(&WatchOutput::Begun) && watcher.at == 0;
             let version = version(object);
-            watcher.told.push(Told::State { key, version, value: number(object) });
+            watcher.outputs.push(WatchOutput::State { key, version, value: number(object) });
             if !begins {
                 watcher.at = version;
             }
@@ -203,7 +210,7 @@ fn note(watcher: &mut Watcher, event: &Value) -> bool {
         }
         Some("BOOKMARK") => {
             watcher.at = version(object);
-            watcher.told.push(Told::Bookmark(watcher.at));
+            watcher.outputs.push(WatchOutput::Bookmark(watcher.at));
             true
         }
         _ => {
@@ -234,9 +241,9 @@ async fn no_space(url: &str, raised: bool) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// Runs one round of each failure, in an order that depends on the seed; more with `ETCD_ROUNDS`.
+/// Runs one round of each failure, in an order that depends on the seed. `ETCD_ROUNDS` sets another number of rounds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn registers_are_linearizable_whatever_goes_wrong() {
+async fn registers_are_linearizable_under_every_failure() {
     let setting =
         |name: &str, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let (rounds, seed) = (setting("ETCD_ROUNDS", FAULTS.len() as u64), setting("ETCD_SEED", 1));
@@ -262,7 +269,7 @@ async fn registers_are_linearizable_whatever_goes_wrong() {
         .collect();
     let mut newest = settled(&servers).await;
     reach(&watchers, newest).await;
-    watchers.iter().for_each(|watcher| watcher.lock().told.clear());
+    watchers.iter().for_each(|watcher| watcher.lock().outputs.clear());
     let (mut random, mut operations) = (Random(seed), 0);
     for round in 0..rounds {
         let fault = FAULTS[(round % FAULTS.len() as u64) as usize];
@@ -321,7 +328,7 @@ async fn registers_are_linearizable_whatever_goes_wrong() {
                 }
             }
             Fault::Full => {
-                let url = etcd.urls().split(',').nth(victim).expect("there are three").to_owned();
+                let url = etcd.urls().split(',').nth(victim).expect("the victim exists").to_owned();
                 no_space(&url, true).await;
                 tokio::time::sleep(lasts).await;
                 no_space(&url, false).await;
@@ -339,14 +346,14 @@ async fn registers_are_linearizable_whatever_goes_wrong() {
         let (mut events, mut resumed, mut begun_again) = (0, 0, 0);
         for watcher in &watchers {
             let mut watcher = watcher.lock();
-            let told = std::mem::take(&mut watcher.told);
-            wrong.extend(check_watch(&told, &history, from));
-            events += told.len();
+            let outputs = std::mem::take(&mut watcher.outputs);
+            wrong.extend(check_watch(&outputs, &history, from));
+            events += outputs.len();
             resumed += std::mem::take(&mut watcher.resumed);
             begun_again += std::mem::take(&mut watcher.begun_again);
         }
-        let told = &wrong[..wrong.len().min(5)];
-        assert!(wrong.is_empty(), "round {round}, {fault:?}, {} faults: {told:#?}", wrong.len());
+        let first = &wrong[..wrong.len().min(5)];
+        assert!(wrong.is_empty(), "round {round}, {fault:?}, {} faults: {first:#?}", wrong.len());
         operations += history.operations.len();
         eprintln!(
             "round {round}: {fault:?}, {} operations, {} lists, {events} events, {resumed} resumed, {begun_again} begun again",
@@ -355,7 +362,7 @@ async fn registers_are_linearizable_whatever_goes_wrong() {
         );
     }
     following.iter().for_each(tokio::task::JoinHandle::abort);
-    assert!(operations > 0, "nothing was written");
+    assert!(operations > 0, "the writers made no requests");
 }
 
 /// Waits until each server responds to a list, and returns the newest version of a register.

@@ -1,5 +1,5 @@
-//! Reading at an earlier point: answers are recorded while a state is the newest one, and compared with the
-//! answers at its revision after everything has changed.
+//! Reads at an earlier point. The test records answers while a state is the newest state, changes everything, and
+//! compares the recorded answers with those at the recorded revision.
 
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ async fn change_all(client: &Client) {
     patched(client, &format!("{SECRETS}/password"), json!({"data": {"p": "bmV3"}})).await;
     deleted(client, &format!("{PODS}/web-0?gracePeriodSeconds=0")).await;
     patched(client, &format!("{DEPLOYMENTS}/web"), json!({"spec": {"replicas": 5}})).await;
-    // The definition of gears gets another schema and version, and that of levers goes away.
+    // The definition of gears gets another schema and version, and the definition of levers is deleted.
     let gears = format!("{DEFINITIONS}/gears.g.example.com");
     let versions = json!([
         version("v1", false, json!({"size": {"type": "integer"}})),
@@ -171,7 +171,7 @@ async fn change_all(client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_at_a_point_are_those_that_were_sent_then() {
+async fn reads_at_an_earlier_point_equal_the_answers_sent_then() {
     let mut server = Server::start_upstream().await;
     prepare(&server).await;
     let client = server.client().clone();
@@ -194,7 +194,7 @@ async fn answers_at_a_point_are_those_that_were_sent_then() {
     compare(&client, &revision).await;
     // Nothing was written between the recording and the time.
     compare(&client, &time).await;
-    // The present is different, and the types of then are still those of then after a restart.
+    // The current types are different. After a restart, the recorded point still has the types of that time.
     assert_ne!(answers(&client, "").await, then);
     server.kill();
     server.restart().await;
@@ -202,7 +202,7 @@ async fn answers_at_a_point_are_those_that_were_sent_then() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn chunks_tables_and_watches_of_a_point_show_its_state() {
+async fn chunks_tables_and_watches_at_an_earlier_point_show_its_state() {
     let server = Server::start_upstream().await;
     let client = server.client();
     for n in 0..5 {
@@ -243,12 +243,12 @@ async fn chunks_tables_and_watches_of_a_point_show_its_state() {
         (&bookmark["type"], &bookmark["object"]["metadata"]["resourceVersion"]),
         (&json!("BOOKMARK"), &json!(revision))
     );
-    assert!(watch.next().await.is_none(), "the watch ends after its time");
+    assert!(watch.next().await.is_none(), "the watch ends after timeoutSeconds");
 
     let quiet = format!("{prefix}{MAPS}?watch=true&resourceVersion={revision}&timeoutSeconds=1");
     let mut watch: Watch = client.watch(&quiet).await;
     created(client, MAPS, json!({"metadata": {"name": "unseen"}})).await;
-    assert!(watch.next().await.is_none(), "nothing happens after a point");
+    assert!(watch.next().await.is_none(), "a watch of a past state sends no later events");
     // A revision after the point does not exist yet.
     let newest = revision_after(client, &revision).await;
     let reply = client.get(&format!("{prefix}{MAPS}?resourceVersion={newest}")).await;
@@ -263,7 +263,7 @@ async fn revision_after(client: &Client, before: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_point_is_refused_if_it_is_wrong_or_in_the_future_or_expired_or_written() {
+async fn an_invalid_future_expired_or_written_point_is_refused() {
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
     created(&client, MAPS, json!({"metadata": {"name": "a"}})).await;
@@ -298,9 +298,9 @@ async fn a_point_is_refused_if_it_is_wrong_or_in_the_future_or_expired_or_writte
         }
     }
     let message = client.delete(&format!("/as-of/{old}{MAPS}/a")).await.json()["message"].clone();
-    let wanted =
+    let expected =
         format!("the past is read-only: delete is not possible as of {old}, only get, list and watch are");
-    assert_eq!(message, wanted);
+    assert_eq!(message, expected);
     assert_eq!(client.get(&format!("{MAPS}/a")).await.status, 200);
 
     server.restart_with(&["--history-retention=0"]).await;
@@ -331,7 +331,7 @@ async fn a_point_is_refused_if_it_is_wrong_or_in_the_future_or_expired_or_writte
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_past_is_read_with_the_permissions_of_now() {
+async fn earlier_points_are_read_with_the_current_permissions() {
     let flags = [
         "--token-auth-file=$dir/tokens.csv",
         "--audit-policy-file=$dir/policy",
@@ -387,9 +387,9 @@ async fn the_past_is_read_with_the_permissions_of_now() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubectl_reads_a_point_through_the_path_of_its_server() {
+async fn kubectl_reads_an_earlier_point_through_the_path_of_its_server_url() {
     let server = Server::start_upstream().await;
-    let Some(kubectl) = Kubectl::find(&server).await else { return };
+    let releases = Kubectl::spread_releases(&server, 3).await;
     prepare(&server).await;
     let (revision, _) = recorded(server.client()).await;
     let commands = [
@@ -401,23 +401,28 @@ async fn kubectl_reads_a_point_through_the_path_of_its_server() {
         "api-resources --api-group=g.example.com -o name",
     ];
     let mut then = Vec::new();
-    for command in commands {
-        then.push(kubectl.ok(command).await);
+    for kubectl in &releases {
+        for command in commands {
+            then.push((kubectl, command, kubectl.ok(command).await));
+        }
     }
     change_all(server.client()).await;
     let address = &server.client().identity().address;
     let at = format!("--server=https://{address}/as-of/{revision}");
-    for (command, then) in commands.iter().zip(&then) {
-        assert_eq!(kubectl.ok(&format!("{at} {command}")).await, *then, "{command}");
+    for (kubectl, command, then) in then {
+        let now = kubectl.ok(&format!("{at} {command}")).await;
+        assert_eq!(now, then, "{} {command}", kubectl.program().display());
     }
-    assert!(kubectl.ok(&format!("{at} get levers")).await.contains("SIZE"));
-    let ran = kubectl.run(&format!("{at} delete configmap settings"), "").await;
-    assert!(ran.err.contains("the past is read-only"), "{}", ran.err);
-    assert_eq!(ran.code, Some(1));
+    for kubectl in &releases {
+        assert!(kubectl.ok(&format!("{at} get levers")).await.contains("SIZE"));
+        let ran = kubectl.run(&format!("{at} delete configmap settings"), "").await;
+        assert!(ran.err.contains("the past is read-only"), "{}", ran.err);
+        assert_eq!(ran.code, Some(1));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_state_of_a_random_history_is_read_again() {
+async fn every_state_of_a_random_history_is_read_back_unchanged() {
     let server = Server::start_upstream().await;
     let client = server.client();
     let mut random = Random(7);
@@ -437,5 +442,126 @@ async fn every_state_of_a_random_history_is_read_again() {
     for (revision, then) in states {
         let now = client.get(&format!("/as-of/{revision}{MAPS}")).await;
         assert!(now.body == then, "at {revision}: {} not {}", now.text(), String::from_utf8_lossy(&then));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_watches_at_an_earlier_point_are_charged_like_other_watches() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    for n in 0..50 {
+        let map = json!({"metadata": {"name": format!("m{n}")}, "data": {"a": "x".repeat(10_000)}});
+        created(client, MAPS, map).await;
+    }
+    let revision = revision(client).await;
+    for n in 0..50 {
+        deleted(client, &format!("{MAPS}/m{n}")).await;
+    }
+    let before = crate::support::anonymous_bytes(server.pid());
+    let initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let path = format!("/as-of/{revision}{MAPS}?watch=true&timeoutSeconds=60&{initial}");
+    let mut watches = Vec::new();
+    for _ in 0..1_000 {
+        // The events wait in the connection, because no client reads them.
+        watches.push(client.watch(&path).await);
+    }
+    let grown = crate::support::anonymous_bytes(server.pid()).saturating_sub(before);
+    // Each connection has its buffers and a chunk of events. The 500 KB of the state are not kept for each connection.
+    assert!(grown < 400 << 20, "{} KiB for each watch", (grown >> 10) / 1_000);
+    assert_eq!(client.get(&format!("{MAPS}?limit=1")).await.status, 200);
+    let mut names = Vec::new();
+    while names.len() < 50 {
+        let (kind, name, _) = watches[999].expect().await;
+        if kind == "ADDED" && name != "kube-root-ca.crt" {
+            names.push(name);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_explains_the_types_of_an_earlier_point() {
+    let server = Server::start_upstream().await;
+    let Some(kubectl) = Kubectl::find(&server).await else { return };
+    let client = server.client();
+    let properties = json!({"size": {"type": "integer", "description": "Size is the number of teeth."}});
+    establish(&server, &definition("gears", json!([version("v1", true, properties)]))).await;
+    let revision = revision(client).await;
+    deleted(client, &format!("{DEFINITIONS}/gears.g.example.com")).await;
+    client.until_gone(&format!("{DEFINITIONS}/gears.g.example.com")).await;
+    let at = format!("--server=https://{}/as-of/{revision}", client.identity().address);
+    let text = kubectl.ok(&format!("{at} explain gears.spec.size")).await;
+    assert!(text.contains("Size is the number of teeth."), "{text}");
+    assert!(kubectl.ok(&format!("{at} explain deployments.spec")).await.contains("replicas"));
+    assert_eq!(kubectl.run("explain gears.spec.size", "").await.code, Some(1));
+}
+
+/// Returns the collections of all resources that can be listed, and whether they have a protobuf form.
+async fn collections(client: &Client) -> Vec<(String, bool)> {
+    let groups = client.get("/apis").await.json();
+    let versions = groups["groups"].as_array().unwrap().iter().flat_map(|group| {
+        let versions = group["versions"].as_array().unwrap().iter();
+        versions.map(|version| format!("/apis/{}", version["groupVersion"].as_str().unwrap()))
+    });
+    let mut all = Vec::new();
+    for root in ["/api/v1".to_owned()].into_iter().chain(versions) {
+        let document = client.get(&root).await.json();
+        for resource in document["resources"].as_array().unwrap() {
+            let name = resource["name"].as_str().unwrap();
+            let verbs = resource["verbs"].as_array().unwrap();
+            // Resources that are not stored have no history, and leases change continuously.
+            if verbs.contains(&json!("list")) && !matches!(name, "componentstatuses" | "leases") {
+                all.push((format!("{root}/{name}"), !root.contains("example.com")));
+            }
+        }
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_is_read_at_an_earlier_point_as_it_was_then() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    super::undo::define(&server).await;
+    super::undo::fill(client, "shop", 1).await;
+    let collections = collections(client).await;
+    let answers = async |prefix: &str| {
+        let mut answers = Vec::new();
+        for (path, has_protobuf) in &collections {
+            for media_type in [JSON, PARTIAL, YAML, PROTOBUF] {
+                if media_type == PROTOBUF && !has_protobuf {
+                    continue;
+                }
+                let headers = [("accept", media_type)];
+                let reply = client.send("GET", &format!("{prefix}{path}"), &headers, b"").await;
+                answers.push((format!("{path} as {media_type}"), reply.status, reply.body.to_vec()));
+            }
+        }
+        answers
+    };
+    let begun = std::time::Instant::now();
+    let (revision, then) = loop {
+        let before = revision(client).await;
+        let then = answers("").await;
+        if revision(client).await == before {
+            break (before, then);
+        }
+        assert!(begun.elapsed() < 2 * PATIENCE, "the server does not stop writing");
+    };
+    for path in ["/api/v1/namespaces/shop", &format!("{DEFINITIONS}/levers.g.example.com")] {
+        deleted(client, path).await;
+        client.until_gone(path).await;
+    }
+    let now = answers(&format!("/as-of/{revision}")).await;
+    let names: Vec<&String> = then.iter().map(|(name, ..)| name).collect();
+    for kind in super::undo::kinds() {
+        assert!(names.iter().any(|name| name.starts_with(&format!("{}/{} ", kind.0, kind.1))), "{}", kind.1);
+    }
+    for (then, now) in then.iter().zip(&now) {
+        assert!(
+            then.1 == 200 && then == now,
+            "{} at {revision}: {}",
+            then.0,
+            String::from_utf8_lossy(&now.2)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The history of one object: its versions, their authors and changes, and the way back to one of them.
+//! The history of one object: its versions, their authors and changes, and the restore of an earlier version.
 
 use serde_json::{Value, json};
 use tests::{Client, Options, PATIENCE, Server};
@@ -8,9 +8,9 @@ const EVENTS: &str = "/api/v1/namespaces/default/events";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
 
-/// Starts a server with the users alice, who may do everything to ConfigMaps but read their history, and bob,
-/// who may do everything.
-async fn server(flags: &[&str]) -> Server {
+/// Starts a server with two users: alice has all permissions on ConfigMaps except the permission for their history,
+/// and bob has all permissions.
+pub(super) async fn server(flags: &[&str]) -> Server {
     let flags = ["--token-auth-file=$dir/tokens.csv"].iter().chain(flags).map(|flag| (*flag).to_owned());
     let tokens = "alice-token,alice,alice\nbob-token,bob,bob,system:masters\n".to_owned();
     let options =
@@ -21,7 +21,7 @@ async fn server(flags: &[&str]) -> Server {
 }
 
 /// Gives alice verbs on ConfigMaps.
-async fn grant(client: &Client, role: &str, verbs: Value) {
+pub(super) async fn grant(client: &Client, role: &str, verbs: Value) {
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]);
     let reply =
         client.post(&format!("{RBAC}/roles"), &json!({"metadata": {"name": role}, "rules": rules})).await;
@@ -35,8 +35,8 @@ async fn grant(client: &Client, role: &str, verbs: Value) {
     assert_eq!(reply.status, 201, "{}", reply.text());
 }
 
-/// Sends a request until the permissions that were just granted or not are known.
-async fn until_status(client: &Client, method: &str, path: &str, status: u16) -> Value {
+/// Repeats a request until the response has this status, because a change of permissions takes effect a little later.
+pub(super) async fn until_status(client: &Client, method: &str, path: &str, status: u16) -> Value {
     let begun = std::time::Instant::now();
     loop {
         let reply = client.send(method, path, &[], b"").await;
@@ -48,7 +48,7 @@ async fn until_status(client: &Client, method: &str, path: &str, status: u16) ->
     }
 }
 
-async fn log_of(client: &Client, path: &str) -> Vec<Value> {
+pub(super) async fn log_of(client: &Client, path: &str) -> Vec<Value> {
     let reply = client.get(&format!("/history{path}")).await;
     assert_eq!(reply.status, 200, "{path}: {}", reply.text());
     let log = reply.json();
@@ -59,12 +59,60 @@ async fn log_of(client: &Client, path: &str) -> Vec<Value> {
     log["items"].as_array().unwrap().clone()
 }
 
+/// Checks that the schema has each member of the value, and that the value has each required member.
+fn assert_described(schemas: &Value, schema: &Value, value: &Value, path: &str) {
+    let reference = schema["$ref"].as_str();
+    let schema = reference.map_or(schema, |target| &schemas[target.rsplit('/').next().unwrap()]);
+    assert!(schema.is_object(), "{path} has no schema");
+    for name in schema["required"].as_array().into_iter().flatten() {
+        assert!(value.get(name.as_str().unwrap()).is_some(), "{path} has no {name}");
+    }
+    match value {
+        Value::Array(items) => {
+            items.iter().for_each(|item| assert_described(schemas, &schema["items"], item, path));
+        }
+        // An object of the API has its own schema.
+        Value::Object(members) if schema.get("properties").is_some() => {
+            for (name, member) in members {
+                assert_described(schemas, &schema["properties"][name], member, &format!("{path}.{name}"));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_openapi_document_describes_the_answers() {
+    for naming in ["kubernetes", "cluster"] {
+        let options = Options { flags: vec![format!("--naming={naming}")], ..Options::default() };
+        let server = Server::start(options).await;
+        let client = server.client();
+        let path = format!("{MAPS}/described");
+        assert_eq!(client.post(MAPS, &json!({"metadata": {"name": "described"}})).await.status, 201);
+        assert_eq!(
+            client.put(&path, &json!({"metadata": {"name": "described"}, "data": {"a": "1"}})).await.status,
+            200
+        );
+        let log = client.get(&format!("/history{path}?include=object,patch&limit=1")).await.json();
+        let index = client.get("/openapi/v3").await.json();
+        let url =
+            index["paths"]["history"]["serverRelativeURL"].as_str().expect("the index has the document");
+        let document = client.get(url).await.json();
+        let read = &document["paths"]["/history/{path}"]["get"];
+        let schema = &read["responses"]["200"]["content"]["application/json"]["schema"];
+        assert_described(&document["components"]["schemas"], schema, &log, "history");
+        assert!(log["items"][0]["patch"].is_array() && log["metadata"]["continue"].is_string(), "{log}");
+        let restore = &document["paths"]["/history/{path}/restore"]["post"];
+        assert_eq!(restore["operationId"], "restoreObjectState");
+    }
+}
+
 fn operations(items: &[Value]) -> Vec<&str> {
     items.iter().map(|item| item["operation"].as_str().unwrap()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_says_who_changed_what() {
+async fn a_history_log_lists_the_authors_of_changes() {
     let server = server(&[]).await;
     let bob = server.client().with_token("bob-token");
     let alice = server.client().with_token("alice-token");
@@ -127,7 +175,7 @@ async fn a_log_says_who_changed_what() {
     ] {
         assert_eq!(bob.get(&path).await.status, status, "{path}");
     }
-    // The history needs a verb of its own.
+    // Reading the history needs the verb `history`.
     let refused = alice.get(&format!("/history{path}")).await;
     assert_eq!(refused.status, 403);
     grant(server.client(), "history", json!(["history"])).await;
@@ -135,7 +183,7 @@ async fn a_log_says_who_changed_what() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_names_subresources_and_expiries_and_has_authors_only_if_they_are_recorded() {
+async fn a_history_log_names_subresources_expiries_and_recorded_authors() {
     let mut server = server(&["--event-ttl=1s"]).await;
     let bob = server.client().with_token("bob-token");
     let template = json!({
@@ -172,7 +220,7 @@ async fn a_log_names_subresources_and_expiries_and_has_authors_only_if_they_are_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_state_is_restored_as_an_update_or_as_a_create() {
+async fn an_earlier_state_is_restored_as_an_update_or_a_create() {
     let server = server(&[]).await;
     let bob = server.client().with_token("bob-token");
     let path = format!("{MAPS}/m");
@@ -215,7 +263,7 @@ async fn a_state_is_restored_as_an_update_or_as_a_create() {
         let reply = bob.send("POST", &restore(query.clone()), &[], b"").await;
         assert_eq!(reply.status, status, "{query}: {}", reply.text());
     }
-    // Restoring needs the permission to update, and the verb of the history.
+    // Restoring needs the permission to update and the verb `history`.
     let alice = server.client().with_token("alice-token");
     until_status(&alice, "GET", &path, 200).await;
     let query = restore(format!("revision={old}"));
@@ -223,4 +271,146 @@ async fn a_state_is_restored_as_an_update_or_as_a_create() {
     grant(server.client(), "history", json!(["history"])).await;
     until_status(&alice, "POST", &query, 200).await;
     assert_eq!(bob.send("PUT", &query, &[], b"").await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_history_log_with_many_changes_is_paged() {
+    let server = server(&[]).await;
+    let bob = server.client().with_token("bob-token");
+    let path = format!("{MAPS}/m");
+    let map = |value: &str, count: usize| {
+        let data: serde_json::Map<String, Value> =
+            (0..count).map(|n| (format!("key-{n:05}"), json!(value))).collect();
+        json!({"metadata": {"name": "m"}, "data": data})
+    };
+    assert_eq!(bob.post(MAPS, &map("1", 5_000)).await.status, 201);
+    assert_eq!(bob.put(&path, &map("2", 5_000)).await.status, 200);
+    let log = bob.get(&format!("/history{path}?include=patch&limit=1")).await;
+    let item = &log.json()["items"][0];
+    let lens = ["fields", "patch"].map(|name| item[name].as_array().unwrap().len());
+    assert_eq!((lens, &item["cut"]), ([100, 1_000], &json!(["fields", "patch"])));
+    assert!(log.body.len() < 200_000, "{} bytes", log.body.len());
+    // Without the patch, only the list of fields is truncated. A short list is not truncated.
+    let items = log_of(&bob, &path).await;
+    assert_eq!(items[0]["cut"], json!(["fields"]));
+    assert_eq!(bob.put(&path, &map("2", 4_999)).await.status, 200);
+    assert!(log_of(&bob, &path).await[0].get("cut").is_none());
+
+    // Pages with large objects end early, and the next pages have the rest.
+    for n in 0..30 {
+        let large = json!({"metadata": {"name": "m"}, "data": {"a": format!("{n}{}", "x".repeat(400_000))}});
+        assert_eq!(bob.put(&path, &large).await.status, 200);
+    }
+    let (mut revisions, mut token, mut pages) = (Vec::new(), String::new(), 0);
+    loop {
+        let query = format!("include=object,patch&limit=500&continue={token}");
+        let page = bob.get(&format!("/history{path}?{query}")).await;
+        assert!(page.status == 200 && page.body.len() < 16 << 20, "{} {}", page.status, page.body.len());
+        let page = page.json();
+        let items = page["items"].as_array().unwrap().iter();
+        revisions.extend(items.map(|item| item["revision"].as_str().unwrap().parse::<u64>().unwrap()));
+        pages += 1;
+        token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+        if token.is_empty() {
+            break;
+        }
+    }
+    assert!(pages > 2, "{pages} pages");
+    assert!(revisions.len() == 33 && revisions.is_sorted_by(|one, two| one > two), "{revisions:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_get_permission_gives_access_to_earlier_states_of_a_secret() {
+    let server = server(&[]).await;
+    let client = server.client();
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let path = format!("{secrets}/s");
+    let secret = |value: &str| json!({"metadata": {"name": "s"}, "stringData": {"password": value}});
+    let first = client.post(secrets, &secret("old-value")).await.json();
+    assert_eq!(client.put(&path, &secret("new-value")).await.status, 200);
+    let old = first["metadata"]["resourceVersion"].as_str().unwrap();
+    // The listed fields contain keys, but no values.
+    let log = client.get(&format!("/history{path}")).await;
+    assert_eq!(log.json()["items"][0]["fields"], json!(["data.password"]));
+    for value in ["old-value", "new-value", "b2xkLXZhbHVl", "bmV3LXZhbHVl"] {
+        assert!(!log.text().contains(value), "{}", log.text());
+    }
+    // A restore returns the restored state, so it needs the permission to read that state.
+    let alice = client.with_token("alice-token");
+    let rules =
+        json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["update", "create", "history"]}]);
+    let role = json!({"metadata": {"name": "writer"}, "rules": rules});
+    assert_eq!(client.post(&format!("{RBAC}/roles"), &role).await.status, 201);
+    let binding = json!({
+        "metadata": {"name": "writer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "writer"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}],
+    });
+    assert_eq!(client.post(&format!("{RBAC}/rolebindings"), &binding).await.status, 201);
+    let begun = std::time::Instant::now();
+    while alice.put(&format!("{path}?dryRun=All"), &secret("x")).await.status != 200 {
+        assert!(begun.elapsed() < PATIENCE, "the permission to update is not in effect");
+    }
+    for (method, request) in [
+        ("GET", format!("/history{path}")),
+        ("GET", format!("/history{path}?include=object,patch")),
+        ("POST", format!("/history{path}/restore?revision={old}")),
+        ("POST", format!("/history{path}/restore?revision={old}&dryRun=All")),
+        ("GET", format!("/as-of/{old}{path}")),
+    ] {
+        let reply = alice.send(method, &request, &[], b"").await;
+        assert_eq!(reply.status, 403, "{method} {request}: {}", reply.text());
+        assert!(!reply.text().contains("b2xk"), "{}", reply.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_object_refers_to_the_current_owners() {
+    let server = server(&[]).await;
+    let client = server.client();
+    let owner = async |name: &str| {
+        let map = client.post(MAPS, &json!({"metadata": {"name": name}})).await.json();
+        map["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    let reference =
+        |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid});
+    let (stays, again, gone) = (owner("stays").await, owner("again").await, owner("gone").await);
+    let stranger = json!({"apiVersion": "x.example.com/v1", "kind": "X", "name": "x", "uid": "1"});
+    let references =
+        json!([reference("stays", &stays), reference("again", &again), reference("gone", &gone), stranger]);
+    let map = json!({"metadata": {"name": "m", "ownerReferences": references}});
+    let first = client.post(MAPS, &map).await;
+    assert_eq!(first.status, 201, "{}", first.text());
+    let old = first.json()["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    for name in ["m", "again", "gone"] {
+        assert_eq!(client.delete(&format!("{MAPS}/{name}")).await.status, 200);
+    }
+    let again = owner("again").await;
+    let restore = format!("/history{MAPS}/m/restore?revision={old}");
+    let reply = client.send("POST", &restore, &[], b"").await;
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    let restored = reply.json()["metadata"]["ownerReferences"].clone();
+    assert_eq!(restored, json!([reference("stays", &stays), reference("again", &again), stranger]));
+    let warnings = reply.header_all("warning").join("\n");
+    for part in [
+        "ConfigMap \\\"again\\\" was created again",
+        "ConfigMap \\\"gone\\\" does not exist",
+        "X \\\"x\\\" was not looked for",
+    ] {
+        assert!(warnings.contains(part), "{part}: {warnings}");
+    }
+
+    // If another service has meanwhile taken an address, the restore assigns a new address.
+    let services = "/api/v1/namespaces/default/services";
+    let service = |name: &str, address: &Value| json!({"metadata": {"name": name}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}});
+    let first = client.post(services, &service("a", &json!(null))).await.json();
+    let (old, address) =
+        (first["metadata"]["resourceVersion"].as_str().unwrap(), &first["spec"]["clusterIP"]);
+    assert_eq!(client.delete(&format!("{services}/a")).await.status, 200);
+    assert_eq!(client.post(services, &service("b", address)).await.status, 201);
+    let restore = format!("/history{services}/a/restore?revision={old}");
+    let reply = client.send("POST", &restore, &[], b"").await;
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    assert_ne!(reply.json()["spec"]["clusterIP"], *address);
+    assert!(reply.header_all("warning").join("").contains("provided IP is already allocated"));
 }

@@ -1,4 +1,4 @@
-//! kubectl commands that write, and their output.
+//! Tests of kubectl commands that write, and of their output.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use tests::Server;
 use super::{Kubectl, MANY, finish};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_are_changed_in_every_way_there_is() {
+async fn kubectl_commands_that_modify_objects_work() {
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     kubectl.ok_with("apply -f -", MANY).await;
@@ -69,23 +69,23 @@ async fn objects_are_changed_in_every_way_there_is() {
         deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again\n";
     assert_eq!((stale.code, stale.err.as_str()), (Some(1), conflict));
 
-    // The editor is a script.
-    for (script, wanted) in [
+    // A script replaces the editor.
+    for (script, expected) in [
         ("s/replicas: 1/replicas: 6/", "deployment.apps/web edited\n"),
         ("s/nothing/of this/", "Edit cancelled, no changes made.\n"),
     ] {
         let mut command = kubectl.command("edit deploy web");
         command.env("EDITOR", format!("sed -i '{script}'"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let ran = finish(command, "").await.expect("the editor ends");
-        assert_eq!((ran.code, format!("{}{}", ran.out, ran.err).as_str()), (Some(0), wanted));
+        let ran = finish(command, "").await.expect("kubectl edit ends");
+        assert_eq!((ran.code, format!("{}{}", ran.out, ran.err).as_str()), (Some(0), expected));
     }
     assert_eq!(kubectl.ok("get deploy web -o 'jsonpath={.spec.replicas}'").await, "6");
 
     // Validation errors are printed with the server's messages.
     let pod =
         |spec: &str| format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"x"}},"spec":{spec}}}"#);
-    for (arguments, object, wanted) in [
+    for (arguments, object, expected) in [
         (
             "create -f -",
             pod(r#"{"containers":[]}"#),
@@ -109,12 +109,12 @@ async fn objects_are_changed_in_every_way_there_is() {
         ),
     ] {
         let ran = kubectl.run(arguments, &object).await;
-        assert_eq!(format!("{}{}", ran.err, ran.out), wanted);
+        assert_eq!(format!("{}{}", ran.err, ran.out), expected);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn delete_cascades_by_propagation_policy() {
+async fn kubectl_delete_cascades_by_propagation_policy() {
     // See docs/api/delete.md and docs/api/controllers.md#garbage-collector.
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
@@ -144,7 +144,7 @@ async fn delete_cascades_by_propagation_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_on_the_server_knows_owners_and_changes_nothing_twice() {
+async fn kubectl_server_side_apply_tracks_owners_and_repeats_without_changes() {
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     const SERVER_SIDE: &str = "apply --server-side -f -";

@@ -1,4 +1,4 @@
-//! Definitions that users install, and objects of their types: all kubectl commands for custom types.
+//! Tests of all kubectl commands for custom types, with definitions that users install.
 
 use std::process::Stdio;
 
@@ -12,7 +12,7 @@ use crate::support::reference;
 const DEPTH_MAX: usize = 12;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn real_definitions_are_applied_and_their_objects_used() {
+async fn published_definitions_are_applied_and_their_objects_used() {
     let server = Server::start_upstream().await;
     let (Some(kubectl), Some(manifests)) = (Kubectl::find(&server).await, reference("manifests/crds")) else {
         return;
@@ -117,7 +117,7 @@ spec:
 "#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn custom_objects_are_shown_scaled_and_waited_for() {
+async fn kubectl_shows_scales_and_waits_for_custom_objects() {
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     kubectl.ok_with("apply -f -", SCALED).await;

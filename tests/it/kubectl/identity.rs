@@ -1,4 +1,4 @@
-//! Identity as operators use it through kubectl: certificates that are requested and approved, tokens,
+//! Tests of kubectl commands about identity: certificates that are requested and approved, tokens,
 //! permission checks, impersonation, credential programs, and a node that joins with a bootstrap token
 //! (docs/api/authentication.md, docs/api/authorization.md, docs/api/controllers.md#certificates).
 
@@ -12,7 +12,7 @@ use tests::{Options, Server};
 
 use super::Kubectl;
 
-/// Returns a key, and a certificate request with it.
+/// Returns a key and a certificate request that is signed with the key.
 fn request(name: &str, groups: &[&str]) -> (KeyPair, String) {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -33,7 +33,7 @@ fn manifest(name: &str, request: &str, signer: &str, usages: &str) -> String {
     )
 }
 
-/// Writes a kubeconfig with the server of another one and its own user.
+/// Writes a kubeconfig with the server of the kubeconfig `from` and with this user.
 fn kubeconfig(from: &Path, to: &Path, user: &str) {
     let text = std::fs::read_to_string(from).unwrap();
     let start = text.find("users:").unwrap();
@@ -56,7 +56,7 @@ fn inline(certificate: &str, key: &KeyPair) -> String {
     format!("{{client-certificate-data: {certificate}, client-key-data: {key}}}")
 }
 
-/// Returns a kubectl with another kubeconfig.
+/// Returns a kubectl whose kubeconfig has this user.
 fn as_user(kubectl: &Kubectl, name: &str, user: &str) -> Kubectl {
     let path = kubectl.home.path().join(name);
     kubeconfig(&kubectl.kubeconfig, &path, user);
@@ -64,7 +64,7 @@ fn as_user(kubectl: &Kubectl, name: &str, user: &str) -> Kubectl {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_approved_request_ends_in_a_certificate_that_opens_the_door() {
+async fn an_approved_certificate_request_gives_a_certificate_that_authenticates() {
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     let (key, text) = request("jane", &["dev"]);
@@ -102,7 +102,8 @@ async fn a_node_joins_with_a_bootstrap_token() {
     };
     let server = Server::start(options).await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
-    // kubeadm prepares this: the token, and the permissions to request a certificate and to get it approved.
+    // Create the objects that kubeadm creates: the token, and the permissions to request a certificate and to get it
+    // approved.
     kubectl
         .ok("create secret generic bootstrap-token-abcdef -n kube-system --type=bootstrap.kubernetes.io/token \
              --from-literal=token-id=abcdef --from-literal=token-secret=0123456789abcdef \
@@ -126,14 +127,14 @@ async fn a_node_joins_with_a_bootstrap_token() {
     assert_eq!(
         kubectl.ok("get csr n1 -o 'jsonpath={.status.conditions[0].reason}'").await,
         "AutoApproved",
-        "by a controller"
+        "the controller approves the request"
     );
     let object = "apiVersion: v1\nkind: Node\nmetadata: {name: NAME}\n";
     node.ok_with("create -f -", &object.replace("NAME", "n1")).await;
     let refused = node.run("create -f -", &object.replace("NAME", "n2")).await;
     assert!(refused.err.contains("node \"n1\" is not allowed to modify node \"n2\""), "{}", refused.err);
 
-    // The node renews its certificate by itself, and gets a serving certificate once that is approved.
+    // The node renews its certificate by itself, and gets a serving certificate once the request for it is approved.
     kubectl
         .ok("create clusterrolebinding renew --group=system:nodes \
              --clusterrole=system:certificates.k8s.io:certificatesigningrequests:selfnodeclient")
@@ -174,7 +175,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: readers}]
 "#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permissions_are_reconciled_listed_and_tried_as_others() {
+async fn kubectl_auth_reconciles_lists_and_tests_permissions() {
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     let said = kubectl.ok_with("auth reconcile -f -", ROLES).await;
@@ -212,7 +213,7 @@ async fn permissions_are_reconciled_listed_and_tried_as_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_gives_kubectl_its_credentials() {
+async fn an_exec_plugin_gives_kubectl_its_credentials() {
     let options = Options {
         flags: vec!["--token-auth-file=$dir/tokens.csv".to_owned()],
         files: vec![("tokens.csv", "program-token,robot,1,system:masters\n".to_owned())],

@@ -1,4 +1,4 @@
-//! User manifests are applied, printed and deleted.
+//! Tests that apply, print and delete published manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::{Kubectl, MANY, cells};
 use crate::support::reference;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_real_manifests_are_applied_shown_and_deleted() {
+async fn kubectl_applies_shows_and_deletes_published_manifests() {
     let server = Server::start_upstream().await;
     let (Some(kubectl), Some(manifests)) = (Kubectl::find(&server).await, reference("manifests/workloads"))
     else {
@@ -45,7 +45,7 @@ async fn the_real_manifests_are_applied_shown_and_deleted() {
     let after = versions().await;
     let changed = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
     let changed: BTreeSet<&str> = changed.map(|(before, _)| before.split('=').next().unwrap()).collect();
-    assert!(changed.is_empty(), "written although nothing changed: {changed:?}");
+    assert!(changed.is_empty(), "some unchanged objects were written: {changed:?}");
 
     let all = kubectl.ok("get all -A").await;
     for header in [
@@ -83,7 +83,7 @@ async fn the_real_manifests_are_applied_shown_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_the_default_vocabulary_groups_without_a_suffix_work_all_the_same() {
+async fn groups_without_a_suffix_work_in_the_default_naming_profile() {
     let server = Server::start(Options { naming: "cluster", ..Options::default() }).await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     let plain = MANY
@@ -125,7 +125,7 @@ async fn under_the_default_vocabulary_groups_without_a_suffix_work_all_the_same(
             ("delete deploy,sts,ds,cronjob,hpa,pdb --all -o name", "deployment.apps/web\nstatefulset.apps/db\ndaemonset.apps/agent\ncronjob.batch/nightly\nhorizontalpodautoscaler.autoscaling/web\npoddisruptionbudget.policy/web"),
         ])
         .await;
-    for (arguments, wanted) in [
+    for (arguments, expected) in [
         (
             "get pods new -o wide",
             [
@@ -137,7 +137,7 @@ async fn under_the_default_vocabulary_groups_without_a_suffix_work_all_the_same(
         ("get cm typed", ["NAME DATA AGE", "typed 1 *"]),
         ("get job typed", ["NAME STATUS COMPLETIONS DURATION AGE", "typed Running 0/1 *"]),
     ] {
-        assert_eq!(cells(&kubectl.ok(arguments).await), wanted, "kubectl {arguments}");
+        assert_eq!(cells(&kubectl.ok(arguments).await), expected, "kubectl {arguments}");
     }
     let versions = kubectl.ok("api-versions").await;
     assert!(versions.contains("rbac.authorization.cluster.io/v1"), "{versions}");

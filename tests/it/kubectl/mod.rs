@@ -1,4 +1,4 @@
-//! The installed kubectl against the server: commands and their exact output.
+//! Tests of the installed kubectl: commands and their exact output.
 //!
 //! ```text
 //! output     get, explain, wait, output in every format
@@ -27,7 +27,7 @@ use tests::{PATIENCE, Server};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// A kubectl with a home directory of its own, so that its cache belongs to one server.
+/// A kubectl with its own home directory, so that its cache contains the data of only one server.
 pub struct Kubectl {
     program: PathBuf,
     kubeconfig: PathBuf,
@@ -53,30 +53,42 @@ impl Kubectl {
             testkit::skip("kubectl not found");
             return None;
         }
-        Some(Kubectl::of("kubectl".into(), server))
+        Some(Kubectl::for_server("kubectl".into(), server))
     }
 
-    fn of(program: PathBuf, server: &Server) -> Kubectl {
+    fn for_server(program: PathBuf, server: &Server) -> Kubectl {
         Kubectl { program, kubeconfig: server.kubeconfig(), home: TempDir::new() }
     }
 
-    /// Returns the oldest and the newest available release of kubectl. These are files `kubectl.<release>`
-    /// next to the installed one, or those that `KUBECTLS` names, separated by colons. Returns one release if
-    /// only one is available, and an empty list without kubectl.
+    /// Returns this kubectl with another kubeconfig.
+    pub fn with_kubeconfig(self, kubeconfig: PathBuf) -> Kubectl {
+        Kubectl { kubeconfig, ..self }
+    }
+
+    /// Returns the oldest and the newest available release of kubectl ([`Kubectl::spread_releases`]).
     pub async fn releases(server: &Server) -> Vec<Kubectl> {
+        Kubectl::spread_releases(server, 2).await
+    }
+
+    /// Returns `count` of the available releases of kubectl: the oldest, the newest, and others at equal distances
+    /// between these. The programs are the files that `KUBECTLS` names, separated by colons, or else the files
+    /// `kubectl.<release>` next to the installed kubectl. Returns all releases if fewer are available, and an empty list
+    /// without kubectl.
+    pub async fn spread_releases(server: &Server, count: usize) -> Vec<Kubectl> {
         let named = std::env::var("KUBECTLS").unwrap_or_default();
         let mut programs: Vec<PathBuf> =
             named.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
         if programs.is_empty() {
-            programs = beside();
-            if let [oldest, .., newest] = programs.as_slice() {
-                programs = vec![oldest.clone(), newest.clone()];
-            }
+            programs = other_kubectls();
+        }
+        if programs.len() > count {
+            let newest = programs.len() - 1;
+            programs = (0..count).map(|n| programs[n * newest / (count - 1)].clone()).collect();
         }
         if programs.is_empty() {
             return Kubectl::find(server).await.into_iter().collect();
         }
-        programs.into_iter().map(|program| Kubectl::of(program, server)).collect()
+        programs.into_iter().map(|program| Kubectl::for_server(program, server)).collect()
     }
 
     /// Returns the path of the program, for messages of failed tests.
@@ -96,7 +108,7 @@ impl Kubectl {
         self.prepared(command)
     }
 
-    /// Prepares another program, which starts kubectl, in the same way.
+    /// Prepares a program that starts kubectl, with the same environment and kubeconfig.
     pub fn prepared(&self, mut command: Command) -> Command {
         command.env("KUBECONFIG", &self.kubeconfig).env("HOME", self.home.path());
         command
@@ -127,16 +139,16 @@ impl Kubectl {
 
     /// Runs commands and compares their output exactly, whether they succeed or not.
     pub async fn says(&self, cases: &[(&str, &str)]) {
-        for (arguments, wanted) in cases {
+        for (arguments, expected) in cases {
             let ran = self.run(arguments, "").await;
             let said = format!("{}{}", ran.out, ran.err);
-            assert_eq!(said.trim_end(), *wanted, "kubectl {arguments} ended with {:?}", ran.code);
+            assert_eq!(said.trim_end(), *expected, "kubectl {arguments} ended with {:?}", ran.code);
         }
     }
 }
 
-/// Returns the programs `kubectl.<major>.<minor>` next to the installed one, by release.
-fn beside() -> Vec<PathBuf> {
+/// Returns the programs `kubectl.<major>.<minor>` next to the installed kubectl, by release.
+fn other_kubectls() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let installed =
         std::env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.exists());
@@ -155,20 +167,22 @@ fn beside() -> Vec<PathBuf> {
 /// Runs a command with piped input and output; `None` if it does not end.
 pub async fn finish(mut command: Command, stdin: &str) -> Option<Ran> {
     let mut child = command.spawn().expect("kubectl runs");
-    let mut input = child.stdin.take().expect("it is piped");
+    let mut input = child.stdin.take().expect("the input is a pipe");
     let stdin = stdin.to_owned();
     let feed = tokio::spawn(async move {
         // A command that does not read its input closes the pipe.
         let _ = input.write_all(stdin.as_bytes()).await;
     });
-    let output =
-        tokio::time::timeout(PATIENCE, child.wait_with_output()).await.ok()?.expect("it can be waited for");
+    let output = tokio::time::timeout(PATIENCE, child.wait_with_output())
+        .await
+        .ok()?
+        .expect("kubectl can be waited for");
     let _ = feed.await;
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("kubectl prints text");
     Some(Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) })
 }
 
-/// Splits a line at spaces; single quotes keep words together.
+/// Splits a line at spaces outside single quotes.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (i, part) in line.split('\'').enumerate() {

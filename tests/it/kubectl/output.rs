@@ -1,4 +1,4 @@
-//! kubectl commands that read, and their output.
+//! Tests of kubectl commands that read, and of their output.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use super::{Kubectl, MANY, cells};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn get_shows_the_columns_of_each_kind() {
+async fn kubectl_get_shows_the_columns_of_each_kind() {
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     let applied = kubectl.ok_with("apply -f -", MANY).await;
@@ -29,7 +29,7 @@ async fn get_shows_the_columns_of_each_kind() {
     let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.35.0"}}});
     kubectl.ok(&format!("patch node node-1 --subresource=status -p '{status}'")).await;
 
-    for (arguments, wanted) in [
+    for (arguments, expected) in [
         (
             "get pods",
             &["NAME READY STATUS RESTARTS AGE", "busy 1/2 CrashLoopBackOff 7 *", "new 0/1 Pending 0 *"][..],
@@ -117,7 +117,7 @@ async fn get_shows_the_columns_of_each_kind() {
             ],
         ),
     ] {
-        assert_eq!(cells(&kubectl.ok(arguments).await), wanted, "kubectl {arguments}");
+        assert_eq!(cells(&kubectl.ok(arguments).await), expected, "kubectl {arguments}");
     }
     kubectl
         .says(&[
@@ -138,7 +138,7 @@ async fn get_shows_the_columns_of_each_kind() {
         ])
         .await;
     assert_eq!(cells(&kubectl.ok("get pod busy").await)[1], "busy 1/2 Terminating 7 *");
-    for (what, wanted) in [
+    for (what, expected) in [
         (
             "deploy web",
             &[
@@ -163,7 +163,7 @@ async fn get_shows_the_columns_of_each_kind() {
         ("pdb web", &["Min available: 1", "Selector: app=web"]),
     ] {
         let described = cells(&kubectl.ok(&format!("describe {what}")).await);
-        for line in wanted {
+        for line in expected {
             let is_there = described.iter().any(|described| described.starts_with(line));
             assert!(is_there, "describe {what} lacks {line:?}: {described:#?}");
         }
@@ -171,7 +171,7 @@ async fn get_shows_the_columns_of_each_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn get_watch_sees_live_changes() {
+async fn kubectl_get_watch_shows_live_changes() {
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     let mut watching =
@@ -196,23 +196,23 @@ async fn get_watch_sees_live_changes() {
         {"name": "c", "image": "i", "imageID": "i", "ready": true, "restartCount": 0, "state": {"running": {}}}]}});
     client.patch(&format!("{pods}/live/status"), "merge", &running).await;
     client.delete(&format!("{pods}/live")).await;
-    for wanted in
+    for expected in
         ["ADDED live 0/1 Pending 0 *", "MODIFIED live 1/1 Running 0 *", "DELETED live 1/1 Terminating 0 *"]
     {
         let line = loop {
-            let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("the change is shown");
-            let line = line.unwrap().expect("kubectl goes on");
+            let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("a change is printed");
+            let line = line.unwrap().expect("kubectl prints another line");
             if !line.contains("early-") {
                 break line;
             }
         };
-        assert_eq!(cells(&line), [wanted]);
+        assert_eq!(cells(&line), [expected]);
     }
     watching.kill().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_api_explains_itself() {
+async fn kubectl_explain_and_api_resources_describe_the_api() {
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     let resources = cells(&kubectl.ok("api-resources").await);
@@ -235,9 +235,9 @@ async fn the_api_explains_itself() {
     );
     let categories = kubectl.ok("api-resources --categories=all -o name").await;
     let all: BTreeSet<&str> = categories.lines().collect();
-    let wanted = "cronjobs.batch daemonsets.apps deployments.apps horizontalpodautoscalers.autoscaling jobs.batch pods \
+    let expected = "cronjobs.batch daemonsets.apps deployments.apps horizontalpodautoscalers.autoscaling jobs.batch pods \
         replicasets.apps replicationcontrollers services statefulsets.apps";
-    assert_eq!(all, wanted.split_whitespace().collect());
+    assert_eq!(all, expected.split_whitespace().collect());
     let versions = kubectl.ok("api-versions").await;
     for version in
         ["v1", "apps/v1", "batch/v1", "autoscaling/v1", "autoscaling/v2", "policy/v1", "storage.k8s.io/v1"]
@@ -274,7 +274,7 @@ async fn the_api_explains_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_are_waited_for_and_shown_in_every_form() {
+async fn kubectl_waits_for_objects_and_prints_them_in_every_format() {
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     let client = server.client();
@@ -282,7 +282,7 @@ async fn objects_are_waited_for_and_shown_in_every_form() {
     let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     assert_eq!(client.post(pods, &pod).await.status, 201);
 
-    // These waits end by a change, by the present state, and by a deletion.
+    // These waits end because of a change, because of the current state, and because of a deletion.
     let condition = "wait pod/p --for=condition=Ready --timeout=60s";
     let waiting = kubectl.ok(condition);
     let change = async {
@@ -307,7 +307,7 @@ async fn objects_are_waited_for_and_shown_in_every_form() {
     let columns = kubectl.ok("get pods -o 'custom-columns=NAME:.metadata.name,NODE:.spec.nodeName'").await;
     assert_eq!(cells(&columns), ["NAME NODE", "p n"]);
 
-    // A delete waits for the object to be removed, which a finalizer delays.
+    // `delete` waits until the object is removed. A finalizer delays the removal.
     let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
     let maps = "/api/v1/namespaces/default/configmaps";
     assert_eq!(client.post(maps, &held).await.status, 201);

@@ -1,5 +1,5 @@
-//! kubectl commands that change workloads, on user manifests: client-side and server-side apply, edit, patch,
-//! scale, rollback, replace, and delete with dependents.
+//! Tests of kubectl commands that change workloads of published manifests: client-side and server-side apply, edit,
+//! patch, scale, rollback, replace, and delete with dependents.
 //!
 //! The server has no workload controllers, so scenarios write what a controller would have written (replica
 //! sets, revisions, a status). Without kubectl or the manifests the tests print `skipped: …` and pass.
@@ -32,7 +32,7 @@ async fn edit(kubectl: &Kubectl, arguments: &str, script: &str) -> Ran {
     let mut command = kubectl.command(&format!("edit {arguments}"));
     command.env("EDITOR", format!("sed -i '{script}'"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    finish(command, "").await.expect("the editor ends")
+    finish(command, "").await.expect("kubectl edit ends")
 }
 
 async fn object(kubectl: &Kubectl, what: &str) -> Value {
@@ -41,7 +41,9 @@ async fn object(kubectl: &Kubectl, what: &str) -> Value {
 
 fn containers(workload: &Value) -> BTreeMap<&str, &Value> {
     let list = workload["spec"]["template"]["spec"]["containers"].as_array().expect("containers");
-    list.iter().map(|container| (container["name"].as_str().expect("a name"), container)).collect()
+    list.iter()
+        .map(|container| (container["name"].as_str().expect("the container has a name"), container))
+        .collect()
 }
 
 /// Returns `-f` for each manifest below a directory.
@@ -54,7 +56,7 @@ fn files(directory: &Path) -> String {
             pending.extend(entries.map(|entry| entry.expect("the manifests can be listed").path()));
             pending.sort();
         } else if !path.ends_with("nfs.yaml") {
-            // This manifest uses the name of another manifest's volume.
+            // This manifest has a volume with the same name as a volume of another manifest.
             arguments.push_str(&format!(" -f {}", path.display()));
         }
     }
@@ -74,7 +76,7 @@ const APPLICATIONS: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_manifest_is_applied_on_the_server_and_a_second_time_nothing_is_written() {
+async fn server_side_apply_of_every_published_manifest_writes_nothing_the_second_time() {
     let Some((_server, kubectl, manifests)) = fixture().await else { return };
     let mut count = 0;
     for (at, application) in APPLICATIONS.iter().enumerate() {
@@ -90,7 +92,7 @@ async fn every_manifest_is_applied_on_the_server_and_a_second_time_nothing_is_wr
         let created = versions().await;
         let second = kubectl.ok(&format!("apply --server-side {files}")).await;
         assert_eq!(second, first, "{application}");
-        // The first write after the creation of a claim stores the status that reads had completed.
+        // The first write after the creation of a claim stores the status that decoding had completed.
         let before = versions().await;
         let claims = |line: &&str| !line.starts_with("PersistentVolumeClaim/");
         let others = |versions: &str| versions.lines().filter(claims).map(str::to_owned).collect::<Vec<_>>();
@@ -99,7 +101,7 @@ async fn every_manifest_is_applied_on_the_server_and_a_second_time_nothing_is_wr
         let read = kubectl.ok(&format!("get {files} -o json")).await;
         let replaced = kubectl.ok_with("replace -f -", &read).await;
         assert!(replaced.lines().all(|line| line.ends_with(" replaced")), "{replaced}");
-        assert_eq!(versions().await, before, "{application}: replaced by itself");
+        assert_eq!(versions().await, before, "{application}: a replace without a change writes nothing");
         let same = kubectl.run(&format!("diff --server-side {files}"), "").await;
         assert_eq!((same.code, same.out.as_str()), (Some(0), ""), "{application}: {}", same.err);
         let template = r#"{range .items[*]}{.metadata.managedFields[*].manager}{" "}{.metadata.managedFields[*].operation}{"\n"}{end}"#;
@@ -111,7 +113,7 @@ async fn every_manifest_is_applied_on_the_server_and_a_second_time_nothing_is_wr
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn apply_merges_three_ways() {
+async fn kubectl_apply_merges_three_ways() {
     let Some((_server, kubectl, manifests)) = fixture().await else { return };
     let first = text(&manifests, "guestbook/frontend-deployment.yaml");
     let said = kubectl.ok_with("apply -f -", &first).await;
@@ -142,7 +144,7 @@ async fn apply_merges_three_ways() {
         .replace("        - containerPort: 80", "        - containerPort: 80\n        - containerPort: 8443");
     assert_eq!(kubectl.ok_with("apply -f -", &second).await, "deployment.apps/frontend configured\n");
     let now = object(&kubectl, "deploy frontend").await;
-    assert_eq!(now["spec"]["replicas"], 1, "what is no longer said goes back to its default");
+    assert_eq!(now["spec"]["replicas"], 1, "an omitted field gets its default");
     assert_eq!(now["metadata"]["annotations"]["note"], "kept");
     let containers = containers(&now);
     let web = containers["guestbook-frontend"];
@@ -152,12 +154,13 @@ async fn apply_merges_three_ways() {
         web["ports"],
         json!([{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 8443, "protocol": "TCP"}])
     );
-    assert_eq!(web["env"], json!([{"name": "A", "value": "b"}]), "others' members of the same element stay");
-    assert_eq!(containers["log"]["image"], "log:1", "others' elements stay");
+    assert_eq!(web["env"], json!([{"name": "A", "value": "b"}]), "fields of other managers remain");
+    assert_eq!(containers["log"]["image"], "log:1", "elements of other managers remain");
     let last = now["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"].as_str();
     assert!(last.unwrap().contains("agnhost:2.54") && !last.unwrap().contains("memory"), "{last:?}");
 
-    // kubectl sends the order of its containers, because the object has one it does not know.
+    // kubectl sends the order of the containers, because the object has a container that is not in its
+    // manifest.
     assert_eq!(kubectl.ok_with("apply -f -", &second).await, "deployment.apps/frontend configured\n");
     let after = object(&kubectl, "deploy frontend").await;
     assert_eq!(after["metadata"]["resourceVersion"], now["metadata"]["resourceVersion"]);
@@ -188,12 +191,12 @@ async fn apply_merges_three_ways() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_are_edited_as_text_and_refused_edits_are_explained() {
+async fn kubectl_edit_changes_objects_and_explains_refused_edits() {
     let Some((_server, kubectl, manifests)) = fixture().await else { return };
     for name in ["statefulset/etcd", "guestbook", "statefulset/mysql-upgrade/configmap.yaml"] {
         kubectl.ok(&format!("apply -f {}/{name}", manifests.display())).await;
     }
-    for (arguments, script, wanted, path, value) in [
+    for (arguments, script, expected, path, value) in [
         ("sts etcd", "s/replicas: 3/replicas: 5/", "statefulset.apps/etcd edited\n", "{.spec.replicas}", "5"),
         (
             "svc frontend",
@@ -232,7 +235,11 @@ async fn objects_are_edited_as_text_and_refused_edits_are_explained() {
         ),
     ] {
         let ran = edit(&kubectl, arguments, script).await;
-        assert_eq!((ran.code, format!("{}{}", ran.out, ran.err).as_str()), (Some(0), wanted), "{arguments}");
+        assert_eq!(
+            (ran.code, format!("{}{}", ran.out, ran.err).as_str()),
+            (Some(0), expected),
+            "{arguments}"
+        );
         let what = arguments.split(" -").next().unwrap();
         assert_eq!(kubectl.ok(&format!("get {what} -o 'jsonpath={path}'")).await, value, "{arguments}");
     }
@@ -262,13 +269,13 @@ async fn objects_are_edited_as_text_and_refused_edits_are_explained() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workloads_are_patched_in_three_ways() {
+async fn kubectl_patch_supports_three_patch_types() {
     let Some((_server, kubectl, manifests)) = fixture().await else { return };
     kubectl.ok(&format!("apply -R -f {0}/statefulset/etcd -f {0}/guestbook", manifests.display())).await;
     let template = |spec: &str| format!(r#"{{"spec":{{"template":{{"spec":{spec}}}}}}}"#);
     // Columns: kind of patch, object, patch, path, value afterwards.
     let ports = "{.spec.template.spec.containers[0].ports[*].containerPort}";
-    for (kind, what, patch, path, wanted) in [
+    for (kind, what, patch, path, expected) in [
         ("strategic", "sts etcd", template(r#"{"containers":[{"name":"etcd","env":[{"name":"SET_NAME","value":"other"}]}]}"#), "{.spec.template.spec.containers[0].env[*].value}", "3 other"),
         ("strategic", "sts etcd", template(r#"{"containers":[{"name":"etcd","ports":[{"containerPort":2380,"$patch":"delete"}]}]}"#), ports, "2379"),
         ("strategic", "sts etcd", template(r#"{"containers":[{"name":"etcd","ports":[{"containerPort":1,"name":"one"}]}],"$setElementOrder/containers":[{"name":"etcd"}]}"#), ports, "1 2379"),
@@ -282,10 +289,10 @@ async fn workloads_are_patched_in_three_ways() {
     ] {
         let said = kubectl.ok(&format!("patch {what} --type={kind} -p '{patch}'")).await;
         assert!(said.ends_with(" patched\n"), "{patch}: {said}");
-        assert_eq!(kubectl.ok(&format!("get {what} -o 'jsonpath={path}'")).await, wanted, "{kind} {patch}");
+        assert_eq!(kubectl.ok(&format!("get {what} -o 'jsonpath={path}'")).await, expected, "{kind} {patch}");
     }
     let version = kubectl.ok("get deploy frontend -o 'jsonpath={.metadata.resourceVersion}'").await;
-    for (arguments, wanted) in [
+    for (arguments, expected) in [
         (
             r#"patch deploy frontend --type=json -p '[{"op":"test","path":"/spec/replicas","value":9}]'"#.to_owned(),
             "The request is invalid: the server rejected our request due to an error in our request".to_owned(),
@@ -317,14 +324,14 @@ async fn workloads_are_patched_in_three_ways() {
             "deployment.apps/frontend patched".to_owned(),
         ),
     ] {
-        kubectl.says(&[(&arguments, &wanted)]).await;
+        kubectl.says(&[(&arguments, &expected)]).await;
     }
     let after = kubectl.ok("get deploy frontend -o 'jsonpath={.metadata.resourceVersion}'").await;
     assert_eq!(after, version, "a refused patch and a dry run write nothing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_that_has_a_scale_is_scaled() {
+async fn kubectl_scales_every_kind_with_a_scale() {
     let Some((_server, kubectl, manifests)) = fixture().await else { return };
     for name in [
         "guestbook/frontend-deployment.yaml",
@@ -367,7 +374,7 @@ async fn everything_that_has_a_scale_is_scaled() {
     assert_eq!(said, "deployment.apps/frontend scaled\n");
 }
 
-/// Returns a replica set like that of the deployment controller.
+/// Returns a replica set like the replica sets that the deployment controller creates.
 fn replica_set(deployment: &Value, revision: u32, cause: &str, image: &str) -> Value {
     let mut template = deployment["spec"]["template"].clone();
     template["metadata"]["labels"]["pod-template-hash"] = json!(format!("h{revision}"));
@@ -403,7 +410,7 @@ const APPS: &str = "/apis/apps/v1/namespaces/default";
 const CORE: &str = "/api/v1/namespaces/default";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rollouts_have_a_history_to_go_back_in() {
+async fn kubectl_rollout_shows_the_history_and_undoes_a_revision() {
     let Some((server, kubectl, manifests)) = fixture().await else { return };
     let client = server.client();
     kubectl.ok(&format!("apply -R -f {0}/guestbook -f {0}/statefulset/etcd", manifests.display())).await;
@@ -457,7 +464,7 @@ async fn rollouts_have_a_history_to_go_back_in() {
     assert!(detail.starts_with("deployment.apps/frontend with revision #2\nPod Template:\n"), "{detail}");
     assert!(detail.contains("Image:\tweb:2") || detail.contains("web:2"), "{detail}");
 
-    // The rollout status is read from the controller's status.
+    // kubectl derives the rollout status from the status of the deployment.
     let generation = object(&kubectl, "deploy frontend").await["metadata"]["generation"].clone();
     let status = json!({"status": {"observedGeneration": generation, "replicas": 3, "updatedReplicas": 3,
         "readyReplicas": 3, "availableReplicas": 3}});
@@ -469,7 +476,7 @@ async fn rollouts_have_a_history_to_go_back_in() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replace_overwrites_objects_and_dry_runs_validate_strictly() {
+async fn kubectl_replace_overwrites_objects_and_dry_runs_validate_strictly() {
     let Some((_server, kubectl, manifests)) = fixture().await else { return };
     let deployment = text(&manifests, "guestbook/frontend-deployment.yaml");
     let service = text(&manifests, "guestbook/frontend-service.yaml");
@@ -515,7 +522,7 @@ async fn replace_overwrites_objects_and_dry_runs_validate_strictly() {
     assert_eq!(
         kubectl.ok("get svc frontend -o 'jsonpath={.spec.clusterIP} {.spec.ports[*].targetPort}'").await,
         format!("{address} 8080"),
-        "the address stays although the file has none"
+        "the address remains although the file has none"
     );
     let dry = kubectl.ok_with("replace --dry-run=server -f -", &both).await;
     assert!(dry.lines().all(|line| line.ends_with(" replaced (server dry run)")), "{dry}");
@@ -524,7 +531,7 @@ async fn replace_overwrites_objects_and_dry_runs_validate_strictly() {
         missing.err,
         "Error from server (NotFound): error when replacing \"STDIN\": deployments.apps \"other\" not found\n"
     );
-    // An immutable field needs a new object.
+    // A change of an immutable field requires a new object.
     let moved = deployment.replace("tier: frontend", "tier: front");
     let refused = kubectl.run("replace -f -", &moved).await;
     assert!(
@@ -538,7 +545,7 @@ async fn replace_overwrites_objects_and_dry_runs_validate_strictly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_workload_is_deleted_with_or_without_its_dependents() {
+async fn kubectl_delete_keeps_or_deletes_the_dependents_of_a_workload() {
     let Some((server, kubectl, manifests)) = fixture().await else { return };
     let client = server.client();
     let file = manifests.join("guestbook/frontend-deployment.yaml");
@@ -568,7 +575,7 @@ async fn a_workload_is_deleted_with_or_without_its_dependents() {
         assert_eq!(client.get(&format!("{APPS}/deployments/frontend")).await.status, 404, "{cascade}");
         let rest = "get rs,pods -o name";
         match cascade {
-            "foreground" => assert_eq!(kubectl.ok(rest).await, "", "dependents go first"),
+            "foreground" => assert_eq!(kubectl.ok(rest).await, "", "dependents are deleted first"),
             "background" => {
                 kubectl.ok("wait --for=delete rs/frontend-1 pod/frontend-1-0 pod/frontend-1-1 pod/frontend-1-2 --timeout=60s").await;
             }
@@ -578,7 +585,7 @@ async fn a_workload_is_deleted_with_or_without_its_dependents() {
         assert_eq!(left.lines().count(), if rest_stays { 4 } else { 0 }, "{cascade}: {left}");
         if rest_stays {
             let set = object(&kubectl, "rs frontend-1").await;
-            assert_eq!(set["metadata"].get("ownerReferences"), None, "orphans have lost their owner");
+            assert_eq!(set["metadata"].get("ownerReferences"), None, "orphans have no owner");
             let pod = object(&kubectl, "pod frontend-1-0").await;
             assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], set["metadata"]["uid"]);
         }

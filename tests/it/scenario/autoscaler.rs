@@ -3,7 +3,7 @@
 use super::scenarios;
 
 scenarios! {
-    scaling_takes_the_replica_count: r#"
+    a_scale_update_takes_ownership_of_the_replica_count: r#"
 kubectl-create creates $core/replicationcontrollers/d
   {"spec":{"replicas":1,"selector":{"app":"d"},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i","imagePullPolicy":"Always","terminationMessagePath":"/x","terminationMessagePolicy":"File"}]}}}}
 = 201
@@ -16,7 +16,7 @@ hpa Update v1/scale (no time): .spec.replicas
 kubectl-create Update v1: .metadata.labels .metadata.labels.app .spec.selector .spec.template .spec.template.metadata .spec.template.metadata.labels .spec.template.metadata.labels.app .spec.template.spec .spec.template.spec.containers .spec.template.spec.containers[name="c"] .spec.template.spec.containers[name="c"].image .spec.template.spec.containers[name="c"].imagePullPolicy .spec.template.spec.containers[name="c"].name .spec.template.spec.containers[name="c"].resources .spec.template.spec.containers[name="c"].terminationMessagePath .spec.template.spec.containers[name="c"].terminationMessagePolicy .spec.template.spec.dnsPolicy .spec.template.spec.restartPolicy .spec.template.spec.schedulerName .spec.template.spec.securityContext .spec.template.spec.terminationGracePeriodSeconds
 "#;
 
-    an_equal_scale_changes_nothing: r#"
+    a_scale_with_the_same_count_changes_nothing: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"replicas":2,"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
@@ -27,7 +27,7 @@ hpa puts $apps/deployments/d/scale
 kubectl Apply apps/v1: .spec.replicas .spec.selector .spec.template.metadata.labels.app .spec.template.spec.containers[name="c"] .spec.template.spec.containers[name="c"].image .spec.template.spec.containers[name="c"].name
 "#;
 
-    the_autoscaler_and_kubectl_conflict_until_kubectl_gives_up: r#"
+    kubectl_and_the_autoscaler_conflict_until_kubectl_omits_the_count: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"replicas":1,"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
@@ -50,7 +50,7 @@ kubectl applies $apps/deployments/d
 ? spec.template.spec.containers.0.image "j"
 "#;
 
-    kubectl_hands_over_the_count_without_a_gap: r#"
+    kubectl_hands_over_the_replica_count_without_a_reset: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"replicas":3,"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
@@ -68,7 +68,7 @@ handover Apply apps/v1 (no time): .spec.replicas
 kubectl Apply apps/v1: .spec.selector .spec.template.metadata.labels.app .spec.template.spec.containers[name="c"] .spec.template.spec.containers[name="c"].image .spec.template.spec.containers[name="c"].name
 "#;
 
-    a_scale_is_applied: r#"
+    a_scale_can_be_applied: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201

@@ -3,7 +3,7 @@
 use super::scenarios;
 
 scenarios! {
-    two_managers_have_containers_of_their_own: r#"
+    two_managers_can_own_different_containers: r#"
 app applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"app","image":"a:1"}]}}}}
 = 201
@@ -29,7 +29,7 @@ mesh applies $apps/deployments/d
 app Apply apps/v1: .spec.selector .spec.template.metadata.labels.app .spec.template.spec.containers[name="app"] .spec.template.spec.containers[name="app"].image .spec.template.spec.containers[name="app"].name
 "#;
 
-    one_container_has_two_owners: r#"
+    two_managers_can_own_fields_of_one_container: r#"
 app applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"app","image":"a:1"}]}}}}
 = 201
@@ -48,7 +48,7 @@ tuner applies $apps/deployments/d
 ? spec.template.spec.containers.0.resources {}
 "#;
 
-    keys_are_completed_from_their_defaults: r#"
+    list_keys_are_completed_with_their_defaults: r#"
 one applies $core/services/s
   {"spec":{"ports":[{"port":80,"name":"http"}]}}
 = 201
@@ -64,14 +64,14 @@ one Apply v1: .spec.ports[port=80,protocol="TCP"] .spec.ports[port=80,protocol="
 two Apply v1: .spec.ports[port=80,protocol="UDP"] .spec.ports[port=80,protocol="UDP"].name .spec.ports[port=80,protocol="UDP"].port .spec.ports[port=80,protocol="UDP"].protocol
 "#;
 
-    the_same_key_twice_is_refused: r#"
+    a_repeated_list_key_is_refused: r#"
 one applies $core/services/s
   {"spec":{"ports":[{"port":80},{"port":80,"protocol":"TCP"}]}}
 = 500
 ! failed to create typed patch object (/s; /v1, Kind=Service): .spec.ports: duplicate entries for key [port=80,protocol="TCP"]
 "#;
 
-    sets_are_unions: r#"
+    set_lists_of_two_managers_are_joined: r#"
 one applies $core/configmaps/a
   {"metadata":{"finalizers":["x.io/a","x.io/b"]}}
 = 201
@@ -90,7 +90,7 @@ one applies $core/configmaps/a
 two Apply v1: .metadata.finalizers[="x.io/b"] .metadata.finalizers[="x.io/c"]
 "#;
 
-    an_atomic_list_is_replaced: r#"
+    an_atomic_list_stays_with_its_owner_if_another_manager_omits_it: r#"
 one applies $core/pods/p
   {"spec":{"containers":[{"name":"c","image":"i","command":["a"]}]}}
 = 201
@@ -104,7 +104,7 @@ one Apply v1: .spec.containers[name="c"] .spec.containers[name="c"].command .spe
 two Apply v1: .metadata.labels.x .spec.containers[name="c"] .spec.containers[name="c"].image .spec.containers[name="c"].name
 "#;
 
-    the_order_of_the_configuration_wins: r#"
+    a_merged_list_has_the_order_of_the_applied_configuration: r#"
 one applies $core/services/s
   {"spec":{"ports":[{"port":1,"name":"a"},{"port":2,"name":"b"},{"port":3,"name":"c"}]}}
 = 201
@@ -117,7 +117,7 @@ one applies $core/services/s
 ? spec.ports.2 none
 "#;
 
-    environment_is_merged_by_name: r#"
+    environment_variables_are_merged_by_name: r#"
 one applies $apps/statefulsets/d
   {"spec":{"serviceName":"s","selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i","env":[{"name":"A","value":"1"}]}]}}}}
 = 201

@@ -3,7 +3,7 @@
 use super::scenarios;
 
 scenarios! {
-    the_first_apply_finds_the_creator: r#"
+    the_first_apply_shares_equal_fields_with_the_creator: r#"
 kubectl-create creates $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -61,7 +61,7 @@ kubectl applies $core/configmaps/a
 ! Apply failed with 1 conflict: conflict with "kubectl-client-side-apply" using v1: .data.a
 "#;
 
-    an_applier_moves_from_one_version_to_the_other: r#"
+    an_applier_can_change_the_version_of_its_configuration: r#"
 one applies $autoscaling/horizontalpodautoscalers/h
   {"spec":{"minReplicas":2,"maxReplicas":3,"scaleTargetRef":{"kind":"ReplicationController","name":"d"},"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}]}}
 = 201

@@ -1,20 +1,21 @@
-//! Scenarios of field ownership: requests of several managers and the owners afterwards (docs/api/apply.md).
+//! Scenarios of field ownership: the requests of several managers, and the owners after each request
+//! (docs/api/apply.md).
 //!
-//! A scenario is text. Its steps are separated by empty lines:
+//! A scenario is text. The steps of a scenario are separated by empty lines:
 //!
 //! ```text
 //! kubectl applies $core/configmaps/a          manager, operation, path
 //!   {"data":{"k":"v"}}                        the body; kind, version and name are filled in
-//! = 201                                       the code; `same` after it: the version did not change
-//! ! message                                   the message of a refusal, line by line
-//! ? data.k "v"                                the value at a path afterwards; `none` for absent
+//! = 201                                       the status code; `same` means that the version did not change
+//! ! message                                   one line of the message of a refusal
+//! ? data.k "v"                                the value at a path after the request; `none` if absent
 //! kubectl Apply v1: .data.k                   all managers with all their fields
 //! ```
 //!
-//! `creates` POSTs to the collection, `puts`, `merges` (merge patch), `patches` (JSON patch), `strategic`
-//! (strategic merge), `applies`, `forces` (apply with force) and `deletes` apply to the object. The body
-//! `{...}` of `puts` is the stored object; `with` and a merge patch change it first. A manager's subresource
-//! follows its version: `apps/v1/scale`.
+//! `creates` sends a POST to the collection. The other operations have the path of the object: `puts`, `merges` (merge
+//! patch), `patches` (JSON patch), `strategic` (strategic merge patch), `applies`, `forces` (apply with force) and
+//! `deletes`. The body `{...}` of `puts` is the stored object; `with` and a merge patch change this object first. The
+//! subresource of a manager follows the version: `apps/v1/scale`.
 
 mod autoscaler;
 mod lists;
@@ -74,7 +75,7 @@ async fn take(fixture: &Fixture, step: &str) {
     let url = format!("{target}?fieldManager={manager}{force}&{query}");
     let reply = fixture.client.send(method, &url, &[("content-type", kind)], body.as_bytes()).await;
 
-    let outcome = lines.next().unwrap_or_else(|| panic!("{head} says no outcome"));
+    let outcome = lines.next().unwrap_or_else(|| panic!("{head} has no expected outcome"));
     let mut outcome = outcome.trim_start_matches('=').split_whitespace();
     let code: u16 = outcome.next().and_then(|code| code.parse().ok()).expect("a status code");
     assert_eq!(reply.status, code, "{head}\n{body}\n{}", reply.text());
@@ -89,22 +90,23 @@ async fn take(fixture: &Fixture, step: &str) {
         assert_eq!(reply.json()["message"].as_str().unwrap_or_default(), said.join("\n"), "{head}");
     }
     for line in rest.iter().filter_map(|line| line.strip_prefix("? ")) {
-        let (path, wanted) = line.split_once(' ').expect("a path and a value");
+        let (path, expected) = line.split_once(' ').expect("an expectation has a path and a value");
         let found = after.pointer(&format!("/{}", path.replace('.', "/"))).cloned().unwrap_or(json!("none"));
-        let wanted = if wanted == "none" { json!("none") } else { serde_json::from_str(wanted).unwrap() };
-        assert_eq!(found, wanted, "{head}: {path}");
+        let expected =
+            if expected == "none" { json!("none") } else { serde_json::from_str(expected).unwrap() };
+        assert_eq!(found, expected, "{head}: {path}");
     }
-    let wanted: Vec<&str> =
+    let expected: Vec<&str> =
         rest.iter().copied().filter(|line| !line.starts_with(['!', '?']) && *line != "none").collect();
-    if !wanted.is_empty() || rest.contains(&"none") {
+    if !expected.is_empty() || rest.contains(&"none") {
         let found = owners(&after);
         let sorted = |mut lines: Vec<String>| {
             lines.sort();
             lines
         };
-        // Entries are sorted by time first, which has second precision.
-        let wanted = sorted(wanted.into_iter().map(str::to_owned).collect());
-        assert_eq!(sorted(found.clone()), wanted, "{head}\n{}", found.join("\n"));
+        // Entries are sorted by time first. Times have second precision, so the test sorts the entries itself.
+        let expected = sorted(expected.into_iter().map(str::to_owned).collect());
+        assert_eq!(sorted(found.clone()), expected, "{head}\n{}", found.join("\n"));
     }
 }
 
@@ -159,8 +161,8 @@ fn filled(path: &str, body: &str) -> Value {
     body
 }
 
-/// Returns the body of a PUT: the given one, or with `with` the stored object, changed by the merge patch
-/// that follows.
+/// Returns the body of a PUT. If the text begins with `with`, the body is the stored object without its resource
+/// version, changed by the merge patch that follows; otherwise the body is the text.
 async fn put_body(fixture: &Fixture, path: &str, body: &str, before: &Value) -> String {
     let Some(change) = body.trim().strip_prefix("with ") else { return filled(path, body).to_string() };
     let mut object = match parent(path).1.as_str() {
@@ -203,7 +205,7 @@ fn owners(object: &Value) -> Vec<String> {
         assert_eq!(
             serde_json::from_str::<Value>(&set.text()).unwrap(),
             entry["fieldsV1"],
-            "written canonically"
+            "the field set is written in canonical form"
         );
         let subresource = match text("subresource") {
             "" => String::new(),

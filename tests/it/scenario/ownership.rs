@@ -3,7 +3,7 @@
 use super::scenarios;
 
 scenarios! {
-    applying_creates_what_is_not_there: r#"
+    an_apply_creates_an_absent_object: r#"
 kubectl applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -11,7 +11,7 @@ kubectl applies $core/configmaps/a
 kubectl Apply v1: .data.a
 "#;
 
-    applying_again_changes_nothing: r#"
+    a_repeated_apply_changes_nothing: r#"
 kubectl applies $core/configmaps/a
   {"metadata":{"labels":{"l":"1"}},"data":{"a":"1"}}
 = 201
@@ -59,7 +59,7 @@ two applies $core/configmaps/a
 one Apply v1: .data.b
 "#;
 
-    another_value_is_a_conflict: r#"
+    applying_another_value_of_an_owned_field_is_a_conflict: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1","b":"1"}}
 = 201
@@ -78,7 +78,7 @@ two applies $core/configmaps/a
 one Apply v1: .data.a .data.b
 "#;
 
-    conflicts_name_updaters_with_their_version: r#"
+    a_conflict_with_an_updater_names_its_version: r#"
 one creates $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -89,7 +89,7 @@ two applies $core/configmaps/a
 ! Apply failed with 1 conflict: conflict with "one" using v1: .data.a
 "#;
 
-    force_takes_the_fields_and_leaves_the_rest: r#"
+    a_forced_apply_takes_only_the_applied_fields: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1","b":"1"}}
 = 201
@@ -102,7 +102,7 @@ one Apply v1: .data.b
 two Apply v1: .data.a
 "#;
 
-    the_same_value_is_shared: r#"
+    two_managers_that_apply_the_same_value_share_the_field: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -120,7 +120,7 @@ one applies $core/configmaps/a
 ! Apply failed with 1 conflict: conflict with "two": .data.a
 "#;
 
-    a_shared_field_is_given_up_and_stays: r#"
+    a_shared_field_remains_when_one_owner_omits_it: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -136,7 +136,7 @@ one applies $core/configmaps/a
 two Apply v1 (no time): .data.a
 "#;
 
-    an_update_takes_a_field_from_an_applier: r#"
+    an_update_takes_ownership_of_a_changed_field: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1","b":"1"}}
 = 201
@@ -159,7 +159,7 @@ one Apply v1: .data.a .data.b
 two Update v1: .data.a
 "#;
 
-    one_name_applies_and_updates_as_two: r#"
+    an_apply_and_an_update_with_the_same_name_are_two_managers: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -176,7 +176,7 @@ one applies $core/configmaps/a
 ! Apply failed with 1 conflict: conflict with "one" using v1: .data.b
 "#;
 
-    defaults_have_no_owner: r#"
+    default_values_have_no_owner: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
@@ -202,7 +202,7 @@ kubectl applies $apps/deployments/d
 kubectl Apply apps/v1: .spec.selector .spec.template.metadata.labels.app .spec.template.spec.containers[name="c"] .spec.template.spec.containers[name="c"].image .spec.template.spec.containers[name="c"].name
 "#;
 
-    atomic_parts_are_owned_as_one: r#"
+    atomic_values_are_owned_as_a_whole: r#"
 one applies $core/services/s
   {"spec":{"selector":{"a":"1"},"ports":[{"port":80}]}}
 = 201
@@ -222,7 +222,7 @@ one Apply v1: .spec.ports[port=80,protocol="TCP"] .spec.ports[port=80,protocol="
 two Apply v1: .spec.selector
 "#;
 
-    an_empty_map_is_a_field_of_its_own: r#"
+    an_empty_map_is_owned_as_a_field: r#"
 one applies $core/configmaps/a
   {"data":{}}
 = 201
@@ -234,7 +234,7 @@ one applies $core/configmaps/a
 one Apply v1: .data.a
 "#;
 
-    a_dry_run_of_an_apply_leaves_no_trace: r#"
+    a_dry_run_of_an_apply_stores_nothing: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -245,7 +245,7 @@ two forces $core/configmaps/a?dryRun=All
 one Apply v1: .data.a
 "#;
 
-    invalid_applies: r#"
+    invalid_apply_requests_are_refused: r#"
 one applies $core/configmaps/a
   {"data":{"a":1}}
 = 500
@@ -287,7 +287,7 @@ one applies $core/configmaps/a
 ! the namespace of the provided object does not match the namespace sent on the request
 "#;
 
-    an_apply_may_name_the_version_it_saw: r#"
+    an_apply_may_have_a_resource_version_as_precondition: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201

@@ -3,7 +3,7 @@
 use super::scenarios;
 
 scenarios! {
-    omitted_managed_fields_stay: r#"
+    an_update_without_managed_fields_keeps_them: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -15,7 +15,7 @@ one Apply v1: .data.a
 two Update v1: .data.b
 "#;
 
-    one_empty_entry_resets_ownership: r#"
+    a_list_with_one_empty_entry_resets_managed_fields: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -26,7 +26,7 @@ two merges $core/configmaps/a
 none
 "#;
 
-    an_empty_list_resets_ownership: r#"
+    an_empty_list_resets_managed_fields: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -55,7 +55,7 @@ two puts $core/configmaps/c
 none
 "#;
 
-    nothing_is_tracked_after_a_reset_until_the_next_apply: r#"
+    after_a_reset_updates_are_not_tracked_until_the_next_apply: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -78,7 +78,7 @@ three Apply v1: .data.d
 before-first-apply Update v1: .data .data.a .data.b .data.c
 "#;
 
-    entries_can_be_removed_and_changed_by_hand: r#"
+    managed_fields_entries_can_be_removed_and_changed_by_an_update: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -98,7 +98,7 @@ admin patches $core/configmaps/a
 three Apply v1: .data.a .data.b
 "#;
 
-    undecodable_entries_are_ignored: r#"
+    undecodable_managed_fields_entries_are_ignored: r#"
 one applies $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -119,7 +119,7 @@ admin merges $core/configmaps/a
 one Apply v1: .data.a
 "#;
 
-    managed_fields_cannot_be_sent_through_a_subresource: r#"
+    managed_fields_cannot_be_changed_through_a_subresource: r#"
 one applies $core/pods/p
   {"spec":{"containers":[{"name":"c","image":"i"}]}}
 = 201
@@ -131,7 +131,7 @@ one Apply v1: .spec.containers[name="c"] .spec.containers[name="c"].image .spec.
 two Update v1/status: .status.phase
 "#;
 
-    the_eleventh_updater_merges_the_oldest_into_ancient_changes: r#"
+    the_eleventh_updater_merges_the_oldest_entries_into_ancient_changes: r#"
 m01 creates $core/configmaps/a
   {"data":{"k01":"1"}}
 = 201

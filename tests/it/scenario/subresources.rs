@@ -1,10 +1,10 @@
-//! Scenarios of ownership through subresources: a write of a status or scale makes its manager the owner of
-//! the fields that this endpoint writes, and of no other fields.
+//! Scenarios of ownership through subresources. A write of a status or scale makes the manager the owner of the fields
+//! that the subresource contains, and of no other fields.
 
 use super::scenarios;
 
 scenarios! {
-    the_status_is_owned_through_its_endpoint: r#"
+    the_status_is_owned_through_its_subresource: r#"
 kubectl creates $core/pods/p
   {"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","imagePullPolicy":"Always","terminationMessagePath":"/x","terminationMessagePolicy":"File"}],"restartPolicy":"Always","dnsPolicy":"Default"},"status":{"phase":"Running"}}
 = 201
@@ -20,7 +20,7 @@ kubectl Update v1: .metadata.labels .metadata.labels.a .spec.containers[name="c"
 kubelet Update v1/status: .status.conditions .status.conditions[type="Ready"] .status.conditions[type="Ready"].lastProbeTime .status.conditions[type="Ready"].lastTransitionTime .status.conditions[type="Ready"].status .status.conditions[type="Ready"].type .status.phase .status.podIP .status.podIPs .status.podIPs[ip="10.0.0.1"] .status.podIPs[ip="10.0.0.1"].ip
 "#;
 
-    an_update_of_the_object_leaves_the_owners_of_the_status: r#"
+    an_update_of_the_object_keeps_the_owners_of_the_status: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
@@ -38,7 +38,7 @@ kubectl Apply apps/v1: .spec.selector .spec.template.metadata.labels.app .spec.t
 controller Update apps/v1/status: .status.observedGeneration .status.replicas
 "#;
 
-    a_value_copied_by_a_patch_is_stored_as_its_new_field_allows: r#"
+    a_value_copied_by_a_patch_is_stored_in_the_form_of_its_new_field: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"replicas":3,"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
@@ -52,7 +52,7 @@ kubectl Apply apps/v1: .spec.replicas .spec.selector .spec.template.metadata.lab
 controller Update apps/v1/status: .status.replicas
 "#;
 
-    a_status_is_applied: r#"
+    a_status_can_be_applied: r#"
 kubectl applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
@@ -82,7 +82,7 @@ one applies $apps/deployments/d/status
 ? status.conditions.1 none
 "#;
 
-    one_manager_has_an_entry_for_each_endpoint: r#"
+    a_manager_has_one_entry_for_each_subresource: r#"
 one applies $apps/deployments/d
   {"spec":{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}
 = 201
@@ -94,7 +94,7 @@ one Apply apps/v1: .spec.selector .spec.template.metadata.labels.app .spec.templ
 one Apply apps/v1/status: .status.replicas
 "#;
 
-    a_subresource_of_an_absent_object_is_not_created: r#"
+    applying_a_subresource_of_an_absent_object_is_refused: r#"
 one applies $apps/deployments/d/status
   {"status":{"replicas":1}}
 = 404
@@ -104,7 +104,7 @@ one applies $apps/deployments/d/scale
 = 404
 "#;
 
-    the_endpoint_of_ephemeral_containers_owns_only_them: r#"
+    the_ephemeral_containers_subresource_owns_only_ephemeral_containers: r#"
 kubectl creates $core/configmaps/unrelated
   {}
 = 201
@@ -122,7 +122,7 @@ kubectl Apply v1: .spec.containers[name="c"] .spec.containers[name="c"].image .s
 debugger Update v1/ephemeralcontainers: .spec.ephemeralContainers .spec.ephemeralContainers[name="d"] .spec.ephemeralContainers[name="d"].image .spec.ephemeralContainers[name="d"].imagePullPolicy .spec.ephemeralContainers[name="d"].name .spec.ephemeralContainers[name="d"].resources .spec.ephemeralContainers[name="d"].terminationMessagePath .spec.ephemeralContainers[name="d"].terminationMessagePolicy
 "#;
 
-    a_resize_owns_resources_only: r#"
+    a_resize_owns_only_resources: r#"
 kubectl applies $core/pods/p
   {"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}]}}
 = 201

@@ -10,7 +10,7 @@ kubectl-create creates $core/configmaps/a
 kubectl-create Update v1: .data .data.a .data.b .metadata.annotations .metadata.annotations.note .metadata.labels .metadata.labels.app
 "#;
 
-    an_update_takes_ownership_of_changed_fields_and_removes_that_of_deleted_ones: r#"
+    an_update_owns_changed_fields_and_releases_deleted_ones: r#"
 one creates $core/configmaps/a
   {"data":{"a":"1","b":"2","c":"3"}}
 = 201
@@ -22,7 +22,7 @@ one Update v1: .data .data.a
 two Update v1: .data.b .data.d
 "#;
 
-    an_update_that_changes_nothing_is_not_written: r#"
+    a_no_op_update_is_not_stored: r#"
 one creates $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -37,7 +37,7 @@ two merges $core/configmaps/a
 = 200 same
 "#;
 
-    the_first_update_of_a_claim_stores_the_status_that_reading_makes: r#"
+    the_first_update_of_a_claim_stores_the_status_that_decoding_adds: r#"
 one creates $core/persistentvolumeclaims/a
   {"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}
 = 201
@@ -51,7 +51,7 @@ one merges $core/persistentvolumeclaims/a/status
 = 200 same
 "#;
 
-    a_manager_without_fields_is_removed: r#"
+    a_manager_without_fields_loses_its_entry: r#"
 one creates $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -67,7 +67,7 @@ one Update v1: .data .data.a
 three Update v1: .data.b
 "#;
 
-    every_kind_of_patch_is_an_update: r#"
+    every_patch_type_except_apply_is_an_update: r#"
 one creates $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -89,7 +89,7 @@ one Update v1: .data .data.a
 strategic Update v1: .data.s
 "#;
 
-    the_composition_of_a_pod_is_owned_element_by_element: r#"
+    containers_ports_and_variables_of_a_pod_are_owned_one_by_one: r#"
 kubelet-test creates $core/pods/p
   {"spec":{"containers":[{"name":"web","image":"nginx","ports":[{"containerPort":80}],"env":[{"name":"A","value":"1"}],"command":["a","b"]}],"nodeSelector":{"disk":"ssd"},"tolerations":[{"key":"k","operator":"Exists"}]}}
 = 201
@@ -109,7 +109,7 @@ one Update v1: .data .data.a .type
 two Update v1: .data.b
 "#;
 
-    a_dry_run_shows_owners_and_stores_nothing: r#"
+    a_dry_run_returns_managed_fields_and_stores_nothing: r#"
 one creates $core/configmaps/a
   {"data":{"a":"1"}}
 = 201
@@ -147,7 +147,7 @@ one creates $core/configmaps/a
 one Update v1: .metadata.ownerReferences .metadata.ownerReferences[uid="u1"]
 "#;
 
-    two_versions_of_one_kind_have_entries_of_their_own: r#"
+    each_version_of_a_kind_has_its_own_entry: r#"
 one creates $autoscaling/horizontalpodautoscalers/h
   {"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"ReplicationController","name":"d"},"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}]}}
 = 201

@@ -1,7 +1,7 @@
 //! Lengths of functions: no function of the workspace has more than [`LINES_MAX`] lines.
 //!
-//! `tests/tidy/functions.txt` lists the functions that are longer, in sections that begin with the reason, with the number
-//! of lines. The numbers may only shrink; `UPDATE_GOLDEN=1` lowers them.
+//! `tests/tidy/functions.txt` lists longer functions with their numbers of lines, in sections that begin with a reason.
+//! The numbers may only decrease; `UPDATE_GOLDEN=1` lowers them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +31,7 @@ fn functions(code: &str) -> Vec<(&str, usize)> {
     functions
 }
 
-/// Returns the offset of the brace that closes the function whose tokens begin here, or nothing for a declaration.
+/// Returns the offset of the brace that closes the function at the beginning of `tokens`; `None` for a declaration.
 fn body_end(tokens: &[Token]) -> Option<usize> {
     let mut open = 0_usize;
     for token in tokens {
@@ -51,7 +51,7 @@ fn body_end(tokens: &[Token]) -> Option<usize> {
 }
 
 #[test]
-fn functions_fit_on_a_page() {
+fn functions_are_not_longer_than_a_page() {
     let root = root();
     let mut sources = Vec::new();
     SOURCES.iter().for_each(|name| files(&root.join(name), &["rs"], &mut sources));
@@ -75,7 +75,7 @@ fn functions_fit_on_a_page() {
 }
 
 #[test]
-fn lines_are_counted_to_the_closing_brace() {
+fn function_lines_are_counted_to_the_closing_brace() {
     let code = concat!(
         "fn one() {}\ntrait T {\n    fn declared(\n        &self,\n    );\n    fn two(a: [u8; 2]) {\n    }\n}\n",
         "fn four() {\n    // }\n    let _ = \"}\";\n}\nfn outer() {\n    fn inner() {\n    }\n}\n",

@@ -1,14 +1,15 @@
-//! Lists of numbers that may only shrink.
+//! Lists of known exceptions with a count each. A count may decrease, but must not increase.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Reads a list with `<name> <number>` lines, where names may contain blanks, and compares it with the numbers that
-/// were found. Returns the names that differ with the reason. `UPDATE_GOLDEN=1` lowers numbers in the list and removes
-/// names that were not found, but never adds a name. Lines that begin with `#` and blank lines are kept.
+/// Reads a list with `<name> <number>` lines, where names may contain blanks, and compares it with the
+/// numbers that were found. Returns each name whose number differs, with the reason.
+/// `UPDATE_GOLDEN=1` lowers numbers in the list and removes names that were not found, but never adds a
+/// name. Lines that begin with `#` and blank lines are kept.
 ///
-/// The first list is written by hand.
+/// The first version of a list is written by hand.
 pub fn differences(list: &Path, head: &str, found: &BTreeMap<String, usize>) -> BTreeMap<String, String> {
     let text = fs::read_to_string(list).expect("the list can be read");
     assert!(text.starts_with(head), "{} begins with {head}", list.display());

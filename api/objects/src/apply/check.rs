@@ -1,6 +1,6 @@
 //! Type checks of an applied configuration: known fields, scalars of the right type, and distinguishable
-//! elements (docs/api/apply.md#type-errors-of-a-configuration). All errors are collected. Their texts are
-//! those of the reference server.
+//! elements (docs/api/apply.md#type-errors-of-a-configuration). All errors are collected. The texts of the errors are
+//! the same as in the reference server.
 
 use super::typed::{OwnershipType, Primitive, item_element};
 use types::schema::table::{ListType, Message};
@@ -39,7 +39,7 @@ impl std::fmt::Display for TypeError {
     }
 }
 
-/// Joins errors into one text: a single error unchanged, several errors one per line.
+/// Joins errors into one text. A single error stays unchanged; several errors are written one per line.
 pub fn join(errors: &[TypeError]) -> String {
     match errors {
         [error] => error.to_string(),
@@ -87,49 +87,49 @@ fn find_errors(message: &Message, object: &Object, checked: Checked) -> Vec<Type
 }
 
 /// Returns the type errors of an object that expressions produced, in which `null` is an ordinary value.
-pub fn check_made(message: &Message, object: &Object) -> Vec<TypeError> {
-    find_errors(message, object, Checked::Made)
+pub fn check_computed(message: &Message, object: &Object) -> Vec<TypeError> {
+    find_errors(message, object, Checked::Computed)
 }
 
-/// Returns the type errors of a stored object, whose schema may be newer than the object. Repeated elements
-/// are permitted. Fields that are no longer declared are dropped when the object is read, so they are not
-/// errors.
+/// Returns the type errors of a stored object. The schema may be newer than the object, so repeated elements
+/// are permitted. A field that the schema no longer declares is dropped when the object is read, so the field
+/// is not an error.
 pub fn check_live(message: &Message, object: &Object) -> Vec<TypeError> {
     find_errors(message, object, Checked::Live)
 }
 
-/// Origin of the object under test.
+/// Origin of the object that is checked.
 #[derive(Clone, Copy, PartialEq)]
 enum Checked {
     /// The configuration of a request.
     Configuration,
     /// An object that expressions produced.
-    Made,
+    Computed,
     /// An object from the store.
     Live,
 }
 
 fn value(of: OwnershipType<'_>, value: &Value, checked: Checked, errors: &mut Errors) {
     cancellation::step();
-    let mut wrong = |wanted: &str| {
-        errors.push(TypeError::new(format!("expected {wanted}, got &{{{}}}", go_text(value))));
+    let mut wrong = |expected: &str| {
+        errors.push(TypeError::new(format!("expected {expected}, got &{{{}}}", go_text(value))));
     };
     match (of.for_value(value), value) {
-        (OwnershipType::Scalar(Primitive::Numeric), Value::Null) if checked == Checked::Made => {
+        (OwnershipType::Scalar(Primitive::Numeric), Value::Null) if checked == Checked::Computed => {
             errors.push(TypeError::new("expected numeric (int or float), got structpb.NullValue"));
         }
-        (OwnershipType::Scalar(Primitive::Text), Value::Null) if checked == Checked::Made => {
+        (OwnershipType::Scalar(Primitive::Text), Value::Null) if checked == Checked::Computed => {
             errors.push(TypeError::new("expected string, got &value.valueUnstructured{Value:0}"));
         }
-        (OwnershipType::Scalar(Primitive::Boolean), Value::Null) if checked == Checked::Made => {
+        (OwnershipType::Scalar(Primitive::Boolean), Value::Null) if checked == Checked::Computed => {
             errors.push(TypeError::new("expected boolean, got &{NULL_VALUE}"));
         }
         (OwnershipType::Struct { .. } | OwnershipType::Map { .. }, Value::Null)
-            if checked == Checked::Made =>
+            if checked == Checked::Computed =>
         {
             errors.push(TypeError::new("expected map, got &{NULL_VALUE}"));
         }
-        (OwnershipType::List { .. }, Value::Null) if checked == Checked::Made => {
+        (OwnershipType::List { .. }, Value::Null) if checked == Checked::Computed => {
             errors.push(TypeError::new("expected list, got &{NULL_VALUE}"));
         }
         (_, Value::Null) => {}
@@ -172,7 +172,7 @@ fn value(of: OwnershipType<'_>, value: &Value, checked: Checked, errors: &mut Er
     }
 }
 
-/// Reports repeated elements.
+/// Reports elements that occur more than once in a list.
 fn repeated(mut seen: Vec<Element<'_>>, errors: &mut Errors) {
     seen.sort();
     for pair in seen.windows(2).filter(|pair| pair[0] == pair[1]) {
@@ -194,7 +194,7 @@ fn members(of: OwnershipType<'_>, object: &Object, checked: Checked, errors: &mu
     }
 }
 
-/// Collects errors one level deeper.
+/// Collects the errors of the value at `element` and prepends the step to their paths.
 fn below(element: &Element<'_>, errors: &mut Errors, collect: impl FnOnce(&mut Errors)) {
     if errors.is_enough() {
         return;
@@ -226,8 +226,8 @@ fn go_text(value: &Value) -> String {
     go_print(&read_back(value))
 }
 
-/// Returns a value as the reference server reads it back from the JSON text that it writes of a
-/// configuration. Whole doubles become integers.
+/// Returns the value after a round trip through the JSON of the reference server: `value` is written as JSON and read
+/// back. Floats without a fraction become integers.
 fn read_back(value: &Value) -> Value {
     match value {
         Value::Float(number) => plain_number(*number),
@@ -310,7 +310,7 @@ mod tests {
                 r#"{"spec":{"template":{"spec":{"tolerations":[1]}}}}"#,
                 ".spec.template.spec.tolerations[0]: expected map, got &{1}",
             ),
-            // Reported by the decoder instead.
+            // The decoder reports these errors instead.
             (r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":{"a":1},"maxUnavailable":[1]}}}}"#, ""),
         ] {
             let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_object_may_have_what_its_schema_does_not_know_but_no_other_types() {
+    fn check_live_accepts_unknown_fields_but_no_values_of_another_type() {
         let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
         for (live, want) in [
             (r#"{"spec":{"foo":1,"replicas":3}}"#, ""),

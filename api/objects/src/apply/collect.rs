@@ -26,7 +26,7 @@ fn members<'t>(of: OwnershipType<'_>, object: &'t Object) -> FieldSet<'t> {
     FieldSet::from_nodes(nodes.collect())
 }
 
-/// Returns whether a value is a leaf, and the paths below it.
+/// Returns whether `value` is a leaf, and the field set below `value`.
 fn collect<'t>(of: OwnershipType<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
     cancellation::step();
     match (of.for_value(value), value) {
@@ -58,13 +58,14 @@ fn collect<'t>(of: OwnershipType<'_>, value: &'t Value) -> (bool, FieldSet<'t>) 
     }
 }
 
-/// Returns the type for members. Descendants of a value without a schema have no schema either.
+/// Returns the type by which the members of a value are collected. Descendants of a value without a schema
+/// have no schema either.
 fn of_members<'s>(of: OwnershipType<'s>, granular: OwnershipType<'s>) -> OwnershipType<'s> {
     if matches!(of, OwnershipType::Deduced) { OwnershipType::Deduced } else { granular }
 }
 
-/// Adds to the set the declared fields that lead to its members: `.a.b.c` adds `.a` if the schema declares
-/// it, but not `.a.b` if `b` is the key of a map.
+/// Adds the declared fields on the paths to the members of `set`: `.a.b.c` adds `.a` if the schema declares
+/// `a`, but does not add `.a.b` if `b` is the key of a map.
 pub fn with_named_fields<'t>(of: OwnershipType<'_>, mut set: FieldSet<'t>) -> FieldSet<'t> {
     name_fields(of, &mut set);
     set
@@ -106,7 +107,8 @@ mod tests {
                 r#"{"metadata":{"finalizers":["b","a"]}}"#,
                 r#"{"f:metadata":{"f:finalizers":{"v:\"a\"":{},"v:\"b\"":{}}}}"#,
             ),
-            // An empty associative list owns nothing. An atomic list is a leaf even if it is empty.
+            // An empty associative list adds no fields to the set. An atomic list is a leaf even if it is
+            // empty.
             ("api.core.v1.ConfigMap", r#"{"metadata":{"finalizers":[]}}"#, "{}"),
             ("api.core.v1.PodSpec", r#"{"tolerations":[]}"#, r#"{"f:tolerations":{}}"#),
             ("api.core.v1.PodSpec", r#"{"nodeSelector":{"a":"b"}}"#, r#"{"f:nodeSelector":{}}"#),
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_owns_what_the_schema_leaves_open() {
+    fn an_applied_configuration_owns_members_without_a_schema_one_by_one() {
         let resource = things(
             r#"{"free":{"type":"object"},
                 "any":{"type":"object","additionalProperties":true},
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn declared_fields_on_the_way_become_members() {
+    fn with_named_fields_adds_the_declared_fields_above_a_member() {
         let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
         let set = FieldSet::parse(
             r#"{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}}"#,

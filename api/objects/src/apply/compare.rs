@@ -7,10 +7,10 @@
 //! new ─┘
 //! ```
 //!
-//! A path that only one side has is added or removed, together with everything below it; structs, maps, lists
-//! and their elements have paths of their own. If both sides have a path, only leaves can be modified:
-//! scalars, atomic values, and values that are empty on both sides in different ways. The comparison walks
-//! both trees once. Equal branches are compared once and not descended into.
+//! Each struct, map, list and list element has its own path. If only one side has a path, this path and
+//! all paths below it count as added or removed. If both sides have a path, only a leaf can be modified: a
+//! scalar, an atomic value, or a value that is empty on both sides in different ways. The comparison walks
+//! both trees once and does not descend into equal branches.
 
 use std::cmp::Ordering;
 
@@ -57,7 +57,7 @@ impl<'t> Comparison<'t> {
     }
 }
 
-/// Compares two objects of type `message`. Ignores the paths in `skip` and everything below them.
+/// Compares two objects of type `message`. Ignores the paths in `skip` and everything below these paths.
 pub fn compare<'t>(
     message: &Message,
     old: &'t Object,
@@ -81,7 +81,7 @@ struct Found<'t> {
     added: Vec<Node<'t>>,
 }
 
-/// Difference of the path itself.
+/// Difference of a path itself, without the paths below it.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Own {
     Same,
@@ -112,7 +112,7 @@ impl<'t> Found<'t> {
         }
     }
 
-    /// Compares the values at one step, of which at least one is present.
+    /// Compares the old and the new value at one step.
     fn step(
         &mut self,
         element: impl Fn() -> Element<'t>,
@@ -145,8 +145,7 @@ impl<'t> Found<'t> {
     }
 }
 
-/// Returns whether two values are equal, regardless of the order of members and of a zero fraction in
-/// numbers.
+/// Returns whether two values are equal. Ignores the order of members and zero fractions of numbers.
 pub(super) fn is_same(a: &Value, b: &Value) -> bool {
     cancellation::step();
     match (a, b) {
@@ -259,8 +258,8 @@ fn structs<'t>(
 ) {
     let (before, after) = (old, new);
     let (mut declared_before, mut declared_after) = (Declared::new(), Declared::new());
-    let old = old.map_or(&[][..], |object| declared_before.of(message, object));
-    let new = new.map_or(&[][..], |object| declared_after.of(message, object));
+    let old = old.map_or(&[][..], |object| declared_before.collect(message, object));
+    let new = new.map_or(&[][..], |object| declared_after.collect(message, object));
     zip(old.iter().copied(), new.iter().copied(), |at, old, new| {
         let field = &message.fields[at];
         found.step(|| Element::Field(field.name.clone()), OwnershipType::of_field(field), old, new, skip);
@@ -312,7 +311,7 @@ fn zip<'t, K: Copy + Ord>(
 }
 
 /// Returns the elements of a list with their steps, in ascending order of steps. Elements with equal steps
-/// keep the order of the list. Elements without a step are left out, because they cannot be owned.
+/// keep the order of the list. Elements without a step are left out, because a manager cannot own such elements.
 pub(super) fn indexed<'t>(
     item: &Kind,
     list: &ListType,
@@ -396,7 +395,7 @@ fn present<'t>(of: OwnershipType<'_>, value: &'t Value, skip: Option<&FieldSet<'
     };
     match (of.for_value(value), value) {
         (OwnershipType::Struct { message, atomic: false }, Value::Object(object)) => {
-            for &(at, value) in Declared::new().of(message, object) {
+            for &(at, value) in Declared::new().collect(message, object) {
                 let field = &message.fields[at];
                 push(Element::Field(field.name.clone()), OwnershipType::of_field(field), value);
             }

@@ -1,4 +1,4 @@
-//! Tests of comparisons, by kind of type.
+//! Tests of comparisons, grouped by kind of type.
 
 use super::*;
 use types::schema::builtin;
@@ -13,12 +13,12 @@ fn compared(message: &str, old: &str, new: &str, skip: &[&'static str]) -> [Stri
 }
 
 #[test]
-fn paths_are_removed_modified_or_added() {
+fn a_comparison_reports_removed_modified_and_added_paths() {
     const META: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta";
     const POD: &str = "api.core.v1.PodSpec";
     const NO: &str = "{}";
     for (message, old, new, removed, modified, added) in [
-        // Scalars, and the maps that contain them.
+        // Scalars, and maps of scalars.
         (META, r#"{"name":"a"}"#, r#"{"name":"b"}"#, NO, r#"{"f:name":{}}"#, NO),
         (META, r#"{"labels":{"a":"1"}}"#, r#"{"labels":{"a":"1"}}"#, NO, NO, NO),
         (META, NO, r#"{"labels":{"a":"1"}}"#, NO, NO, r#"{"f:labels":{".":{},"f:a":{}}}"#),
@@ -40,7 +40,7 @@ fn paths_are_removed_modified_or_added() {
             NO,
             r#"{"f:finalizers":{"v:\"c\"":{}}}"#,
         ),
-        // Another order is not a change.
+        // A different order is not a change.
         (META, r#"{"finalizers":["a","b"]}"#, r#"{"finalizers":["b","a"]}"#, NO, NO, NO),
         // Atomic lists, maps and structs are leaves.
         (
@@ -52,7 +52,7 @@ fn paths_are_removed_modified_or_added() {
             NO,
         ),
         (POD, NO, r#"{"tolerations":[{"key":"a"}]}"#, NO, NO, r#"{"f:tolerations":{}}"#),
-        // Members of atomic values are unordered, whether or not a client sends them sorted.
+        // The order of the members of atomic values is irrelevant, so members that are not sorted make no difference.
         (
             POD,
             r#"{"nodeSelector":{"a":"1","b":"2"},"tolerations":[{"key":"a","effect":"b"}]}"#,
@@ -103,7 +103,7 @@ fn paths_are_removed_modified_or_added() {
             r#"{"f:containers":{"k:{\"name\":\"a\"}":{}}}"#,
             NO,
         ),
-        // Empty and absent values, and values that are empty in two ways.
+        // Empty and absent values, and values that are empty in different ways.
         (POD, NO, r#"{"securityContext":{}}"#, NO, NO, r#"{"f:securityContext":{}}"#),
         (
             POD,

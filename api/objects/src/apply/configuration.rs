@@ -45,7 +45,7 @@ pub enum ApplyError {
     Conflicts(Conflicts),
 }
 
-/// Reason why the result of an apply is not an object of its type.
+/// Reason why the result of an apply does not match the type of the object.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// The result cannot be written as an object.
@@ -59,17 +59,17 @@ pub enum ConvertError {
 /// The result of an apply.
 #[derive(Debug)]
 pub struct Applied {
-    /// The merged object, without managed fields. It is not yet decoded by its schema.
+    /// The merged object, without managed fields. The object is not yet decoded by its schema.
     pub object: Object,
     managed: Option<Value>,
     nulls: Nulls,
-    /// Whether the manager's set is nested deeper than its text form permits.
+    /// Whether the field set of the manager is nested deeper than its text form permits.
     is_too_deep: bool,
 }
 
 impl Applied {
-    /// Returns the object in the canonical form of its type `message`, with its managed fields. Parts that it
-    /// shares with `known`, which is already canonical, are not decoded again.
+    /// Returns the object in the canonical form of its type `message`, with its managed fields. `known` is already
+    /// canonical, so parts that the object shares with `known` are not decoded again.
     ///
     /// # Errors
     /// Fails if a value does not fit its field.
@@ -95,7 +95,7 @@ impl Applied {
 /// `live` is the empty object.
 ///
 /// # Errors
-/// See [`ApplyError`]. An error means that nothing was done.
+/// See [`ApplyError`]. After an error, the object is unchanged.
 pub fn apply(
     versions: &Versions<'_>,
     writer: &Writer<'_>,
@@ -109,7 +109,7 @@ pub fn apply(
     if !errors.is_empty() {
         return Err(ApplyError::Configuration(join(&errors)));
     }
-    // Stored objects of built-in types were written by their schema, so they match it.
+    // The server writes objects of built-in types by their schema, so only custom objects need a check.
     if message.custom {
         let errors = check_live(message, live);
         if !errors.is_empty() {
@@ -138,7 +138,7 @@ pub fn apply(
     let owned = reset.owned(field_set(message, config));
     let is_too_deep = owned.depth() >= NESTING_MAX;
     text = owned.text();
-    // Most applies include all fields of the last one.
+    // Most applies include all fields of the previous apply.
     let given_up = last.filter(|last| {
         last.manager.api_version != versions.own.api_version
             || last.text() != Some(&*text) && !last.set().is_subset(&owned)
@@ -154,8 +154,8 @@ pub fn apply(
     if !force && let Some(conflicts) = conflicts(&managed, &mut changes) {
         return Err(ApplyError::Conflicts(conflicts));
     }
-    // The entry keeps the time of the manager's last change of the object: an apply without changes does not
-    // update it, and a manager that has not changed the object yet has no time.
+    // The entry keeps the time of the manager's last change of the object: an apply without changes does not update the
+    // time, and a manager that has not changed the object yet has no time.
     let is_new = meta(live, "name").is_empty();
     let time = if changes.own.is_same() && !is_new { last_time } else { writer.now.into() };
     take_back(&mut managed, &mut changes, None);
@@ -163,7 +163,7 @@ pub fn apply(
         managed.put(Entry::of_text(manager, time, &text));
     }
     let managed = managed.into_value();
-    let nulls = Nulls::of(message, config, live);
+    let nulls = Nulls::collect(message, config, live);
     Ok(Applied { object: merged, managed, nulls, is_too_deep })
 }
 
@@ -186,7 +186,7 @@ fn conflicts(others: &Managed<'_>, changes: &mut TrackedChanges<'_>) -> Option<C
         let fields = entry.set().into_owned().intersection(&brought).into_owned();
         Some(Conflict { manager: entry.manager.clone().into_owned(), fields })
     });
-    Conflicts::of(conflicts.collect())
+    Conflicts::from_list(conflicts.collect())
 }
 
 /// Removes from `merged` the fields that the manager applied last time, does not apply now, and no other
@@ -206,8 +206,8 @@ fn prune(versions: &Versions<'_>, merged: Object, managed: &Managed<'_>, last: &
     let last_named = with_named_fields(of, last_set.into_owned());
     let mut pruned = remove(at.message, &converted, &last_named);
 
-    // Owned fields are restored version by version. The version of the last apply comes first, because
-    // converting the others may need fields that were pruned.
+    // Owned fields are restored version by version. The version of the last apply is converted first,
+    // because the conversion of the other versions may need fields that pruning removes.
     let mut known: Vec<&str> = vec![at.api_version];
     for entry in managed.entries() {
         if !known.contains(&&*entry.manager.api_version) {

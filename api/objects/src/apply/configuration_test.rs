@@ -16,8 +16,8 @@ use values::testing::{object, object_text as text};
 /// The time of all writes.
 const NOW: &str = "2024-01-01T00:00:00Z";
 
-/// Returns a configuration of a deployment with a random subset of fields: maps, keyed lists, sets, atomics,
-/// scalars. Names end with `suffix`, which keeps two managers apart.
+/// Returns a configuration of a deployment with a random subset of fields: maps, keyed lists, sets, atomic
+/// values and scalars. Names end with `suffix`, so that two managers can use different names.
 fn config(random: &mut Random, suffix: &str) -> Object {
     let mut text = String::from(r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d""#);
     let some = |random: &mut Random, names: &[&str], make: &dyn Fn(&mut Random, &str) -> String| -> String {
@@ -31,7 +31,7 @@ fn config(random: &mut Random, suffix: &str) -> Object {
     };
     let labels = some(random, &["a", "b", "c"], &|random, name| format!(r#""{name}":"{}""#, random.index(3)));
     if !labels.is_empty() {
-        // An empty map would be a field of its own, shared by all appliers.
+        // An empty map would be a separate field with all appliers as owners.
         text.push_str(&format!(r#","labels":{{{labels}}}"#));
     }
     text.push_str(r#","finalizers":["#);
@@ -54,7 +54,7 @@ fn config(random: &mut Random, suffix: &str) -> Object {
 }
 
 fn deployments() -> Fixture {
-    Fixture::of("apps", "deployments")
+    Fixture::new("apps", "deployments")
 }
 
 impl Fixture {
@@ -66,11 +66,11 @@ impl Fixture {
         force: bool,
     ) -> Result<Object, ApplyError> {
         let applied = apply(&self.versions(), &writer(manager, NOW), &self.reset(), live, config, force)?;
-        Ok(self.kept(&applied.conformed(self.message(), live).unwrap()))
+        Ok(self.stored_object(&applied.conformed(self.message(), live).unwrap()))
     }
 
-    /// The object as the store keeps it and as the next request finds it.
-    fn kept(&self, object: &Object) -> Object {
+    /// Returns the object as the next request reads it from the store.
+    fn stored_object(&self, object: &Object) -> Object {
         let mut bytes = Vec::new();
         encode(self.message(), object, &mut bytes);
         decode(self.message(), &bytes).unwrap().object
@@ -97,7 +97,7 @@ fn outcome(applied: &Result<Object, ApplyError>) -> String {
 }
 
 #[test]
-fn applying_twice_is_applying_once() {
+fn a_second_identical_apply_changes_nothing() {
     let (fixture, mut random) = (deployments(), Random(1));
     for _ in 0..400 {
         let (first, second) = (config(&mut random, ""), config(&mut random, ""));
@@ -109,7 +109,7 @@ fn applying_twice_is_applying_once() {
 }
 
 #[test]
-fn a_manager_owns_exactly_what_it_applied_and_others_only_what_it_did_not_change() {
+fn an_apply_owns_exactly_its_configuration_and_takes_changed_fields_from_other_managers() {
     let (fixture, mut random) = (deployments(), Random(2));
     for _ in 0..400 {
         let (first, second) = (config(&mut random, ""), config(&mut random, ""));
@@ -118,7 +118,7 @@ fn a_manager_owns_exactly_what_it_applied_and_others_only_what_it_did_not_change
         let forced = fixture.apply(&live, "two", &second, true).unwrap();
         assert_eq!(owned(&forced, "two"), fixture.fields(&second));
         let left = owned(&forced, "one");
-        assert!(left.clone().difference(&owned(&live, "one")).is_empty(), "nothing is given to others");
+        assert!(left.clone().difference(&owned(&live, "one")).is_empty(), "others get no fields");
         // Without force, the apply either conflicts exactly about the fields that it would take over, or
         // takes over no fields.
         match fixture.apply(&live, "two", &second, false) {
@@ -132,7 +132,7 @@ fn a_manager_owns_exactly_what_it_applied_and_others_only_what_it_did_not_change
 }
 
 #[test]
-fn disjoint_applies_commute_and_giving_up_everything_leaves_the_other_alone() {
+fn disjoint_applies_commute_and_an_empty_apply_leaves_the_other_manager_unchanged() {
     let (fixture, mut random) = (deployments(), Random(3));
     for _ in 0..400 {
         let (first, second) = (config(&mut random, "1"), config(&mut random, "2"));
@@ -160,7 +160,7 @@ fn disjoint_applies_commute_and_giving_up_everything_leaves_the_other_alone() {
 }
 
 #[test]
-fn an_apply_that_changes_nothing_has_no_time_of_its_own() {
+fn an_apply_that_changes_nothing_has_no_time_in_its_managed_fields_entry() {
     let fixture = deployments();
     let bare =
         object(r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","labels":{"a":"1"}}}"#);
@@ -178,14 +178,14 @@ fn an_apply_that_changes_nothing_has_no_time_of_its_own() {
     let one = fixture.apply(&fixture.nothing(), "one", &bare, false).unwrap();
     assert_eq!(times(&one), [true], "a creation is a change");
     let same = fixture.apply(&one, "two", &bare, false).unwrap();
-    assert_eq!(times(&same), [true, false], "the same value from a second manager is none");
+    assert_eq!(times(&same), [true, false], "an apply of equal values is not a change");
     let changed = fixture.apply(&same, "two", &more, false).unwrap();
     assert_eq!(times(&changed), [true, true]);
 }
 
 impl Fixture {
-    /// Applies without shortcuts: parses and builds every set, removes and restores all fields of the last
-    /// apply, and decodes the whole object.
+    /// Applies without shortcuts: parses and builds every field set, removes and restores all fields of the
+    /// previous apply, and decodes the whole object.
     fn apply_plainly(
         &self,
         live: &Object,
@@ -214,8 +214,8 @@ impl Fixture {
         let manager = writer.manager(ManagerOperation::Apply, versions.own.api_version);
         let last = managed.take(&manager);
         let last_time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
-        let wanted = reset.applied(field_set(message, config));
-        managed.put(Entry::new(manager.clone(), writer.now.into(), wanted));
+        let set = reset.applied(field_set(message, config));
+        managed.put(Entry::new(manager.clone(), writer.now.into(), set));
         if let Some(last) = &last {
             merged = prune(&versions, merged, &managed, last);
         }
@@ -237,64 +237,67 @@ impl Fixture {
             managed.into_value()
         };
         put_managed_fields(&mut merged, value);
-        Ok(self.kept(&conform(message, merged.into()).unwrap().object))
+        Ok(self.stored_object(&conform(message, merged.into()).unwrap().object))
     }
 
     /// Updates the object as a manager that does not apply.
     fn update(&self, live: &Object, manager: &str, mut new: Object) -> Object {
         updated(&self.versions(), &writer(manager, NOW), &self.reset(), live, &mut new);
-        self.kept(&new)
+        self.stored_object(&new)
     }
 }
 
 #[test]
-fn shortcuts_of_an_apply_make_no_difference() {
+fn the_fast_path_of_apply_gives_the_same_result_as_the_general_path() {
     let (fixture, mut random, mut made) = (deployments(), Random(4), Random(5));
     let message = fixture.message();
     let (mut applied, mut refused, mut updates, mut contended) = (0, 0, 0, 0);
     for _ in 0..200 {
         let mut live = fixture.nothing();
         for _ in 0..8 {
-            let mut wanted = Value::Object(config(&mut random, ""));
-            // Some configurations are unusual: repeated elements, null members, or no relation to the object.
+            let mut configuration = Value::Object(config(&mut random, ""));
+            // Some configurations are unusual: they have repeated elements or null members, or are not
+            // derived from the live object.
             match random.index(8) {
-                0 => wanted = generate::object(&mut made, message, 1).into(),
-                1 | 2 => generate::disturb(&mut made, &mut wanted),
-                3 => generate::thin(&mut made, &mut wanted),
+                0 => configuration = generate::object(&mut made, message, 1).into(),
+                1 | 2 => generate::disturb(&mut made, &mut configuration),
+                3 => generate::thin(&mut made, &mut configuration),
                 _ => {}
             }
-            let Value::Object(mut wanted) = wanted else { continue };
-            if let Some(Value::Object(metadata)) = wanted.get_mut("metadata") {
+            let Value::Object(mut configuration) = configuration else { continue };
+            if let Some(Value::Object(metadata)) = configuration.get_mut("metadata") {
                 metadata.remove("managedFields");
             }
             let manager = random.pick(&["one", "two", "three"]);
             if random.index(4) == 0 {
-                let Ok(new) = merge(message, &live, &wanted) else { continue };
+                let Ok(new) = merge(message, &live, &configuration) else { continue };
                 let Ok(new) = conform(message, new.into()) else { continue };
                 live = fixture.update(&live, manager, new.object);
                 updates += 1;
                 continue;
             }
             let force = random.one_in(2);
-            if check(message, &wanted).is_empty()
-                && merge(message, &live, &wanted).is_ok_and(|new| conform(message, new.into()).is_err())
+            if check(message, &configuration).is_empty()
+                && merge(message, &live, &configuration)
+                    .is_ok_and(|new| conform(message, new.into()).is_err())
             {
-                continue; // its types refuse the result
+                continue; // the types of the manager refuse the result
             }
-            let plainly = fixture.apply_plainly(&live, manager, &wanted, force);
-            let got = fixture.apply(&live, manager, &wanted, force);
-            assert_eq!(outcome(&got), outcome(&plainly), "{} over {}", text(&wanted), text(&live));
+            let plainly = fixture.apply_plainly(&live, manager, &configuration, force);
+            let got = fixture.apply(&live, manager, &configuration, force);
+            assert_eq!(outcome(&got), outcome(&plainly), "{} over {}", text(&configuration), text(&live));
             match got {
                 Ok(got) => {
-                    // Repeating an apply changes nothing. It conflicts only about an empty map that belongs
-                    // to another manager and was dropped because it equals an absent one.
-                    let again = fixture.apply(&got, manager, &wanted, false);
-                    let plainly = fixture.apply_plainly(&got, manager, &wanted, false);
+                    // Repeating an apply does not change the object. The second apply conflicts only about an
+                    // empty map that belongs to another manager. The first apply dropped the empty map, because an
+                    // empty map equals an absent map.
+                    let again = fixture.apply(&got, manager, &configuration, false);
+                    let plainly = fixture.apply_plainly(&got, manager, &configuration, false);
                     assert_eq!(
                         outcome(&again),
                         outcome(&plainly),
                         "{} twice over {}",
-                        text(&wanted),
+                        text(&configuration),
                         text(&got)
                     );
                     contended += usize::from(again.is_err());

@@ -22,7 +22,7 @@ pub struct Conflicts(Vec<Conflict>);
 
 impl Conflicts {
     /// Creates the set of conflicts; `None` if the list is empty.
-    pub fn of(mut conflicts: Vec<Conflict>) -> Option<Self> {
+    pub fn from_list(mut conflicts: Vec<Conflict>) -> Option<Self> {
         conflicts.retain(|conflict| !conflict.fields.is_empty());
         conflicts.sort_by_cached_key(|conflict| conflict.manager.identity());
         (!conflicts.is_empty()).then_some(Conflicts(conflicts))
@@ -36,7 +36,7 @@ impl Conflicts {
     /// Returns the conflicts without the fields in `allowed`.
     pub fn without(self, allowed: &FieldSet<'_>) -> Option<Self> {
         let left = |conflict: Conflict| Conflict { fields: conflict.fields.difference(allowed), ..conflict };
-        Self::of(self.0.into_iter().map(left).collect())
+        Self::from_list(self.0.into_iter().map(left).collect())
     }
 
     /// Returns the 409 that names every field with its owner.
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conflicts_read_as_documented() {
+    fn conflict_messages_have_the_documented_texts() {
         let conflict =
             |name: &'static str, operation, subresource: &'static str, fields: &'static str| Conflict {
                 manager: Manager {
@@ -96,20 +96,20 @@ mod tests {
             "status",
             r#"{"f:spec":{"f:c":{"k:{\"name\":\"x\"}":{"f:image":{}}},"f:paused":{}}}"#,
         );
-        let status = Conflicts::of(vec![one.clone()]).unwrap().to_status();
+        let status = Conflicts::from_list(vec![one.clone()]).unwrap().to_status();
         assert_eq!(
             status.message,
             r#"Apply failed with 1 conflict: conflict with "hpa" using apps/v1: .spec.replicas"#
         );
         assert_eq!((status.code.as_u16(), status.reason.as_str()), (409, "Conflict"));
-        let both = Conflicts::of(vec![one, two]).unwrap();
+        let both = Conflicts::from_list(vec![one, two]).unwrap();
         let status = both.to_status();
         assert_eq!(
             status.message,
             "Apply failed with 3 conflicts: conflicts with \"a\" with subresource \"status\":\n- .spec.paused\n\
              - .spec.c[name=\"x\"].image\nconflicts with \"hpa\" using apps/v1:\n- .spec.replicas"
         );
-        let causes = status.details.unwrap().causes;
+        let causes = status.details.clone().unwrap().causes;
         assert_eq!(causes[2].message, r#"conflict with "hpa" using apps/v1"#);
         assert_eq!(
             (causes[2].reason.as_str(), causes[2].field.as_str()),

@@ -21,7 +21,7 @@ pub struct Fixture {
 
 impl Fixture {
     /// Creates the fixture for version `v1` of the resource `plural` of `group`.
-    pub fn of(group: &'static str, plural: &'static str) -> Self {
+    pub fn new(group: &'static str, plural: &'static str) -> Self {
         Fixture { registry: Registry::new(&KUBERNETES), group, plural }
     }
 
@@ -34,16 +34,17 @@ impl Fixture {
     }
 
     pub fn versions(&self) -> Versions<'_> {
-        Versions::of(&self.registry, self.resource())
+        Versions::for_resource(&self.registry, self.resource())
     }
 
-    /// Returns the fields that the endpoint of the resource itself does not own.
+    /// Returns the fields that a write through the resource itself does not own.
     pub fn reset(&self) -> Reset {
-        Reset::of(self.resource(), Endpoint::Main)
+        Reset::for_endpoint(self.resource(), Endpoint::Main)
     }
 }
 
-/// Returns a custom resource of kind `Thing`, with a status, whose `spec` has these properties.
+/// Returns a custom resource of kind `Thing` with a status. `spec` is the JSON of the properties of its field
+/// `spec`.
 pub fn things(spec: &str) -> Arc<Resource> {
     let text = format!(
         r#"{{"type":"object","properties":{{
@@ -55,7 +56,7 @@ pub fn things(spec: &str) -> Arc<Resource> {
     maker.status().make(&KUBERNETES)
 }
 
-/// Returns a writer of the resource itself.
+/// Returns a writer that writes the resource itself, not a subresource.
 pub fn writer<'w>(manager: &'w str, now: &'w str) -> Writer<'w> {
     Writer { manager, subresource: "", now }
 }

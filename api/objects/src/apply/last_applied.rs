@@ -3,8 +3,8 @@
 //!
 //! Client-side apply keeps the applied configuration in an annotation, and its manager owns the fields by an
 //! update. The first server-side apply would conflict with that manager, so fields that still equal the
-//! annotation are exempt. Afterwards the server keeps the annotation up to date for clients that still apply
-//! on the client side.
+//! annotation cause no conflict. Later applies keep the annotation up to date for clients that still use
+//! client-side apply.
 
 use super::check::check;
 use super::collect::field_set;
@@ -46,8 +46,8 @@ pub fn allowed(versions: &Versions<'_>, naming: &Naming, live: &Object) -> Optio
     Some(kept.into_owned())
 }
 
-/// Sets the annotation of `object` to `config` if the object has the annotation. Removes it if it would
-/// become too long.
+/// Sets the annotation of `object` to `config` if the object has the annotation. Removes the annotation if
+/// the new value would be too long.
 pub fn refresh(naming: &Naming, object: &mut Object, config: &Object) {
     if last_applied(naming, object).is_none() {
         return;
@@ -71,13 +71,13 @@ pub fn refresh(naming: &Naming, object: &mut Object, config: &Object) {
     }
 }
 
-/// Sorts members by name, as clients write the annotation.
+/// Sorts members by name, because clients write the annotation in this order.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(members) => {
             let mut members: Vec<_> =
                 members.into_members().into_iter().map(|(name, value)| (name, sorted(value))).collect();
-            members.sort_by(|(a, _), (b, _)| a.cmp(b));
+            json::sort_members(&mut members);
             members.into_iter().collect::<Object>().into()
         }
         Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),

@@ -5,9 +5,9 @@
 //! metadata.managedFields ◄─► Managed ─ entries ─ Entry { manager, operation, apiVersion, subresource, time, fields }
 //! ```
 //!
-//! Most writes leave most entries unchanged, so an entry keeps its text and is parsed to a set only if the
-//! set is needed. Texts are borrowed from the object. Entries of requests are parsed immediately, because
-//! only valid sets may be stored.
+//! Most writes leave most entries unchanged. Therefore an entry keeps its text, and the text is parsed to a
+//! set only if the set is needed. Texts are borrowed from the object. Entries of requests are parsed
+//! immediately, because only valid sets may be stored.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ const OLDEST: &str = "ancient-changes";
 /// The only supported format of field sets.
 const FIELDS_TYPE: &str = "FieldsV1";
 
-/// Kind of write by which a manager came to own its fields.
+/// Kind of write by which a manager owns fields.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ManagerOperation {
     /// Server-side apply of a configuration.
@@ -49,9 +49,10 @@ impl ManagerOperation {
 pub struct Manager<'t> {
     /// Name under which the manager writes.
     pub name: Cow<'t, str>,
-    /// Kind of write that the entry stands for.
+    /// Kind of write by which the manager owns its fields.
     pub operation: ManagerOperation,
-    /// Version in which the manager writes. Part of the identity only for [`ManagerOperation::Update`].
+    /// Version in which the manager writes. The version is part of the identity only for
+    /// [`ManagerOperation::Update`].
     pub api_version: Cow<'t, str>,
     /// Subresource through which the manager writes; empty for the object itself.
     pub subresource: Cow<'t, str>,
@@ -68,7 +69,7 @@ impl Manager<'_> {
         }
     }
 
-    /// Returns whether both have the same identity.
+    /// Returns whether both managers have the same identity.
     pub fn is(&self, other: &Manager<'_>) -> bool {
         self.operation == other.operation
             && self.name == other.name
@@ -76,7 +77,7 @@ impl Manager<'_> {
             && (self.operation == ManagerOperation::Apply || self.api_version == other.api_version)
     }
 
-    /// Returns the identity as text, which is the last criterion when managers are sorted.
+    /// Returns the identity as text, by which managers of the same time are sorted.
     pub fn identity(&self) -> String {
         let mut identity = Object::new();
         for (name, text) in [
@@ -112,7 +113,8 @@ enum Fields<'t> {
     Set(FieldSet<'t>),
 }
 
-/// Reason why the entries of a request are refused. A single bad entry causes all to be refused.
+/// Reason why the managed fields of a request are refused. A single invalid entry causes all entries to be
+/// refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ManagedError {
     /// The value is not a list of objects.
@@ -147,12 +149,12 @@ impl<'t> Entry<'t> {
     pub fn set(&self) -> Cow<'_, FieldSet<'t>> {
         match &self.fields {
             Fields::Set(set) => Cow::Borrowed(set),
-            // All texts were validated before; a damaged text would own nothing.
+            // All texts were validated before; an entry with a damaged text owns no fields.
             Fields::Text(text) => Cow::Owned(FieldSet::parse(text).unwrap_or_default()),
         }
     }
 
-    /// Returns whether the entry owns no fields. The text is canonical, so a comparison is enough.
+    /// Returns whether the entry owns no fields.
     pub fn is_empty(&self) -> bool {
         match &self.fields {
             Fields::Set(set) => set.is_empty(),
@@ -160,7 +162,7 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Returns whether the entry owns any path of `set`.
+    /// Returns whether the entry owns any member of `set`.
     pub fn owns_any(&self, set: &FieldSet<'_>) -> bool {
         let common = match &self.fields {
             Fields::Text(written) => text::common(written, set),
@@ -175,7 +177,7 @@ impl<'t> Entry<'t> {
         self.text().and_then(|text| text::is_current(text, message)) == Some(true)
     }
 
-    /// Returns the text of the set, if it has not been parsed.
+    /// Returns the text of the set, if the text has not been parsed.
     pub fn text(&self) -> Option<&'t str> {
         match self.fields {
             Fields::Text(text) => Some(text),
@@ -244,19 +246,19 @@ pub struct Managed<'t> {
     entries: Vec<Entry<'t>>,
 }
 
-/// Change of the managed fields that a request asks for.
+/// Change of the managed fields that a request contains.
 #[derive(Debug)]
 pub enum Requested<'t> {
-    /// The request has no or malformed managed fields, so the stored ones are kept.
+    /// The managed fields of the request are missing or malformed, so the stored managed fields are kept.
     Nothing,
     /// The request removes all ownership.
     Reset,
-    /// The request replaces the stored managed fields with these.
+    /// The request replaces the stored managed fields with the contained managed fields.
     These(Managed<'t>),
 }
 
 impl<'t> Managed<'t> {
-    /// Returns the stored entries of an object; empty if they are malformed.
+    /// Returns the stored entries of an object; empty if the entries are malformed.
     pub fn stored(object: &'t Object) -> Self {
         let value = object.get("metadata").and_then(|metadata| metadata.get("managedFields"));
         let items = value.and_then(Value::as_array).unwrap_or_default();
@@ -264,8 +266,8 @@ impl<'t> Managed<'t> {
         Managed::read(items, &known).unwrap_or_default()
     }
 
-    /// Returns the change that a request asks for, from the value of its managed fields. Texts that also
-    /// occur in `stored` are not parsed again.
+    /// Returns the change that the managed fields of a request describe. Texts that also occur in `stored`
+    /// are not parsed again.
     pub fn requested(value: &'t Value, stored: &Managed<'_>) -> Requested<'t> {
         let Value::Array(items) = value else { return Requested::Nothing };
         if let [Value::Object(only)] = items.as_slice()
@@ -362,7 +364,8 @@ impl<'t> Managed<'t> {
             updaters.extend(all.into_iter().map(|entry| entry.manager.clone()));
         }
         let mut left = updaters.len();
-        // The first entry of a version becomes the merged entry when a second one is found.
+        // The first entry of a version is renamed to the merged entry when a second entry of that version is
+        // found.
         let mut first_of: Vec<Manager<'t>> = Vec::new();
         for manager in updaters {
             if left <= UPDATERS_MAX {
@@ -392,8 +395,8 @@ impl<'t> Managed<'t> {
         }
     }
 
-    /// Returns the value of the managed fields, or `None` without entries. Apply entries come first, and
-    /// entries are then sorted by time, name, version and subresource. Managers without fields are left out.
+    /// Returns the value of the managed fields; `None` if there are no entries. Apply entries come first.
+    /// Entries of the same operation are sorted by time, name, version and subresource.
     pub fn into_value(mut self) -> Option<Value> {
         self.entries.sort_by(|a, b| {
             let key = |entry: &Entry<'t>| entry.manager.operation;

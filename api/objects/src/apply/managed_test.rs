@@ -28,7 +28,7 @@ fn written(managed: Managed<'_>) -> Vec<String> {
 }
 
 #[test]
-fn entries_are_sorted() {
+fn managed_fields_entries_are_sorted() {
     let entries = [
         entry("z", "Apply", "v1", "09", r#"{"f:a":{}}"#),
         entry("b", "Update", "v1", "", r#"{"f:a":{}}"#),
@@ -48,7 +48,7 @@ fn entries_are_sorted() {
 }
 
 #[test]
-fn requests_keep_reset_or_replace_managed_fields() {
+fn managed_fields_of_a_request_are_ignored_reset_or_replaced() {
     let good = entry("a", "Update", "v1", "01", r#"{"f:a":{}}"#);
     let bad = |from: &str, to: &str| format!("[{good},{}]", good.replace(from, to));
     for (given, want) in [
@@ -56,7 +56,7 @@ fn requests_keep_reset_or_replace_managed_fields() {
         ("[{}]".to_owned(), "reset"),
         ("[{},{}]".to_owned(), "nothing"),
         (format!("[{good}]"), "1"),
-        // The same manager occurs twice: the later entry wins.
+        // Two entries have the same manager: the later entry wins.
         (format!("[{good},{good}]"), "1"),
         (bad("Update", "Apply"), "2"),
         (bad("v1\"", "v2\""), "2"),
@@ -78,7 +78,7 @@ fn requests_keep_reset_or_replace_managed_fields() {
 }
 
 #[test]
-fn the_eleventh_updater_makes_the_oldest_two_of_a_version_one() {
+fn the_eleventh_updater_merges_the_two_oldest_entries_of_one_version() {
     // docs/api/apply.md#ownership-of-updates. The apply entry does not count towards the limit.
     let mut entries = vec![entry("applied", "Apply", "v1", "00", r#"{"f:z":{}}"#)];
     entries.push(entry("lonely", "Update", "v2", "01", r#"{"f:l":{}}"#));
@@ -98,7 +98,7 @@ fn the_eleventh_updater_makes_the_oldest_two_of_a_version_one() {
     managed.cap();
     let after = written(managed);
     assert_eq!(after.len(), 11);
-    assert_eq!(after[1], entries[1], "alone in its version, it stays");
+    assert_eq!(after[1], entries[1], "the only entry of its version is kept");
     assert_eq!(after[2], entry("ancient-changes", "Update", "v1", "03", r#"{"f:m2":{},"f:m3":{}}"#));
     assert_eq!(after[3], entries[4]);
     // The merged entry takes further entries.
@@ -118,7 +118,7 @@ fn the_eleventh_updater_makes_the_oldest_two_of_a_version_one() {
 }
 
 #[test]
-fn times_alone_make_no_difference() {
+fn is_same_but_for_times_ignores_only_the_times_of_entries() {
     let at = |time: &str| value(&format!("[{}]", entry("a", "Update", "v1", time, r#"{"f:a":{}}"#)));
     assert!(is_same_but_for_times(Some(&at("01")), Some(&at("02"))));
     assert!(is_same_but_for_times(None, None));

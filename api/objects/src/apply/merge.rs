@@ -1,9 +1,10 @@
-//! Merges a configuration into an object, and removes fields from an object (docs/api/apply.md#apply steps 4
-//! and 6).
+//! Merges a configuration into an object, and removes fields from an object (steps 4 and 6 of
+//! docs/api/apply.md#apply).
 //!
-//! Merging never removes anything. If both sides have a leaf, the configuration wins. Granular structs and
-//! maps are merged member by member, keyed lists and sets element by element. In a merged list, the elements
-//! of the configuration keep its order, and the other elements keep their positions between them.
+//! A merge removes no fields. If both sides have a leaf, the leaf of the configuration wins. Granular structs
+//! and maps are merged member by member; keyed lists and sets are merged element by element. In a merged
+//! list, the elements of the configuration keep the order of the configuration, and the other elements keep their
+//! positions relative to the elements of the configuration.
 
 use std::borrow::Cow;
 
@@ -27,7 +28,7 @@ pub fn merge(message: &Message, live: &Object, config: &Object) -> Result<Object
     Ok(merged)
 }
 
-/// Merges `config` into one value in place. Unchanged parts are not copied.
+/// Merges `config` into the value `live`. Unchanged parts are not copied.
 fn lay(of: OwnershipType<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> {
     cancellation::step();
     match of.for_value(config) {
@@ -68,7 +69,8 @@ fn lay(of: OwnershipType<'_>, live: &mut Value, config: &Value) -> Result<(), Ty
     Ok(())
 }
 
-/// Returns whether merging `config` certainly leaves the live value unchanged. False negatives are possible.
+/// Returns whether merging `config` certainly leaves the live value unchanged. The function may return false
+/// for a merge that changes nothing.
 fn is_unchanged_by(of: OwnershipType<'_>, live: &Value, config: &Value) -> bool {
     cancellation::step();
     match (of.for_value(config), live, config) {
@@ -77,7 +79,7 @@ fn is_unchanged_by(of: OwnershipType<'_>, live: &Value, config: &Value) -> bool 
             Value::Object(live),
             Value::Object(config),
         ) => {
-            let mut positions = MemberPositions::of(live);
+            let mut positions = MemberPositions::new(live);
             config.members().iter().all(|(name, value)| {
                 let Some(at) = positions.find(live, name) else { return false };
                 let slot = &live.members()[at].1;
@@ -100,7 +102,7 @@ fn is_unchanged_by(of: OwnershipType<'_>, live: &Value, config: &Value) -> bool 
     }
 }
 
-/// Replaces a value unless both are equal.
+/// Replaces `live` if the values differ.
 fn replace(live: &mut Value, config: &Value) {
     if live != config {
         *live = config.clone();
@@ -108,7 +110,7 @@ fn replace(live: &mut Value, config: &Value) {
 }
 
 fn members(of: OwnershipType<'_>, live: &mut Object, config: &Object) -> Result<(), TypeError> {
-    let mut positions = MemberPositions::of(live);
+    let mut positions = MemberPositions::new(live);
     for (name, value) in config.members() {
         let Some(at) = positions.find(live, name) else {
             live.members_mut().push((name.clone(), value.clone()));
@@ -124,8 +126,8 @@ fn members(of: OwnershipType<'_>, live: &mut Object, config: &Object) -> Result<
     Ok(())
 }
 
-/// Positions of an object's members. Small objects are searched forward from the last hit; large ones have a
-/// hash index. Members that are added later are not included.
+/// Positions of the members of an object. A search in a small object starts after the last position that was
+/// found; a large object has a hash index. Members that are added later are not included.
 struct MemberPositions {
     count: usize,
     next: usize,
@@ -133,7 +135,7 @@ struct MemberPositions {
 }
 
 impl MemberPositions {
-    fn of(object: &Object) -> Self {
+    fn new(object: &Object) -> Self {
         const SCAN_MAX: usize = 32;
         let names = || object.members().iter().enumerate().map(|(at, (name, _))| (name.clone(), at));
         let by_name = (object.len() > SCAN_MAX).then(|| names().collect());
@@ -153,7 +155,7 @@ impl MemberPositions {
     }
 }
 
-/// An element of a list: its step and its value.
+/// A list element: the step to the element, and its value.
 type Item<'v> = (Element<'v>, &'v Value);
 
 fn indexed<'v>(item: &Kind, list: &ListType, values: &'v [Value]) -> Result<Vec<Item<'v>>, TypeError> {
@@ -172,10 +174,10 @@ fn indexed<'v>(item: &Kind, list: &ListType, values: &'v [Value]) -> Result<Vec<
 enum Source {
     /// The element is only in the object, at this position.
     Live(usize),
-    /// The element is in the configuration, at this position, and either absent from the object or repeated
-    /// there.
+    /// The element is in the configuration, at this position. The object does not contain the element, or
+    /// contains it more than once.
     Config(usize),
-    /// The element is in both, at these positions.
+    /// The object and the configuration contain the element, at these positions.
     Both { live: usize, config: usize },
 }
 
@@ -189,8 +191,8 @@ fn items(item: &Kind, list: &ListType, live: &mut Vec<Value>, config: &[Value]) 
         };
         lay(of, live, config).map_err(within)
     };
-    // Fast path: usually both have the same elements in the same order. No element of the configuration
-    // repeats, because it was checked.
+    // Fast path: in most cases both lists have the same elements in the same order. The configuration has no
+    // repeated elements, because it was checked before.
     if live.len() == config.len() && live.iter().zip(config).all(|(a, b)| same_item(item, list, a, b)) {
         return live.iter_mut().zip(config).try_for_each(|(live, config)| lay_one(live, config));
     }
@@ -214,8 +216,8 @@ fn items(item: &Kind, list: &ListType, live: &mut Vec<Value>, config: &[Value]) 
 /// Returns the order of a merged list.
 ///
 /// The function walks both lists at once. An element that only the object has keeps its position. An element
-/// that both have follows the order of the configuration. An element that the object repeats is replaced
-/// instead of merged, at the position in the configuration.
+/// that both lists have follows the order of the configuration. An element that the live list contains more
+/// than once is replaced instead of merged, at its position in the configuration.
 fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
     let in_config = positions(config);
     let in_live = positions(live);
@@ -242,7 +244,7 @@ fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
                     continue;
                 }
                 if partner.is_some() && next_shared.is_some_and(|next| next != element) {
-                    at_live += 1; // both have the element, but another one is next in the configuration
+                    at_live += 1; // both lists have the element, but the next element of the configuration is different
                     continue;
                 }
             }
@@ -269,7 +271,7 @@ fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
     result
 }
 
-/// Positions of the elements of a list, sorted by step.
+/// Positions of the elements of a list, sorted by the step to the element.
 struct Positions<'p, 'v> {
     sorted: Vec<(&'p Element<'v>, usize)>,
 }
@@ -325,7 +327,7 @@ fn without(of: OwnershipType<'_>, value: &Value, fields: &FieldSet<'_>) -> Value
                 match item_element(item, list, value).ok().and_then(|element| fields.get(&element)) {
                     Some(node) if node.member => {}
                     Some(node) => kept.push(match without(of, value, &node.children) {
-                        // Creates the element, because its keys have default values.
+                        // An element without members still exists, because its keys have default values.
                         Value::Null => Object::new().into(),
                         left => left,
                     }),

@@ -42,7 +42,7 @@ fn a_configuration_is_merged_into_an_object() {
             r#"{"tolerations":[]}"#,
             r#"{"tolerations":[]}"#,
         ),
-        // Keyed elements are merged, including those whose key comes from a default.
+        // Keyed elements are merged, even if a key has its default value.
         (
             "core.v1.Container",
             r#"{"ports":[{"containerPort":80,"protocol":"TCP","name":"http"}]}"#,
@@ -57,7 +57,7 @@ fn a_configuration_is_merged_into_an_object() {
 }
 
 #[test]
-fn lists_keep_the_configurations_order_and_the_other_positions() {
+fn merged_lists_follow_the_order_of_the_configuration() {
     let message = builtin::message(&KUBERNETES, "apimachinery.pkg.apis.meta.v1.ObjectMeta").unwrap();
     let list = |names: &str| {
         let names: Vec<String> = names.chars().map(|name| format!("\"{name}\"")).collect();
@@ -75,7 +75,8 @@ fn lists_keep_the_configurations_order_and_the_other_positions() {
         ("xaybz", "ba", "xybza"),
         ("abcd", "dxa", "bcdxa"),
         ("ab", "xy", "abxy"),
-        // An element that the object repeats occurs once in the result, at the position in the configuration.
+        // An element that occurs more than once in the object occurs once in the result, at its position in
+        // the configuration.
         ("aab", "a", "ab"),
         ("aab", "c", "aabc"),
     ] {
@@ -100,13 +101,13 @@ fn live_elements_without_a_key_are_an_error_with_their_path() {
 }
 
 #[test]
-fn fields_are_removed_with_everything_below() {
+fn removing_a_field_removes_everything_below_it() {
     let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
     let pod = r#"{"metadata":{"labels":{"a":"1","b":"2"}},"spec":{"nodeSelector":{"x":"y"},"containers":[{"name":"a","image":"i"},{"name":"b"}]}}"#;
     for (fields, want) in [
         ("{}", pod.to_owned()),
         (r#"{"f:metadata":{"f:labels":{"f:a":{}}}}"#, pod.replace(r#""a":"1","#, "")),
-        // Containers that become empty are null, and so are atomic values of which a part was removed.
+        // Maps that become empty are null. An atomic value is null if a part of the value was removed.
         (r#"{"f:metadata":{"f:labels":{"f:a":{},"f:b":{}}}}"#, pod.replace(r#"{"a":"1","b":"2"}"#, "null")),
         (r#"{"f:spec":{"f:nodeSelector":{"f:x":{}}}}"#, pod.replace(r#"{"x":"y"}"#, "null")),
         (r#"{"f:spec":{"f:containers":{"k:{\"name\":\"b\"}":{}}}}"#, pod.replace(r#",{"name":"b"}"#, "")),
@@ -201,7 +202,8 @@ fn merging_in_place_equals_rebuilding() {
             failed += usize::from(want.is_err());
             let got = merge(message, &live, &config).map(Value::Object);
             assert_eq!(got, want, "{}: {live:?} and {config:?}", message.name);
-            // Merges an object with shared parts. They stay shared unless the configuration changes them.
+            // Merges an object with shared parts. Such parts stay shared unless the configuration changes
+            // them.
             let mut settled = live.clone();
             for (_, value) in settled.members_mut() {
                 if let Value::Object(part) = value {

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `track` handles creates, updates and patches; `configuration` handles applies. All functions are pure:
-//! they access no request, store or clock. Each field set belongs to one version and is compared in that
-//! version (`versions`). `reset` defines the fields that an endpoint does not own.
+//! they do not access requests, the store or the clock. Each field set belongs to one version and is
+//! compared in that version (`versions`). `reset` defines the fields that an endpoint does not own.
 
 mod check;
 mod collect;
@@ -22,8 +22,8 @@ mod managed;
 mod merge;
 mod new_object_fields;
 mod nulls;
+pub mod parser;
 mod policy_merge;
-pub mod reading;
 mod reconcile;
 mod reset;
 pub mod scale;
@@ -35,7 +35,7 @@ mod versions;
 pub use configuration::{Applied, ApplyError, ConvertError, apply};
 pub use conflict::Conflicts;
 pub use managed::{Managed, Manager, ManagerOperation, is_same_but_for_times};
-pub use policy_merge::{MergeError, merge_given};
+pub use policy_merge::{MergeError, merge_configuration};
 pub use reset::Reset;
 pub use track::{Writer, created, put_managed_fields, take_managed_fields, updated};
 pub use versions::Versions;

@@ -1,9 +1,9 @@
 //! The field set of a new object, written as text in one walk (docs/api/apply.md#field-sets).
 //!
-//! A new object is compared with an empty object of its type. It brings nearly all of its fields, so this
-//! module builds no set: the walk directly writes the text that the set would have. The text equals that of
-//! `compare(…).brought()`, which remains the definition. If the walk cannot decide a case, the caller
-//! compares instead.
+//! A new object is compared with an empty object of its type. The new object sets nearly all of its fields,
+//! so this module does not build a set but writes the text of the set directly. The text must equal
+//! `compare(…).into_changed().text()`, which defines the correct result. If the walk cannot decide a case,
+//! the caller compares instead.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,11 +17,11 @@ use values::cancellation;
 use values::field::{Element, FieldSet, write_field, write_plain_field, write_step};
 use values::json::{Object, Value};
 
-/// The old object has a list with elements, which the walk does not compare.
+/// The walk cannot decide the case, because the old object has a list with elements.
 struct Unclear;
 
-/// Returns the text of the fields that `new` has and `nothing`, an empty object of the same type, does not.
-/// Leaves out `skip` and everything below it. Returns `None` if the caller must compare instead.
+/// Returns the text of the fields that `new` has and that `nothing`, an empty object of the same type, lacks. Leaves
+/// out `skip` and everything below `skip`. Returns `None` if the caller must compare instead.
 pub(super) fn text(message: &Message, nothing: &Object, new: &Object, skip: &FieldSet<'_>) -> Option<String> {
     let mut out = Vec::with_capacity(1024);
     out.push(b'{');
@@ -30,10 +30,10 @@ pub(super) fn text(message: &Message, nothing: &Object, new: &Object, skip: &Fie
         structure(message, Some(nothing), new, skip, &mut out).ok()?;
     }
     out.push(b'}');
-    Some(String::from_utf8(out).expect("names are text, and so is what is written around them"))
+    Some(String::from_utf8(out).expect("names and punctuation are UTF-8"))
 }
 
-/// Appends a step and the steps below it, if the value or something below it is new.
+/// Appends a step and the steps below it if the value or a value below it is new.
 fn step(
     name: impl Fn(&mut Vec<u8>),
     of: OwnershipType<'_>,
@@ -73,7 +73,7 @@ fn step(
     Ok(())
 }
 
-/// Returns whether a value differs from the old one as a whole, rather than in parts.
+/// Returns whether a value is modified as a whole, and not only in parts.
 fn is_modified(of: OwnershipType<'_>, old: &Value, new: &Value) -> bool {
     cancellation::step();
     let objects_are_empty = || is_empty(old.as_object()) && is_empty(new.as_object());
@@ -216,7 +216,7 @@ fn members<'m>(
     Ok(())
 }
 
-/// Returns what to skip below a step; `None` if the step itself is skipped.
+/// Returns the paths to skip below a step; `None` if the step itself is skipped.
 fn remaining_skip<'s, 't, 'e>(
     skip: Option<&'s FieldSet<'t>>,
     element: impl FnOnce() -> Element<'e>,

@@ -11,7 +11,7 @@ use values::naming::KUBERNETES;
 /// Maximum nesting of random objects.
 const DEPTH: usize = 7;
 
-/// Returns a random value of a kind, and sometimes one of another kind or `null`.
+/// Returns a random value of `kind`, or sometimes a value of another kind or `null`.
 fn draw(kind: &Kind, random: &mut Random, depth: usize) -> Value {
     if random.index(12) == 0 {
         return Value::Null;
@@ -51,7 +51,7 @@ fn draw_object(message: &Message, random: &mut Random, depth: usize) -> Object {
 }
 
 #[test]
-fn the_text_is_that_of_the_compared_set() {
+fn the_fields_text_of_a_new_object_equals_the_text_of_its_compared_field_set() {
     let mut random = Random(7);
     let (mut lengths, mut unclear) = (0, 0);
     for name in [
@@ -67,16 +67,16 @@ fn the_text_is_that_of_the_compared_set() {
         let message = builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("{name}"));
         let skip = FieldSet::of_fields(&["kind", "metadata.name", "status.phase"]);
         for round in 0..400 {
-            // An empty object, or any other one.
+            // The old object is empty in every second round.
             let old =
                 if round % 2 == 0 { zero_object(message) } else { draw_object(message, &mut random, 2) };
             let new = draw_object(message, &mut random, 0);
-            let wanted = compare(message, &old, &new, &skip).into_changed().text();
+            let expected = compare(message, &old, &new, &skip).into_changed().text();
             match text(message, &old, &new, &skip) {
-                Some(text) => assert_eq!(text, wanted, "{name}"),
+                Some(text) => assert_eq!(text, expected, "{name}"),
                 None => unclear += 1,
             }
-            lengths += wanted.len();
+            lengths += expected.len();
         }
     }
     assert!(lengths > 500_000 && unclear < 1_000, "{lengths} {unclear}");
@@ -84,7 +84,7 @@ fn the_text_is_that_of_the_compared_set() {
 
 /// A definition may have more fields than 16 bits can count.
 #[test]
-fn the_members_of_a_type_of_very_many_fields_are_in_order() {
+fn fields_of_a_type_with_more_than_65536_fields_are_sorted() {
     const FIELDS: usize = 70_000;
     let name = |at: usize| format!("f{at:05}");
     let fields =
@@ -92,8 +92,8 @@ fn the_members_of_a_type_of_very_many_fields_are_in_order() {
     let message = fields.object("example.com", "v1").unwrap();
     let given = [FIELDS - 1, 0, 1 << 16, 1];
     let new: Object = given.iter().map(|at| (name(*at).into(), true.into())).collect();
-    let mut wanted = given.map(|at| format!("\"f:{}\":{{}}", name(at)));
-    wanted.sort();
+    let mut members = given.map(|at| format!("\"f:{}\":{{}}", name(at)));
+    members.sort();
     let text = text(&message, &Object::new(), &new, &FieldSet::default()).unwrap();
-    assert_eq!(text, format!("{{{}}}", wanted.join(",")));
+    assert_eq!(text, format!("{{{}}}", members.join(",")));
 }

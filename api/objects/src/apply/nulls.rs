@@ -1,9 +1,10 @@
-//! `null` in a configuration of a custom type whose schema does not permit it (docs/api/apply.md#apply).
+//! Handles `null` for a member of a custom type whose schema does not permit `null`
+//! (docs/api/apply.md#apply).
 //!
-//! Decoding drops these members for every verb. An apply without them would make its manager the owner of a
-//! field that the object does not have. The reference server keeps the members until validation refuses them,
-//! so this module restores them after decoding. A member with a default gets the default instead. A `null`
-//! for a granular struct, map or list that has parts only gives up these parts.
+//! Decoding drops these members for every verb. Without these members, an apply would make its manager the owner of a
+//! field that the object does not have. The reference server keeps the members until validation refuses them. Therefore
+//! this module restores the members after decoding. A member with a default gets the default instead of `null`. A
+//! `null` for a granular struct, map or list that has parts only ends the manager's ownership of these parts.
 
 use super::typed::{OwnershipType, item_element};
 use types::schema::kind::Kind;
@@ -12,7 +13,7 @@ use types::schema::table::{Empty, ListType, Message};
 use values::field::Element;
 use values::json::{Object, Value};
 
-/// Maximum number of members that are restored. A single one is enough to refuse the object.
+/// Maximum number of members that are restored. A single restored member is enough to refuse the object.
 const NULLS_MAX: usize = 100;
 
 /// Paths of the members of a configuration that are `null` and must be refused.
@@ -21,7 +22,7 @@ pub(super) struct Nulls(Vec<Vec<Element<'static>>>);
 
 impl Nulls {
     /// Collects the refused nulls of the configuration `config`, which is applied to `live`.
-    pub(super) fn of(message: &Message, config: &Object, live: &Object) -> Nulls {
+    pub(super) fn collect(message: &Message, config: &Object, live: &Object) -> Nulls {
         let mut nulls = Nulls::default();
         if message.custom {
             nulls.members(message, config, &mut Vec::new());
@@ -68,7 +69,7 @@ impl Nulls {
             (Kind::List(list), Value::Array(config))
                 if matches!(list.item.kind, Kind::Message(_) | Kind::Map(_) | Kind::List(_)) =>
             {
-                // Elements that are `null` are not dropped by decoding.
+                // Decoding keeps list elements that are `null`, so this module need not restore `null` elements.
                 for (at, value) in config.iter().enumerate() {
                     let element = item_element(&list.item.kind, &list.merge, value);
                     path.push(element.unwrap_or(Element::Index(i64::try_from(at).unwrap_or(i64::MAX))));
@@ -87,20 +88,20 @@ impl Nulls {
             let Some(field) = message.field(first) else { continue };
             match (rest, object.get_mut(first)) {
                 ([], None) => object.push(first.to_string(), Value::Null),
-                (rest, Some(value)) => put(&field.kind, value, rest),
+                (rest, Some(value)) => restore_null(&field.kind, value, rest),
                 _ => {}
             }
         }
     }
 }
 
-/// Returns whether the schema declares a type, so that validation refuses `null`.
+/// Returns whether the schema declares a type for the value, which makes validation refuse `null`.
 fn has_type(kind: &Kind, limits: Option<&Limits>) -> bool {
     let limits = crate::custom::limits_of(kind, limits);
     !matches!(kind, Kind::Json | Kind::RawExtension) && !limits.is_some_and(|limits| limits.any_type)
 }
 
-/// Returns whether an object has, at a path, a value of a granular type with parts. Elements of lists are not
+/// Returns whether `object` has a granular value with parts at `path`. Paths through list elements are not
 /// followed.
 fn has_parts(message: &Message, object: &Object, path: &[Element<'_>]) -> bool {
     let mut of = OwnershipType::of_message(message);
@@ -125,7 +126,8 @@ fn has_parts(message: &Message, object: &Object, path: &[Element<'_>]) -> bool {
     false
 }
 
-fn put(kind: &Kind, value: &mut Value, path: &[Element<'_>]) {
+/// Sets the element of `value` at `path` to null if it is absent.
+fn restore_null(kind: &Kind, value: &mut Value, path: &[Element<'_>]) {
     let [first, rest @ ..] = path else { return };
     match (kind, value, first) {
         (Kind::List(list), Value::Array(items), element) => {
@@ -137,7 +139,7 @@ fn put(kind: &Kind, value: &mut Value, path: &[Element<'_>]) {
                 _ => items.iter().position(is_it),
             };
             if let Some(item) = at.and_then(|at| items.get_mut(at)) {
-                put(&list.item.kind, item, rest);
+                restore_null(&list.item.kind, item, rest);
             }
         }
         (kind, Value::Object(members), Element::Field(name)) => {
@@ -149,7 +151,7 @@ fn put(kind: &Kind, value: &mut Value, path: &[Element<'_>]) {
             let Some(below) = below else { return };
             match (rest, members.get_mut(name)) {
                 ([], None) => members.push(name.to_string(), Value::Null),
-                (rest, Some(value)) => put(below, value, rest),
+                (rest, Some(value)) => restore_null(below, value, rest),
                 _ => {}
             }
         }
@@ -180,8 +182,8 @@ mod tests {
                     "items":{"type":"object","properties":{"k":{"type":"string"},"a":{"type":"string"}}}}}"#,
         );
         let registry = Registry::new(&KUBERNETES);
-        let versions = Versions::of(&registry, &resource);
-        let reset = Reset::of(&resource, Endpoint::Main);
+        let versions = Versions::for_resource(&registry, &resource);
+        let reset = Reset::for_endpoint(&resource, Endpoint::Main);
         let writer = writer("m", "2026-01-01T00:00:00Z");
         let message = &resource.table.message;
         let of = |spec: &str| {
@@ -212,7 +214,7 @@ mod tests {
                 r#"{"keyed":[{"k":"2"},{"k":"3","a":null}]}"#,
                 r#"{"keyed":[{"k":"2"},{"k":"3","a":null}]}"#,
             ),
-            // A `null` that gives up parts is not restored.
+            // A `null` that only ends the ownership of parts is not restored.
             (r#"{"obj":{"a":"x"},"num":1}"#, r#"{"num":1}"#, r#"{"num":1}"#),
             (r#"{"obj":{"a":"x"}}"#, r#"{"obj":{}}"#, "{}"),
         ] {

@@ -1,9 +1,10 @@
-//! Merges a configuration that an expression of an admission policy produced into an object.
+//! Merges a configuration into an object. The configuration is the result of an expression of an admission
+//! policy.
 //!
-//! The rules are those of apply, but without owners. Nothing is removed, and the configuration must not
-//! contain atomic values, which would be replaced as a whole.
+//! The merge follows the rules of apply, but without owners. No fields are removed, and the configuration
+//! must not contain atomic values, because a merge would replace atomic values as a whole.
 
-use super::check::{check_made, join};
+use super::check::{check_computed, join};
 use super::merge::merge;
 use super::typed::{OwnershipType, Primitive};
 use types::schema::table::{ListType, Message};
@@ -28,9 +29,9 @@ pub enum MergeError {
 /// Merges `config` into `live`, both of type `message`. The result is not yet decoded by the schema.
 ///
 /// # Errors
-/// See [`MergeError`]. An error means that nothing was done.
-pub fn merge_given(message: &Message, live: &Object, config: &Object) -> Result<Object, MergeError> {
-    let errors = check_made(message, config);
+/// See [`MergeError`]. After an error, the object is unchanged.
+pub fn merge_configuration(message: &Message, live: &Object, config: &Object) -> Result<Object, MergeError> {
+    let errors = check_computed(message, config);
     if !errors.is_empty() {
         return Err(MergeError::Configuration(join(&errors)));
     }
@@ -42,7 +43,7 @@ pub fn merge_given(message: &Message, live: &Object, config: &Object) -> Result<
     merge(message, live, config).map_err(|error| MergeError::Live(error.to_string()))
 }
 
-/// Collects the paths of atomic values.
+/// Collects the paths of the atomic values in `value`.
 fn value(of: OwnershipType<'_>, value: &Value, path: String, atomic: &mut Vec<String>) {
     cancellation::step();
     match (of.for_value(value), value) {
@@ -69,7 +70,7 @@ fn value(of: OwnershipType<'_>, value: &Value, path: String, atomic: &mut Vec<St
     }
 }
 
-/// Visits the members of structs. Values of maps are leaves.
+/// Collects the paths of the atomic values in the members of a struct. The values of a map are leaves.
 fn members(of: OwnershipType<'_>, object: &Object, path: String, atomic: &mut Vec<String>) {
     if !matches!(of, OwnershipType::Struct { .. }) {
         return;
@@ -89,7 +90,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn what_is_replaced_as_a_whole_may_not_be_set() {
+    fn a_policy_configuration_may_not_set_atomic_values() {
         let live = object(
             r#"{"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"c","image":"a"}]}}}}"#,
         );
@@ -118,7 +119,7 @@ mod tests {
             (r#"{"spec":{"foo":1}}"#.to_owned(), ".spec.foo: field not declared in schema"),
         ] {
             let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
-            let got = merge_given(message, &live, &object(&config));
+            let got = merge_configuration(message, &live, &object(&config));
             let got = got.map_or_else(|error| error.to_string(), |_| String::new());
             let got = got.trim_start_matches(atomic);
             assert_eq!(

@@ -1,8 +1,8 @@
 //! Adapts field sets to a changed schema (docs/api/apply.md#schema-changes).
 //!
-//! If a struct, map or list was granular when a set was written and is atomic now, the owner of a part owns
-//! the whole. A set that owns an atomic value as a whole stays unchanged if the value becomes granular: its
-//! manager owns the value and none of its parts.
+//! If a struct, map or list was granular when a set was written and is atomic now, the owner of a part
+//! becomes the owner of the whole value. A set that owns an atomic value as a whole stays unchanged if the
+//! value becomes granular: the manager still owns the value, but none of its parts.
 //!
 //! Source: structured-merge-diff, typed/reconcile_schema.go.
 
@@ -27,7 +27,7 @@ fn is_outdated(of: Option<OwnershipType<'_>>, node: &Node<'_>) -> bool {
     collapses(of, node) || children.any(|child| is_outdated(of.step(&child.element), child))
 }
 
-/// Returns whether the set owns parts of this atomic value.
+/// Returns whether the value is atomic and the set owns parts of the value.
 fn collapses(of: OwnershipType<'_>, node: &Node<'_>) -> bool {
     let is_atomic = matches!(
         of,
@@ -58,25 +58,25 @@ mod tests {
     use values::naming::KUBERNETES;
 
     #[test]
-    fn sets_follow_the_schema() {
+    fn reconcile_adapts_field_sets_to_the_schema() {
         let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
         for (set, want) in [
-            // Matches the schema: unchanged.
+            // The set matches the schema: unchanged.
             (
                 r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#,
                 r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#,
             ),
             (r#"{"f:spec":{"f:selector":{}}}"#, r#"{"f:spec":{"f:selector":{}}}"#),
-            // Was granular, is atomic: the whole is owned.
+            // The value was granular and is atomic now: the manager owns the whole value.
             (r#"{"f:spec":{"f:selector":{"f:matchLabels":{"f:x":{}}}}}"#, r#"{"f:spec":{"f:selector":{}}}"#),
-            // May have been applied as an empty value: unchanged.
+            // The value may have been applied as an empty value: unchanged.
             (r#"{"f:metadata":{"f:labels":{}}}"#, r#"{"f:metadata":{"f:labels":{}}}"#),
-            // Was atomic, is granular: unchanged.
+            // The value was atomic and is granular now: unchanged.
             (
                 r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}"#,
                 r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}"#,
             ),
-            // Unknown to the schema: unchanged.
+            // The schema does not declare the field: unchanged.
             (r#"{"f:old":{"f:x":{}}}"#, r#"{"f:old":{"f:x":{}}}"#),
         ] {
             let set = FieldSet::parse(set).unwrap();

@@ -1,5 +1,5 @@
-//! Fields that an endpoint must not record in managed fields: those that it does not write, and those that
-//! have no owner (docs/api/apply.md#managed-fields).
+//! Fields that an endpoint must not record in managed fields: fields that the endpoint does not write, and
+//! fields that have no owner (docs/api/apply.md#managed-fields).
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -25,7 +25,7 @@ const IDENTITY: [&str; 11] = [
     "metadata.resourceVersion",
 ];
 
-/// The fields that no manager owns: a constant set.
+/// The fields that no manager owns.
 static OWNED_BY_NOBODY: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::of_fields(&IDENTITY));
 
 /// The member `metadata` as a whole, which no manager owns.
@@ -44,19 +44,19 @@ const BY_APPROVAL: [&str; 2] = ["spec", "status.certificate"];
 #[derive(Clone, Debug)]
 pub struct Reset {
     skipped: Cow<'static, FieldSet<'static>>,
-    /// The only fields that the endpoint owns; `None` if it owns all that are not skipped.
+    /// The only fields that the endpoint owns; `None` if the endpoint owns all fields that are not skipped.
     only: Option<&'static [&'static [&'static str]]>,
 }
 
 impl Reset {
-    /// Returns the reset for an endpoint that owns all fields of its body, except identity and metadata that
-    /// the server maintains. The subresource `scale` uses it.
+    /// Returns the reset for an endpoint that owns all fields of its body, except the identity and the
+    /// metadata that the server maintains. The subresource `scale` is such an endpoint.
     pub fn none() -> Reset {
         Reset { skipped: Cow::Borrowed(&OWNED_BY_NOBODY), only: None }
     }
 
     /// Returns the reset for `endpoint` of `resource`.
-    pub fn of(resource: &Resource, endpoint: Endpoint) -> Reset {
+    pub fn for_endpoint(resource: &Resource, endpoint: Endpoint) -> Reset {
         let status = resource.table.status.as_ref();
         let declared = |paths: &[Text]| {
             let paths: Vec<&str> = paths.iter().map(|path| &**path).collect();
@@ -68,8 +68,8 @@ impl Reset {
             Endpoint::Finalize => (FieldSet::of_fields(&BY_FINALIZE), None),
             Endpoint::Approval => (FieldSet::of_fields(&BY_APPROVAL), None),
             Endpoint::EphemeralContainers => (FieldSet::new(), Some(&EPHEMERAL)),
-            // A resize owns all fields that it sent, even those that it could not change; other managers lose
-            // them.
+            // The writer of a resize owns all fields in the request, even fields that a resize cannot change. Other
+            // managers lose these fields.
             Endpoint::Resize | Endpoint::Scale | Endpoint::Binding => (FieldSet::new(), None),
         };
         let mut skipped = Cow::Borrowed(&*OWNED_BY_NOBODY);
@@ -84,7 +84,7 @@ impl Reset {
         set.difference(&OWNED_BY_NOBODY).difference(&METADATA)
     }
 
-    /// Returns the paths that a comparison may skip, together with everything below them.
+    /// Returns the paths that a comparison may skip, together with everything below these paths.
     pub fn skipped(&self) -> &FieldSet<'static> {
         &self.skipped
     }
@@ -107,14 +107,14 @@ impl Reset {
         }
     }
 
-    /// Returns the fields of an applied configuration that take effect at this endpoint: those that the
-    /// endpoint writes, and those that identify the object.
+    /// Returns the fields of an applied configuration that take effect at this endpoint: the fields that the
+    /// endpoint writes, and the fields that identify the object.
     pub fn applied<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
         let identity = set.clone().within(&OWNED_BY_NOBODY);
         self.owned(set).union(identity)
     }
 
-    /// Returns the fields of an applied configuration that its manager then owns at this endpoint.
+    /// Returns the fields of an applied configuration that the manager owns after the apply at this endpoint.
     pub fn owned<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
         let set = set.recursive_difference(&self.skipped).difference(&METADATA);
         match self.only {
@@ -124,7 +124,8 @@ impl Reset {
     }
 }
 
-/// Returns the paths that match a prefix in `patterns`. The caller has already matched `level` steps.
+/// Returns the paths of `set` that match a pattern or lie below a match. The caller has already matched
+/// `level` steps.
 fn matching<'t>(set: FieldSet<'t>, patterns: &[&[&str]], level: usize) -> FieldSet<'t> {
     let nodes = set.nodes().iter().map(|node| {
         let fits = |pattern: &&&[&str]| match (pattern.get(level), &node.element) {

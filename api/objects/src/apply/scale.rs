@@ -1,4 +1,4 @@
-//! The managed fields of a scale: the entries of its parent that concern the replica count
+//! The managed fields of a scale: the entries of its parent object that own the replica count
 //! (docs/api/apply.md#managed-fields).
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //!         apps/v1         others, and .spec.replicas ◄─to_parent─  the new owner, through `scale`
 //! ```
 //!
-//! Entries written through a scale have no time, as in the reference server.
+//! Entries that are written through a scale have no time, as in the reference server.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ const REPLICAS: [Element<'static>; 2] =
 pub struct Replicas<'t>(Vec<Element<'t>>);
 
 impl<'t> Replicas<'t> {
-    /// Returns the path in parents of built-in types.
+    /// Returns the path of the replica count for built-in types.
     pub fn builtin() -> Self {
         Replicas(REPLICAS.to_vec())
     }

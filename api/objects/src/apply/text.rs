@@ -1,9 +1,9 @@
 //! Queries on a field set in its text form, without parsing the text to a set.
 //!
-//! Most updates change a few fields that their writer already owns, so usually only the membership of a few
-//! paths in the stored sets is needed. The text is canonical, as [`FieldSet::text`] writes it. It is scanned
-//! once, and irrelevant parts are skipped bracket by bracket. `None` means that the text or the query is
-//! unusual and the caller must parse the set.
+//! Most updates change a few fields that their writer already owns. Therefore a typical query only needs the
+//! membership of a few paths in the stored sets. The text is canonical, as [`FieldSet::text`] writes it. The
+//! scan reads the text once and skips irrelevant parts from bracket to bracket. `None` means that the text or
+//! the query is unusual and the caller must parse the set.
 
 use std::borrow::Cow;
 
@@ -27,35 +27,35 @@ pub(super) fn common(text: &str, set: &FieldSet<'_>) -> Option<usize> {
     Some(found)
 }
 
-/// Comparison text of a step, and its node.
-type Wanted<'n, 't> = (Cow<'n, [u8]>, &'n Node<'t>);
+/// The text by which a step is compared, and the node of the step.
+type ComparedNode<'n, 't> = (Cow<'n, [u8]>, &'n Node<'t>);
 
-/// Counts members of `wanted` and below that are in the text. Returns whether the path up to here is a member
-/// itself.
-fn members(scan: &mut Scan<'_>, wanted: &[Node<'_>], depth: usize, found: &mut usize) -> Option<bool> {
-    if wanted.len() > STEPS_MAX || depth > NESTING_MAX || !scan.take(b'{') {
+/// Counts the members in and below `nodes` that occur in the text. Returns whether the path up to this level
+/// is itself a member.
+fn members(scan: &mut Scan<'_>, nodes: &[Node<'_>], depth: usize, found: &mut usize) -> Option<bool> {
+    if nodes.len() > STEPS_MAX || depth > NESTING_MAX || !scan.take(b'{') {
         return None;
     }
     if scan.take(b'}') {
         return Some(true);
     }
-    let mut wanted: SmallVec<[Wanted<'_, '_>; 4]> =
-        wanted.iter().map(|node| (step_text(&node.element), node)).collect();
+    let mut remaining: SmallVec<[ComparedNode<'_, '_>; 4]> =
+        nodes.iter().map(|node| (step_text(&node.element), node)).collect();
     let mut is_member = false;
     loop {
         let step = scan.name()?;
         if step.raw == b"." {
             is_member = true;
             scan.word("{}").then_some(())?;
-        } else if let Some(at) = wanted.iter().position(|(text, _)| names(step, text)) {
-            let (_, node) = wanted.remove(at);
+        } else if let Some(at) = remaining.iter().position(|(text, _)| names(step, text)) {
+            let (_, node) = remaining.remove(at);
             let is_there = members(scan, node.children.nodes(), depth + 1, found)?;
             *found += usize::from(is_there && node.member);
         } else {
             step_kind(step)?;
             scan.value()?;
         }
-        if depth == 0 && wanted.is_empty() {
+        if depth == 0 && remaining.is_empty() {
             return Some(is_member); // the rest of the text is irrelevant
         }
         if !scan.more(b'}')? {
@@ -79,17 +79,17 @@ fn step_text<'n>(element: &'n Element<'_>) -> Cow<'n, [u8]> {
 }
 
 /// Returns whether a step in the text equals this [`step_text`].
-fn names(step: Text<'_>, wanted: &[u8]) -> bool {
+fn names(step: Text<'_>, text: &[u8]) -> bool {
     match step.raw.strip_prefix(b"f:") {
         Some(name) if step.is_escaped => {
-            Text { raw: name, ..step }.unescaped().is_some_and(|name| *name == *wanted)
+            Text { raw: name, ..step }.unescaped().is_some_and(|name| *name == *text)
         }
-        Some(name) => name == wanted,
-        None => step.raw == wanted,
+        Some(name) => name == text,
+        None => step.raw == text,
     }
 }
 
-/// Returns the letter of a step's kind; `None` for kinds that do not occur in canonical text.
+/// Returns the letter of the kind of a step; `None` for kinds that do not occur in canonical text.
 fn step_kind(step: Text<'_>) -> Option<u8> {
     match step.raw {
         [kind @ (b'f' | b'k' | b'v' | b'i'), b':', ..] => Some(*kind),
@@ -97,13 +97,13 @@ fn step_kind(step: Text<'_>) -> Option<u8> {
     }
 }
 
-/// Returns whether [`reconcile`](super::reconcile::reconcile) would leave the set unchanged, because no part
-/// of a value that is atomic in the schema of `message` is owned.
+/// Returns whether [`reconcile`](super::reconcile::reconcile) would leave the set unchanged. The set stays unchanged if
+/// the set owns no part of a value that is atomic in the schema of `message`.
 pub(super) fn is_current(text: &str, message: &Message) -> Option<bool> {
     parts_are_granular(&mut Scan::new(text.as_bytes()), OwnershipType::of_message(message), 0)
 }
 
-/// Checks the steps below a value of type `of`. If there are any, the value is not owned as a whole.
+/// Returns whether no step below a value of type `of` is a part of an atomic value.
 fn parts_are_granular(scan: &mut Scan<'_>, of: OwnershipType<'_>, depth: usize) -> Option<bool> {
     if depth > NESTING_MAX || !scan.take(b'{') {
         return None;
@@ -116,7 +116,7 @@ fn parts_are_granular(scan: &mut Scan<'_>, of: OwnershipType<'_>, depth: usize) 
         if step.raw == b"." {
             scan.word("{}").then_some(())?;
         } else {
-            // The object itself is never atomic, because it cannot be owned.
+            // The object itself is never atomic, because no manager can own it.
             if depth > 0 && is_atomic(of) {
                 return Some(false);
             }
@@ -146,7 +146,7 @@ fn is_atomic(of: OwnershipType<'_>) -> bool {
     }
 }
 
-/// Returns the type after a step, if the schema declares it.
+/// Returns the type of the value after a step; the inner `None` if the schema does not declare the step.
 fn step_type<'s>(of: OwnershipType<'s>, kind: u8, step: Text<'_>) -> Option<Option<OwnershipType<'s>>> {
     let element = match (kind, of) {
         (b'f', OwnershipType::Struct { message, .. }) => {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn common_members_are_those_of_the_intersection() {
+    fn common_counts_the_members_of_the_intersection() {
         let mut random = Random(7);
         let mut met = 0;
         for _ in 0..20_000 {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_current_if_reconciling_leaves_it() {
+    fn is_current_is_true_if_reconcile_would_not_change_the_set() {
         let deployment = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
         let revision = builtin::message(&KUBERNETES, "api.apps.v1.ControllerRevision").unwrap();
         let schema = builtin::message(&KUBERNETES, SCHEMA).unwrap();
@@ -244,16 +244,16 @@ mod tests {
     }
 
     #[test]
-    fn unusual_texts_and_questions_get_no_answer() {
+    fn common_and_is_current_return_none_for_unusual_texts() {
         let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
-        let asked = FieldSet::of_fields(&["metadata.labels", "spec", "z"]);
+        let set = FieldSet::of_fields(&["metadata.labels", "spec", "z"]);
         for text in ["", "[]", "{", r#"{"x:new":{}}"#, r#"{"f:a"}"#, r#"{"f:spec":1}"#, r#"{"f:spec" :{}}"#] {
-            assert_eq!(common(text, &asked), None, "{text}");
+            assert_eq!(common(text, &set), None, "{text}");
             assert_eq!(is_current(text, message), None, "{text}");
         }
         let deep = format!("{}{}", r#"{"f:z":"#.repeat(1000), "}".repeat(1000));
-        assert_eq!(common(&deep, &asked), Some(0));
-        assert_eq!(is_current(&deep, message), Some(true), "passed over, because nothing is known of it");
+        assert_eq!(common(&deep, &set), Some(0));
+        assert_eq!(is_current(&deep, message), Some(true), "unknown fields are skipped");
         let deep = deep.replace("f:z", "f:default");
         let schema = builtin::message(&KUBERNETES, SCHEMA).unwrap();
         assert_eq!(is_current(&deep, schema), None);

@@ -19,7 +19,7 @@ use super::versions::{KindVersion, Versions};
 use types::schema::decode_form::zero_object;
 use values::json::{Object, Value};
 
-/// The writer of a request, its endpoint, and the time.
+/// The manager name of a request, its subresource, and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'w> {
     /// Name of the field manager.
@@ -54,7 +54,7 @@ pub fn created(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, new:
             Requested::These(managed) => managed,
             Requested::Nothing | Requested::Reset => Managed::default(),
         };
-        // The creation sets the fields that identify the object, so no other manager keeps them.
+        // The creation sets the fields that identify the object, so no manager keeps them.
         base.entries_mut().retain_mut(|entry| {
             let left = Reset::without_identity(entry.set().into_owned());
             let is_kept = !left.is_empty();
@@ -79,7 +79,7 @@ pub fn created(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, new:
     put_managed_fields(new, value);
 }
 
-/// Sets the managed fields of `new`, which replaces `live`. Both are in the version of the request.
+/// Sets the managed fields of `new`, which replaces `live`. Both objects are in the version of the request.
 pub fn updated(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, live: &Object, new: &mut Object) {
     let given = take_managed_fields(new);
     let value = {
@@ -109,7 +109,7 @@ pub fn put_managed_fields(object: &mut Object, value: Option<Value>) {
     }
 }
 
-/// Returns the managed fields of an object whose fields all come from one manager.
+/// Returns the managed fields of an object if one manager owns all fields.
 fn owned_by_one(manager: Manager<'_>, writer: &Writer<'_>, text: &str) -> Option<Value> {
     let mut managed = Managed::default();
     let entry = Entry::of_text(manager, writer.now.into(), text);
@@ -147,9 +147,9 @@ fn follow<'t>(
     managed.into_value()
 }
 
-/// Returns whether the writer changes only fields that it already owns, so that its set stays unchanged:
-/// removing and adding them would result in the same set. Reads only the text, and returns false if the text
-/// is not sufficient.
+/// Returns whether the writer changes only fields that it already owns, so that removing and adding the
+/// fields would result in the same set. The function reads only the text of the set, and returns false if the
+/// text is not sufficient.
 fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &TrackedChanges<'_>) -> bool {
     let Comparison { removed, modified, added } = &changes.own;
     if modified.is_empty() && added.is_empty() {
@@ -201,8 +201,8 @@ impl<'t> TrackedChanges<'t> {
     }
 }
 
-/// Removes the removed, modified and added fields from the entries of every manager except `writer`. Drops
-/// managers without fields and managers whose version is no longer served.
+/// Removes the changed fields (removed, modified or added) from the entries of every manager except `writer`.
+/// Drops managers without fields and managers whose version is no longer served.
 pub(super) fn take_back<'t>(
     managed: &mut Managed<'t>,
     changes: &mut TrackedChanges<'t>,

@@ -1,5 +1,4 @@
-//! Tests of ownership after updates that do not need a server. Scenarios with requests are in
-//! `tests/it/scenario`.
+//! Tests of ownership after updates that need no server. Scenarios with requests are in `tests/it/scenario`.
 
 use super::*;
 use crate::apply::fixture::{Fixture, writer};
@@ -20,16 +19,16 @@ fn owners(object: &Object) -> Vec<String> {
         .collect()
 }
 
-/// Managed fields of a request, with one entry of the manager `sent`.
+/// Returns an entry of the managed fields of a request, with the manager `sent`.
 fn sent(fields: &str) -> String {
     format!(
         r#"{{"manager":"sent","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{fields}}}"#
     )
 }
 
-/// Returns a config map as a request sends it.
+/// Returns a config map with these additional members of its metadata.
 fn config_map(metadata: &str) -> Object {
-    let fixture = Fixture::of("", "configmaps");
+    let fixture = Fixture::new("", "configmaps");
     let text = format!(
         r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"x"{metadata}}},"data":{{"a":"1"}}}}"#
     );
@@ -38,7 +37,7 @@ fn config_map(metadata: &str) -> Object {
 
 #[test]
 fn malformed_field_sets_of_a_request_are_ignored() {
-    let fixture = Fixture::of("", "configmaps");
+    let fixture = Fixture::new("", "configmaps");
     let (versions, reset) = (fixture.versions(), fixture.reset());
     let mut live = config_map("");
     created(&versions, &writer("one", "t1"), &reset, &mut live);
@@ -54,8 +53,8 @@ fn malformed_field_sets_of_a_request_are_ignored() {
 }
 
 #[test]
-fn nobody_owns_the_name_of_a_new_object() {
-    let fixture = Fixture::of("", "configmaps");
+fn the_name_of_a_new_object_has_no_owner() {
+    let fixture = Fixture::new("", "configmaps");
     let (versions, reset) = (fixture.versions(), fixture.reset());
     for (fields, want) in [
         (
@@ -76,7 +75,7 @@ fn nobody_owns_the_name_of_a_new_object() {
 }
 
 #[test]
-fn a_new_object_with_an_empty_list_that_is_always_written_owns_it() {
+fn the_creator_owns_an_empty_list_that_is_always_written() {
     for (group, plural, text, want) in [
         ("rbac.authorization.k8s.io", "roles", r#"{"rules":[]}"#, r#"one Update t1 {"f:rules":{}}"#),
         ("", "limitranges", r#"{"spec":{"limits":[]}}"#, r#"one Update t1 {"f:spec":{"f:limits":{}}}"#),
@@ -93,7 +92,7 @@ fn a_new_object_with_an_empty_list_that_is_always_written_owns_it() {
             r#"one Update t1 {"f:spec":{"f:type":{}}}"#,
         ),
     ] {
-        let fixture = Fixture::of(group, plural);
+        let fixture = Fixture::new(group, plural);
         let mut new = decode(fixture.message(), text.as_bytes()).unwrap().object;
         created(&fixture.versions(), &writer("one", "t1"), &fixture.reset(), &mut new);
         assert_eq!(owners(&new), [want], "{text}");
@@ -102,7 +101,7 @@ fn a_new_object_with_an_empty_list_that_is_always_written_owns_it() {
 
 #[test]
 fn a_writer_owns_what_it_changes_and_others_lose_it() {
-    let fixture = Fixture::of("", "configmaps");
+    let fixture = Fixture::new("", "configmaps");
     let (versions, reset) = (fixture.versions(), fixture.reset());
     let mut first =
         object(r#"{"kind":"ConfigMap","metadata":{"name":"x","labels":{"l":"1"}},"data":{"a":"1","b":"2"}}"#);
@@ -122,13 +121,13 @@ fn a_writer_owns_what_it_changes_and_others_lose_it() {
         [r#"one Update t1 {"f:data":{".":{},"f:a":{}}}"#, r#"two Update t2 {"f:data":{"f:b":{},"f:c":{}}}"#]
     );
 
-    // If fields are removed, their managers lose these fields but keep the time of their last write. A manager
+    // The managers of removed fields lose these fields, but keep the time of their last write. A manager
     // without fields is dropped.
     let mut third = object(r#"{"kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}"#);
     updated(&versions, &writer("one", "t3"), &reset, &second, &mut third);
     assert_eq!(owners(&third), [r#"one Update t1 {"f:data":{".":{},"f:a":{}}}"#]);
 
-    // A manager of a version that is no longer served is dropped by the next change.
+    // The next change drops a manager whose version is no longer served.
     let mut odd = third.clone();
     let entries = odd.get_mut("metadata").and_then(|value| value.as_object_mut()).unwrap();
     let list = entries.get_mut("managedFields").and_then(Value::as_array_mut).unwrap();
@@ -142,8 +141,8 @@ fn a_writer_owns_what_it_changes_and_others_lose_it() {
 }
 
 #[test]
-fn nothing_is_tracked_of_an_object_without_managed_fields() {
-    let fixture = Fixture::of("", "configmaps");
+fn an_update_of_an_object_without_managed_fields_does_not_track_owners() {
+    let fixture = Fixture::new("", "configmaps");
     let (versions, reset) = (fixture.versions(), fixture.reset());
     let live = object(r#"{"metadata":{"name":"x"}}"#);
     let mut new = object(r#"{"metadata":{"name":"x"},"data":{"a":"1"}}"#);
@@ -181,8 +180,8 @@ impl Drawn {
 }
 
 #[test]
-fn shortcuts_on_texts_agree_with_sets() {
-    let fixture = Fixture::of("", "pods");
+fn ownership_computed_on_texts_equals_ownership_computed_on_field_sets() {
+    let fixture = Fixture::new("", "pods");
     let (versions, reset) = (fixture.versions(), fixture.reset());
     let mut random = Random(42);
     let mut renewed = 0;

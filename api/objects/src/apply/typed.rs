@@ -1,10 +1,10 @@
-//! The schema as field ownership sees it: types of values, and identities of list elements.
+//! The part of the schema that field ownership needs: types of values, and identities of list elements.
 //!
-//! An [`OwnershipType`] is a view of the schema tables: a struct with its fields, a map, a list with its merge
-//! behavior, a scalar, or a value without a schema. The type of a value without a schema is deduced from the
-//! value: maps are granular and lists are atomic. Structs, maps and lists are granular (owned in parts) or
-//! atomic (owned as a whole). A struct without declared fields is a map of values without a schema. Source:
-//! docs/api/apply.md#field-sets.
+//! An [`OwnershipType`] is a view of the schema tables: a struct with its fields, a map, a list with its
+//! merge behavior, a scalar, or a value without a schema. The type of a value without a schema is deduced
+//! from the value: maps are granular and lists are atomic. A granular struct, map or list is owned in parts;
+//! an atomic value is owned as a whole. A struct without declared fields is a map of values without a schema.
+//! Source: docs/api/apply.md#field-sets.
 
 use std::borrow::Cow;
 
@@ -76,11 +76,11 @@ impl<'s> OwnershipType<'s> {
         OwnershipType::Struct { message, atomic }
     }
 
-    /// Returns the type of the whole value of a field.
+    /// Returns the type of the value of a field.
     #[inline]
     pub fn of_field(field: &'s Field) -> Self {
         match &field.kind {
-            // The declaration of the field takes precedence over that of its struct.
+            // The declaration of the field takes precedence over the declaration of its struct.
             Kind::Message(message) => OwnershipType::of_struct(message, field.atomic),
             kind => OwnershipType::of_kind(kind),
         }
@@ -97,7 +97,7 @@ impl<'s> OwnershipType<'s> {
             Kind::Message(message) => OwnershipType::of_message(message),
             Kind::List(list) => OwnershipType::List { item: &list.item.kind, list: &list.merge },
             Kind::Map(map) => OwnershipType::Map { value: &map.value.kind, atomic: map.atomic },
-            // The published schema declares no type for numbers or names.
+            // The published schema declares no type for these kinds.
             Kind::IntOrString
             | Kind::FieldsV1
             | Kind::Json
@@ -107,7 +107,7 @@ impl<'s> OwnershipType<'s> {
         }
     }
 
-    /// Returns the type of the values of a map.
+    /// Returns the type for `value`. If the schema declares no type, deduces the type from `value`.
     pub fn for_value(self, value: &Value) -> Self {
         match (self, value) {
             (OwnershipType::Deduced, Value::Object(_)) => OwnershipType::Map { value: ANY, atomic: false },
@@ -120,7 +120,7 @@ impl<'s> OwnershipType<'s> {
         }
     }
 
-    /// Returns the type after one step, as far as the schema tells without a value.
+    /// Returns the type of the value after one step, as far as the schema alone determines it.
     pub fn step(self, element: &Element<'_>) -> Option<Self> {
         match (self, element) {
             (OwnershipType::Struct { message, .. }, Element::Field(name)) => match message.field(name) {
@@ -152,7 +152,7 @@ pub enum KeyError {
     /// The element is not an object, but keys are needed.
     #[error("associative list with keys may not have non-map elements")]
     NotAMap,
-    /// All keys are absent and have no default.
+    /// All keys of the element are absent, and the keys have no defaults.
     #[error(
         "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
         .keys.iter().map(|key| format!("\"{key}\"")).collect::<Vec<_>>().join(" ")
@@ -175,9 +175,8 @@ pub enum KeyError {
     Atomic,
 }
 
-/// Returns the step that leads to an element of a list.
-///
-/// Absent keys are filled in from the schema's defaults.
+/// Returns the step that leads to an element of a list. A key that the element lacks has the default value of
+/// the schema.
 pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Result<Element<'t>, KeyError> {
     cancellation::step();
     match list {
@@ -186,7 +185,7 @@ pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Resul
             Value::Object(_) => Err(KeyError::SetOfMaps),
             Value::Array(_) => Err(KeyError::SetOfLists),
             Value::Null => Err(KeyError::SetOfNulls),
-            scalar => Ok(Element::Value(KeyScalar::of(scalar))),
+            scalar => Ok(Element::Value(KeyScalar::from_ref(scalar))),
         },
         ListType::Map(keys) => {
             let members = match value {
@@ -195,10 +194,10 @@ pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Resul
                 _ => return Err(KeyError::NotAMap),
             };
             let mut found = Vec::with_capacity(keys.len());
-            let members = MemberLookup::of(members, keys.len());
+            let members = MemberLookup::new(members, keys.len());
             for key in &**keys {
                 let value = match members.get(key) {
-                    Some(value) => Some(KeyScalar::of(value)),
+                    Some(value) => Some(KeyScalar::from_ref(value)),
                     None => key_default(item, key),
                 };
                 if let Some(value) = value {
@@ -224,18 +223,18 @@ pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
         ListType::Atomic => false,
         ListType::Set => match (a, b) {
             (Value::Object(_) | Value::Array(_) | Value::Null, _) => false,
-            (a, b) => KeyScalar::of(a) == KeyScalar::of(b),
+            (a, b) => KeyScalar::from_ref(a) == KeyScalar::from_ref(b),
         },
         ListType::Map(keys) => {
             let (Value::Object(a), Value::Object(b)) = (a, b) else { return false };
-            let (a, b) = (MemberLookup::of(a, keys.len()), MemberLookup::of(b, keys.len()));
+            let (a, b) = (MemberLookup::new(a, keys.len()), MemberLookup::new(b, keys.len()));
             let mut has_key = false;
             keys.iter().all(|key| {
                 let same = match (a.get(key), b.get(key)) {
-                    (None, None) => return true, // both have the default, if any; decided below
-                    (Some(a), Some(b)) => KeyScalar::of(a) == KeyScalar::of(b),
+                    (None, None) => return true, // both elements have the default of the key, if any
+                    (Some(a), Some(b)) => KeyScalar::from_ref(a) == KeyScalar::from_ref(b),
                     (Some(given), None) | (None, Some(given)) => {
-                        key_default(item, key).is_some_and(|default| default == KeyScalar::of(given))
+                        key_default(item, key).is_some_and(|default| default == KeyScalar::from_ref(given))
                     }
                 };
                 has_key = true;
@@ -269,7 +268,7 @@ mod tests {
     use values::naming::KUBERNETES;
 
     #[test]
-    fn elements_are_identified_as_the_list_declares() {
+    fn list_elements_are_identified_by_the_keys_that_the_list_declares() {
         let item = |name: &str| {
             Kind::Message(builtin::message(&KUBERNETES, &format!("api.core.v1.{name}")).unwrap().into())
         };
@@ -278,7 +277,7 @@ mod tests {
         const OPTIONAL: ListType =
             ListType::Map(Cow::Borrowed(&[Cow::Borrowed("hostIP"), Cow::Borrowed("name")]));
         for (item, list, value, want) in [
-            // Keys are sorted by name and completed from defaults.
+            // Keys are sorted by name, and absent keys have their default values.
             (item("ContainerPort"), PORT, r#"{"containerPort":80}"#, r#"[containerPort=80,protocol="TCP"]"#),
             (item("ContainerPort"), OPTIONAL, r#"{"name":"a"}"#, r#"[name="a"]"#),
             (

@@ -1,8 +1,8 @@
 //! Converts objects to the versions in which managers wrote them (docs/api/apply.md#schema-changes).
 //!
-//! A field set refers to the fields of one version. To compare it with an object, the object is converted to
-//! that version through the stored one, as for any client of that version. Versions of custom types are
-//! converted to each other as their definition declares.
+//! A field set refers to the fields of one version. To compare an object with the field set, the object is
+//! converted to that version through the storage version, as for any client of that version. Versions of
+//! custom types are converted to each other as their definition declares.
 
 use crate::conversion::Conversions;
 use types::convert;
@@ -12,7 +12,7 @@ use types::schema::table::Message;
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// A single version of a kind.
+/// A kind in one of its versions.
 #[derive(Clone, Copy, Debug)]
 pub struct KindVersion<'r> {
     /// Group and version, as in the member `apiVersion`.
@@ -36,7 +36,7 @@ pub struct Versions<'r> {
 
 impl<'r> Versions<'r> {
     /// Creates the versions of a resource.
-    pub fn of(registry: &'r Registry, resource: &'r Resource) -> Self {
+    pub fn for_resource(registry: &'r Registry, resource: &'r Resource) -> Self {
         let own = KindVersion {
             api_version: &resource.api_version,
             message: &resource.table.message,
@@ -45,13 +45,13 @@ impl<'r> Versions<'r> {
         Versions { registry, naming: registry.naming(), own, conversions: None }
     }
 
-    /// Adds the known conversions by webhooks.
+    /// Sets the known conversions by webhooks.
     #[must_use]
     pub fn with(self, conversions: &'r Conversions) -> Self {
         Versions { conversions: Some(conversions), ..self }
     }
 
-    /// Creates the single version of a subresource's body.
+    /// Creates the single version of the body of a subresource.
     pub fn of_body(registry: &'r Registry, api_version: &'r str, message: &'r Message) -> Self {
         let own = KindVersion { api_version, message, resource: None };
         Versions { registry, naming: registry.naming(), own, conversions: None }
@@ -79,8 +79,8 @@ impl<'r> Versions<'r> {
         })
     }
 
-    /// Converts an object from one version to another. If both are the same, the object stays unchanged, even
-    /// if it is invalid.
+    /// Converts an object from one version to another. If both versions are equal, the object stays
+    /// unchanged, even if it is invalid.
     ///
     /// Returns `None` if the object does not fit its version or cannot be converted.
     pub fn convert(&self, object: Object, from: KindVersion<'_>, to: KindVersion<'_>) -> Option<Object> {

@@ -10,7 +10,7 @@ use values::naming;
 use values::yaml;
 
 #[test]
-fn every_type_comes_back_from_json_yaml_and_cbor() {
+fn every_type_survives_a_round_trip_through_json_yaml_and_cbor() {
     for naming in naming::ALL {
         let mut compared = 0;
         for message in builtin::messages(naming) {
@@ -37,7 +37,7 @@ fn every_type_comes_back_from_json_yaml_and_cbor() {
                 let from_cbor = conform(message, cbor::parse(&item).unwrap()).unwrap();
                 assert_eq!(from_cbor.object, object, "{shown}: CBOR");
                 assert_eq!(from_cbor.strict, [""; 0], "{shown}");
-                // Without the schema the byte fields of the same item are text, and they read back equal.
+                // Without the schema, byte fields are encoded as text, which must read back equal.
                 let mut plain = Vec::new();
                 cbor::write(&Value::Object(object.clone()), &mut plain);
                 assert_eq!(conform(message, cbor::parse(&plain).unwrap()).unwrap().object, object, "{shown}");

@@ -1,4 +1,5 @@
-//! Encodings other than JSON, one file or folder for each. They convert to and from trees or stored bytes.
+//! Encodings other than JSON. Each encoding has one file or folder, and converts between bytes and trees or
+//! stored JSON.
 
 pub mod cbor;
 pub mod protobuf;

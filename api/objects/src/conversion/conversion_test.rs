@@ -1,4 +1,4 @@
-//! Tests of conversion reviews, and of the metadata that an object keeps, without a webhook.
+//! Tests, without a webhook, of conversion reviews and of the metadata that conversion preserves.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use values::testing::{object as tree, object_text};
 const V1: ReviewParameters<'_> = ReviewParameters { group: "apiextensions.k8s.io", version: "v1", uid: "u" };
 const BETA: ReviewParameters<'_> = ReviewParameters { version: "v1beta1", ..V1 };
 
-/// Parses `response` in a review of the requested version.
+/// Parses `response` as the response to a review that requests a version.
 fn answer(conversion: ReviewParameters<'_>, response: &str) -> Result<usize, String> {
     let (group, version) = (conversion.group, conversion.version);
     let text =
@@ -26,14 +26,14 @@ fn answer(conversion: ReviewParameters<'_>, response: &str) -> Result<usize, Str
     conversion.answer(text.as_bytes()).map(|objects| objects.len())
 }
 
-/// Returns the resource types of a definition.
-fn made(object: &Object) -> Vec<Arc<Resource>> {
-    let makers = Makers::of(&Definition::read(object), object).unwrap();
-    makers.served(&KUBERNETES, &mut Pool::default())
+/// Returns the resources of the served versions of a definition.
+fn served_resources(object: &Object) -> Vec<Arc<Resource>> {
+    let makers = Makers::new(&Definition::read(object), object).unwrap();
+    makers.into_served(&KUBERNETES, &mut Pool::default())
 }
 
 #[test]
-fn a_request_is_a_review_with_an_empty_answer() {
+fn a_conversion_request_is_a_review_with_an_empty_response() {
     let objects = [b"{\"a\":1}".to_vec(), b"{}".to_vec()];
     let body = V1.request("g.example/v2", objects.into_iter());
     let want = concat!(
@@ -45,7 +45,7 @@ fn a_request_is_a_review_with_an_empty_answer() {
 }
 
 #[test]
-fn answers_say_success_and_are_to_the_request() {
+fn a_conversion_response_must_report_success_and_the_uid_of_the_request() {
     for (conversion, response, want) in [
         (V1, r#"{"uid":"u","result":{"status":"Success"},"convertedObjects":[{},{}]}"#, Ok(2)),
         (V1, r#"{"uid":"u","result":{"status":"Success"}}"#, Ok(0)),
@@ -74,7 +74,7 @@ fn answers_say_success_and_are_to_the_request() {
 }
 
 #[test]
-fn converted_objects_say_their_kind() {
+fn a_converted_object_must_have_a_kind() {
     let text = r#"{"response":{"convertedObjects":[{"kind":"A"}, {"b": 1},null,7,{"kind":"A","apiVersion":"a/b/c"},"x"]}}"#;
     let values = json::parse(text.as_bytes()).unwrap();
     let values = values.at(&["response", "convertedObjects"]).and_then(Value::as_array).unwrap();
@@ -91,8 +91,8 @@ fn converted_objects_say_their_kind() {
     }
 }
 
-/// Returns the metadata that an object keeps when a webhook answers with `converted`.
-fn kept(converted: &str) -> Result<String, String> {
+/// Returns the metadata of the object after a webhook answered with `converted`.
+fn restored_metadata(converted: &str) -> Result<String, String> {
     let original =
         tree(r#"{"kind":"A","metadata":{"name":"n","uid":"u","finalizers":["f"],"labels":{"a":"1"}}}"#);
     let kept = restore::metadata(tree(converted), original)?;
@@ -100,7 +100,7 @@ fn kept(converted: &str) -> Result<String, String> {
 }
 
 #[test]
-fn labels_and_annotations_are_all_that_a_webhook_changes() {
+fn a_conversion_webhook_can_change_only_labels_and_annotations_of_the_metadata() {
     let name = r#""name":"n","uid":"u","finalizers":["f"]"#;
     for (converted, want) in [
         (r#"{"metadata":{"name":"x","generation":7}}"#, Ok(format!("{{{name}}}"))),
@@ -121,7 +121,7 @@ fn labels_and_annotations_are_all_that_a_webhook_changes() {
             Err("metadata.annotation: Invalid value: \"-\": name part must consist of"),
         ),
     ] {
-        match (kept(converted), want) {
+        match (restored_metadata(converted), want) {
             (Ok(got), Ok(want)) => assert_eq!(got, want, "{converted}"),
             (Err(got), Err(want)) => assert!(got.starts_with(want), "{converted}: {got}"),
             (got, want) => panic!("{converted}: {got:?}, not {want:?}"),
@@ -130,7 +130,7 @@ fn labels_and_annotations_are_all_that_a_webhook_changes() {
 }
 
 #[test]
-fn a_converted_object_is_of_the_type_and_identity_of_the_original() {
+fn a_converted_object_must_keep_type_and_identity_of_the_original() {
     let original = tree(r#"{"kind":"A","metadata":{"name":"n","namespace":"s","uid":"u"}}"#);
     let check = |text: &str| {
         let converted = tree(text);
@@ -151,7 +151,7 @@ fn a_converted_object_is_of_the_type_and_identity_of_the_original() {
     }
 }
 
-/// A definition of two versions, of which the first is the storage version.
+/// A definition with two versions. The first version is the storage version.
 const DEFINITION: &str = r#"{"spec":{"group":"g.example","scope":"Cluster",
     "names":{"plural":"things","kind":"Thing","listKind":"ThingList","singular":"thing"},"versions":[
     {"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
@@ -163,39 +163,41 @@ const DEFINITION: &str = r#"{"spec":{"group":"g.example","scope":"Cluster",
 const THING: &str = r#"{"kind":"Thing","apiVersion":"g.example/v1","metadata":{"name":"n"},"a":"1","b":"2"}"#;
 
 #[test]
-fn the_form_of_a_record_is_that_of_its_version() {
+fn a_stored_record_is_current_only_for_the_version_that_wrote_it() {
     let object = tree(DEFINITION);
-    let made = made(&object);
-    let payload = store::payload(&made[0], &tree(THING));
-    assert!(is_current(&made[0], &payload.attributes) && !is_current(&made[1], &payload.attributes));
+    let resources = served_resources(&object);
+    let payload = store::payload(&resources[0], &tree(THING));
+    assert!(
+        is_current(&resources[0], &payload.attributes) && !is_current(&resources[1], &payload.attributes)
+    );
 }
 
 #[test]
-fn without_a_webhook_conversions_are_known_at_once() {
+fn conversions_without_a_webhook_are_made_immediately() {
     let object = tree(DEFINITION);
-    let made = made(&object);
-    let versions = made[0].versions.as_ref().unwrap();
+    let resources = served_resources(&object);
+    let versions = resources[0].versions.as_ref().unwrap();
     let conversions = Conversions::default();
     let converted = conversions.get(versions, tree(THING), "g.example/v2").unwrap();
     let want = r#"{"kind":"Thing","apiVersion":"g.example/v2","metadata":{"name":"n"},"a":"1"}"#;
-    assert_eq!((object_text(&converted), conversions.is_wanting()), (want.to_owned(), false));
+    assert_eq!((object_text(&converted), conversions.has_requests()), (want.to_owned(), false));
     assert_eq!(conversions.get(versions, tree(THING), "g.example/v9"), None);
 }
 
 #[test]
-fn with_a_webhook_they_are_noted_until_they_are_made() {
+fn conversions_with_a_webhook_are_wanted_until_their_results_are_learned() {
     let webhook = r#""scope":"Cluster","conversion":{"strategy":"Webhook","webhook":{"clientConfig":
         {"url":"https://a.example"},"conversionReviewVersions":["v1"]}}"#;
     let object = tree(&DEFINITION.replace(r#""scope":"Cluster""#, webhook));
-    let made = made(&object);
-    let versions = made[0].versions.as_ref().unwrap();
+    let resources = served_resources(&object);
+    let versions = resources[0].versions.as_ref().unwrap();
     let conversions = Conversions::default();
     for _ in 0..2 {
         assert_eq!(conversions.get(versions, tree(THING), "g.example/v2"), None);
     }
-    let wanted = conversions.take_wanted();
-    assert_eq!((wanted.len(), conversions.is_wanting()), (1, false));
-    conversions.learn(wanted[0].clone(), Object::new());
+    let requests = conversions.take_requests();
+    assert_eq!((requests.len(), conversions.has_requests()), (1, false));
+    conversions.learn(requests[0].clone(), Object::new());
     assert_eq!(conversions.get(versions, tree(THING), "g.example/v2"), Some(Object::new()));
 }
 

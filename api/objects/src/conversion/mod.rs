@@ -1,5 +1,4 @@
-//! Conversion of custom objects between the versions of their type, and from an earlier schema to the current
-//! one.
+//! Conversion of custom objects between the versions of their type, and from an earlier schema to the current schema.
 //!
 //! ```text
 //! stored record ─ of the own form ────────────────────────────────────────────► record
@@ -9,9 +8,9 @@
 //! ```
 //!
 //! All other modules work with objects in the version and form of the request. The *form* of a record is the
-//! schema layout that its selector attributes contain ([`attributes::layout`]), so records that need no
-//! conversion are found without reading their values. Many records are converted at once, with a single call
-//! to a webhook. Behavior: docs/api/custom-resources.md.
+//! schema layout that is stored in the record's selector attributes ([`attributes::layout`]). Therefore this
+//! module detects records that need no conversion without reading their values. Many records are converted at
+//! once with a single call of a webhook. Behavior: docs/api/custom-resources.md.
 
 mod pending;
 mod restore;
@@ -43,7 +42,7 @@ use wire::outgoing::{self, Identities, Networks};
 /// Maximum number of records that are converted at once.
 pub const RECORDS_AT_ONCE: usize = 500;
 
-/// Maximum total size in bytes of records that are converted at once, not counting the last one.
+/// Maximum total size in bytes of records that are converted at once. The last record is not counted.
 pub const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
 /// Converter for objects of custom types.
@@ -51,36 +50,36 @@ pub struct Converter {
     services: Arc<Services>,
     naming: &'static Naming,
     agent: String,
-    /// Certificate authorities that verify webhooks that do not configure their own.
+    /// Certificate authorities for webhooks that do not configure their own authorities.
     identities: Identities,
 }
 
 /// Returns whether a stored object with these selector attributes has the current form of `resource`. Objects
-/// of built-in types always have it.
+/// of built-in types always have the current form.
 pub fn is_current(resource: &Resource, attributes: &[u8]) -> bool {
     resource.versions.is_none()
         || Attributes::new(attributes).layout() == Some(attributes::layout(&resource.stored().table))
 }
 
 impl Converter {
-    /// Creates a converter that looks up webhooks in these services.
+    /// Creates a converter that looks up the services of webhooks in `services`.
     pub fn new(services: Arc<Services>, naming: &'static Naming) -> Converter {
         let agent = format!("{}apiserver-admission", naming.system_prefix);
         Converter { services, naming, agent, identities: Identities::default() }
     }
 
-    /// Sets the networks in which webhooks are called, and the certificate authorities of the system (PEM).
-    /// The system's authorities verify webhooks that do not configure their own.
+    /// Sets the networks in which webhooks are called, and the CA certificates of the operating system (PEM).
+    /// These certificates verify webhooks that do not configure a CA bundle.
     pub fn calling(self, system: Vec<u8>, networks: Networks) -> Converter {
         Converter { identities: self.identities.believing(system).reaching(networks), ..self }
     }
 
-    /// Converts records of a resource to its form, in place. For records that have the form already, only
-    /// their selector attributes are read.
+    /// Converts records to the form of `resource`, in place. If a record already has that form, only its
+    /// selector attributes are read.
     ///
     /// # Errors
-    /// 500 if a record cannot be read or converted, or has a version that the definition no longer declares.
-    /// In this case no record is changed.
+    /// Fails with 500 if a record cannot be read or converted, or has a version that the definition no longer
+    /// declares. After an error, all records are unchanged.
     pub async fn convert_records(&self, resource: &Resource, records: &mut [Record]) -> Result<(), Status> {
         let Some(versions) = &resource.versions else { return Ok(()) };
         let is_other = |record: &Record| !is_current(resource, &record.attributes);
@@ -119,7 +118,7 @@ impl Converter {
     /// Encodes an object of `resource` for storage, in the storage version.
     ///
     /// # Errors
-    /// 500 if the object cannot be converted.
+    /// Fails with 500 if the object cannot be converted.
     pub async fn payload(&self, resource: &Resource, object: &Object) -> Result<Payload, Status> {
         let Some(versions) = &resource.versions else { return Ok(store::payload(resource, object)) };
         let stored = versions.stored();
@@ -134,21 +133,17 @@ impl Converter {
     /// Converts an object of any type from one version to another.
     ///
     /// # Errors
-    /// 500 if the object cannot be converted.
-    pub async fn converted(
-        &self,
-        object: Object,
-        (from, to): (&Resource, &Resource),
-    ) -> Result<Object, Status> {
+    /// Fails with 500 if the object cannot be converted.
+    pub async fn converted(&self, object: Object, from: &Resource, to: &Resource) -> Result<Object, Status> {
         let stored = convert::to_stored(from, object, self.naming)?;
         let object = convert::to_served(to, stored, self.naming)?;
         self.between(object, to).await
     }
 
-    /// Converts an object to the version of `to` if `to` is a custom type. Other objects stay as they are.
+    /// Converts an object to the version of `to` if `to` is a custom type. Other objects stay unchanged.
     ///
     /// # Errors
-    /// 500 if the object cannot be converted.
+    /// Fails with 500 if the object cannot be converted.
     async fn between(&self, object: Object, to: &Resource) -> Result<Object, Status> {
         let Some((versions, to)) =
             to.versions.as_ref().and_then(|versions| Some((versions, versions.get(&to.api_version)?)))
@@ -159,11 +154,11 @@ impl Converter {
         converted.into_iter().next().ok_or_else(|| Status::internal("nothing was converted"))
     }
 
-    /// Returns an object as reads in the version of `resource` return it after it is stored: without fields
-    /// that either version lacks, and with the defaults of the storage version.
+    /// Returns an object as a later read in the version of `resource` returns it. Storing drops the fields
+    /// that the storage version lacks and adds the defaults of the storage version.
     ///
     /// # Errors
-    /// 500 if the object cannot be converted.
+    /// Fails with 500 if the object cannot be converted.
     pub async fn as_stored(&self, resource: &Resource, object: Object) -> Result<Object, Status> {
         let versions = resource.versions.as_ref().filter(|_| !resource.is_stored_version());
         let Some((versions, own)) =
@@ -197,7 +192,8 @@ impl Converter {
         Ok(object)
     }
 
-    /// Converts objects to the version `to`. Fields that its schema does not declare are dropped.
+    /// Converts objects to the version `to`. Fields that the schema of that version does not declare are
+    /// dropped.
     async fn convert(
         &self,
         versions: &Versions,
@@ -211,9 +207,11 @@ impl Converter {
         }
         if let Some(webhook) = versions.webhook.get::<Webhook>() {
             let given: Vec<Object> = others.iter().map(|&at| std::mem::take(&mut objects[at])).collect();
-            // Boxed because the call is rare, and its state would otherwise be part of every read and write. The
-            // compiler checks the types of the client once here, and not again in each future that converts.
-            let asking: store::Pending<'_, _> = Box::pin(self.ask(versions, webhook, given, &to.api_version));
+            // Boxed because the call is rare, and its state would otherwise be part of the future of every
+            // read and write. The compiler then checks the types of the client once, and not in each future
+            // that converts.
+            let asking: store::Pending<'_, _> =
+                Box::pin(self.call_webhook(versions, webhook, given, &to.api_version));
             let converted = asking.await?;
             for (&at, object) in others.iter().zip(converted) {
                 objects[at] = object;
@@ -225,24 +223,24 @@ impl Converter {
         Ok(objects)
     }
 
-    /// Makes the conversions of objects of `resource` that a write has requested.
+    /// Runs the conversions of objects of `resource` that the computation of a write has requested.
     ///
     /// # Errors
-    /// 500 if an object cannot be converted.
+    /// Fails with 500 if an object cannot be converted.
     pub async fn make(&self, resource: &Resource, conversions: &Conversions) -> Result<(), Status> {
         let Some(versions) = &resource.versions else { return Ok(()) };
-        for asked in conversions.take_wanted() {
-            let Some(to) = versions.get(&asked.to) else { continue };
-            let converted = self.convert(versions, vec![asked.object.clone()], to).await?;
+        for request in conversions.take_requests() {
+            let Some(to) = versions.get(&request.to) else { continue };
+            let converted = self.convert(versions, vec![request.object.clone()], to).await?;
             if let Some(converted) = converted.into_iter().next() {
-                conversions.learn(asked, converted);
+                conversions.learn(request, converted);
             }
         }
         Ok(())
     }
 
     /// Calls a webhook to convert objects to the version `to`.
-    async fn ask(
+    async fn call_webhook(
         &self,
         versions: &Versions,
         webhook: &Webhook,
@@ -289,15 +287,15 @@ impl Converter {
     }
 }
 
-/// Returns an object with another `apiVersion`, reduced to the fields that its schema declares.
+/// Returns an object with another `apiVersion`, without the fields that the schema of that version lacks.
 fn renamed(mut object: Object, to: &VersionedTable) -> Result<Object, Status> {
     object.insert("apiVersion", to.api_version.as_str().into());
     let conformed = conform(&to.table.message, Value::Object(object)).map_err(Status::internal)?;
     Ok(conformed.object)
 }
 
-/// Encodes an object for webhooks: without its resourceVersion, which is not stored in objects, and with
-/// sorted members, as the reference server sends it.
+/// Encodes an object for webhooks. The object has no resourceVersion, because stored objects do not contain a
+/// resourceVersion. The members are sorted, as in the requests of the reference server.
 fn text(versions: &Versions, object: &Object) -> Vec<u8> {
     let mut object = object.clone();
     set_meta(&mut object, "resourceVersion", None);
@@ -319,7 +317,7 @@ fn api_version(object: &Object) -> &str {
     object.get("apiVersion").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns version and kind of an object for error messages: `g.example/v1, Kind=Thing`.
+/// Returns the version and the kind of an object for error messages: `g.example/v1, Kind=Thing`.
 fn group_version_kind(object: &Object) -> String {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     format!("{}, Kind={kind}", api_version(object))

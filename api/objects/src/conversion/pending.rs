@@ -1,8 +1,9 @@
-//! Conversions that a write needs while it is computed: of its object to the versions in which field managers
-//! wrote it.
+//! Conversions that the computation of a write needs. Each conversion converts the object to a version in
+//! which a field manager wrote the object.
 //!
-//! Ownership is computed synchronously, and a webhook takes time. So a missing conversion is recorded, the
-//! caller has it made ([`Converter::make`](super::Converter::make)), and the computation starts again.
+//! Field ownership is computed synchronously, but the call of a conversion webhook must be awaited. Therefore
+//! the computation records a missing conversion and fails. The caller awaits the conversion
+//! ([`Converter::make`](super::Converter::make)) and repeats the computation.
 
 use parking_lot::Mutex;
 
@@ -17,7 +18,7 @@ pub struct Conversions(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     known: Vec<(ConversionRequest, Object)>,
-    wanted: Vec<ConversionRequest>,
+    requested: Vec<ConversionRequest>,
 }
 
 /// An object and the `apiVersion` to convert it to.
@@ -28,39 +29,39 @@ pub(super) struct ConversionRequest {
 }
 
 impl Conversions {
-    /// Returns an object in the version `to`. Returns `None` if it cannot be converted, or not yet; the
-    /// conversion is then requested.
+    /// Returns an object in the version `to`. Returns `None` if the object cannot be converted, or if the
+    /// conversion is not known yet. In the second case, the function records a request for the conversion.
     pub fn get(&self, versions: &Versions, object: Object, to: &str) -> Option<Object> {
         let version: &VersionedTable = versions.get(to)?;
         if !versions.has_webhook() {
             return renamed(object, version).ok();
         }
-        let asked = ConversionRequest { object, to: to.to_owned() };
+        let request = ConversionRequest { object, to: to.to_owned() };
         let mut state = self.0.lock();
-        if let Some((_, converted)) = state.known.iter().find(|(known, _)| *known == asked) {
+        if let Some((_, converted)) = state.known.iter().find(|(known, _)| *known == request) {
             return Some(converted.clone());
         }
-        if !state.wanted.contains(&asked) {
-            state.wanted.push(asked);
+        if !state.requested.contains(&request) {
+            state.requested.push(request);
         }
         None
     }
 
-    /// Returns whether conversions are requested.
-    pub fn is_wanting(&self) -> bool {
-        !self.0.lock().wanted.is_empty()
+    /// Returns whether the computation has requested conversions.
+    pub fn has_requests(&self) -> bool {
+        !self.0.lock().requested.is_empty()
     }
 
-    /// Discards all conversions, at the end of a write.
+    /// Discards all conversions when a write ends.
     pub fn clear(&self) {
         *self.0.lock() = State::default();
     }
 
-    pub(super) fn take_wanted(&self) -> Vec<ConversionRequest> {
-        std::mem::take(&mut self.0.lock().wanted)
+    pub(super) fn take_requests(&self) -> Vec<ConversionRequest> {
+        std::mem::take(&mut self.0.lock().requested)
     }
 
-    pub(super) fn learn(&self, asked: ConversionRequest, converted: Object) {
-        self.0.lock().known.push((asked, converted));
+    pub(super) fn learn(&self, request: ConversionRequest, converted: Object) {
+        self.0.lock().known.push((request, converted));
     }
 }

@@ -1,5 +1,5 @@
-//! Parts of an object that a conversion must not change: its identity and its metadata, except for labels and
-//! annotations.
+//! The members of an object that a conversion must not change: its identity and its metadata, except for
+//! labels and annotations.
 
 use crate::validation::metadata::validate_converted;
 use values::json::{Object, Value};
@@ -19,7 +19,7 @@ pub(super) fn check_type(converted: &Object, to: &str, kind: Option<&Value>) -> 
     Ok(())
 }
 
-/// Checks that the converted object is the one that was sent.
+/// Checks that the converted object has the identity of the object that was sent.
 pub(super) fn check_identity(converted: &Object, original: &Object) -> Result<(), String> {
     for (member, shown) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
         let (sent, given) = (meta(original, member), meta(converted, member));

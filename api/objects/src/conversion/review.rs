@@ -1,4 +1,4 @@
-//! The ConversionReview: the request to a webhook, and the parsing of its response.
+//! The `ConversionReview`: builds the request to a webhook and parses the response.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -22,8 +22,8 @@ impl ReviewParameters<'_> {
         Review { group: self.group, version: self.version, kind: "ConversionReview" }
     }
 
-    /// Returns the document that requests the conversion of objects, given as JSON texts, to the version
-    /// `to`.
+    /// Returns the document that requests the conversion of objects to the version `to`. The objects are
+    /// given as JSON texts.
     pub(super) fn request(&self, to: &str, objects: impl Iterator<Item = Vec<u8>>) -> Bytes {
         let mut out = Vec::new();
         let mut text = |before: &str, text: &str| {
@@ -40,7 +40,8 @@ impl ReviewParameters<'_> {
             }
             out.extend_from_slice(&object);
         }
-        // The reference server sends an empty response along, and clients in other languages may rely on it.
+        // The reference server includes an empty response, and webhooks in other languages may rely on the empty
+        // response.
         out.extend_from_slice(
             b"]},\"response\":{\"uid\":\"\",\"convertedObjects\":null,\"result\":{\"metadata\":{}}}}",
         );
@@ -50,7 +51,7 @@ impl ReviewParameters<'_> {
     /// Returns the objects of a response.
     ///
     /// # Errors
-    /// Fails if the document is not a response, or with the failure that the response reports.
+    /// Fails if the document is not a response, or if the response reports a failure.
     pub(super) fn answer(&self, text: &[u8]) -> Result<Vec<Value>, String> {
         let review = self.review();
         let mut answer = review.read(text)?;
@@ -85,7 +86,7 @@ fn answer_text(response: &Object, path: &[&str]) -> String {
     response.get(first).map(|value| value.str_at(rest).to_owned()).unwrap_or_default()
 }
 
-/// Returns the object at an index of a response.
+/// Returns the object at index `at` of a response.
 ///
 /// # Errors
 /// Fails if the value is not an object or has no kind.
@@ -111,7 +112,7 @@ fn says_its_kind(object: &Object) -> bool {
     !text("kind").is_empty() && text("apiVersion").matches('/').count() <= 1
 }
 
-/// Returns the text of an object in a response as it was written.
+/// Returns the original text of an object in a response.
 fn raw(answer: &[u8], at: usize) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,14 +1,14 @@
-//! Details of the types of a definition that follow from its schemas, computed at once or on first use.
+//! Details of the types of a definition, computed from its schemas immediately or on first use.
 //!
 //! ```text
 //! definition, object ─► Details (one for each version)
 //! text of the object ─► Unread ─ first use ─► definition, object ─► Details of all versions ─► shared (pool)
 //! ```
 //!
-//! At start most types are not used yet, and schemas are the largest part of a definition. Details that are
-//! deferred are computed together for all versions, so that the text is read once and then released. A stored
+//! At start most types are not used yet, and schemas are the largest part of a definition. Deferred details
+//! are computed together for all versions, so that the text is read once and then released. A stored
 //! definition was validated when it was written. If its schemas still do not describe a type, the server logs
-//! that once, and every version has an empty type and returns the reason from [`Details::fault`].
+//! the error once. In this case every version has an empty type, and [`Details::fault`] contains the reason.
 
 use std::sync::{Arc, LazyLock};
 
@@ -34,13 +34,13 @@ use values::object::at;
 pub struct Details {
     /// Type of the version's objects.
     pub message: Ref<Message>,
-    /// Schema in the form in which OpenAPI publishes it.
+    /// Schema in its published OpenAPI form.
     pub published: Ref<Published>,
-    /// Fingerprint of the form of the version's objects.
+    /// Fingerprint of the stored form of the version's objects.
     pub form: Ref<u32>,
     /// Validation rules of the version.
     pub rules: Option<Ref<Slot>>,
-    /// Reason why the type could not be made; `None` unless the details were deferred.
+    /// Reason why a deferred type could not be made; `None` if the details are not deferred.
     pub fault: Option<Ref<Option<MakeError>>>,
 }
 
@@ -49,7 +49,7 @@ impl Details {
     ///
     /// # Errors
     /// [`MakeError`] if the schema is not structural.
-    pub fn of(
+    pub fn for_version(
         definition: &Definition,
         object: &Object,
         at: usize,
@@ -57,7 +57,7 @@ impl Details {
     ) -> Result<Details, MakeError> {
         let kind = &definition.accepted.kind;
         let schema = version.validation.as_ref().and_then(|validation| validation.schema.as_ref());
-        let made = match schema {
+        let structure = match schema {
             Some(schema) => resource::object(kind, schema)?,
             // A version without a schema keeps all members.
             None => {
@@ -67,16 +67,16 @@ impl Details {
         };
         let text = written(object, at);
         Ok(Details {
-            message: made.object(&definition.group, &version.name)?,
+            message: structure.object(&definition.group, &version.name)?,
             published: Ref::new(Published::new(text)),
             form: Ref::new(form(&format!("{}/{}", definition.group, version.name), text)),
-            rules: schema.and_then(Rules::of).map(|rules| Ref::new(Slot::of(rules))),
+            rules: schema.and_then(Rules::from_schema).map(|rules| Ref::new(Slot::with_value(rules))),
             fault: None,
         })
     }
 
-    /// Returns deferred details of the version at `at`. The first use of any version computes the details of
-    /// all versions.
+    /// Returns deferred details of the version at index `at`. The first use of any version computes the
+    /// details of all versions.
     pub fn deferred(
         definition: &Definition,
         version: &DefinitionVersion,
@@ -112,9 +112,10 @@ impl Details {
     }
 }
 
-/// Returns a deferred part of the details at `at`, or the result of `missing` if there are no details.
+/// Returns a deferred part of the details of the version at `at`, or the result of `missing` if the details
+/// could not be computed.
 fn part<T: Send + Sync>(
-    all: &Arc<Made>,
+    all: &Arc<LazyDetails>,
     at: usize,
     part: impl FnOnce(&Details) -> Ref<T> + Send + Sync + 'static,
     missing: impl FnOnce() -> Ref<T> + Send + Sync + 'static,
@@ -126,18 +127,18 @@ fn part<T: Send + Sync>(
     })
 }
 
-type Made = LazyLock<
+type LazyDetails = LazyLock<
     Result<Vec<Details>, MakeError>,
     Box<dyn FnOnce() -> Result<Vec<Details>, MakeError> + Send + Sync>,
 >;
 
 /// Deferred details of all versions of a definition that is not parsed yet.
 #[derive(Debug)]
-pub struct DeferredDetails(Arc<Made>);
+pub struct DeferredDetails(Arc<LazyDetails>);
 
 impl DeferredDetails {
-    /// Creates deferred details of the definition with this name and text. Parts that equal those of other
-    /// types in the `pool` are shared.
+    /// Creates deferred details of the definition with this name and text. `pool` shares equal parts of different
+    /// types.
     pub fn new(name: &str, text: Bytes, pool: Arc<Mutex<Pool>>) -> DeferredDetails {
         let name = name.to_owned();
         let make = move || {
@@ -155,14 +156,15 @@ fn read(text: &[u8], pool: &Mutex<Pool>) -> Result<Vec<Details>, MakeError> {
     let Ok(Value::Object(object)) = json::parse(text) else { return Err(MakeError::Unreadable) };
     let definition = Definition::read(&object);
     let versions = definition.versions.iter().enumerate();
-    let details = versions.map(|(at, version)| match Details::of(&definition, &object, at, version) {
-        Err(_) if !version.served && !version.storage => {
-            // Objects of a version that is neither served nor stored are read without a schema.
-            let open = DefinitionVersion { validation: None, ..version.clone() };
-            Details::of(&definition, &object, at, &open)
-        }
-        details => details,
-    });
+    let details =
+        versions.map(|(at, version)| match Details::for_version(&definition, &object, at, version) {
+            Err(_) if !version.served && !version.storage => {
+                // Objects of a version that is neither served nor stored are read without a schema.
+                let open = DefinitionVersion { validation: None, ..version.clone() };
+                Details::for_version(&definition, &object, at, &open)
+            }
+            details => details,
+        });
     let mut details = details.collect::<Result<Vec<_>, _>>()?;
     let mut pool = pool.lock();
     for details in &mut details {
@@ -171,8 +173,8 @@ fn read(text: &[u8], pool: &Mutex<Pool>) -> Result<Vec<Details>, MakeError> {
     Ok(details)
 }
 
-/// Returns the fingerprint of a version and of its schema without descriptions, which determines the form of
-/// objects.
+/// Returns the fingerprint of the form of objects. The fingerprint depends on the version, and on the schema
+/// of the version without descriptions.
 fn form(api_version: &str, schema: &Value) -> u32 {
     let mut hash = Sha256::new();
     hash.update(api_version);
@@ -184,8 +186,8 @@ fn form(api_version: &str, schema: &Value) -> u32 {
     u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]).max(1)
 }
 
-/// Appends a schema as compact JSON without descriptions. Values in `default`, `enum` and `example` are not
-/// changed.
+/// Appends a schema as compact JSON without descriptions. Values in `default`, `enum` and `example` stay
+/// unchanged.
 fn write_undescribed(schema: &Value, out: &mut Vec<u8>) {
     match schema {
         Value::Object(members) => {
@@ -201,8 +203,8 @@ fn write_undescribed(schema: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the schema of the version at index `place` as the definition's object contains it; `null` without
-/// a schema.
+/// Returns the schema of the version at index `place` from the definition's object; `null` if there is no
+/// schema.
 fn written(object: &Object, place: usize) -> &Value {
     let versions = at(object, "spec.versions").and_then(Value::as_array).unwrap_or_default();
     versions.get(place).and_then(|version| version.at(&["schema", "openAPIV3Schema"])).unwrap_or(&Value::Null)
@@ -213,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_is_that_of_a_version_and_its_schema_without_descriptions() {
+    fn the_form_of_a_version_depends_on_its_schema_but_not_on_descriptions() {
         let form =
             |version: &str, schema: &str| super::form(version, &json::parse(schema.as_bytes()).unwrap());
         let first = form("g/v1", r#"{"type":"object","properties":{"a":{"type":"string"}}}"#);

@@ -1,12 +1,12 @@
-//! The custom types that are served, grouped by the definition that declares them.
+//! The served custom types, grouped by the definition that declares them.
 //!
 //! ```text
 //! definition (newest state) ─ is_current? ─┬─ yes: the types stay, and so do their watches
 //!                                          └─ no: Prepared ─ put ─► new types replace them ─► Changes ─► Registry
 //! ```
 //!
-//! Nearly all of the work is in [`Prepared`], which depends on a single definition. At start many definitions
-//! are prepared in parallel.
+//! [`Prepared`] contains nearly all of the work and depends on a single definition. Therefore many
+//! definitions are prepared in parallel at start.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,19 +25,19 @@ use types::schema::share::Pool;
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 
-/// The definitions whose types are served, and these types.
+/// The definitions whose types are served, and their types.
 #[derive(Debug, Default)]
 pub struct Established {
-    by_name: HashMap<String, Made>,
-    /// Parts that types share, including types that are made later.
+    by_name: HashMap<String, DefinitionTypes>,
+    /// Parts that types share. Types that are made later share these parts as well.
     pool: Arc<Mutex<Pool>>,
 }
 
 /// Types that were made from a definition.
 #[derive(Debug)]
-struct Made {
-    /// Hash of the accepted names and of the generation of the definition or, without a generation, of its
-    /// spec.
+struct DefinitionTypes {
+    /// Hash of the accepted names and of the generation of the definition. A definition without a generation
+    /// is identified by its spec instead.
     source: [u8; 32],
     resources: Vec<Arc<Resource>>,
 }
@@ -60,14 +60,14 @@ impl Prepared {
     ///
     /// # Errors
     /// [`MakeError`] if a schema is not structural.
-    pub fn of(name: &str, object: &Object, definition: &Definition) -> Result<Prepared, MakeError> {
-        let makers = Makers::of(definition, object)?;
+    pub fn new(name: &str, object: &Object, definition: &Definition) -> Result<Prepared, MakeError> {
+        let makers = Makers::new(definition, object)?;
         Ok(Prepared { name: name.to_owned(), source: source(object, definition), makers })
     }
 
-    /// Prepares a definition of which only the outline was parsed. Its schemas are parsed from `text`, the
-    /// whole definition, when the first one is needed. Returns `None` if the definition has no generation or
-    /// uid, because its outline then does not identify its state.
+    /// Prepares a definition from its outline. The schemas of the definition are parsed from `text`, which is
+    /// the whole definition, when the first schema is needed. Returns `None` if the definition has no
+    /// generation or uid, because the outline alone then does not identify its state.
     pub fn deferred(
         name: &str,
         outline: &Object,
@@ -87,13 +87,12 @@ impl Prepared {
 pub struct RegistryChanges {
     gone: Vec<Arc<Resource>>,
     new: Vec<Arc<Resource>>,
-    /// Whether discovery shows types differently.
+    /// Whether the discovery documents change.
     is_shown_anew: bool,
 }
 
 impl Established {
-    /// Returns whether the served types of a definition match its spec and its accepted names. If so, they
-    /// are kept.
+    /// Returns whether the served types of a definition match its spec and its accepted names.
     pub fn is_current(&self, name: &str, object: &Object, definition: &Definition) -> bool {
         self.by_name.get(name).is_some_and(|made| made.source == source(object, definition))
     }
@@ -101,9 +100,9 @@ impl Established {
     /// Serves the types of a prepared definition and replaces its earlier types.
     pub fn put(&mut self, prepared: Prepared, naming: &Naming, changes: &mut RegistryChanges) {
         let Prepared { name, source, makers } = prepared;
-        let resources = makers.served(naming, &mut self.pool.lock());
+        let resources = makers.into_served(naming, &mut self.pool.lock());
         changes.new.extend(resources.iter().cloned());
-        if let Some(before) = self.by_name.insert(name, Made { source, resources }) {
+        if let Some(before) = self.by_name.insert(name, DefinitionTypes { source, resources }) {
             changes.gone.extend(before.resources);
         }
     }
@@ -115,7 +114,7 @@ impl Established {
         }
     }
 
-    /// Marks the types of a definition as ending, because their objects are being deleted.
+    /// Marks the types of a definition whose objects are being deleted.
     pub fn end(&self, name: &str, changes: &mut RegistryChanges) {
         for resource in self.resources(name) {
             changes.is_shown_anew |= !resource.ending.swap(true, Ordering::Relaxed);
@@ -132,7 +131,7 @@ impl Established {
         self.by_name.values().flat_map(|made| &made.resources)
     }
 
-    /// Returns the types of a definition; empty if it is not served.
+    /// Returns the types of a definition; empty if the definition is not served.
     pub fn resources(&self, name: &str) -> &[Arc<Resource>] {
         self.by_name.get(name).map_or(&[], |made| &made.resources)
     }
@@ -144,7 +143,7 @@ impl RegistryChanges {
         self.gone.is_empty() && self.new.is_empty() && !self.is_shown_anew
     }
 
-    /// Returns groups and versions of the types that are added or removed.
+    /// Returns the groups and versions of the types that are added or removed.
     pub fn versions(&self) -> impl Iterator<Item = (String, String)> {
         let all = self.gone.iter().chain(&self.new);
         all.map(|resource| (resource.group.clone(), resource.version.to_string()))
@@ -163,12 +162,12 @@ impl RegistryChanges {
     }
 }
 
-/// Returns group, version and plural name, which identify a resource.
+/// Returns the group, version and plural name, which identify a resource.
 fn name_of(resource: &Resource) -> (&str, &str, &str) {
     (&resource.group, &resource.version, &resource.table.plural)
 }
 
-/// Returns uid and generation of a definition; `None` unless it has both.
+/// Returns the uid and generation of a definition; `None` if the uid or the generation is missing.
 fn generation(object: &Object) -> Option<(&str, i64)> {
     let metadata = object.get("metadata")?;
     let uid = metadata.str_at(&["uid"]);
@@ -208,13 +207,13 @@ mod tests {
     fn serve(established: &mut Established, object: &Object, changes: &mut RegistryChanges) {
         let definition = Definition::read(object);
         if !established.is_current("a", object, &definition) {
-            let prepared = Prepared::of("a", object, &definition).unwrap();
+            let prepared = Prepared::new("a", object, &definition).unwrap();
             established.put(prepared, &KUBERNETES, changes);
         }
     }
 
     #[test]
-    fn types_are_replaced_only_where_their_definition_says_something_else() {
+    fn a_custom_type_is_replaced_only_if_its_definition_changed() {
         let (mut established, mut registry) = (Established::default(), Registry::new(&KUBERNETES));
         let builtin = registry.resources().count();
         let mut set = |object: &Object, registry: &mut Registry| {
@@ -237,7 +236,7 @@ mod tests {
         registry = changes.apply(&registry);
         let shown = registry.resource("g.example", "v1", "things").unwrap();
         assert!(Arc::ptr_eq(&second, shown));
-        assert_eq!(shown.shown_verbs(), ["delete", "deletecollection", "get", "list", "watch"]);
+        assert_eq!(shown.discovery_verbs(), ["delete", "deletecollection", "get", "list", "watch"]);
         let mut changes = RegistryChanges::default();
         established.end("a", &mut changes);
         assert!(changes.is_empty());
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_builtin_type_stays_whatever_a_definition_says() {
+    fn a_definition_cannot_replace_a_builtin_type() {
         let registry = Registry::new(&KUBERNETES);
         let group = KUBERNETES.group("networking", true);
         let (mut established, mut changes) = (Established::default(), RegistryChanges::default());

@@ -4,8 +4,8 @@
 //! path = { "." name | "['" name "']" }
 //! ```
 //!
-//! A name extends to the next `.`, `[` or `]`, so `-` and `/` need no quotes. In quotes, a backslash escapes
-//! (`\'`, `\\`, `\n` …). A path cannot refer to elements of lists.
+//! A name extends to the next `.`, `[` or `]`, so `-` and `/` need no quotes. Inside quotes, a backslash
+//! begins an escape sequence (`\'`, `\\`, `\n` …). A path cannot refer to elements of lists.
 
 use std::fmt::Write;
 
@@ -74,12 +74,12 @@ impl ResolvedPath<'_> {
             Additional::Schema(schema) => Some(schema),
             Additional::Allowed(_) => None,
         };
-        write!(self.text, "[{name}]").expect("strings can be written to");
+        write!(self.text, "[{name}]").expect("writing to a string cannot fail");
         Ok(())
     }
 }
 
-/// Iterator over delimiters and the texts between them.
+/// Iterator over the delimiters and the texts between them.
 struct Tokens<'p> {
     rest: &'p str,
 }
@@ -134,7 +134,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn paths_lead_to_fields_and_values_of_maps() {
+    fn json_paths_resolve_to_fields_and_map_values_of_the_schema() {
         let schema = r#"{"properties":{"a":{"properties":{"b-c":{"type":"string"},"d.e":{},"it's":{}}},
             "m":{"additionalProperties":{"type":"integer"}},"any":{"additionalProperties":true}}}"#;
         let schema = Schema::read(&object(schema).into());

@@ -1,8 +1,8 @@
-//! Formats that validation of custom objects enforces: formats of strings, and ranges of numbers.
+//! Formats that the validation of custom objects enforces: formats of strings, and ranges of numbers.
 //!
-//! A format that does not belong to the type of a schema is published and has no effect. Names of string
-//! formats may contain dashes anywhere (`date-time` and `datetime` are the same). The accepted values are
-//! those that Kubernetes clients rely on, which are not always those of the format's standard.
+//! If a format does not belong to the type of its schema, the format is published but has no effect. Names of
+//! string formats may contain dashes anywhere, so `date-time` and `datetime` are the same format. A format
+//! accepts the values on which Kubernetes clients rely. The standard of the format may accept other values.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use cel::library::formats::{is_date, is_date_time, is_uuid};
 use go::url::Url;
 use regex::Regex;
 
-/// Check whether a string has a format.
+/// Function that checks whether a string has a format.
 type Check = fn(&str) -> bool;
 
 /// Enforced string formats, sorted by name.
@@ -63,7 +63,7 @@ pub fn is_known(kind: &str, format: &str) -> bool {
         || (matches!(kind, "" | "string") && format.split('-').collect::<String>() == "quantity")
 }
 
-/// Returns whether `text` has the format; `None` if the format is not one of strings.
+/// Returns whether `text` has the format; `None` if the format is not a format of strings.
 pub fn has(format: &str, text: &str) -> Option<bool> {
     find(format).map(|check| check(text))
 }
@@ -76,7 +76,7 @@ fn find(format: &str) -> Option<Check> {
     FORMATS.binary_search_by(|(other, _)| (*other).cmp(name)).ok().map(|at| FORMATS[at].1)
 }
 
-/// A constant expression, which is compiled at its first use.
+/// A constant regular expression, which is compiled at its first use.
 type Expression = LazyLock<Option<Regex>>;
 
 static HEX_COLOR: Expression = LazyLock::new(|| Regex::new("^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$").ok());
@@ -106,8 +106,8 @@ fn is_base64(text: &str) -> bool {
     matches(&BASE64, text) && base64::engine::general_purpose::STANDARD.decode(text).is_ok()
 }
 
-/// Parses an address like Go before version 1.17, as the reference server does here: the numbers of an IPv4
-/// address may have leading zeros. An IPv6 address must not have a zone.
+/// Parses an IP address like Go before version 1.17, because the reference server uses this parser here. The numbers
+/// of an IPv4 address may have leading zeros. An IPv6 address must not have a zone.
 fn address(text: &str) -> Option<IpAddr> {
     let dotted = |text: &str| {
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -136,8 +136,8 @@ fn is_cidr(text: &str) -> bool {
     address(network).is_some() && is_number && bits.parse::<u32>().is_ok_and(|bits| bits <= most)
 }
 
-/// Returns whether the text is a credit card number: its digits have a valid Luhn checksum, and its length
-/// and prefix are those of a known card.
+/// Returns whether the text is a credit card number: its digits have a valid Luhn checksum, and its length and prefix
+/// belong to a known type of card.
 fn is_credit_card(text: &str) -> bool {
     static CARD: Expression = LazyLock::new(|| {
         Regex::new(
@@ -156,17 +156,17 @@ fn is_credit_card(text: &str) -> bool {
     matches(&CARD, &digits) && sum.is_multiple_of(10)
 }
 
-/// Returns whether the text is a duration of Go's standard library, or contains numbers with units of time.
+/// Returns whether the text is a duration: in the syntax of Go, or as numbers with the names of units.
 fn is_duration(text: &str) -> bool {
     duration(text).is_some()
 }
 
-/// Parses such a duration to nanoseconds.
+/// Parses a duration to nanoseconds.
 pub fn duration(text: &str) -> Option<i64> {
     const MICRO: i64 = 1_000;
     const SECOND: i64 = 1_000_000_000;
     const DAY: i64 = 86_400 * SECOND;
-    /// Names of units, the common prefix of their longer names, and nanoseconds.
+    /// Names of units, the common prefix of longer names of the same unit, and nanoseconds.
     const UNITS: [(&[&str], &str, i64); 8] = [
         (&["ns"], "nano", 1),
         (&["us", "µs"], "micro", MICRO),
@@ -308,12 +308,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_sorted() {
+    fn the_table_of_formats_is_sorted() {
         assert!(FORMATS.is_sorted_by(|(a, _), (b, _)| a < b));
     }
 
     #[test]
-    fn a_format_is_one_of_a_type() {
+    fn a_format_applies_only_to_its_own_type() {
         // Type, format, whether it is enforced, whether it is known.
         for (kind, format, enforced, known) in [
             ("string", "date-time", true, true),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_accept_and_refuse() {
+    fn each_string_format_accepts_valid_and_refuses_invalid_texts() {
         for (format, accepted, refused) in [
             (
                 "bsonobjectid",

@@ -1,9 +1,10 @@
-//! Tests that the work for a definition and its objects is proportional to their size, for any input of a
-//! client: for each keyword that nests or lists, and for objects of each kind that are created and updated.
+//! Tests that the work for a definition and its objects is proportional to their size. Clients can send any
+//! input, so the tests cover each keyword that nests or lists schemas, and each kind of object that is
+//! created or updated.
 //!
-//! The tests measure processor time of this thread, so other tests do not count. Four times the size takes
-//! four times as long if the work is proportional, and sixteen times as long if it is quadratic. The test
-//! allows eight times.
+//! The tests measure the processor time of this thread, so parallel tests have no effect. If the size is four
+//! times as large, proportional work takes four times as long, and quadratic work takes sixteen times as
+//! long. The tests allow eight times.
 
 use std::time::Duration;
 
@@ -29,23 +30,23 @@ const SETTINGS: Settings = Settings::new(&KUBERNETES);
 /// Nodes of the smaller definition and elements of the smaller object.
 const SMALL: usize = 800;
 
-/// Maximum ratio of the times for four times the size.
+/// Maximum ratio of the times if the size is four times as large.
 const FACTOR_MAX: f64 = 8.0;
 
-/// Maximum levels of nested schemas in a request; each schema has two levels of JSON.
+/// Maximum number of levels of nested schemas in a request. Each schema has two levels of JSON.
 const DEPTH: usize = 45;
 
 /// A schema and a value that satisfies it, as JSON.
-type Form = (String, String);
+type SchemaAndValue = (String, String);
 
-/// Returns chains of [`DEPTH`] nested schemas side by side, with `count` nodes in total. `schema` makes each
-/// link, and `value` makes a value of it, from the link below.
+/// Returns an object of chains of [`DEPTH`] nested schemas, with `count` nodes in total. `schema` makes the schema of a
+/// link from the schema of the link below, and `value` makes the value of a link from the value of the link below.
 fn chains(
     count: usize,
     leaf: (&str, &str),
     schema: impl Fn(&str) -> String,
     value: impl Fn(&str) -> String,
-) -> Form {
+) -> SchemaAndValue {
     let (mut below, mut inside) = (leaf.0.to_owned(), leaf.1.to_owned());
     for _ in 0..DEPTH {
         (below, inside) = (schema(&below), value(&inside));
@@ -54,8 +55,8 @@ fn chains(
 }
 
 /// Returns an object with `count` properties.
-fn side_by_side(count: usize, property: impl Fn(usize) -> Form) -> Form {
-    let parts: Vec<Form> = (0..count).map(property).collect();
+fn side_by_side(count: usize, property: impl Fn(usize) -> SchemaAndValue) -> SchemaAndValue {
+    let parts: Vec<SchemaAndValue> = (0..count).map(property).collect();
     let named = |texts: &mut dyn Iterator<Item = &String>| {
         texts.enumerate().map(|(at, text)| format!(r#""p{at:06}":{text}"#)).collect::<Vec<_>>().join(",")
     };
@@ -68,8 +69,8 @@ fn same(text: &str) -> String {
     text.to_owned()
 }
 
-/// Returns a value of one type whose schema nests logical keywords.
-fn logic(count: usize, keyword: &str, link: impl Fn(&str) -> String) -> Form {
+/// Returns an object whose members have schemas with nested logical keywords, with `count` nodes in total.
+fn logic(count: usize, keyword: &str, link: impl Fn(&str) -> String) -> SchemaAndValue {
     let (mut below, mut levels) = (r#"{"maxLength":9}"#.to_owned(), 0);
     while levels < 2 * DEPTH && below.matches('[').count() < DEPTH {
         below = link(&below);
@@ -83,18 +84,18 @@ fn logic(count: usize, keyword: &str, link: impl Fn(&str) -> String) -> Form {
     side_by_side(count.div_ceil(nodes), |_| (schema.clone(), r#""a""#.to_owned()))
 }
 
-/// Returns all members of a numbered list as JSON without brackets.
+/// Returns the results of `item` for all numbers below `count`, separated by commas.
 fn listed(count: usize, item: impl Fn(usize) -> String) -> String {
     (0..count).map(item).collect::<Vec<_>>().join(",")
 }
 
-/// Makes a form of a given size.
-type MakeForm = fn(usize) -> Form;
+/// Function that makes a schema and a value of a given size.
+type MakeSchemaAndValue = fn(usize) -> SchemaAndValue;
 
-fn forms() -> Vec<(&'static str, MakeForm)> {
+fn forms() -> Vec<(&'static str, MakeSchemaAndValue)> {
     vec![
         ("not", |count| {
-            // An even number of negations of a schema that holds.
+            // An even number of negations is true if the innermost schema is satisfied.
             let mut below = r#"{"maxLength":9}"#.to_owned();
             (0..2 * DEPTH).for_each(|_| below = format!(r#"{{"not":{below}}}"#));
             let schema = format!(r#"{{"type":"string","allOf":[{below}]}}"#);
@@ -231,7 +232,7 @@ fn object(value: &str) -> String {
     )
 }
 
-/// Returns an object with everything in reverse order and every text changed.
+/// Returns an object whose member `v` has reversed lists and members, and changed texts.
 fn changed(object: &Object) -> Object {
     use values::json::Value;
     fn turn(value: &Value) -> Value {
@@ -253,7 +254,7 @@ fn changed(object: &Object) -> Object {
 }
 
 /// Processes a definition and one of its objects from their texts to the stored forms.
-fn work(registry: &Registry, (schema, value): &Form) {
+fn work(registry: &Registry, (schema, value): &SchemaAndValue) {
     let (definition_text, object_text) = (definition(schema), object(value));
     let definitions = registry.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").unwrap();
     let decoded = decode(&definitions.table.message, definition_text.as_bytes()).unwrap().object;
@@ -262,8 +263,8 @@ fn work(registry: &Registry, (schema, value): &Form) {
     let mut pool = Pool::default();
     let mut made: Option<std::sync::Arc<Resource>> = None;
     for _ in 0..2 {
-        let makers = Makers::of(&Definition::read(&decoded), &decoded).unwrap();
-        made = makers.served(&KUBERNETES, &mut pool).into_iter().next();
+        let makers = Makers::new(&Definition::read(&decoded), &decoded).unwrap();
+        made = makers.into_served(&KUBERNETES, &mut pool).into_iter().next();
     }
     let resource = made.unwrap();
     let message = &resource.table.message;
@@ -274,8 +275,8 @@ fn work(registry: &Registry, (schema, value): &Form) {
     // The result does not matter; only the time is measured.
     let changed = changed(&object);
     validation::update(&resource.table, SETTINGS, &changed, &object);
-    let versions = Versions::of(registry, &resource);
-    let reset = Reset::of(&resource, Endpoint::Main);
+    let versions = Versions::for_resource(registry, &resource);
+    let reset = Reset::for_endpoint(&resource, Endpoint::Main);
     let mut stored = zero_object(message);
     for manager in ["a", "b", "a"] {
         let config = decode(message, object_text.as_bytes()).unwrap().object;
@@ -285,7 +286,7 @@ fn work(registry: &Registry, (schema, value): &Form) {
     }
 }
 
-/// Measures the work for a size and for four times that size. Returns a message if the time grew by more than
+/// Measures the work for a size and for four times this size. Returns a message if the time grew by more than
 /// [`FACTOR_MAX`].
 fn growth(name: &str, size: usize, work: impl Fn(usize, &mut dyn FnMut(&dyn Fn()))) -> Option<String> {
     let mean = |size: usize, times: u32| {
@@ -337,7 +338,7 @@ fn work_grows_in_proportion_to_the_versions_of_a_definition() {
             assert_eq!(validation::create(&definitions.table, SETTINGS, &decoded), []);
             validation::update(&definitions.table, SETTINGS, &decoded, &decoded);
             let read = Definition::read(&decoded);
-            let prepared = Prepared::of("a", &decoded, &read).unwrap();
+            let prepared = Prepared::new("a", &decoded, &read).unwrap();
             let (mut established, mut changes) = (Established::default(), RegistryChanges::default());
             established.put(prepared, &KUBERNETES, &mut changes);
             assert_eq!(changes.apply(&registry).group("g.example").unwrap().versions.len(), count);
@@ -347,7 +348,7 @@ fn work_grows_in_proportion_to_the_versions_of_a_definition() {
 }
 
 #[test]
-fn a_definition_with_forty_nested_negations_is_made_at_once() {
+fn a_definition_with_forty_nested_negations_is_compiled_quickly() {
     let mut schema = r#"{"type":"string"}"#.to_owned();
     (0..40).for_each(|_| schema = format!(r#"{{"not":{schema}}}"#));
     let schema = format!(r#"{{"type":"object","properties":{{"v":{schema}}}}}"#);

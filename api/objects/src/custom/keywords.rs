@@ -1,4 +1,4 @@
-//! Checks of single schema keywords (type, length, pattern and `enum`), and the errors of all keywords.
+//! Checks of single schema keywords (type, length, pattern and `enum`), and the error texts of all keywords.
 //! Formats and bounds of numbers are in other modules.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use types::schema::limits::Limits;
 use values::field::{FieldError, go_quote};
 use values::json::{self, Value};
 
-/// Returns the JSON type of a value and the format that belongs to it.
+/// Returns the JSON type of a value and the format of that type.
 fn type_of(value: &Value) -> (&'static str, &'static str) {
     match value {
         Value::Null => ("null", ""),
@@ -22,7 +22,7 @@ fn type_of(value: &Value) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns the error for a value whose type is not one of `types`, a list separated by commas.
+/// Returns the error for a value whose type is not in `types`, a list separated by commas.
 pub(super) fn type_error(types: &str, format: &str, value: &Value, path: &ValuePath) -> Option<FieldError> {
     let allows = |name: &str| types.split(',').any(|other| other == name);
     let (found, found_format) = type_of(value);
@@ -32,7 +32,7 @@ pub(super) fn type_error(types: &str, format: &str, value: &Value, path: &ValueP
         _ => false,
     };
     let fits = allows(found) || is_number_after_all;
-    // If a string format is declared, its own check reports strings and lists.
+    // If a string format is declared, the check of the format reports strings and lists.
     let is_formed = !format.is_empty() && matches!(value, Value::String(_) | Value::Array(_));
     match (format, fits) {
         (_, true) => None,
@@ -43,9 +43,9 @@ pub(super) fn type_error(types: &str, format: &str, value: &Value, path: &ValueP
     }
 }
 
-/// Returns the error for a value with another type or format than `wanted`.
-pub(super) fn wrong_type(path: &ValuePath, wanted: &str, found: &str) -> FieldError {
-    let detail = format!("{path} in body must be of type {wanted}: {}", go_quote(found));
+/// Returns the error for a value with another type or format than `expected`.
+pub(super) fn wrong_type(path: &ValuePath, expected: &str, found: &str) -> FieldError {
+    let detail = format!("{path} in body must be of type {expected}: {}", go_quote(found));
     FieldError::type_invalid(path.to_string(), &found.into(), detail)
 }
 
@@ -54,7 +54,7 @@ pub(super) fn invalid(path: &ValuePath, value: &Value, sentence: &str) -> FieldE
     FieldError::invalid(path.to_string(), value, format!("{path} in body {sentence}"))
 }
 
-/// Returns an error that contains its path only in the detail.
+/// Returns an error without a path, whose detail contains the path.
 pub(super) fn unplaced(detail: String) -> FieldError {
     FieldError::invalid("", &Value::String(String::new()), detail)
 }
@@ -106,7 +106,7 @@ fn is_equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Formats a value of `enum` for errors: strings as they are, everything else as JSON.
+/// Formats a value of `enum` for errors: strings without quotes, all other values as JSON.
 fn format_value(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => text.as_str().into(),

@@ -1,5 +1,5 @@
-//! Checks of custom objects that no schema keyword expresses: elements of sets and keyed lists are distinct,
-//! and embedded objects have a kind and valid metadata.
+//! Checks of custom objects that no schema keyword expresses. Elements of sets and keyed lists must be
+//! distinct, and embedded objects must have a kind and valid metadata.
 
 use hashbrown::HashMap;
 
@@ -10,7 +10,7 @@ use types::schema::table::{Kind, ListType, Message, Slice, Text};
 use values::field::{FieldError, is_enough};
 use values::json::{self, Object, Value};
 
-/// Check of one value of a kind.
+/// Function that checks one value of a kind.
 type Check<'c> = &'c dyn Fn(&Kind, &Value, &ValuePath, &mut Vec<FieldError>);
 
 /// Appends errors for repeated elements of sets and repeated keys of keyed lists.
@@ -89,7 +89,7 @@ fn repeated_keys(keys: &Slice<Text>, items: &[Value], path: &ValuePath, errors: 
         return;
     }
     let keys_of = |item: &Value| -> Value {
-        let members = item.as_object().map(|members| MemberLookup::of(members, keys.len()));
+        let members = item.as_object().map(|members| MemberLookup::new(members, keys.len()));
         let member = |key: &Text| members.as_ref()?.get(key).cloned();
         let given = keys.iter().filter_map(|key| Some((key.clone(), member(key)?)));
         let mut members: Vec<_> = given.collect();
@@ -99,8 +99,8 @@ fn repeated_keys(keys: &Slice<Text>, items: &[Value], path: &ValuePath, errors: 
     refuse_repeated(items, path, errors, keys_of);
 }
 
-/// Reports the second occurrence of each element. `part` returns the part that identifies an element and that
-/// the error shows.
+/// Reports the second occurrence of each element. `part` returns the part of an element that identifies the
+/// element and that the error contains.
 fn refuse_repeated(
     items: &[Value],
     path: &ValuePath,
@@ -124,7 +124,7 @@ fn refuse_repeated(
     }
 }
 
-/// Returns the identity of a value: its text with sorted members.
+/// Returns the identity of a value: its JSON text with sorted members.
 fn identity(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     json::write_sorted(value, &mut out);

@@ -1,5 +1,5 @@
-//! Look-up of members and elements by name or key in constant time. Clients choose their number, so a linear
-//! search for each of them would take quadratic time.
+//! Looks up members and elements by name or key in constant time. Clients choose the number of members, so
+//! linear searches for all members would take quadratic time in total.
 
 use hashbrown::HashMap;
 
@@ -9,10 +9,10 @@ use values::json::{self, Object, Value};
 /// Maximum number of members without an index.
 const FEW: usize = 16;
 
-/// Maximum number of look-ups for which building an index does not pay.
+/// Maximum number of look-ups without an index.
 const FEW_LOOKUPS: usize = 4;
 
-/// The members of one object, for look-ups by name.
+/// The members of one object, prepared for look-ups by name.
 pub enum MemberLookup<'o> {
     /// An object with few members, which is searched linearly.
     Few(&'o Object),
@@ -22,7 +22,7 @@ pub enum MemberLookup<'o> {
 
 impl<'o> MemberLookup<'o> {
     /// Prepares the members of an object for about `lookups` look-ups.
-    pub fn of(object: &'o Object, lookups: usize) -> MemberLookup<'o> {
+    pub fn new(object: &'o Object, lookups: usize) -> MemberLookup<'o> {
         if object.len() <= FEW || lookups <= FEW_LOOKUPS {
             return MemberLookup::Few(object);
         }
@@ -38,7 +38,8 @@ impl<'o> MemberLookup<'o> {
     }
 }
 
-/// The elements of a keyed list, by their keys. The first element with given keys counts.
+/// The elements of a keyed list by their keys. If several elements have equal keys, only the first is
+/// included.
 pub struct Keyed<'l> {
     keys: &'l Slice<Text>,
     elements: HashMap<Vec<u8>, &'l Value>,
@@ -60,10 +61,10 @@ impl<'l> Keyed<'l> {
     }
 }
 
-/// Returns the keys of an element as text, separated by commas. An absent key is empty.
+/// Returns the keys of an element as text, separated by commas. An absent key is an empty text.
 fn identity(keys: &[Text], item: &Value) -> Vec<u8> {
     let mut text = Vec::new();
-    let members = item.as_object().map(|members| MemberLookup::of(members, keys.len()));
+    let members = item.as_object().map(|members| MemberLookup::new(members, keys.len()));
     for key in keys {
         if let Some(value) = members.as_ref().and_then(|members| members.get(key)) {
             json::write(value, &mut text);
@@ -78,11 +79,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_and_elements_are_found_among_few_and_among_many() {
+    fn lookups_find_members_and_elements_in_small_and_large_collections() {
         for count in [0, 1, FEW, FEW + 1, 100] {
             let name = |at: usize| format!("n{at}");
             let object: Object = (0..count).map(|at| (name(at).into(), Value::Int(at as i64))).collect();
-            let members = MemberLookup::of(&object, 100);
+            let members = MemberLookup::new(&object, 100);
             let keys: Slice<Text> = vec!["a".into(), "b".into()].into();
             let element = |at: usize| -> Value {
                 let members = [("x".into(), Value::Int(0)), ("a".into(), Value::Int(at as i64))];

@@ -1,4 +1,4 @@
-//! Tests that pass types made at run time through all processing of objects, and then drop them.
+//! Tests that process objects of types that are made at run time, and then drop the types.
 
 use std::sync::{Arc, Weak};
 
@@ -27,8 +27,8 @@ use values::json;
 use values::naming::KUBERNETES;
 use values::testing::{object, object_text};
 
-/// Returns a type with a field of each kind; `revision` is the default of a field and distinguishes versions
-/// of the type.
+/// Returns a type with a field of each kind. `revision` is the default of a field and distinguishes the
+/// versions of the type.
 fn widgets(revision: usize) -> Arc<Resource> {
     let text = || ValueBuilder::new(Kind::String);
     let rows =
@@ -92,7 +92,7 @@ fn stored(resource: &Resource, spec: &str) -> String {
 const DEFAULTS: &str = r#""revision":7,"size":3"#;
 
 #[test]
-fn what_was_given_is_kept_and_what_was_not_is_filled_in() {
+fn given_values_are_kept_and_omitted_values_get_their_defaults() {
     let resource = widgets(7);
     for (spec, want) in [
         ("", DEFAULTS.to_owned()),
@@ -155,7 +155,8 @@ fn repeated_members_are_reported_at_every_depth() {
         ),
         (r#""any":{"a":1,"b":{"a":1}}"#, ""),
     ] {
-        // With and without a blank; the blank makes the text unusual for the fast decoder.
+        // Each text is tested without and with a blank, because the fast decoder does not read texts with
+        // blanks.
         for blank in ["", " "] {
             let text =
                 format!(r#"{{"kind":"Widget",{blank}"apiVersion":"example.com/v1","spec":{{{spec}}}}}"#);
@@ -166,7 +167,7 @@ fn repeated_members_are_reported_at_every_depth() {
 }
 
 #[test]
-fn validation_finds_what_is_out_of_bounds_wherever_it_stands() {
+fn validation_finds_values_out_of_bounds_at_every_depth() {
     let resource = widgets(1);
     let judged = |spec: &str| {
         let text = format!(r#"{{"metadata":{{"name":"w","namespace":"n"}},"spec":{{{spec}}}}}"#);
@@ -190,12 +191,12 @@ fn validation_finds_what_is_out_of_bounds_wherever_it_stands() {
 }
 
 #[test]
-fn two_managers_apply_and_patches_merge() {
+fn two_managers_can_apply_a_custom_object_and_patches_merge_by_key() {
     let resource = widgets(1);
     let registry = Registry::new(&KUBERNETES).with(Arc::clone(&resource), Priorities::CUSTOM);
-    let versions = Versions::of(&registry, &resource);
+    let versions = Versions::for_resource(&registry, &resource);
     let message = &resource.table.message;
-    let reset = Reset::of(&resource, Endpoint::Main);
+    let reset = Reset::for_endpoint(&resource, Endpoint::Main);
     let applied = |live: &json::Object, manager: &str, config: &str| {
         let writer = Writer { manager, subresource: "", now: "2026-01-01T00:00:00Z" };
         let applied = apply(&versions, &writer, &reset, live, &object(config), false);
@@ -211,13 +212,12 @@ fn two_managers_apply_and_patches_merge() {
         object_text(live.get("spec").unwrap().as_object().unwrap()),
         r#"{"open":{"w":2,"x":{"y":1}},"ports":[{"name":"a","number":1},{"name":"b","number":"z"}],"rows":[{"r":[1]}],"size":1,"tags":["t","u"]}"#
     );
-    assert!(applied(&live, "two", r#"{"spec":{"size":2}}"#).is_err(), "the other manager's");
+    assert!(applied(&live, "two", r#"{"spec":{"size":2}}"#).is_err(), "another manager owns the field");
     assert!(
         applied(&live, "two", r#"{"spec":{"open":{"x":{"y":2}}}}"#).is_err(),
         "preserved members are owned"
     );
-    // A field that its manager no longer applies is removed, and the field that the other manager applied
-    // stays.
+    // A field that its manager no longer applies is removed. The field of the other manager stays.
     let live = applied(&live, "one", r#"{"spec":{"size":1}}"#).unwrap();
     assert_eq!(
         object_text(live.get("spec").unwrap().as_object().unwrap()),
@@ -238,9 +238,9 @@ fn two_managers_apply_and_patches_merge() {
 fn a_writer_of_the_status_owns_neither_metadata_nor_spec() {
     let resource = widgets(1);
     let registry = Registry::new(&KUBERNETES).with(Arc::clone(&resource), Priorities::CUSTOM);
-    let versions = Versions::of(&registry, &resource);
+    let versions = Versions::for_resource(&registry, &resource);
     let message = &resource.table.message;
-    let reset = Reset::of(&resource, Endpoint::Status);
+    let reset = Reset::for_endpoint(&resource, Endpoint::Status);
     let writer = Writer { manager: "m", subresource: "status", now: "2026-01-01T00:00:00Z" };
     let sent = r#"{"metadata":{"name":"w","labels":{"a":"b"},"annotations":{"c":"d"},"finalizers":["e.com/f"],"ownerReferences":[{"apiVersion":"v1","kind":"K","name":"n","uid":"u"}]},"spec":{"size":4},"status":{"ready":true}}"#;
     let fields = |object: &json::Object| {
@@ -258,7 +258,7 @@ fn a_writer_of_the_status_owns_neither_metadata_nor_spec() {
     created(
         &versions,
         &Writer { manager: "other", subresource: "", ..writer },
-        &Reset::of(&resource, Endpoint::Main),
+        &Reset::for_endpoint(&resource, Endpoint::Main),
         &mut live,
     );
     let mut new = object(sent);
@@ -267,7 +267,7 @@ fn a_writer_of_the_status_owns_neither_metadata_nor_spec() {
 }
 
 #[test]
-fn tables_discovery_and_openapi_know_the_type() {
+fn tables_discovery_and_openapi_include_a_custom_type() {
     let resource = widgets(1);
     let registry = Registry::new(&KUBERNETES).with(Arc::clone(&resource), Priorities::CUSTOM);
     let format = TableFormat::for_resource(&resource.table, &KUBERNETES).unwrap();
@@ -309,7 +309,7 @@ fn tables_discovery_and_openapi_know_the_type() {
 }
 
 #[test]
-fn what_cannot_be_a_type_is_none() {
+fn a_type_with_contradictory_fields_is_an_error() {
     let text = || ValueBuilder::new(Kind::String);
     let twice = Struct::new("S").field("a", text()).field("a", text()).node();
     assert_eq!(twice.unwrap_err(), MakeError::Twice("a".into()));
@@ -328,14 +328,15 @@ fn resident() -> usize {
 /// Environment variable that is set in the process that runs only one test.
 const ALONE: &str = "TYPES_COME_AND_GO_ALONE";
 
-/// Other tests allocate memory too, so this test runs once more in a process of its own.
+/// Other tests also allocate memory, so this test runs in a separate process.
 #[test]
-fn types_come_and_go_ten_thousand_times_and_leave_nothing() {
+fn making_and_dropping_a_type_ten_thousand_times_leaks_no_memory() {
     if std::env::var_os(ALONE).is_none() {
-        let name = "schema::make::tests::types_come_and_go_ten_thousand_times_and_leave_nothing";
+        let name = "custom::made_types_test::making_and_dropping_a_type_ten_thousand_times_leaks_no_memory";
         let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
         let output = alone.args(["--exact", name]).env(ALONE, "1").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
         return;
     }
     const ROUNDS: usize = 10_000;
@@ -346,7 +347,8 @@ fn types_come_and_go_ten_thousand_times_and_leave_nothing() {
     for round in 0..ROUNDS {
         registry = registry.with(widgets(round), Priorities::CUSTOM);
         let resource = Arc::clone(registry.resource("example.com", "v1", "widgets").unwrap());
-        // A type at the address of a dropped type has its own names, defaults, columns and plans.
+        // A new type may have the address of a dropped type, but must have its own names, defaults, columns
+        // and plans.
         assert_eq!(stored(&resource, ""), format!(r#""revision":{round},"size":3"#));
         TableFormat::for_resource(&resource.table, &KUBERNETES).unwrap();
         if round % 3 == 0 {
@@ -354,7 +356,7 @@ fn types_come_and_go_ten_thousand_times_and_leave_nothing() {
             assert!(registry.group("example.com").is_none());
         }
         gone.retain(|weak| weak.strong_count() > 0);
-        assert!(gone.is_empty(), "a replaced type is still there");
+        assert!(gone.is_empty(), "a replaced type was not dropped");
         gone.push(Arc::downgrade(&resource));
         if round == ROUNDS / 10 {
             before = resident();

@@ -7,7 +7,7 @@
 //! object ─ decode, prune, default (by the type) ─► validate ─► field errors
 //! ```
 //!
-//! These are functions from values to values. They neither access the store nor know HTTP.
+//! All functions are pure and do not depend on the store or on HTTP.
 
 pub mod definition;
 pub mod details;

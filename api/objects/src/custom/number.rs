@@ -1,8 +1,8 @@
-//! Numbers of custom objects: comparison with bounds, and their format in errors.
+//! Checks numbers of custom objects against their bounds and formats.
 //!
-//! Bounds are doubles. Integers are compared as integers with the integral part of the bound, so that nothing
-//! is lost above 2^53. All other numbers are compared as doubles. Integers are compared as doubles too if the
-//! bound is outside of their format, which is an error of its own.
+//! Bounds are doubles. An integer is compared with the integral part of the bound, so that integers above
+//! 2^53 do not lose precision. All other numbers are compared as doubles. If a bound is outside of the format
+//! of an integer, the integer is compared as a double, and the bound is reported as an additional error.
 
 use types::schema::limits::Limits;
 use values::field::go_float;
@@ -11,14 +11,15 @@ use values::json::Value;
 /// Fault of a number.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum NumberFault {
-    /// The number or one of its bounds is outside of the format. Contains which of them, and the format.
+    /// The number or one of its bounds is outside of the format. Contains a description of the number or
+    /// bound, and the format.
     Format(String),
     /// The number breaks a constraint. Contains a sentence about the number.
     Value(String),
 }
 
-/// Returns the faults of a number, in this order: outside of its format, not a multiple, too small, too
-/// large. A value of type `integer` without a format has the range of `int64`.
+/// Returns the faults of a number in this order: outside of its format, not a multiple, too small, too large.
+/// A value of type `integer` without a format has the range of `int64`.
 pub(super) fn faults(limits: &Limits, is_integer: bool, value: &Value) -> impl Iterator<Item = NumberFault> {
     let format = match &*limits.format {
         "" if is_integer => DEFAULT,
@@ -46,10 +47,10 @@ pub(super) fn faults(limits: &Limits, is_integer: bool, value: &Value) -> impl I
     own.into_iter().chain(parts.flatten())
 }
 
-/// Format of integers that declare no format.
+/// Format of integers whose schema declares no format.
 pub(super) const DEFAULT: &str = "integer";
 
-/// Returns the fault of a number that is outside of its format.
+/// Returns the fault of a number that does not fit its format; `None` if the number fits.
 pub(super) fn fault_of_format(format: &str, value: &Value) -> Option<NumberFault> {
     (!has_format(format, value)).then(|| outside("Checked", format))
 }
@@ -66,7 +67,7 @@ fn outside(what: &str, format: &str) -> NumberFault {
 fn has_format(format: &str, value: &Value) -> bool {
     match (format, value) {
         ("int32", Value::Int(number)) => i32::try_from(*number).is_ok(),
-        // As for clients of the reference server, the digits decide: 2^63 has too many.
+        // As in the reference server, the decimal text of the number must be in range: 2^63 is not in range.
         ("int32", Value::Float(number)) => number.to_string().parse::<i32>().is_ok(),
         ("int64" | DEFAULT, Value::Float(number)) => number.to_string().parse::<i64>().is_ok(),
         ("float", Value::Float(number)) => (*number as f32).is_finite(),
@@ -74,7 +75,7 @@ fn has_format(format: &str, value: &Value) -> bool {
     }
 }
 
-/// A number in the form in which it is compared with a bound.
+/// A number as an integer or as a double, depending on the comparison with the bound.
 #[derive(Clone, Copy)]
 enum Compared {
     Int(i64),
@@ -92,7 +93,7 @@ fn number(format: &str, bound: f64, value: &Value) -> Compared {
     }
 }
 
-/// Each check returns the bound in the form in which the error shows it.
+/// Each check returns the bound as the error message shows it.
 impl Compared {
     fn not_multiple(self, step: f64) -> Option<String> {
         match self {
@@ -124,7 +125,7 @@ impl Compared {
     }
 }
 
-/// Returns the integral part of a bound, or the nearest 64-bit integer.
+/// Returns the integral part of a bound, limited to the range of 64-bit integers.
 fn whole(bound: f64) -> i64 {
     bound as i64
 }
@@ -140,8 +141,8 @@ fn is_float_multiple_of(number: f64, step: f64) -> bool {
     is_whole(if step < 1.0 { 1.0 / step * number } else { number / step })
 }
 
-/// Returns whether a double is an integer except for rounding errors, and doubles can represent its
-/// neighbors.
+/// Returns whether a double is an integer except for rounding errors. The result is false for numbers whose
+/// neighboring integers a double cannot represent.
 ///
 /// The nearest integer may be above the number: `100 * 0.29` is slightly less than 29. Source:
 /// go-openapi/swag, `IsFloat64AJSONInteger`.
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_out_of_bounds_are_told_with_the_bound_that_they_were_compared_with() {
+    fn an_error_of_a_number_out_of_bounds_names_the_bound() {
         let bounds = |min: Option<(f64, bool)>, max: Option<(f64, bool)>, multiple_of: Option<f64>| Limits {
             min,
             max,
@@ -200,7 +201,7 @@ mod tests {
                 "should be less than or equal to 1e+06",
             ),
         ] {
-            assert_eq!(said(&limits, &value), want, "{value:?}");
+            assert_eq!(error_texts(&limits, &value), want, "{value:?}");
         }
     }
 
@@ -225,7 +226,7 @@ mod tests {
         }
     }
 
-    fn said(limits: &Limits, value: &Value) -> String {
+    fn error_texts(limits: &Limits, value: &Value) -> String {
         let said = faults(limits, false, value).map(|fault| match fault {
             NumberFault::Format(said) | NumberFault::Value(said) => said,
         });
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_bounds_are_within_the_format() {
+    fn numbers_and_their_bounds_must_be_in_the_range_of_the_format() {
         let most = |max: f64| Some((max, false));
         for (format, max, value, want) in [
             ("int32", None, Value::Int(2_147_483_647), ""),
@@ -278,7 +279,7 @@ mod tests {
             ("", most(1e300), Value::Int(i64::MAX), ""),
         ] {
             let limits = Limits { format: format.into(), max, ..Limits::default() };
-            assert_eq!(said(&limits, &value), want, "{format} {value:?}");
+            assert_eq!(error_texts(&limits, &value), want, "{format} {value:?}");
         }
     }
 }

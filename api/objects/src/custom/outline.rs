@@ -1,7 +1,8 @@
-//! The text of a definition without its schemas, which are the largest part of it.
+//! The text of a definition without its schemas, which are the largest part of the definition.
 //!
-//! Discovery and routing need nothing else of a definition. Each schema is replaced by an empty one, so a
-//! version with a schema still has one. The text is canonical JSON whose checksum was verified.
+//! Discovery and routing do not need the schemas of a definition. The outline contains an empty schema
+//! instead of each schema, so it still shows which versions have a schema. The input is canonical JSON whose
+//! checksum was verified.
 
 use values::json::scan::Scan;
 
@@ -9,7 +10,7 @@ use values::json::scan::Scan;
 const SCHEMAS: [&str; 5] = ["spec", "versions", EACH, "schema", "openAPIV3Schema"];
 const EACH: &str = "[]";
 
-/// Returns the outline of a definition's text; `None` if the text is unusual.
+/// Returns the outline of a definition's text; `None` if the text is not canonical JSON.
 pub fn outline(text: &[u8]) -> Option<Vec<u8>> {
     let (mut scan, mut out) = (Scan::new(text), Vec::new());
     copy(&mut scan, &SCHEMAS, &mut out)?;
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_are_left_out_where_they_stand() {
+    fn the_outline_of_a_definition_omits_its_schemas() {
         for (text, want) in [
             (
                 r#"{"a":[{"x":1}],"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object"}},"served":true},{}],"z":"}"},"status":{}}"#,

@@ -1,10 +1,10 @@
-//! Path of a value in a custom object: a linked list on the stack that is only formatted if an error is
-//! reported.
+//! Path of a value in a custom object. A path is a linked list on the stack, and is formatted only if an
+//! error is reported.
 
 use std::fmt;
 
-/// Displays as `spec.containers[0].env`. Errors of schemas show keys of maps as names; all other errors show
-/// them in brackets (`{:#}`).
+/// A path displays as `spec.containers[0].env`. Errors of schemas show the keys of maps as names. All other
+/// errors show the keys in brackets (`{:#}`).
 #[derive(Clone, Copy)]
 pub(super) enum ValuePath<'p> {
     /// The object itself.
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_written_in_two_ways() {
+    fn map_keys_in_a_value_path_have_a_dotted_and_a_bracketed_form() {
         let spec = ValuePath::Root.child("spec");
         let map = spec.child("map");
         let key = map.key("a.b");

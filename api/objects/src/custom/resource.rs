@@ -1,16 +1,16 @@
-//! Conversion of a custom schema to a type: the fields, kinds and constraints of its objects.
+//! Converts a custom schema to a type: the fields, kinds and constraints of the objects.
 //!
 //! ```text
 //! Schema ─┬─ type, properties, items, list and map types ─► Struct, Node ─► ResourceMaker
 //!         └─ bounds, formats, allOf, anyOf, oneOf, not    ─► Limits of the same node
 //! ```
 //!
-//! The schema must be structural; other definitions are not served. Keywords that structural schemas forbid
-//! are ignored here. Formats that are not enforced are no constraints.
+//! The schema must be structural; the server does not serve other definitions. This module ignores keywords
+//! that structural schemas forbid. A format that is not enforced is not a constraint.
 //!
-//! The maker visits each node of the schema a fixed number of times. `Maker` counts the visits. Its limit is
-//! far above the need of the largest definition that a client can send, so a defect in this module makes one
-//! type fail and cannot block a thread forever.
+//! The maker visits each node of the schema a fixed number of times, and `Maker` counts the visits. The limit
+//! of visits is far above the need of the largest definition that a client can send. If this module has a
+//! defect, the limit makes one type fail instead of blocking a thread forever.
 
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ use types::schema::table::{Element, Kind, Text, Unknown};
 use values::field::FieldError;
 use values::json::{self, Value};
 
-/// Returns the type of the objects of `kind` that a schema describes.
+/// Returns the type that a schema describes for the objects of `kind`.
 ///
 /// # Errors
 /// [`MakeError`] if the schema is not structural.
@@ -35,9 +35,9 @@ pub fn object(kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
     Maker::default().object(kind, schema)
 }
 
-/// Returns the errors of a single value at `place`, such as a default, that `schema` describes. Rules are
-/// evaluated once as for a new value and once as for an unchanged one, and their cost is subtracted from
-/// `budget`. `is_object` is true for the objects of the type.
+/// Returns the errors of a single value, such as a default, that `schema` describes. `place` is the path of
+/// the value. Rules are evaluated twice, for an unchanged value and for a new value. The cost of the rules is
+/// subtracted from `budget`. `is_object` is true if the value is an object with a kind and metadata.
 ///
 /// # Errors
 /// [`MakeError`] if the schema is not structural.
@@ -57,13 +57,13 @@ pub fn value_errors(
     }
     for old in [Some(value), None] {
         let Some(verdict) =
-            rules::judge_value(schema, is_object, ValueType::of(&kind, limits), value, old, *budget)
+            rules::evaluate_value(schema, is_object, ValueType::for_kind(&kind, limits), value, old, *budget)
         else {
             break;
         };
         *budget = budget.saturating_sub(verdict.cost.unwrap_or(u64::MAX));
         if !verdict.errors.is_empty() {
-            // Errors of schemas have a dot before the first index; errors of rules do not.
+            // Paths of schema errors have a dot before the first index; paths of rule errors do not.
             let separator = |error: &FieldError| if error.path.starts_with('[') { "" } else { "." };
             return Ok(verdict
                 .errors
@@ -75,7 +75,7 @@ pub fn value_errors(
     Ok(Vec::new())
 }
 
-/// Whether structs keep unknown fields.
+/// Whether a node keeps unknown fields.
 #[derive(Clone, Copy, Default)]
 struct Keeps {
     /// Whether the node, or the elements of a list at the node, keep unknown fields.
@@ -85,7 +85,7 @@ struct Keeps {
 }
 
 impl Keeps {
-    /// Returns the value for a node to which its parent passes `passed`.
+    /// Returns the value for a node with `schema`. `passed` is the value that its parent passes down.
     fn at(schema: &Schema, passed: Keeps) -> Keeps {
         Keeps { here: passed.here || schema.preserves_unknown_fields(), above: passed.above }
     }
@@ -104,8 +104,8 @@ impl Keeps {
     }
 }
 
-/// Maximum number of visits of nodes for one type. A definition of 3 MiB has at most half a million nodes,
-/// and each is visited fewer than eight times.
+/// Maximum number of node visits for one type. A definition of 3 MiB has at most half a million nodes, and
+/// each node is visited fewer than eight times.
 const VISITS_MAX: usize = 4_000_000;
 
 /// Builder of one type.
@@ -140,34 +140,34 @@ impl Maker {
     /// Returns the struct type of a node.
     fn structure(&mut self, schema: &Schema, name: &str, keeps: Keeps) -> Result<Struct, MakeError> {
         self.visit()?;
-        // OpenAPI publishes descriptions from the definition's own text, so the type needs none.
-        let mut made = Struct::new(name.to_owned());
+        // OpenAPI publishes descriptions from the text of the definition, so the type does not contain them.
+        let mut structure = Struct::new(name.to_owned());
         if let Some(limits) = self.node_limits(schema)? {
-            made = made.limits(limits);
+            structure = structure.limits(limits);
         }
         let required: HashSet<&str> = schema.required.iter().map(String::as_str).collect();
         for (name, property) in &schema.properties {
             let node = self.node(property, keeps.below())?;
-            made = if required.contains(name.as_str()) {
-                made.required(name.clone(), node)
+            structure = if required.contains(name.as_str()) {
+                structure.required(name.clone(), node)
             } else {
-                made.field(name.clone(), node)
+                structure.field(name.clone(), node)
             };
         }
-        made = made.unknown(keeps.unknown());
+        structure = structure.unknown(keeps.unknown());
         if schema.embedded_resource {
             if let Some(metadata) = self.metadata(schema)? {
-                made = made.metadata(metadata);
+                structure = structure.metadata(metadata);
             }
-            made = made.embedded();
+            structure = structure.embedded();
         }
         if schema.map_type.as_deref() == Some("atomic") {
-            made = made.atomic();
+            structure = structure.atomic();
         }
-        Ok(made)
+        Ok(structure)
     }
 
-    /// Returns the type of a value below the object.
+    /// Returns the type of the values of a node.
     fn node(&mut self, schema: &Schema, keeps: Keeps) -> Result<ValueBuilder, MakeError> {
         self.visit()?;
         let keeps = Keeps::at(schema, keeps);
@@ -184,7 +184,8 @@ impl Maker {
                     map(schema, self.node(value, keeps.below())?)
                 }
                 Some(Additional::Allowed(true)) if schema.properties.is_empty() && !keeps.here => {
-                    // Any value is allowed, but the schema declares none of its parts, so they are dropped.
+                    // The values may have any members, but the schema does not declare any member, so all members are
+                    // dropped.
                     let limits = Limits { any_type: true, ..Limits::default() };
                     map(schema, Struct::new("").limits(limits).node()?)
                 }
@@ -221,8 +222,8 @@ impl Maker {
         })
     }
 
-    /// Returns the constraints of a node's values other than their type; `None` if there is no such
-    /// constraint.
+    /// Returns the constraints of a node except the type of its values; `None` if there are no such
+    /// constraints.
     fn node_limits(&mut self, schema: &Schema) -> Result<Option<Limits>, MakeError> {
         let any_type = schema.kind.is_empty() && !schema.int_or_string;
         let schemas = self.combined(schema)?;
@@ -232,7 +233,7 @@ impl Maker {
         Ok(Some(Limits { any_type, schemas: schemas.map(Box::new), ..bounds(schema) }))
     }
 
-    /// Returns the constraints of a schema inside `allOf`, `anyOf`, `oneOf` or `not`, or of the schema of
+    /// Returns the constraints of a schema in `allOf`, `anyOf`, `oneOf` or `not`, or of the schema of
     /// metadata.
     fn nested(&mut self, schema: &Schema) -> Result<Limits, MakeError> {
         self.visit()?;
@@ -255,7 +256,8 @@ impl Maker {
         })
     }
 
-    /// Returns the schemas in `allOf`, `anyOf`, `oneOf` and `not` of a schema; `None` without these keywords.
+    /// Returns the schemas in `allOf`, `anyOf`, `oneOf` and `not`; `None` if the schema has none of these
+    /// keywords.
     fn combined(&mut self, schema: &Schema) -> Result<Option<Schemas>, MakeError> {
         if schema.all_of.is_empty()
             && schema.any_of.is_empty()
@@ -302,7 +304,7 @@ fn is_plain(schema: &Schema) -> bool {
         && schema.validations.is_empty()
 }
 
-/// Returns the constraints that a schema itself declares.
+/// Returns the constraints in the keywords of the schema itself.
 fn bounds(schema: &Schema) -> Limits {
     // A negative lower bound has no effect, and no value satisfies a negative upper bound.
     let count = |count: Option<i64>| count.map(|count| u64::try_from(count).unwrap_or(0));

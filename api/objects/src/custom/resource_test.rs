@@ -1,4 +1,4 @@
-//! Tests of schemas and their objects through decoding, pruning, defaulting and validation.
+//! Tests of schemas whose objects pass through decoding, pruning, defaulting and validation.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn of_schema(schema: &str) -> Arc<Resource> {
 }
 
 /// Returns a spec after decoding, and the reports of strict decoding.
-fn kept(resource: &Resource, spec: &str) -> (String, Vec<String>) {
+fn decoded_spec(resource: &Resource, spec: &str) -> (String, Vec<String>) {
     let text = format!(r#"{{"kind":"Thing","apiVersion":"example.com/v1","spec":{spec}}}"#);
     let message = &resource.table.message;
     let decoded = decode(message, text.as_bytes()).unwrap();
@@ -44,7 +44,7 @@ fn kept(resource: &Resource, spec: &str) -> (String, Vec<String>) {
 }
 
 #[test]
-fn unknown_fields_are_dropped_but_where_the_schema_keeps_them() {
+fn unknown_fields_are_dropped_unless_the_schema_preserves_them() {
     let resource = things(
         r#"{"type":"object","properties":{
             "a":{"type":"string"},
@@ -79,7 +79,7 @@ fn unknown_fields_are_dropped_but_where_the_schema_keeps_them() {
             "spec.inner.data spec.inner.metadata.what",
         ),
     ] {
-        let (got, strict) = kept(&resource, spec);
+        let (got, strict) = decoded_spec(&resource, spec);
         let unknown: Vec<String> = unknown
             .split(' ')
             .filter(|path| !path.is_empty())
@@ -90,7 +90,7 @@ fn unknown_fields_are_dropped_but_where_the_schema_keeps_them() {
 }
 
 #[test]
-fn duplicates_come_first_then_metadata_then_the_rest_sorted() {
+fn strict_errors_list_duplicates_first_then_metadata_then_other_fields_sorted() {
     let resource = things(r#"{"type":"object","properties":{"a":{"type":"string"}}}"#);
     let text = r#"{"z":1,"spec":{"y":1,"a":"1","a":"2"},"metadata":{"q":1,"name":"n"},"b":2}"#;
     let found = decode(&resource.table.message, text.as_bytes()).unwrap().strict;
@@ -101,7 +101,7 @@ fn duplicates_come_first_then_metadata_then_the_rest_sorted() {
 }
 
 #[test]
-fn defaults_fill_what_was_not_given_and_null_is_not_given_unless_it_is_a_value() {
+fn defaults_fill_omitted_fields_and_null_counts_as_omitted_unless_nullable() {
     let resource = things(
         r#"{"type":"object","properties":{
             "foo":{"type":"string","default":"d"},
@@ -124,7 +124,7 @@ fn defaults_fill_what_was_not_given_and_null_is_not_given_unless_it_is_a_value()
             r#"{"below":{"x":5},"both":"d","deep":{"x":5},"foo":"d","list":[{"z":1},{"z":2},{"z":1}],"map":{"b":1}}"#,
         ),
     ] {
-        assert_eq!(kept(&resource, spec), (want.to_owned(), Vec::new()), "{spec}");
+        assert_eq!(decoded_spec(&resource, spec), (want.to_owned(), Vec::new()), "{spec}");
     }
 }
 
@@ -144,12 +144,12 @@ fn null_gets_the_default_of_an_element() {
         (r#"{"n":[null]}"#, r#"{"n":[null]}"#),
         (r#"{"o":[null,{"x":2}]}"#, r#"{"o":[{"x":1},{"x":2}]}"#),
     ] {
-        assert_eq!(kept(&resource, spec), (want.to_owned(), Vec::new()), "{spec}");
+        assert_eq!(decoded_spec(&resource, spec), (want.to_owned(), Vec::new()), "{spec}");
     }
 }
 
 #[test]
-fn what_every_object_has_gets_defaults_in_embedded_objects() {
+fn type_and_metadata_of_embedded_objects_get_defaults() {
     let resource = things(
         r#"{"type":"object","properties":{"e":{"type":"object","{x}embedded-resource":true,"properties":{
             "apiVersion":{"type":"string","default":"v1"},"kind":{"type":"string","default":"Pod"},
@@ -167,7 +167,7 @@ fn what_every_object_has_gets_defaults_in_embedded_objects() {
             r#"{"e":{"kind":"A","apiVersion":"b/v1","metadata":{"name":"n","labels":{"c":"d","x":"y"}}}}"#,
         ),
     ] {
-        assert_eq!(kept(&resource, spec), (want.to_owned(), Vec::new()), "{spec}");
+        assert_eq!(decoded_spec(&resource, spec), (want.to_owned(), Vec::new()), "{spec}");
     }
 }
 
@@ -179,9 +179,9 @@ fn values_of_a_wrong_type_are_kept_for_validation_but_not_in_metadata() {
             "p":{"{x}int-or-string":true}}}"#,
     );
     let spec = r#"{"l":"x","m":{"a":"b"},"n":"5","p":9007199254740993,"s":[1]}"#;
-    assert_eq!(kept(&resource, spec), (spec.to_owned(), Vec::new()));
+    assert_eq!(decoded_spec(&resource, spec), (spec.to_owned(), Vec::new()));
     let spec = r#"{"l":[1,[2]],"m":[],"n":1.5,"p":1.5,"s":{"a":1}}"#;
-    assert_eq!(kept(&resource, spec), (spec.to_owned(), Vec::new()));
+    assert_eq!(decoded_spec(&resource, spec), (spec.to_owned(), Vec::new()));
     for (text, want) in [
         (
             r#"{"metadata":{"labels":{"a":1}}}"#,
@@ -199,7 +199,7 @@ fn values_of_a_wrong_type_are_kept_for_validation_but_not_in_metadata() {
 }
 
 #[test]
-fn what_every_object_has_must_have_its_type_in_embedded_objects_too() {
+fn type_and_metadata_of_embedded_objects_must_have_the_right_types() {
     let embedded = r#"{"type":"object","{x}embedded-resource":true,"{x}preserve-unknown-fields":true}"#;
     let resource = things(&format!(
         r#"{{"type":"object","properties":{{"e":{embedded},
@@ -228,13 +228,14 @@ fn what_every_object_has_must_have_its_type_in_embedded_objects_too() {
         assert_eq!(conform(message, tree).unwrap_err().message, want);
         assert!(decode_record(message, text.as_bytes()).is_ok(), "{text}");
     }
-    let (object, strict) = kept(&resource, r#"{"e":{"kind":"A","metadata":{"name":"n","odd":1},"x":1}}"#);
+    let (object, strict) =
+        decoded_spec(&resource, r#"{"e":{"kind":"A","metadata":{"name":"n","odd":1},"x":1}}"#);
     assert_eq!(object, r#"{"e":{"kind":"A","metadata":{"name":"n"},"x":1}}"#);
     assert_eq!(strict, [r#"unknown field "spec.e.metadata.odd""#]);
 }
 
 #[test]
-fn every_schema_of_the_corpus_of_keywords_becomes_a_type() {
+fn every_structural_schema_of_the_keyword_corpus_becomes_a_type() {
     for schema in [
         r#"{"type":"object"}"#,
         r#"{"type":"object","{x}preserve-unknown-fields":true}"#,

@@ -6,15 +6,15 @@ use values::json::{Object, Value, go_print};
 
 /// Reason why a path of a scale cannot be read or written.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error(".{path} accessor error: {found} is of the type {kind}, expected {wanted}")]
+#[error(".{path} accessor error: {found} is of the type {kind}, expected {expected}")]
 pub struct AccessError {
     path: String,
     found: String,
     kind: &'static str,
-    wanted: &'static str,
+    expected: &'static str,
 }
 
-/// Returns the steps of a path.
+/// Returns the steps of a JSON path.
 pub fn steps(path: &str) -> impl Iterator<Item = &str> {
     path.strip_prefix('.').unwrap_or(path).split('.')
 }
@@ -43,12 +43,12 @@ pub fn text<'o>(object: &'o Object, path: &str) -> Result<Option<&'o str>, Acces
     }
 }
 
-/// Sets the number at a path and creates missing objects on the way.
+/// Sets the number at a path, and creates the missing objects on the path.
 ///
 /// # Errors
-/// Fails if a value on the way is not an object.
+/// Fails if a value on the path is not an object.
 pub fn set_count(object: &mut Object, path: &str, count: i64) -> Result<(), AccessError> {
-    at(object, path)?; // fails if a value on the way is not an object
+    at(object, path)?; // fails if a value on the path is not an object
     let (way, name) = match path.rsplit_once('.') {
         Some((way, name)) => (way, name),
         None => ("", path),
@@ -62,7 +62,7 @@ pub fn set_count(object: &mut Object, path: &str, count: i64) -> Result<(), Acce
 }
 
 /// Returns the errors of the values of a scale. A write through `/status` does not write the desired number,
-/// so that is not checked.
+/// so that number is not checked.
 pub(super) fn errors(paths: &ScalePaths, object: &Object, is_status: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for path in (!is_status).then_some(&paths.spec).into_iter().chain([&paths.status]) {
@@ -101,9 +101,9 @@ fn at<'o>(object: &'o Object, path: &str) -> Result<Option<&'o Value>, AccessErr
     Ok(Some(value))
 }
 
-fn access_error(path: &str, found: &Value, wanted: &'static str) -> AccessError {
+fn access_error(path: &str, found: &Value, expected: &'static str) -> AccessError {
     let path = steps(path).collect::<Vec<_>>().join(".");
-    AccessError { path, found: go_print(found), kind: found.go_type(), wanted }
+    AccessError { path, found: go_print(found), kind: found.go_type(), expected }
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
     use values::testing::{object, object_text};
 
     #[test]
-    fn parts_are_read_and_written_at_their_paths() {
+    fn scale_values_are_read_and_written_at_their_paths() {
         let mut there = object(r#"{"spec":{"replicas":3,"deep":{"n":"x"},"map":{"b":[1,null],"a":true}}}"#);
         assert_eq!(count(&there, ".spec.replicas"), Ok(Some(3)));
         assert_eq!(count(&there, ".spec.other"), Ok(None));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_replicas_are_in_bounds() {
+    fn replica_counts_of_a_scale_must_be_in_range() {
         let paths = ScalePaths { spec: ".s.n".into(), status: ".t.n".into(), selector: Some(".t.l".into()) };
         for (text, is_status, want) in [
             (r#"{"s":{"n":1},"t":{"n":2,"l":"a=b"}}"#, false, ""),

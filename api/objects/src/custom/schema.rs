@@ -5,10 +5,10 @@
 //!                                  └───► the types of its objects
 //! ```
 //!
-//! The tree contains every keyword, including those that structural schemas forbid, and does not validate
-//! them. Absent strings, lists and maps equal empty ones, as everywhere in the type of definitions. A `null`
-//! in `default` or `example` means absent. Lists keep the order of the definition, and maps are sorted by
-//! name.
+//! The tree contains every keyword, including the keywords that structural schemas forbid. Reading the tree
+//! does not validate the keywords. Absent strings, lists and maps are read as empty, as everywhere in a
+//! definition. A `null` in `default` or `example` means absent. Lists keep the order of the definition, and
+//! maps are sorted by name.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -45,11 +45,11 @@ pub struct Schema {
 
     /// The keyword `maximum`: upper bound of numbers.
     pub maximum: Option<f64>,
-    /// The keyword `exclusiveMaximum`: whether the maximum itself is refused.
+    /// The keyword `exclusiveMaximum`: whether a value equal to the maximum is refused.
     pub exclusive_maximum: bool,
     /// The keyword `minimum`: lower bound of numbers.
     pub minimum: Option<f64>,
-    /// The keyword `exclusiveMinimum`: whether the minimum itself is refused.
+    /// The keyword `exclusiveMinimum`: whether a value equal to the minimum is refused.
     pub exclusive_minimum: bool,
     /// The keyword `multipleOf`, a divisor of numbers.
     pub multiple_of: Option<f64>,
@@ -69,15 +69,15 @@ pub struct Schema {
     pub max_properties: Option<i64>,
     /// The keyword `minProperties`: minimum number of members.
     pub min_properties: Option<i64>,
-    /// The keyword `required`: names of mandatory members.
+    /// The keyword `required`: names of the members that an object must have.
     pub required: Vec<String>,
 
     /// The keyword `items`: schemas of list elements.
     pub items: Option<Items>,
     /// The keyword `additionalItems`, which structural schemas forbid.
     pub additional_items: Option<Additional>,
-    /// The keyword `properties`: schemas of members. Boxed because there are many and a node is large, so
-    /// inserting into the map does not move nodes.
+    /// The keyword `properties`: schemas of members. The schemas are boxed because a node is large and the
+    /// map may have many entries, so that inserting into the map does not move nodes.
     pub properties: BTreeMap<String, Box<Schema>>,
     /// The keyword `additionalProperties`: schema of map values.
     pub additional_properties: Option<Additional>,
@@ -90,9 +90,9 @@ pub struct Schema {
 
     /// The keyword `allOf`: schemas that must all match.
     pub all_of: Vec<Schema>,
-    /// The keyword `anyOf`: schemas of which at least one must match.
+    /// The keyword `anyOf`: a list of schemas. At least one of the schemas must match.
     pub any_of: Vec<Schema>,
-    /// The keyword `oneOf`: schemas of which exactly one must match.
+    /// The keyword `oneOf`: a list of schemas. Exactly one of the schemas must match.
     pub one_of: Vec<Schema>,
     /// The keyword `not`: a schema that must not match.
     pub not: Option<Box<Schema>>,
@@ -113,17 +113,17 @@ pub struct Schema {
     pub validations: Vec<SchemaRule>,
 }
 
-/// The keyword `items`: one schema for all elements, or one per position.
+/// The keyword `items`: one schema for all elements, or one schema for each position.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Items {
     /// A single schema for all elements.
     All(Box<Schema>),
-    /// Schemas of the first elements, in order. Structural schemas forbid this.
+    /// Schemas of the first elements, in order. Structural schemas forbid this form.
     Each(Vec<Schema>),
 }
 
-/// The keywords `additionalProperties` and `additionalItems`: whether other values are permitted, or their
-/// schema.
+/// The keywords `additionalProperties` and `additionalItems`, which specify whether other values are
+/// permitted, or which schema other values have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Additional {
     /// Whether other values are permitted.
@@ -132,7 +132,7 @@ pub enum Additional {
     Schema(Box<Schema>),
 }
 
-/// An entry of `dependencies`: a condition on objects that have a property.
+/// An entry of `dependencies`, which applies to objects that have a property.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dependency {
     /// A schema that the object must match.
@@ -155,23 +155,24 @@ pub struct ExternalDocs {
 pub struct SchemaRule {
     /// Source of the rule's expression.
     pub rule: String,
-    /// Error message for a value that breaks the rule; if empty, a text with the rule is used.
+    /// Error message for a value that breaks the rule. If empty, the message is a text that contains the
+    /// rule.
     pub message: String,
     /// Source of an expression that returns the error message; empty if absent.
     pub message_expression: String,
     /// Reason of the error, which selects the kind of field error.
     pub reason: Option<String>,
-    /// Path below the node that the error refers to; empty for the node itself.
+    /// Path below the node to which the error refers; empty for the node itself.
     pub field_path: String,
-    /// Whether the rule also runs without an old value. The old value is then an optional.
+    /// Whether the rule is also evaluated without an old value. The old value is then an optional.
     pub optional_old_self: Option<bool>,
 }
 
 impl Schema {
-    /// Reads the tree from a value that has the type of schemas in definitions, as decoding returns it.
-    /// Members that are unknown or have the wrong type are ignored.
+    /// Reads the tree from a decoded schema of a definition. Ignores members that are unknown or have the
+    /// wrong type.
     ///
-    /// The recursion is as deep as the value, which no parser lets exceed
+    /// The recursion depth equals the depth of the value, which all parsers limit to
     /// [`DEPTH_MAX`](values::json::DEPTH_MAX).
     pub fn read(value: &Value) -> Schema {
         let mut schema = Schema::default();
@@ -186,7 +187,8 @@ impl Schema {
         self.preserve_unknown_fields == Some(true)
     }
 
-    /// Returns whether the schema of an object itself describes kind, version, and both names in metadata.
+    /// Returns whether the schema of an object describes the kind, the version, and both names in the
+    /// metadata.
     pub fn describes_object(&self) -> bool {
         let is_text = |schema: &Schema, names: [&str; 2]| {
             let text = |name: &str| schema.properties.get(name).is_some_and(|part| part.kind == "string");
@@ -197,9 +199,9 @@ impl Schema {
             && metadata.is_some_and(|metadata| is_text(metadata, ["name", "generateName"]))
     }
 
-    /// Returns the schema by which rules access a member. For kind, version and metadata of an object, this
-    /// is a fixed schema unless the schema describes them itself. The fixed schema of metadata contains only
-    /// the names.
+    /// Returns the schema by which rules access a member. If the schema of an object does not describe kind,
+    /// version and metadata itself, rules access kind, version and metadata by a fixed schema. The fixed schema of
+    /// metadata contains only the names.
     pub fn declared_member(&self, is_object: bool, name: &str) -> Option<&Schema> {
         static TEXT: LazyLock<Schema> =
             LazyLock::new(|| Schema { kind: "string".to_owned(), ..Schema::default() });
@@ -275,7 +277,8 @@ impl Schema {
             "oneOf" => self.one_of = schemas(value),
             "not" => self.not = value.as_object().map(|_| boxed(value)),
             _ => {
-                // The type of definitions has fields for only one word in `x-<word>-<extension>`.
+                // Extensions of schemas are named `x-<word>-<extension>`. All extensions have the same
+                // `<word>`, so only `<extension>` is compared.
                 if let Some((_, extension)) = name.strip_prefix("x-").and_then(|name| name.split_once('-')) {
                     self.extension(extension, value);
                 }
@@ -370,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn every_keyword_has_its_place() {
+    fn every_schema_keyword_is_read_into_its_field() {
         type Change = fn(&mut Schema);
         let leaf = || Box::new(Schema { kind: "string".to_owned(), ..Schema::default() });
         assert_eq!(read(r#"{"type":"string"}"#), *leaf());
@@ -455,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_know_objects_by_what_all_have_unless_the_schema_describes_it() {
+    fn rules_see_the_common_metadata_of_embedded_objects_unless_the_schema_declares_it() {
         let of = |metadata: &str| {
             format!(
                 r#"{{"properties":{{"kind":{{"type":"string"}},"apiVersion":{{"type":"string"}},"metadata":{metadata}}}}}"#
@@ -485,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_a_wrong_type_are_passed_over() {
+    fn schema_keywords_with_values_of_the_wrong_type_are_ignored() {
         let text = r#"{"type":1,"items":1,"properties":[],"not":[],"maximum":"1","maxItems":1.5,"enum":{},
             "additionalProperties":null,"allOf":{},"required":"a","x-kubernetes-validations":1,"default":null}"#;
         assert_eq!(read(text), Schema::default());

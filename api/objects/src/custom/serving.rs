@@ -1,8 +1,9 @@
-//! Conversion of a definition to the resources that it serves, one for each version.
+//! Converts a definition to the resources that it serves, one resource for each version.
 //!
-//! All versions share the keys of one storage. Each version has its own form. The versions know each other,
-//! and which of them is the storage version, even if that is not served. Names are those that the definition
-//! was granted. The module `details` computes everything that follows from schemas, at once or on first use.
+//! All versions use the keys of one storage. Each version has its own schema, and refers to the other
+//! versions and to the storage version, which may not be served. The names are the names that the definition
+//! was granted. The module `details` computes the properties that depend on schemas, immediately or on first
+//! use.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +23,7 @@ use wire::outgoing::{Client, Identities};
 /// The webhook that converts objects between versions.
 #[derive(Debug)]
 pub struct Webhook {
-    /// Client configuration as the definition declares it.
+    /// Client configuration from the definition.
     config: Value,
     /// Client that is built from the configuration on first use.
     client: OnceLock<Client>,
@@ -31,8 +32,8 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Returns the client of the webhook. `identities` has the certificate authorities of this server and
-    /// must be the same in every call.
+    /// Returns the client of the webhook. `identities` contains the certificate authorities of this server
+    /// and must be the same in every call.
     pub fn client(&self, identities: &Identities) -> &Client {
         self.client.get_or_init(|| Client::read_authenticated(&self.config, CONVERSION_SECONDS, identities))
     }
@@ -41,10 +42,11 @@ impl Webhook {
 /// Supported versions of conversion reviews.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// Timeout in seconds for the response to a conversion review. The webhook gets it as a parameter.
+/// Timeout of a conversion review in seconds. The server also sends the timeout to the webhook as a
+/// parameter.
 pub const CONVERSION_SECONDS: i64 = 30;
 
-/// Makers of the types of one definition, independent of other definitions.
+/// Makers of the types of one definition, which do not depend on other definitions.
 #[derive(Debug)]
 pub struct Makers {
     /// For each version: whether it is served, whether it is the storage version, and its maker.
@@ -56,26 +58,26 @@ impl Makers {
     /// Creates the makers of all versions of a definition that was read from `object`.
     ///
     /// # Errors
-    /// [`MakeError`] if the schema of a version that is served or stored is not structural.
-    pub fn of(definition: &Definition, object: &Object) -> Result<Makers, MakeError> {
+    /// [`MakeError`] if a schema is not structural and its version is served or is the storage version.
+    pub fn new(definition: &Definition, object: &Object) -> Result<Makers, MakeError> {
         let mut versions = Vec::with_capacity(definition.versions.len());
         let preferred = definition.preferred_version();
         for (at, version) in definition.versions.iter().enumerate() {
-            match Details::of(definition, object, at, version) {
+            match Details::for_version(definition, object, at, version) {
                 Ok(details) => {
                     let maker = maker(definition, version, preferred, details);
                     versions.push((version.served, version.storage, maker));
                 }
                 Err(error) if version.served || version.storage => return Err(error),
-                // Objects of such a version are read without a schema.
+                // Objects of a version that is neither served nor stored are read without a schema.
                 Err(_) => {}
             }
         }
         Ok(Makers { versions, webhook: webhook(definition, object) })
     }
 
-    /// Creates the makers of all versions of a definition that was read from its outline, `object`. Details
-    /// that follow from schemas are computed on first use.
+    /// Creates the makers of all versions of a definition that was read from its outline `object`. Details
+    /// that depend on schemas are computed on first use.
     pub fn deferred(definition: &Definition, object: &Object, unread: &DeferredDetails) -> Makers {
         let preferred = definition.preferred_version();
         let versions = definition.versions.iter().enumerate().map(|(at, version)| {
@@ -85,9 +87,9 @@ impl Makers {
         Makers { versions: versions.collect(), webhook: webhook(definition, object) }
     }
 
-    /// Returns the resources of the served versions in the order of the definition; empty without a storage
-    /// version. Parts that equal those of other types in the `pool` are shared.
-    pub fn served(self, naming: &Naming, pool: &mut Pool) -> Vec<Arc<Resource>> {
+    /// Returns the resources of the served versions in the order of the definition; empty if the definition
+    /// has no storage version. `pool` shares equal parts of different types.
+    pub fn into_served(self, naming: &Naming, pool: &mut Pool) -> Vec<Arc<Resource>> {
         let (served, unserved): (Vec<_>, Vec<_>) =
             self.into_resources(naming, pool).into_iter().partition(|(served, ..)| *served);
         // The schema of a version that is not served is not published.
@@ -97,41 +99,41 @@ impl Makers {
         served.map(|(.., resource)| Arc::new(Resource { unserved: unserved.clone(), ..resource })).collect()
     }
 
-    /// Returns the resource of the storage version, whether it is served or not; `None` if there is no
+    /// Returns the resource of the storage version, even if that version is not served; `None` if there is no
     /// storage version.
     pub fn stored(self, naming: &Naming) -> Option<Arc<Resource>> {
-        let mut made = self.into_resources(naming, &mut Pool::default()).into_iter();
-        made.find(|(_, storage, _)| *storage).map(|(.., resource)| Arc::new(resource))
+        let mut resources = self.into_resources(naming, &mut Pool::default()).into_iter();
+        resources.find(|(_, storage, _)| *storage).map(|(.., resource)| Arc::new(resource))
     }
 
-    /// Returns the resources of all versions; empty without a storage version.
+    /// Returns the resources of all versions; empty if there is no storage version.
     fn into_resources(self, naming: &Naming, pool: &mut Pool) -> Vec<(bool, bool, Resource)> {
-        let made = self.versions.into_iter();
-        let mut made: Vec<_> = made
+        let resources = self.versions.into_iter();
+        let mut resources: Vec<_> = resources
             .map(|(served, storage, maker)| (served, storage, maker.shared(pool).resource(naming)))
             .collect();
-        let all = made.iter().map(|(.., resource)| versioned::VersionedTable {
+        let all = resources.iter().map(|(.., resource)| versioned::VersionedTable {
             api_version: resource.api_version.clone(),
             table: resource.table.clone(),
         });
         let all = all.collect();
-        let stored = made.iter().position(|(_, storage, _)| *storage).unwrap_or(usize::MAX);
+        let stored = resources.iter().position(|(_, storage, _)| *storage).unwrap_or(usize::MAX);
         let Some(versions) = Versions::new(all, stored, self.webhook) else { return Vec::new() };
         let versions = Arc::new(versions);
-        for (.., resource) in &mut made {
+        for (.., resource) in &mut resources {
             resource.versions = Some(Arc::clone(&versions));
         }
-        made
+        resources
     }
 }
 
-/// Returns the webhook that converts objects of a definition; empty if its strategy is not `Webhook`.
+/// Returns the webhook that converts objects of a definition; empty if the strategy is not `Webhook`.
 fn webhook(definition: &Definition, object: &Object) -> Slot {
     let conversion = definition.conversion.as_ref().filter(|conversion| conversion.strategy == "Webhook");
     let Some(conversion) = conversion else { return Slot::new() };
     let known = |version: &String| REVIEW_VERSIONS.into_iter().find(|known| version == known);
     let config = at(object, "spec.conversion.webhook.clientConfig").unwrap_or(&Value::Null);
-    Slot::of(Arc::new(Webhook {
+    Slot::with_value(Arc::new(Webhook {
         config: config.clone(),
         client: OnceLock::new(),
         review_version: conversion.review_versions.iter().find_map(known),
@@ -147,8 +149,14 @@ fn maker(
     let accepted = &definition.accepted;
     let Details { message, form, published, rules, fault } = details;
     let (plural, kind) = (accepted.plural.clone(), accepted.kind.clone().into());
-    let maker =
-        ResourceMaker::of(&definition.group, &version.name, plural, definition.scope(), kind, message);
+    let maker = ResourceMaker::from_message(
+        &definition.group,
+        &version.name,
+        plural,
+        definition.scope(),
+        kind,
+        message,
+    );
     let mut maker = maker.form(form).published(published);
     if let Some(rules) = rules {
         maker = maker.rules(rules);
@@ -187,15 +195,15 @@ mod tests {
         {"name":"v3","served":false,"storage":false}]},
         "status":{"acceptedNames":{"plural":"things","kind":"Thing","listKind":"ThingList","singular":"thing"}}}"#;
 
-    fn made(text: &str) -> Result<Vec<Arc<Resource>>, MakeError> {
+    fn served_resources(text: &str) -> Result<Vec<Arc<Resource>>, MakeError> {
         let object = object(text);
-        let makers = Makers::of(&Definition::read(&object), &object)?;
-        Ok(makers.served(&KUBERNETES, &mut Pool::default()))
+        let makers = Makers::new(&Definition::read(&object), &object)?;
+        Ok(makers.into_served(&KUBERNETES, &mut Pool::default()))
     }
 
     #[test]
-    fn served_versions_share_the_storage_of_one() {
-        let made = made(DEFINITION).unwrap();
+    fn all_served_versions_use_the_storage_of_the_stored_version() {
+        let made = served_resources(DEFINITION).unwrap();
         let [v1, v2] = &*made else { panic!("{} versions", made.len()) };
         assert_eq!((&*v1.api_version, &*v2.api_version), ("g.example/v1", "g.example/v2"));
         assert_eq!((v1.table.scope, &*v1.table.list_kind), (Scope::Cluster, "ThingList"));
@@ -206,24 +214,24 @@ mod tests {
         assert_eq!(v2.storage.as_ref().unwrap().key_prefix, "/custom:g.example/things/");
     }
 
-    /// Returns the types that a server makes from a definition's text at start.
-    fn made_later(text: &str) -> Vec<Arc<Resource>> {
+    /// Returns the types that a server makes at start from the text of a definition.
+    fn deferred_resources(text: &str) -> Vec<Arc<Resource>> {
         let outline = object(&String::from_utf8(outline(text.as_bytes()).unwrap()).unwrap());
         let unread = DeferredDetails::new("things.g.example", text.to_owned().into(), Arc::default());
         Makers::deferred(&Definition::read(&outline), &outline, &unread)
-            .served(&KUBERNETES, &mut Pool::default())
+            .into_served(&KUBERNETES, &mut Pool::default())
     }
 
     #[test]
-    fn types_whose_making_is_put_off_are_those_that_are_made_at_once() {
+    fn types_compiled_on_first_use_equal_types_compiled_immediately() {
         let text = object_text(&object(&DEFINITION.replace(
             r#""spec":{"type":"object","#,
             r#""spec":{"type":"object","default":{"a":"x"},"x-kubernetes-validations":[{"rule":"self.a != 'y'"}],"#,
         )));
-        let (now, later) = (made(&text).unwrap(), made_later(&text));
+        let (now, later) = (served_resources(&text).unwrap(), deferred_resources(&text));
         assert_eq!(now.len(), later.len());
         for (now, later) in now.iter().zip(&later) {
-            // Names are known without parsing the schema.
+            // Names are available before the schema is parsed.
             assert_eq!((&now.api_version, &now.table.kind), (&later.api_version, &later.table.kind));
             assert!(format!("{:?}", later.table.message).contains("uninit"), "{:?}", later.table.message);
             later.complete();
@@ -240,22 +248,22 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_gives_no_type_is_a_fault_of_every_version() {
+    fn a_schema_that_cannot_be_compiled_is_a_fault_of_every_version() {
         let text = object_text(&object(&DEFINITION.replace(
             r#""a":{"type":"string"},"#,
             r#""l":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object"}},"#,
         )));
-        assert_eq!(made(&text).unwrap_err(), MakeError::NoKey("k".into()));
-        for resource in made_later(&text) {
+        assert_eq!(served_resources(&text).unwrap_err(), MakeError::NoKey("k".into()));
+        for resource in deferred_resources(&text) {
             assert_eq!(resource.fault(), Some(&MakeError::NoKey("k".into())), "{}", resource.api_version);
             assert!(resource.table.message.custom);
         }
     }
 
     #[test]
-    fn a_version_without_a_schema_keeps_everything() {
+    fn a_version_without_a_schema_keeps_all_fields() {
         let text = DEFINITION.replace(r#""served":false"#, r#""served":true"#);
-        let made = made(&text).unwrap();
+        let made = served_resources(&text).unwrap();
         let text = br#"{"kind":"Thing","apiVersion":"g.example/v3","metadata":{},"z":[{"a":1}]}"#;
         let kept = decode(&made[2].table.message, text).unwrap();
         assert_eq!((object_text(&kept.object).into_bytes(), kept.strict.len()), (text.to_vec(), 0));

@@ -1,5 +1,5 @@
-//! Definitions as the store has them: whether their types are served, and the registry that follows from a
-//! set of them.
+//! Stored definitions: whether the types of a definition are served, and the registry that a set of
+//! definitions gives.
 //!
 //! ```text
 //! text of a record ─┬─ outline ─► Prepared, schemas are read on first use ─┐
@@ -22,29 +22,29 @@ use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::{finalizers, meta};
 
-/// Returns whether a definition was deleted.
+/// Returns whether the deletion of a definition was requested.
 pub fn is_deleted(object: &Object) -> bool {
     !meta(object, "deletionTimestamp").is_empty()
 }
 
-/// Returns whether a definition waits for the deletion of its objects.
+/// Returns whether the definition has the finalizer that waits for the deletion of its objects.
 pub fn holds(naming: &Naming, object: &Object) -> bool {
     finalizers(object).contains(&&*finalizer(naming))
 }
 
-/// Returns whether the types of a definition are served: from when it is established until its objects are
-/// gone.
+/// Returns whether the types of a definition are served: from the time when the definition is established
+/// until its objects are deleted.
 pub fn is_served(naming: &Naming, object: &Object, definition: &Definition) -> bool {
     let is_there = !is_deleted(object) || holds(naming, object);
     is_there && definition.is(ESTABLISHED)
 }
 
-/// Parses an object without its schemas; returns `None` if the text is unusual in any way.
+/// Parses a definition without its schemas. Returns `None` if the text is not canonical.
 pub fn outlined(text: &[u8]) -> Option<Object> {
     parsed(&outline(text)?)
 }
 
-/// Parses an object. The text is canonical, so the result equals that of decoding by the definition's schema.
+/// Parses a definition. The text is canonical, so the result equals the result of decoding by the schema.
 pub fn parsed(text: &[u8]) -> Option<Object> {
     match json::parse(text) {
         Ok(Value::Object(object)) => Some(object),
@@ -52,8 +52,8 @@ pub fn parsed(text: &[u8]) -> Option<Object> {
     }
 }
 
-/// Prepares a definition; returns `None` if it is not to be served. A definition whose types cannot be made
-/// is reported in the log.
+/// Prepares a definition; returns `None` if its types are not served. If the types cannot be made, the server
+/// logs an error.
 pub fn prepared(naming: &Naming, text: &Bytes, pool: &Arc<Mutex<Pool>>) -> Option<Prepared> {
     let Some(outlined) = outlined(text) else { return prepared_at_once(naming, text) };
     let definition = Definition::read(&outlined);
@@ -64,7 +64,7 @@ pub fn prepared(naming: &Naming, text: &Bytes, pool: &Arc<Mutex<Pool>>) -> Optio
     later.or_else(|| prepared_at_once(naming, text))
 }
 
-/// Prepares a definition together with its schemas; returns `None` if it is not to be served.
+/// Parses and prepares a definition with its schemas; returns `None` if its types are not served.
 fn prepared_at_once(naming: &Naming, text: &[u8]) -> Option<Prepared> {
     let object = parsed(text)?;
     let definition = Definition::read(&object);
@@ -72,7 +72,7 @@ fn prepared_at_once(naming: &Naming, text: &[u8]) -> Option<Prepared> {
         return None;
     }
     let name = meta(&object, "name");
-    match Prepared::of(name, &object, &definition) {
+    match Prepared::new(name, &object, &definition) {
         Ok(prepared) => Some(prepared),
         Err(error) => {
             tracing::error!(definition = name, %error, "types of a definition cannot be served");
@@ -81,7 +81,8 @@ fn prepared_at_once(naming: &Naming, text: &[u8]) -> Option<Prepared> {
     }
 }
 
-/// Returns the built-in types of `base` with the custom types of these definitions in place of its own.
+/// Returns a registry with the built-in types of `base` and the custom types of these definitions. The
+/// custom types of `base` are not included.
 pub fn registry_of<'t>(base: &Registry, definitions: impl IntoIterator<Item = &'t Bytes>) -> Registry {
     let naming = base.naming();
     let (mut established, mut changes) = (Established::default(), RegistryChanges::default());
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_has_the_types_of_its_definitions_only() {
+    fn registry_of_replaces_the_custom_types_by_those_of_the_given_definitions() {
         let builtin = Registry::new(&KUBERNETES);
         let things =
             |registry: &Registry, version| registry.resource("g.example", version, "things").cloned();
@@ -132,11 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_was_ending_is_still_ending() {
+    fn a_type_whose_definition_is_being_deleted_does_not_offer_create() {
         let metadata = r#","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["customresourcecleanup.apiextensions.k8s.io"]"#;
         let registry =
             registry_of(&Registry::new(&KUBERNETES), &[definition("things", metadata, &["v1"], "True")]);
         let things = registry.resource("g.example", "v1", "things").unwrap();
-        assert!(!things.shown_verbs().contains(&"create"));
+        assert!(!things.discovery_verbs().contains(&"create"));
     }
 }

@@ -1,12 +1,13 @@
-//! The parts of a custom object that an update leaves unchanged, so that their errors are ignored.
+//! The values of a custom object that an update leaves unchanged, whose errors are ignored.
 //!
-//! A schema error at a value that an update does not change does not fail the update. Which values correspond
-//! follows from the type: members by name, elements of keyed lists by their keys. Elements of other lists do
-//! not correspond, so such a list is compared as a whole. Members that the type does not describe do not
-//! correspond either, and an object that has any never counts as unchanged.
+//! An update does not fail because of a schema error at an unchanged value. The type determines the old value
+//! that corresponds to a new value: members correspond by name, and elements of keyed lists correspond by
+//! their keys. Elements of other lists do not correspond, so such a list is compared as a whole. Members that
+//! the type does not describe have no corresponding value. An object with such members never counts as
+//! unchanged.
 //!
-//! A single walk over both objects compares all parts. Its result then answers queries about single values.
-//! Comparing at each error would visit the parts of a value again for every value that contains it.
+//! A single walk over both objects compares all values and records the results. Without the record, each
+//! error would compare its value again, and a value would be visited once for every value that contains it.
 
 use hashbrown::HashMap;
 
@@ -16,7 +17,7 @@ use types::schema::table::{Kind, ListType, Message};
 use values::cancellation;
 use values::json::{Object, Value};
 
-/// The values of an object that equal those in the stored one.
+/// The values of an object that equal the corresponding values of the stored object.
 ///
 /// Values are identified by their addresses, so the object must not be moved or changed during the lifetime
 /// of this value.
@@ -26,7 +27,7 @@ pub(super) struct Unchanged {
 }
 
 impl Unchanged {
-    /// Compares an object with the stored one.
+    /// Compares an object with the stored object.
     pub(super) fn of_object(message: &Message, old: &Object, new: &Object) -> Unchanged {
         let mut unchanged = Unchanged::default();
         let kind = |name: &str| message.field(name).map(|field| &field.kind);
@@ -34,7 +35,7 @@ impl Unchanged {
         unchanged
     }
 
-    /// Returns whether a value corresponds to a stored one and is equal to it, with all parts corresponding.
+    /// Returns whether a value equals its corresponding stored value.
     pub(super) fn has(&self, new: &Value) -> bool {
         self.values.get(&address(new)).copied().unwrap_or_default()
     }
@@ -69,10 +70,10 @@ impl Unchanged {
         is_same
     }
 
-    /// Returns whether all members correspond to equal stored ones.
+    /// Returns whether all members equal the corresponding stored members.
     fn members<'t>(&mut self, kind: &dyn Fn(&str) -> Option<&'t Kind>, old: &Object, new: &Object) -> bool {
         let mut is_same = old.len() == new.len();
-        let members = MemberLookup::of(old, new.len());
+        let members = MemberLookup::new(old, new.len());
         for (name, value) in new.iter() {
             let counterpart = kind(name).zip(members.get(name));
             is_same &= counterpart.is_some_and(|(kind, old)| self.value(kind, old, value));
@@ -85,7 +86,8 @@ fn address(value: &Value) -> usize {
     std::ptr::from_ref(value).addr()
 }
 
-/// Returns the limits of a value: those of its struct if it has one, or else those of its location.
+/// Returns the limits of a value. A struct of a custom type has its own limits; other values have the limits
+/// of their location.
 pub fn limits_of<'t>(kind: &'t Kind, limits: Option<&'t Limits>) -> Option<&'t Limits> {
     match kind {
         Kind::Message(message) if message.custom => message.limits.as_deref(),
@@ -93,8 +95,8 @@ pub fn limits_of<'t>(kind: &'t Kind, limits: Option<&'t Limits>) -> Option<&'t L
     }
 }
 
-/// Returns whether the schema of a value describes its member of this name, apart from kind, version and
-/// metadata of embedded objects.
+/// Returns whether the schema of a value describes the member `name`. Kind, version and metadata of an
+/// embedded object are not described.
 fn is_described(kind: &Kind, name: &str) -> bool {
     match kind {
         Kind::Message(message) => {
@@ -104,13 +106,13 @@ fn is_described(kind: &Kind, name: &str) -> bool {
     }
 }
 
-/// Returns whether values are equal, regardless of the order of members.
+/// Returns whether two values are equal. Ignores the order of members.
 fn is_equal(a: &Value, b: &Value) -> bool {
     cancellation::step();
     match (a, b) {
         (Value::Array(a), Value::Array(b)) => is_equal_list(a, b),
         (Value::Object(a), Value::Object(b)) => {
-            let members = MemberLookup::of(b, a.len());
+            let members = MemberLookup::new(b, a.len());
             a.len() == b.len() && a.iter().all(|(name, a)| members.get(name).is_some_and(|b| is_equal(a, b)))
         }
         (a, b) => a == b,

@@ -6,16 +6,16 @@
 //! object ─► schema ─► scale ─► embedded objects ─► sets and keyed lists ─► rules
 //! ```
 //!
-//! The order of the checks is the order of the errors. Passed checks are counted: if none of several
-//! alternative schemas matches, the errors of the one with the most passed checks are reported.
+//! The errors have the order of the checks. Passed checks are counted for alternative schemas: if none of the
+//! schemas matches, the errors of the schema with the most passed checks are reported.
 //!
-//! On an update, errors at unchanged values are dropped (`same`), so that other parts of an object that was
-//! valid under an older schema can be changed.
+//! On an update, errors at unchanged values are dropped (`same`). An object that was valid under an older
+//! schema can then still be changed at other values.
 //!
 //! A large schema and a large object together can need more checks than a request may take, because a schema
-//! in `allOf` is checked for each element of a list. `Checks` counts the work, and validation ends with an
-//! error of its own when the count reaches `FUEL`. The number and size of errors are limited where they are
-//! created, at [`ERRORS_MAX`] and [`ERROR_BYTES_MAX`].
+//! in `allOf` is checked for each element of a list. `Checks` counts the work. When the count reaches `FUEL`,
+//! validation ends with a separate error. The number and the size of errors are limited by [`ERRORS_MAX`] and
+//! [`ERROR_BYTES_MAX`] when errors are created.
 
 use std::cell::{Cell, OnceCell};
 
@@ -35,36 +35,36 @@ use values::cancellation;
 use values::field::{ERROR_BYTES_MAX, ERRORS_MAX, FieldError, FieldErrorKind, go_quote};
 use values::json::{Object, Value};
 
-/// Maximum units of work for one object. A unit is about the check of a scalar; a release build does ten
-/// million per second. The largest request has one and a half million values.
+/// Maximum units of work for one object. A unit is about the check of a scalar, and a release build checks
+/// ten million scalars per second. The largest request has one and a half million values.
 const FUEL: u64 = 10_000_000;
 
-/// Number of bytes in the texts of an error that together cost one unit.
+/// Number of bytes of error text that cost one unit.
 const BYTES_PER_UNIT: usize = 64;
 
-/// Number of comparisons, with `enum` values or with names, that together cost one unit.
+/// Number of comparisons with `enum` values or with names that cost one unit.
 const COMPARISONS_PER_UNIT: usize = 8;
 
 /// Result of the validation of a write.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Judgement {
+pub struct ValidationResult {
     /// Reasons why the write is refused.
     pub errors: Vec<FieldError>,
-    /// Warnings for the writer, about rules that unchanged values break.
+    /// Warnings for the writer about rules that unchanged values violate.
     pub warnings: Vec<String>,
 }
 
-/// Validates an object of a resource. `old` is the stored object if this is an update through `subresource`
-/// or, if that is empty, through the resource itself. Metadata is only checked by the constraints in the
-/// schema; `inner` checks the metadata of embedded objects. Through `status`, only the schema of the status
-/// is checked, without `inner`.
+/// Validates an object of a resource. On an update, `old` is the stored object. `subresource` is the
+/// subresource of the update; empty for the resource itself. The metadata of the object is checked only
+/// against the constraints in the schema; `inner` checks the metadata of embedded objects. A write of
+/// `status` is checked only against the schema of the status, without `inner`.
 pub fn object(
     table: &ResourceTable,
     subresource: &str,
     new: &Object,
     old: Option<&Object>,
     inner: InnerCheck,
-) -> Judgement {
+) -> ValidationResult {
     let message: &Message = &table.message;
     let mut errors = match subresource {
         "status" => status(message, new, old),
@@ -85,19 +85,20 @@ pub fn object(
         if blocks_rules(&errors) {
             errors.push(FieldError::invalid("", &Value::Null, NOT_CHECKED));
         } else {
-            let verdict = rules.judge(message, new, old);
+            let verdict = rules.evaluate(message, new, old);
             errors.extend(verdict.errors);
             warnings = verdict.warnings;
         }
     }
-    Judgement { errors, warnings }
+    ValidationResult { errors, warnings }
 }
 
 /// Returns the errors of the schema for a whole object.
 fn whole(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldError> {
     let limits = message.limits.as_deref();
     let schemas = limits.and_then(|limits| limits.schemas.as_deref());
-    // The schemas in `allOf` and its like are checked against a value, not an object.
+    // The schemas in `allOf`, `anyOf`, `oneOf` and `not` are checked against a value, and not against an
+    // object.
     let value = schemas.map(|_| Value::Object(new.clone()));
     let new = value.as_ref().and_then(Value::as_object).unwrap_or(new);
     let checks = Checks::new(message, new, old);
@@ -110,24 +111,25 @@ fn whole(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldErro
     checks.errors(checked)
 }
 
-/// Returns the errors of the schema of the status. Their sentences contain paths relative to the status.
+/// Returns the errors of the schema of the status. The messages of these errors contain paths relative to the
+/// status.
 fn status(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldError> {
     let (Some(field), Some(value)) = (message.field("status"), new.get("status")) else { return Vec::new() };
     let limits = limits_of(&field.kind, field.limits.as_deref());
     let checks = Checks::new(message, new, old);
-    let checked = checks.check(Shape::of(&field.kind, field.empty), limits, value, &ValuePath::Root);
+    let checked = checks.check(Shape::for_kind(&field.kind, field.empty), limits, value, &ValuePath::Root);
     checks.errors(checked).into_iter().map(|error| placed("status", ".", error)).collect()
 }
 
-/// Moves an error to `place`. The value there was checked as if it were at the top.
+/// Prepends `place` to the path of an error. The path in the error begins at the value at `place`.
 pub(super) fn placed(place: &str, separator: &str, error: FieldError) -> FieldError {
     let separator = if error.path.is_empty() { "" } else { separator };
-    // If the schema is a map, its keys begin with a dot.
+    // The path of an error in a map begins with a dot.
     let below = error.path.strip_prefix('.').unwrap_or(&error.path);
     FieldError { path: format!("{place}{separator}{below}"), ..error }
 }
 
-/// Text of the error for an object whose validation was stopped because it needed too many checks.
+/// Text of the error for an object whose validation was stopped because of too many checks.
 const EXHAUSTED: &str = "the object was not checked completely: the schemas that its type combines and the elements of the \
     object are together too many; use fewer of one or the other";
 
@@ -135,7 +137,7 @@ const EXHAUSTED: &str = "the object was not checked completely: the schemas that
 const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing \
     errors to complete validation";
 
-/// Returns whether the errors leave no valid object on which the rules of a schema could be evaluated.
+/// Returns whether the errors prevent the evaluation of rules, because there is no valid object.
 fn blocks_rules(errors: &[FieldError]) -> bool {
     errors.iter().any(|error| {
         matches!(
@@ -149,8 +151,8 @@ fn blocks_rules(errors: &[FieldError]) -> bool {
     })
 }
 
-/// Returns the errors of one value of a kind, such as a default, as if it were at the top of an object. If
-/// `inner` finds errors, nothing else is checked.
+/// Returns the errors of one value of a kind, such as a default. The paths in the errors begin at the value. If `inner`
+/// finds errors, further checks are skipped.
 pub fn value(
     kind: &Kind,
     empty: Empty,
@@ -171,7 +173,8 @@ pub fn value(
         }
     }
     let checks = Checks::of_value();
-    let checked = checks.check(Shape::of(kind, empty), limits_of(kind, limits), value, &ValuePath::Root);
+    let checked =
+        checks.check(Shape::for_kind(kind, empty), limits_of(kind, limits), value, &ValuePath::Root);
     checks.errors(checked)
 }
 
@@ -186,7 +189,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Adds an error. If there are already enough, it is not even created.
+    /// Adds an error. If no more errors are collected, the error is not created.
     fn add(&mut self, error: impl FnOnce() -> FieldError) {
         if !self.is_full() {
             self.push(error());
@@ -200,7 +203,7 @@ impl Outcome {
         }
     }
 
-    /// Returns whether no more errors are collected.
+    /// Returns whether a limit of errors is reached, so that no more errors are collected.
     fn is_full(&self) -> bool {
         self.errors.len() >= ERRORS_MAX || self.bytes >= ERROR_BYTES_MAX
     }
@@ -218,7 +221,7 @@ impl Outcome {
         self.errors.is_empty()
     }
 
-    /// Counts one completed validator, in addition to its own count.
+    /// Records the result of one completed validator, and counts the validator.
     fn ran(&mut self, error: Option<FieldError>) {
         self.passed += 1;
         if let Some(error) = error {
@@ -227,10 +230,10 @@ impl Outcome {
     }
 }
 
-/// Expected shape of a value, apart from its limits.
+/// Expected type of a value, without the limits.
 #[derive(Clone, Copy)]
 struct Shape<'t> {
-    /// Kind of the value; `None` for the object itself, and for schemas that only restrict.
+    /// Kind of the value; `None` for the object itself, and for schemas that only add constraints.
     kind: Option<&'t Kind>,
     members: Members<'t>,
     empty: Empty,
@@ -248,11 +251,12 @@ enum Members<'t> {
 }
 
 impl<'t> Shape<'t> {
-    fn of(kind: &'t Kind, empty: Empty) -> Self {
+    fn for_kind(kind: &'t Kind, empty: Empty) -> Self {
         Shape { kind: Some(kind), members: Members::Kind, empty }
     }
 
-    /// Returns the shape for a schema that only restricts a value whose type another schema declares.
+    /// Returns the shape for a schema that only adds constraints to a value whose type another schema
+    /// declares.
     fn of_restriction(limits: &'t Limits) -> Self {
         Shape { kind: None, members: Members::Schemas(limits.schemas.as_deref()), empty: Empty::Kept }
     }
@@ -286,15 +290,15 @@ impl<'t> Shape<'t> {
     }
 }
 
-/// The type of an object, the stored object and the new one.
+/// The type of an object, the stored object and the new object.
 type Update<'c> = (&'c Message, &'c Object, &'c Object);
 
 /// State of the checks of one object.
 struct Checks<'c> {
     update: Option<Update<'c>>,
-    /// Computed when the first error is found.
+    /// Unchanged values, computed when the first error is found.
     unchanged: OnceCell<Unchanged>,
-    /// Units of work that are left.
+    /// Remaining units of work.
     fuel: Cell<u64>,
 }
 
@@ -311,13 +315,13 @@ impl<'c> Checks<'c> {
         self.fuel.set(self.fuel.get().saturating_sub(units as u64));
     }
 
-    /// Returns whether the limit of work is reached, so that the checks must end.
+    /// Returns whether the units of work are used up, so that the checks must end.
     fn is_exhausted(&self) -> bool {
         self.fuel.get() == 0
     }
 
-    /// Returns the errors to report. If the fuel ran out, earlier errors are dropped, because a check that
-    /// ends early has no valid result.
+    /// Returns the errors to report. If the units of work are used up, earlier errors are dropped, because a
+    /// check that ended early has no valid result.
     fn errors(&self, outcome: Outcome) -> Vec<FieldError> {
         if self.is_exhausted() {
             return vec![FieldError::invalid("", &Value::Null, EXHAUSTED)];
@@ -325,13 +329,13 @@ impl<'c> Checks<'c> {
         outcome.errors
     }
 
-    /// Returns whether a value is unchanged from the stored object.
+    /// Returns whether a value equals the stored value.
     fn is_unchanged(&self, value: &Value) -> bool {
         let Some((message, old, new)) = self.update else { return false };
         self.unchanged.get_or_init(|| Unchanged::of_object(message, old, new)).has(value)
     }
 
-    /// Checks a value and drops the errors if it is unchanged.
+    /// Checks a value, and drops the errors of the value if the value is unchanged.
     fn check(&self, shape: Shape, limits: Option<&Limits>, value: &Value, path: &ValuePath) -> Outcome {
         let mut checked = self.check_anew(shape, limits, value, path);
         if !checked.is_valid() && self.is_unchanged(value) {
@@ -405,7 +409,7 @@ impl<'c> Checks<'c> {
         outside_of_set(limits, value, path)
     }
 
-    /// Checks elements, `enum` and members.
+    /// Checks the elements, the `enum` and the members of a value.
     fn parts(
         &self,
         shape: Shape,
@@ -438,7 +442,7 @@ impl<'c> Checks<'c> {
     ) {
         let item = match (shape.kind, shape.members) {
             (Some(Kind::List(list)), _) => {
-                let item = Shape::of(&list.item.kind, list.item.empty);
+                let item = Shape::for_kind(&list.item.kind, list.item.empty);
                 Some((item, limits_of(&list.item.kind, list.item.limits.as_deref())))
             }
             (_, Members::Schemas(Some(Schemas { items: Some(item), .. }))) => {
@@ -491,17 +495,17 @@ impl<'c> Checks<'c> {
                 let limits = limits_of(&field.kind, field.limits.as_deref());
                 let path = path.child(name);
                 let shape = match (&field.kind, limits) {
-                    // Other code validates the metadata that every object has; only the constraints of the
-                    // schema remain.
+                    // Other code validates the metadata that every object has. Only the constraints of the
+                    // schema are checked here.
                     (Kind::Message(inner), None) if !inner.custom => continue,
                     (Kind::Message(inner), Some(limits)) if !inner.custom => Shape::of_restriction(limits),
-                    (kind, _) => Shape::of(kind, field.empty),
+                    (kind, _) => Shape::for_kind(kind, field.empty),
                 };
                 checked.merge(self.check(shape, limits, value, &path));
             }
         } else if let Some(Kind::Map(map)) = shape.kind {
             let limits = limits_of(&map.value.kind, map.value.limits.as_deref());
-            let shape = Shape::of(&map.value.kind, map.value.empty);
+            let shape = Shape::for_kind(&map.value.kind, map.value.empty);
             for (key, value) in object.iter() {
                 if checked.is_full() || self.is_exhausted() {
                     return;
@@ -513,7 +517,7 @@ impl<'c> Checks<'c> {
         let described = limits.schemas.as_deref().map_or(&[][..], |schemas| &schemas.properties);
         let lookups = described.len() + limits.required.len();
         self.spend(lookups / COMPARISONS_PER_UNIT);
-        let lookup = MemberLookup::of(object, lookups);
+        let lookup = MemberLookup::new(object, lookups);
         for (name, part) in described {
             if checked.is_full() || self.is_exhausted() {
                 return;

@@ -1,4 +1,4 @@
-//! Tests of objects against schemas: each keyword, the order of errors, and errors that updates ignore.
+//! Tests of the validation of objects: each keyword, the order of errors, and errors that updates ignore.
 
 use super::*;
 use crate::custom::resource;
@@ -16,7 +16,7 @@ fn of_schema(schema: &str) -> std::sync::Arc<Resource> {
     ResourceMaker::new("example.com", "v1", "things", Scope::Namespaced, object).unwrap().make(&KUBERNETES)
 }
 
-/// Returns a resource whose field `v` of the spec has this schema.
+/// Returns a resource where `value` is the schema of the field `v` of the spec.
 fn things(value: &str) -> std::sync::Arc<Resource> {
     of_schema(&format!(
         r#"{{"type":"object","properties":{{"spec":{{"type":"object","properties":{{"v":{value}}}}}}}}}"#
@@ -34,7 +34,7 @@ fn errors(resource: &Resource, new: &Object, old: Option<&Object>) -> String {
 }
 
 #[test]
-fn each_keyword_has_its_error() {
+fn each_schema_keyword_has_its_own_validation_error() {
     for (schema, value, want) in [
         (
             r#"{"type":"integer"}"#,
@@ -186,7 +186,7 @@ fn each_keyword_has_its_error() {
 }
 
 #[test]
-fn keyed_lists_tell_elements_apart_by_all_keys() {
+fn elements_of_a_map_list_are_distinguished_by_all_their_keys() {
     let keyed = |keys: &str| {
         things(&format!(
             r#"{{"type":"array","{{x}}list-type":"map","{{x}}list-map-keys":[{keys}],"items":{{"type":"object",
@@ -210,7 +210,7 @@ fn keyed_lists_tell_elements_apart_by_all_keys() {
 }
 
 #[test]
-fn of_several_schemas_the_nearest_is_explained() {
+fn errors_of_combined_schemas_explain_the_nearest_alternative() {
     const NIL: &str = r#"<nil>: Invalid value: "": "spec.v""#;
     let one = r#"{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"oneOf":[{"required":["a"]},{"required":["b"]}]}"#;
     let any = r#"{"type":"string","anyOf":[{"maxLength":1},{"pattern":"^x"}]}"#;
@@ -272,7 +272,7 @@ fn of_several_schemas_the_nearest_is_explained() {
 }
 
 #[test]
-fn the_root_and_metadata_are_judged_as_well() {
+fn the_schema_is_applied_to_the_root_and_to_metadata() {
     let resource = of_schema(
         r#"{"type":"object","required":["spec","status"],"properties":{"metadata":{"type":"object","properties":
         {"name":{"type":"string","maxLength":3}}},"spec":{"type":"object"}}}"#,
@@ -348,7 +348,7 @@ fn errors_at_unchanged_values_do_not_fail_updates() {
 }
 
 #[test]
-fn errors_of_a_status_name_values_from_there_on() {
+fn errors_in_a_status_have_paths_relative_to_the_status() {
     let resource = of_schema(
         r#"{"type":"object","required":["spec"],"properties":{"spec":{"type":"object"},"status":{"type":"object",
         "properties":{"phase":{"type":"string"},"n":{"type":"integer","maximum":5},"a":{"type":"string"},
@@ -401,7 +401,7 @@ fn errors_of_a_status_name_values_from_there_on() {
 }
 
 #[test]
-fn errors_are_cut_and_work_has_an_end() {
+fn validation_stops_at_an_error_size_limit_and_a_work_limit() {
     let words = (0..5000).map(|at| format!(r#""word {at}""#)).collect::<Vec<_>>().join(",");
     let resource = things(&format!(r#"{{"type":"array","items":{{"type":"string","enum":[{words}]}}}}"#));
     let wrong = |count: usize| format!("[{}]", vec![r#""x""#; count].join(","));
@@ -422,7 +422,7 @@ fn errors_are_cut_and_work_has_an_end() {
     let pairs = (0..20_000).map(|at| format!(r#""{at}":[1,1]"#)).collect::<Vec<_>>().join(",");
     assert_eq!(found(&sets, &format!("{{{pairs}}}")).len(), ERRORS_MAX);
 
-    // A hundred schemas for each element.
+    // Each element is checked against a hundred schemas.
     let parts = vec![r#"{"minimum":0}"#; 100].join(",");
     let costly = things(&format!(r#"{{"type":"array","items":{{"type":"integer","allOf":[{parts}]}}}}"#));
     let message: &Message = &costly.table.message;
@@ -432,7 +432,7 @@ fn errors_are_cut_and_work_has_an_end() {
         let checks = Checks { fuel: Cell::new(10_000), ..Checks::new(message, &object, None) };
         let value = object.get("spec").unwrap();
         let limits = limits_of(&spec.kind, spec.limits.as_deref());
-        let checked = checks.check(Shape::of(&spec.kind, spec.empty), limits, value, &ValuePath::Root);
+        let checked = checks.check(Shape::for_kind(&spec.kind, spec.empty), limits, value, &ValuePath::Root);
         assert_eq!(checks.errors(checked), want, "{elements}");
     }
 }

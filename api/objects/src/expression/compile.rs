@@ -1,4 +1,4 @@
-//! Compilation of an expression for the result types that its location accepts.
+//! Compiles an expression. The location of the expression determines the permitted result types.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -36,7 +36,7 @@ pub fn base(origin: Origin) -> &'static Environment {
 /// A compiled or refused expression of an object or a file.
 #[derive(Debug)]
 pub struct Expression {
-    /// Source text as it was written.
+    /// Source text of the expression.
     pub text: String,
     program: Result<Compiled, Refusal>,
 }
@@ -45,7 +45,7 @@ pub struct Expression {
 struct Compiled {
     program: Program,
     of: Type,
-    /// Number of nodes of the syntax tree, which limits the nesting of an evaluation.
+    /// Number of nodes of the syntax tree, which limits the depth of an evaluation.
     nodes: usize,
 }
 
@@ -54,7 +54,7 @@ struct Compiled {
 pub enum Refusal {
     /// The expression has syntax or type errors, listed in order.
     Issues(String),
-    /// The location of the expression does not accept its result type.
+    /// The location of the expression does not permit its result type.
     Result(String),
     /// A constant part of the expression fails.
     Program(String),
@@ -71,12 +71,12 @@ impl fmt::Display for Refusal {
 }
 
 impl Expression {
-    /// Compiles `text`. The type of its value must be one of `wanted`; any type if `wanted` is empty.
-    pub fn new(text: &str, environment: &Environment, wanted: &[Type]) -> Expression {
+    /// Compiles `text`. The result type must be in `result_types`, except if `result_types` is empty.
+    pub fn new(text: &str, environment: &Environment, result_types: &[Type]) -> Expression {
         // A policy may have thousands of expressions, and each compilation reads the declarations of the
-        // earlier ones.
+        // previous expressions.
         cancellation::check();
-        Expression { text: text.to_owned(), program: compile(text, environment, wanted) }
+        Expression { text: text.to_owned(), program: compile(text, environment, result_types) }
     }
 
     /// Returns the compiled program.
@@ -97,13 +97,13 @@ impl Expression {
         self.program.as_ref().ok().map(|compiled| &compiled.of)
     }
 
-    /// Returns an upper bound of the nesting of an evaluation.
+    /// Returns an upper bound of the recursion depth of an evaluation.
     pub fn depth(&self) -> usize {
         self.program.as_ref().map_or(0, |compiled| compiled.nodes.min(DEPTH_MAX))
     }
 
-    /// Returns whether the expression reads the variable, or a part of it that is declared as a separate
-    /// variable.
+    /// Returns whether the expression reads `variable`, or a variable whose name begins with `variable` and a
+    /// dot.
     pub fn reads(&self, variable: &str) -> bool {
         let variables = self.program.as_ref().map_or(&[][..], |compiled| compiled.program.variables());
         variables.iter().any(|name| {
@@ -112,12 +112,12 @@ impl Expression {
     }
 }
 
-fn compile(text: &str, environment: &Environment, wanted: &[Type]) -> Result<Compiled, Refusal> {
+fn compile(text: &str, environment: &Environment, result_types: &[Type]) -> Result<Compiled, Refusal> {
     let checked = environment.compile(text).map_err(|error| Refusal::Issues(error.to_string()))?;
     let of = checked.result_type().clone();
-    if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted.is_exactly(&of)) {
+    if !result_types.is_empty() && !result_types.iter().any(|result| result.is_exactly(&of)) {
         let of = of.declared();
-        return Err(Refusal::Result(match wanted {
+        return Err(Refusal::Result(match result_types {
             [one] => format!("must evaluate to {} but got {of}", one.declared()),
             several => {
                 let several: Vec<String> = several.iter().map(|one| one.declared().to_string()).collect();

@@ -8,8 +8,8 @@
 //! device.allowMultipleAllocations        whether several claims may share the device
 //! ```
 //!
-//! The limits of resource slices bound the sizes, so the cost of an expression is known without a device. The
-//! server never evaluates these expressions; the scheduler does.
+//! Resource slices have maximum sizes, so the cost of an expression is known without a device. The scheduler
+//! evaluates these expressions; the server only checks them.
 
 use std::sync::LazyLock;
 
@@ -33,7 +33,7 @@ pub enum DeviceSelectorFault {
     Invalid(String),
     /// A constant part of the selector fails.
     Internal(String),
-    /// The selector may cost too much.
+    /// The estimated cost of the selector is too high.
     Complex,
 }
 
@@ -59,8 +59,8 @@ fn declare(origin: Origin) -> Environment {
 /// Checks the selector `text`.
 ///
 /// # Errors
-/// Returns the first fault: the selector does not compile, its value is not a boolean, its constants fail, or
-/// its cost is too high.
+/// Returns the first fault: the selector does not compile, its value is not a boolean, a constant part of the
+/// selector fails, or its cost is too high.
 pub fn check(text: &str, origin: Origin) -> Result<(), DeviceSelectorFault> {
     let environment: &Environment = match origin {
         Origin::New => &NEW,
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_are_about_devices_and_yield_truth() {
+    fn device_selectors_are_boolean_expressions_on_a_device() {
         let invalid = |text: &str| Err(DeviceSelectorFault::Invalid(text.to_owned()));
         for (text, want) in [
             ("true", Ok(())),

@@ -1,5 +1,4 @@
-//! Evaluation of expressions within the cost limit of one evaluation, the budget of all evaluations, and the
-//! deadline of the request.
+//! Evaluates expressions. The cost of one evaluation, the cost of all evaluations, and the time are limited.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -14,12 +13,13 @@ use values::cancellation;
 /// Maximum cost of one evaluation.
 const CALL_COST_MAX: u64 = 1_000_000;
 
-/// Maximum duration of an evaluation outside of requests. Inside a request, its deadline applies. Except for
-/// expressions that are made to take long, the maximum cost is spent in a few seconds.
+/// Maximum duration of an evaluation outside of requests. Inside a request, the deadline of the request
+/// applies. An ordinary expression reaches the maximum cost in a few seconds.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Evaluates a program within `CALL_COST_MAX` and the deadline of the request, or `TIME_MAX`. If the end of
-/// the request interrupts the evaluation, the request ends, so there is no result that a policy could ignore.
+/// Evaluates a program within `CALL_COST_MAX`, `TIME_MAX` and the deadline of the request. If the end of the
+/// request interrupts the evaluation, this function does not return, so a policy cannot ignore the
+/// interruption.
 pub fn run<'v>(program: &Program, activation: &dyn Activation<'v>) -> Evaluation<'v> {
     let began = Instant::now();
     let interrupted = || cancellation::is_over() || began.elapsed() > TIME_MAX;
@@ -30,7 +30,7 @@ pub fn run<'v>(program: &Program, activation: &dyn Activation<'v>) -> Evaluation
     evaluation
 }
 
-/// The remaining cost that the expressions of one object may spend together.
+/// The remaining cost of all expressions for one object.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     left: u64,
@@ -41,7 +41,7 @@ pub struct Budget {
 pub enum EvaluationFailure {
     /// The expression is refused or its evaluation failed. Other expressions may still be evaluated.
     Evaluation(String),
-    /// The budget is spent, so nothing more is evaluated.
+    /// The budget is used up, so no further expressions are evaluated.
     OutOfBudget,
 }
 
@@ -70,7 +70,7 @@ impl Budget {
     /// Subtracts the cost of an evaluation.
     ///
     /// # Errors
-    /// Fails if less than `cost` is left.
+    /// Fails if the remaining cost is less than `cost`.
     pub fn take(&mut self, cost: u64) -> Result<(), EvaluationFailure> {
         self.left = self.left.checked_sub(cost).ok_or(EvaluationFailure::OutOfBudget)?;
         Ok(())
@@ -80,7 +80,7 @@ impl Budget {
 /// Evaluates an expression. `shared` returns the cost of the variables that the expression evaluated.
 ///
 /// # Errors
-/// Fails if the expression is refused, its evaluation fails, or the budget is spent.
+/// Fails if the expression is refused, if its evaluation fails, or if the budget is used up.
 pub fn evaluate<'v>(
     expression: &Expression,
     activation: &dyn Activation<'v>,

@@ -1,4 +1,4 @@
-//! JSON without a schema as expression values, read in place, and conversion of values to JSON.
+//! Reads JSON without a schema as expression values without copying, and converts expression values to JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -9,7 +9,7 @@ use super::node::{ObjectNode, ValueNode};
 use values::cancellation;
 use values::json::{self, Key, Object};
 
-/// Returns a JSON value as an expression value.
+/// Returns a JSON value as a value of the expression language.
 pub fn json_value(value: &json::Value) -> Value<'_> {
     match value {
         json::Value::Null => Value::Null,
@@ -53,17 +53,18 @@ impl HostMap for ObjectNode {
     }
 }
 
-/// Maximum nesting of lists and maps that are converted to JSON; the same as in requests.
+/// Maximum nesting of lists and maps that are converted to JSON. Requests have the same limit.
 const DEPTH_MAX: usize = json::DEPTH_MAX;
 
-/// Maximum number of elements and members that are converted to JSON. This is more than the largest request
-/// can contain. An expression can make a list of billions of elements by adding a list to itself.
+/// Maximum number of elements and members that are converted to JSON. The largest request contains fewer
+/// elements and members, but an expression can make a list of billions of elements by repeatedly adding a
+/// list to itself.
 const NODES_MAX: usize = 4_000_000;
 
 /// Converts a value to JSON.
 ///
 /// # Errors
-/// Returns a text about the part that has no JSON form, or if the value is too large.
+/// Returns a text about the part of the value that has no JSON form. Also fails if the value is too large.
 pub fn from(value: &Value<'_>) -> Result<json::Value, String> {
     convert(value, DEPTH_MAX, &mut { NODES_MAX })
 }

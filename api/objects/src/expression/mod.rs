@@ -1,13 +1,13 @@
-//! Expressions in objects and configuration files: compiled for an expected type, with the error messages of
-//! the API, and evaluated within limits.
+//! Expressions in objects and configuration files. An expression is compiled for an expected type, with the
+//! error messages of the API, and is evaluated within limits.
 //!
 //! ```text
 //! text ─► Environment (base + variables of the host) ─► Expression: a program, or why it is refused
 //!                                                            └─► evaluate(activation, budget) ─► value, cost
 //! ```
 //!
-//! [`device`] checks selectors of devices. [`json`] reads JSON without a schema as values, and converts
-//! values to JSON.
+//! [`device`] checks device selectors. [`json`] reads JSON without a schema as values, and converts values to
+//! JSON.
 
 mod compile;
 pub mod device;

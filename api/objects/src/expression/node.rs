@@ -1,17 +1,18 @@
-//! JSON trees as nodes that the expression language reads in place.
+//! JSON trees as nodes that the expression language reads without copying.
 //!
-//! The traits of the language belong to the crate `cel` and the trees to the crate `values`, so the traits are implemented
-//! for these wrappers. A reference to a tree is used as a reference to its wrapper, without a copy.
+//! The traits of the language belong to the crate `cel`, and the trees belong to the crate `values`. Rust
+//! therefore requires wrapper types for the implementations. A reference to a tree is cast to a reference to
+//! its wrapper.
 
 use ref_cast::RefCast;
 use values::json;
 
-/// A JSON value: a list, or a map whose type the schema gives.
+/// A JSON value as a list, or as a map whose type the schema determines.
 #[derive(RefCast)]
 #[repr(transparent)]
 pub struct ValueNode(pub json::Value);
 
-/// A JSON object: a map, or an object whose fields the schema gives.
+/// A JSON object as a map, or as an object whose fields the schema declares.
 #[derive(RefCast)]
 #[repr(transparent)]
 pub struct ObjectNode(pub json::Object);

@@ -1,4 +1,4 @@
-//! Object types that a host declares, by name.
+//! Named object types that a host declares.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Types {
         self.0.entry(name.to_owned()).or_default().insert(field.to_owned(), of);
     }
 
-    /// Converts the types to the form that an environment takes.
+    /// Converts the types to the form in which an environment accepts them.
     pub fn shared(self) -> Arc<dyn TypeProvider> {
         Arc::new(self)
     }

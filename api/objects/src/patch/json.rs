@@ -1,15 +1,16 @@
 //! JSON patch (RFC 6902, docs/api/patches.md#json-patch): operations that are applied in sequence to a tree.
 //!
-//! This module deviates from the RFC as the reference server does. An index is any decimal integer, and
-//! negative ones count from the end. `replace` of a missing member adds it. `add` without a value adds
-//! `null`. The text of a path before its first `/` is ignored. Only `replace` and `test` accept the empty
-//! path. A missing member tests equal to `null`. `test` compares the texts of scalars (`words`). Objects that
-//! an operation enters are sorted by name. Every failing operation of a PATCH has the same response (422).
-//! The texts are for other callers, which apply patches that clients did not send.
+//! The deviations from the RFC are the same as in the reference server. An index is any decimal integer, and a
+//! negative index counts from the end. `replace` of a missing member adds the member. `add` without a value
+//! adds `null`. The text of a path before the first `/` is ignored. Only `replace` and `test` accept the
+//! empty path. A missing member is equal to `null` in a `test`. `test` compares the texts of scalars
+//! (`scalar_texts`). The objects on the path of an operation are sorted by name. A PATCH answers every failed
+//! operation with the same response (422). The error texts are for callers that apply patches of other
+//! origin.
 //!
-//! Four quantities are limited, because ten thousand operations can cost more than their size suggests: their
-//! number, the bytes that `copy` creates, the depth of the result (copying a value into itself doubles it),
-//! and the members and elements that are visited or moved.
+//! Ten thousand operations can cost more than their size suggests. Therefore four quantities are limited: the
+//! number of operations, the bytes that `copy` creates, the depth of the result (copying a value into itself
+//! doubles the depth), and the number of members and elements that are visited or moved.
 
 use std::borrow::Cow;
 
@@ -31,19 +32,19 @@ const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Maximum number of nested containers in a result, so that the parser accepts the stored text.
 const NESTING_MAX: usize = DEPTH_MAX - 1;
 
-/// Maximum number of members visited and elements moved by one patch; this takes about a third of a second.
-/// Ten thousand operations on an object with ten thousand members stay below it.
+/// Maximum number of members visited and elements moved by one patch, which takes about a third of a second.
+/// Ten thousand operations on an object with ten thousand members stay below this limit.
 const EFFORT_MAX: usize = 100_000_000;
 
-/// An operation as the client sent it. Missing members are detected when it is applied.
+/// An operation as the client sent it. Missing members are detected when the operation is applied.
 #[derive(Clone, Debug)]
 pub(super) struct PatchOperation {
     verb: Verb,
-    /// The operation's verb as the client wrote it.
+    /// The name of the operation as the client wrote it.
     kind: Cow<'static, str>,
     path: Option<String>,
     from: Option<String>,
-    /// The operand; that of a `test` is in the form of [`words`].
+    /// The operand. The operand of a `test` contains the texts of its scalars (`scalar_texts`).
     value: Option<Value>,
 }
 
@@ -61,7 +62,7 @@ enum Verb {
 /// Reason why a patch failed.
 #[derive(Debug)]
 pub enum Refused {
-    /// An operation cannot be applied. Carries the text of the reference server.
+    /// An operation cannot be applied. Contains the message of the reference server.
     Operation(String),
     /// A `test` found a different value at this path.
     Test(String),
@@ -69,23 +70,23 @@ pub enum Refused {
     EffortExceeded,
 }
 
-/// Reason why an operation cannot be carried out at one of its paths.
+/// Reason why an operation cannot be applied at one of its paths.
 enum Failure {
     /// The container of the last step is missing.
     Parent,
-    /// The container has no such member or element. Carries the text of the reference server.
+    /// The container has no such member or element. Contains the message of the reference server.
     Step(String),
     EffortExceeded,
 }
 
 type Outcome<T> = Result<T, Failure>;
 
-/// Returns the failure for exceeding the limit of nesting, which only this server has.
+/// Returns the failure for exceeding the limit of nesting. The reference server does not have this limit.
 fn too_deep() -> Failure {
     Failure::Step("the result is nested too deeply".to_owned())
 }
 
-/// Returns whether an operation affects the member at `path`, a descendant or an ancestor of it.
+/// Returns whether an operation affects the member at `path`, or one of its ancestors or descendants.
 pub(super) fn touch(operations: &[PatchOperation], path: &[&str]) -> bool {
     let concerns = |pointer: &Option<String>| {
         let steps = pointer.iter().flat_map(|pointer| pointer.split('/').skip(1));
@@ -95,13 +96,13 @@ pub(super) fn touch(operations: &[PatchOperation], path: &[&str]) -> bool {
     operations.iter().any(|operation| concerns(&operation.path) || concerns(&operation.from))
 }
 
-/// Returns the paths in which the operations enter objects.
+/// Returns all paths of the operations.
 fn pointers(operations: &[PatchOperation]) -> Vec<String> {
     operations.iter().flat_map(|operation| [&operation.path, &operation.from]).flatten().cloned().collect()
 }
 
-/// Sorts the objects on the way of `pointers`, each once. The reference server decodes them to maps, which
-/// have no order except by key.
+/// Sorts the members of each object on a path in `pointers`. The reference server decodes these objects to maps, and
+/// writes maps sorted by key.
 fn sort_entered(pointers: &[String], result: &mut Value) {
     if let Value::Object(members) = &mut *result {
         super::sort_members(members);
@@ -109,7 +110,7 @@ fn sort_entered(pointers: &[String], result: &mut Value) {
     let mut entered: HashSet<&str> = HashSet::new();
     for pointer in pointers {
         let mut here = &mut *result;
-        // Position in the pointer where the steps to `here` end.
+        // End of the steps in the pointer that lead to `here`.
         let Some(mut end) = pointer.find('/') else { continue };
         while let Some(len) = pointer[end + 1..].find('/') {
             let step = unescape(&pointer[end + 1..][..len]);
@@ -130,8 +131,8 @@ fn sort_entered(pointers: &[String], result: &mut Value) {
     }
 }
 
-/// Parses operations. With `strict_reporting`, members of the wrong type are errors here, otherwise when the
-/// operation is applied, and unknown members are added to `reports`.
+/// Parses operations. With `strict_reporting`, a member of the wrong type is an error, and unknown members
+/// are added to `reports`. Otherwise a member of the wrong type fails when the operation is applied.
 pub(super) fn parse(
     patch: Value,
     strict_reporting: bool,
@@ -197,7 +198,7 @@ fn read_operation(
         };
         match &*name {
             "op" => {
-                operation.verb = Verb::of(&text);
+                operation.verb = Verb::parse(&text);
                 operation.kind = text.into();
             }
             "path" => operation.path = Some(text),
@@ -210,7 +211,7 @@ fn read_operation(
     Ok(operation)
 }
 
-/// Gives each `test` the words of `text`, from which the operations were parsed.
+/// Replaces the value of each `test` by the scalar texts in `text`, from which the operations were parsed.
 pub(super) fn keep_words(operations: &mut [PatchOperation], text: &[u8]) {
     let is_test = |operation: &PatchOperation| matches!(operation.verb, Verb::Test);
     if !operations.iter().any(is_test) {
@@ -224,7 +225,7 @@ pub(super) fn keep_words(operations: &mut [PatchOperation], text: &[u8]) {
 }
 
 impl Verb {
-    fn of(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         match text {
             "add" => Self::Add,
             "remove" => Self::Remove,
@@ -270,8 +271,8 @@ pub(super) fn carry_out(operations: Vec<PatchOperation>, original: Value) -> Res
     Ok(run.document)
 }
 
-/// Returns the error for a failure. Its text is `missing` for a missing container, and otherwise begins with
-/// `at`.
+/// Returns the error for a failure. The text of the error begins with `missing` if the container is missing,
+/// and with `at` otherwise.
 fn refusal(failure: Failure, missing: impl FnOnce() -> String, at: impl FnOnce() -> String) -> Refused {
     match failure {
         Failure::Parent => Refused::Operation(format!("{}: {MISSING}", missing())),
@@ -280,15 +281,15 @@ fn refusal(failure: Failure, missing: impl FnOnce() -> String, at: impl FnOnce()
     }
 }
 
-/// Text of the reference server for everything that does not exist.
+/// Error text of the reference server for any value that does not exist.
 const MISSING: &str = "missing value";
 
-/// State between two operations.
+/// State between two operations of a patch.
 struct Run {
     document: Value,
-    /// Upper bound of the document's nesting; only maintained if there is a `move` or `copy`.
+    /// Upper bound of the document's nesting; maintained only if the patch contains a `move` or `copy`.
     nesting: usize,
-    /// Number of members visited and elements moved so far.
+    /// Number of members that were visited and elements that were moved.
     effort: usize,
     /// The copied values as JSON. Only the length is used.
     copied: Vec<u8>,
@@ -305,7 +306,7 @@ impl Run {
         if matches!(verb, Verb::Unknown) {
             return Err(Refused::Operation(format!("Unexpected kind: {kind}")));
         }
-        // `move` and `copy` check `from` before anything else.
+        // `move` and `copy` check `from` before the other members.
         if matches!(verb, Verb::Move | Verb::Copy) && from.is_none() {
             return Err(undecoded("from"));
         }
@@ -320,14 +321,14 @@ impl Run {
             Verb::Add => {
                 let value = value.unwrap_or_default();
                 let nesting = nesting(&value);
-                let put = self.put(&path, value, nesting, false);
-                put.map_err(|why| refusal(why, no_path, || in_path("add")))
+                let added = self.add_or_replace(&path, value, nesting, false);
+                added.map_err(|why| refusal(why, no_path, || in_path("add")))
             }
             Verb::Replace => {
                 let value = value.unwrap_or_default();
                 let nesting = nesting(&value);
-                let put = self.put(&path, value, nesting, true);
-                put.map_err(|why| match why {
+                let added = self.add_or_replace(&path, value, nesting, true);
+                added.map_err(|why| match why {
                     Failure::Step(_) => Refused::Operation(format!("{}: {MISSING}", nowhere("key", &path))),
                     why => refusal(why, || nowhere("path", &path), || in_path("replace")),
                 })
@@ -341,16 +342,16 @@ impl Run {
                 let value =
                     self.take(from).map_err(|why| refusal(why, || nowhere("from path", from), of_key))?;
                 let nesting = self.nesting_below(from, &path, &value);
-                let put = nesting.and_then(|nesting| self.put(&path, value, nesting, false));
-                put.map_err(|why| refusal(why, || nowhere("destination path", &path), || in_path("move")))
+                let added = nesting.and_then(|nesting| self.add_or_replace(&path, value, nesting, false));
+                added.map_err(|why| refusal(why, || nowhere("destination path", &path), || in_path("move")))
             }
             Verb::Copy => {
                 let at = || format!("error in copy for from: '{from}'");
                 let found = self.copied(from);
                 let found = found.map_err(|why| refusal(why, || nowhere("from path", from), at))?;
                 let nesting = self.nesting_below(from, &path, &found);
-                let put = nesting.and_then(|nesting| self.put(&path, found, nesting, false));
-                put.map_err(|why| {
+                let added = nesting.and_then(|nesting| self.add_or_replace(&path, found, nesting, false));
+                added.map_err(|why| {
                     refusal(
                         why,
                         || nowhere("destination path", &path),
@@ -374,7 +375,8 @@ impl Run {
         }
     }
 
-    /// Returns a copy of the value at `from`. A missing member of an object is copied as null, as upstream.
+    /// Returns a copy of the value at `from`. A missing member of an object is copied as null, as in the
+    /// reference server.
     fn copied(&mut self, from: &str) -> Outcome<Value> {
         let Target { parent, key, .. } = locate(&mut self.document, from, &mut self.effort)?;
         let value = find(parent, &key, &mut self.effort)?.cloned().unwrap_or_default();
@@ -385,16 +387,16 @@ impl Run {
         Ok(value)
     }
 
-    /// Returns whether the value at `path` has the words `want`.
+    /// Returns whether the value at `path` has the scalar texts in `want`.
     fn finds(&mut self, path: &str, want: &Value) -> Outcome<bool> {
         let Target { parent, key, .. } = locate(&mut self.document, path, &mut self.effort)?;
         Ok(scalar_texts::equal(find(parent, &key, &mut self.effort)?.unwrap_or(&Value::Null), want))
     }
 
-    /// Adds `value` at `path`, or replaces the value there. `nesting` is the nesting of `value`.
-    fn put(&mut self, path: &str, value: Value, nesting: usize, replace: bool) -> Outcome<()> {
+    /// Adds `value` at `path`, or replaces the value at `path`. `nesting` is the nesting of `value`.
+    fn add_or_replace(&mut self, path: &str, value: Value, nesting: usize, replace: bool) -> Outcome<()> {
         if path.is_empty() {
-            // A document must be a container, and only a replacement may set it.
+            // A document must be a container, and only `replace` may set the whole document.
             if !replace || !matches!(value, Value::Object(_) | Value::Array(_)) {
                 return Err(Failure::Parent);
             }
@@ -451,8 +453,8 @@ impl Run {
         }
     }
 
-    /// Returns an upper bound of the nesting of `value`, which was at `from`. The bound is cheap if the limit
-    /// cannot be exceeded at `path`, and exact otherwise.
+    /// Returns an upper bound of the nesting of `value`, which was at `from`. The bound is exact only if
+    /// `value` may exceed the limit at `path`, because an exact bound is expensive.
     fn nesting_below(&mut self, from: &str, path: &str, value: &Value) -> Outcome<usize> {
         let steps = |path: &str| path.bytes().filter(|byte| *byte == b'/').count();
         let bound = self.nesting.saturating_sub(steps(from));
@@ -468,11 +470,11 @@ impl Run {
 struct Target<'v, 'p> {
     parent: &'v mut Value,
     key: Cow<'p, str>,
-    /// Number of containers from the document to the parent, including both.
+    /// Number of containers on the path from the document to the parent, including both.
     containers: usize,
 }
 
-/// Follows `path` up to its last step. Every value on the way must be a container.
+/// Follows `path` up to its last step. Every value on the path must be a container.
 fn locate<'v, 'p>(document: &'v mut Value, path: &'p str, effort: &mut usize) -> Outcome<Target<'v, 'p>> {
     let (_, mut rest) = path.split_once('/').ok_or(Failure::Parent)?;
     let mut parent = document;
@@ -495,7 +497,7 @@ fn locate<'v, 'p>(document: &'v mut Value, path: &'p str, effort: &mut usize) ->
     Ok(Target { parent, key: unescape(rest), containers })
 }
 
-/// Returns the value at `key` of a container, or `None` if it is an absent member. An absent element is a
+/// Returns the value at `key` of a container; `None` if `key` is an absent member. An absent element is a
 /// failure.
 fn find<'v>(parent: &'v Value, key: &str, effort: &mut usize) -> Outcome<Option<&'v Value>> {
     match parent {
@@ -534,15 +536,15 @@ fn unescape(step: &str) -> Cow<'_, str> {
     if step.contains('~') { step.replace("~1", "/").replace("~0", "~").into() } else { step.into() }
 }
 
-/// Returns the position that `text`, a decimal integer, denotes in a list of `count` elements. Negative
-/// integers count from the end.
+/// Returns the position in a list of `count` elements that the decimal integer `text` specifies. A negative
+/// integer counts from the end.
 fn index(text: &str, count: usize) -> Option<usize> {
     let n: i64 = text.parse().ok()?;
     let distance = usize::try_from(n.unsigned_abs()).ok()?;
     if n < 0 { count.checked_sub(distance) } else { (distance < count).then_some(distance) }
 }
 
-/// Returns the levels of nested containers in `value`, including itself; 0 for a scalar.
+/// Returns the number of levels of nested containers in `value`, including `value`; 0 for a scalar.
 fn nesting(value: &Value) -> usize {
     cancellation::step();
     match value {
@@ -552,7 +554,7 @@ fn nesting(value: &Value) -> usize {
     }
 }
 
-/// Returns the number of values in `value`, including itself.
+/// Returns the number of values in `value`, including `value`.
 fn size(value: &Value) -> usize {
     cancellation::step();
     match value {

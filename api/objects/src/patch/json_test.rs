@@ -1,5 +1,4 @@
-//! Tests of JSON patch: the examples of RFC 6902, and the deviations of the reference server
-//! (docs/api/patches.md#json-patch).
+//! Tests of JSON patch: the examples of RFC 6902, and the deviations of the reference server from the RFC
 
 use super::super::{PatchKind, apply as patch};
 use super::*;
@@ -89,7 +88,7 @@ fn the_examples_of_rfc_6902_appendix_a_hold() {
 }
 
 #[test]
-fn the_reference_servers_deviations_are_followed() {
+fn json_patch_follows_the_deviations_of_the_reference_server() {
     let list = r#"{"a":["x","y","z"],"b":{"n":null}}"#;
     for (why, operations, want) in [
         (
@@ -196,7 +195,7 @@ fn the_reference_servers_deviations_are_followed() {
 }
 
 #[test]
-fn test_compares_scalars_by_their_text() {
+fn the_test_operation_compares_scalars_by_their_text() {
     let document =
         r#"{"i":1,"f":1.0,"h":0.5,"big":9007199254740993,"s":"a<b","one":"1","o":{"a":1,"b":[{}],"c":null}}"#;
     for (path, value, same) in [
@@ -230,7 +229,7 @@ fn test_compares_scalars_by_their_text() {
 }
 
 #[test]
-fn operations_given_as_a_tree_test_what_this_server_would_write() {
+fn the_test_operation_compares_strings_without_html_escapes() {
     let document = tree(br#"{"s":"a<b","i":1}"#).unwrap();
     for (value, passes) in [(r#"{"s":"a<b","i":1}"#, true), (r#"{"s":"a","i":1}"#, false)] {
         let operations = tree(format!(r#"[{{"op":"test","path":"","value":{value}}}]"#).as_bytes()).unwrap();
@@ -239,7 +238,7 @@ fn operations_given_as_a_tree_test_what_this_server_would_write() {
 }
 
 #[test]
-fn objects_that_operations_enter_are_sorted() {
+fn objects_on_the_path_of_an_operation_get_sorted_members() {
     let document = r#"{"z":1,"o":{"z":1,"l":[{"z":1,"a":2}],"p":{"z":1,"a":2}},"a":{"z":1,"a":2}}"#;
     for (operations, want) in [
         ("[]", r#"{"a":{"z":1,"a":2},"o":{"z":1,"l":[{"z":1,"a":2}],"p":{"z":1,"a":2}},"z":1}"#),
@@ -285,7 +284,7 @@ fn a_body_that_is_not_a_list_of_operations_is_400() {
 }
 
 #[test]
-fn unknown_members_of_operations_are_reported() {
+fn unknown_members_of_patch_operations_are_reported() {
     let body = br#"[{"op":"add","path":"/a","value":{"x":1},"foo":1},{"op":"test","path":"/a","bar":1,"value":{"x":1}}]"#;
     let patched = patch(PatchKind::Json, None, tree(b"{}").unwrap(), body, true).unwrap();
     assert_eq!(
@@ -318,14 +317,14 @@ fn copies_are_limited_to_three_mebibytes() {
     let copy = |to: &str| format!(r#"{{"op":"copy","from":"/a","path":"/{to}"}}"#);
     assert!(run(&original, &format!("[{},{}]", copy("b"), copy("c"))).len() > 4_000_000);
     assert_eq!(run(&original, &format!("[{},{},{}]", copy("b"), copy("c"), copy("d"))), "422");
-    // Doubling the same value repeatedly fails the same way, and quickly.
+    // Repeatedly doubling the same value also fails, and takes little time.
     let doubling = vec![r#"{"op":"copy","from":"/a","path":"/a/-"}"#; 10_000].join(",");
     assert_eq!(run(r#"{"a":[1,2,3]}"#, &format!("[{doubling}]")), "422");
 }
 
 #[test]
-fn no_result_is_nested_deeper_than_the_parser_accepts() {
-    // Moving a chain below itself by way of a second one adds their depths.
+fn a_patch_result_deeper_than_the_parser_accepts_is_refused() {
+    // Moving one chain into another chain adds their depths.
     let chain = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     for (depth, fits) in [(62, true), (63, true), (64, false), (100, false)] {
         let original = format!(r#"{{"a":{},"b":{}}}"#, chain(63), chain(depth));
@@ -342,7 +341,7 @@ fn no_result_is_nested_deeper_than_the_parser_accepts() {
 }
 
 #[test]
-fn hostile_patches_end_fast() {
+fn hostile_patches_are_refused_within_seconds() {
     let begin = std::time::Instant::now();
     let list = format!(r#"{{"a":[{}]}}"#, vec!["0"; 1_000_000].join(","));
     let front = vec![r#"{"op":"add","path":"/a/0","value":0}"#; 10_000].join(",");

@@ -1,7 +1,7 @@
-//! Merging of lists: identification of elements, and the order of the result
+//! Merges lists: identifies the elements and determines the order of the result
 //! (docs/api/patches.md#strategic-merge-patch).
 //!
-//! This module handles only values; its callers handle schemas and directives. All costs are linear in the
+//! This module handles only values; the callers handle schemas and directives. All costs are linear in the
 //! lengths of the lists, because positions are looked up by hash.
 
 use std::hash::{Hash, Hasher};
@@ -16,15 +16,15 @@ use values::json::go_print;
 /// Identification of the elements of a list.
 #[derive(Clone, Copy)]
 pub(super) enum Key {
-    /// By the element's value, for scalars.
+    /// The key is the value of the element, if the elements are scalars.
     Element,
-    /// By the value of one member, for objects.
+    /// The key is the value of one member, if the elements are objects.
     Member(&'static str),
 }
 
 impl Key {
-    /// Returns how elements of `class` are identified. Objects need a merge key.
-    pub fn of(class: Option<Class>, merge_key: Option<&'static str>) -> Outcome<Self> {
+    /// Returns the identification for elements of `class`. Objects need a merge key.
+    pub fn for_class(class: Option<Class>, merge_key: Option<&'static str>) -> Outcome<Self> {
         match (merge_key, class) {
             (Some(name), _) => Ok(Key::Member(name)),
             (None, Some(Class::Object)) => {
@@ -34,13 +34,13 @@ impl Key {
         }
     }
 
-    /// Returns the identity of `item`.
+    /// Returns the scalar that identifies `item`.
     pub fn scalar(self, item: &Value) -> Outcome<Scalar> {
         match self {
-            Key::Element => Scalar::of(item).ok_or(MergeFailure::Unprocessable),
+            Key::Element => Scalar::from_value(item).ok_or(MergeFailure::Unprocessable),
             Key::Member(name) => {
                 let members = item.as_object().ok_or_else(|| bad_type(go::json::MAP, item))?;
-                members.get(name).and_then(Scalar::of).ok_or_else(|| {
+                members.get(name).and_then(Scalar::from_value).ok_or_else(|| {
                     let shown = go_print(item);
                     MergeFailure::Other(format!("map: {shown} does not contain declared merge key: {name}"))
                 })
@@ -57,13 +57,13 @@ impl Key {
         Ok(positions)
     }
 
-    /// Orders a merged list. Elements that the patch names follow the order of the patch, and the other
-    /// elements keep their old order. Between the two, an unnamed element comes first only if it preceded the
-    /// named element before. Therefore a new element precedes the elements that the patch does not name.
+    /// Sorts a merged list. Elements that the patch contains follow the order of the patch. The other
+    /// elements keep their order. An element that is not in the patch precedes an element of the patch only if the old
+    /// list has both elements in this order. Therefore a new element precedes all elements that are not in the patch.
     pub fn order(
         self,
         merged: Vec<Value>,
-        asked: &HashMap<Scalar, usize>,
+        requested: &HashMap<Scalar, usize>,
         before: &HashMap<Scalar, usize>,
     ) -> Outcome<Vec<Value>> {
         let mut named = Vec::with_capacity(merged.len());
@@ -71,7 +71,7 @@ impl Key {
         for item in merged {
             let scalar = self.scalar(&item)?;
             let had = before.get(&scalar).copied();
-            match asked.get(&scalar) {
+            match requested.get(&scalar) {
                 Some(at) => named.push(Ranked { rank: Some(*at), had, item }),
                 None => others.push(Ranked { rank: had, had, item }),
             }
@@ -101,10 +101,10 @@ struct Ranked {
     item: Value,
 }
 
-/// Sorts by rank; the sort is stable. Elements without a rank occur only if a patch adds to a list for which
-/// it requests an empty order. Upstream then compares them as smaller than everything, which is not a valid
-/// order. If the result of upstream is predictable (an insertion sort of few elements), this function returns
-/// the same.
+/// Sorts by rank; the sort is stable. Elements without a rank occur only if a patch adds elements to a list
+/// and requests an empty order for the list. The reference server then treats an element without a rank as smaller than
+/// every other element, including other elements without a rank, which is not a valid order. For few elements, the
+/// reference server uses an insertion sort with a predictable result, and this function returns the same result.
 fn sort_by_rank(items: &mut [Ranked]) {
     const FORESEEABLE_MAX: usize = 20;
     if items.iter().all(|item| item.rank.is_some()) || items.len() > FORESEEABLE_MAX {
@@ -127,7 +127,7 @@ fn sort_by_rank(items: &mut [Ranked]) {
     }
 }
 
-/// A scalar with Go's equality: same type and same value.
+/// A scalar with Go's equality: two scalars are equal if they have the same type and the same value.
 #[derive(Clone, Debug)]
 pub(super) enum Scalar {
     Null,
@@ -138,8 +138,8 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// Returns the scalar of `value`, if it is one.
-    pub fn of(value: &Value) -> Option<Scalar> {
+    /// Returns the scalar in `value`; `None` for other values.
+    pub fn from_value(value: &Value) -> Option<Scalar> {
         cancellation::step();
         match value {
             Value::Null => Some(Scalar::Null),
@@ -159,7 +159,8 @@ impl PartialEq for Scalar {
             (Scalar::Null, Scalar::Null) => true,
             (Scalar::Bool(a), Scalar::Bool(b)) => a == b,
             (Scalar::Int(a), Scalar::Int(b)) => a == b,
-            // JSON has no NaN, so bit equality that treats both zeros as equal is an equivalence.
+            // JSON has no NaN. Bit equality that also treats both zeros as equal is therefore an equivalence
+            // relation.
             (Scalar::Float(a), Scalar::Float(b)) => a == b || a.to_bits() == b.to_bits(),
             (Scalar::Text(a), Scalar::Text(b)) => a == b,
             _ => false,
@@ -181,7 +182,7 @@ impl Hash for Scalar {
     }
 }
 
-/// Type that all elements of a list share.
+/// Type of all elements of a list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Class {
     Bool,
@@ -218,7 +219,8 @@ fn mixed(a: &[Value], b: &[Value]) -> MergeFailure {
     MergeFailure::Other(format!("list element types are not identical: [{a} {b}]"))
 }
 
-/// Returns a 500 with the text of the reference server, which contains Go types.
+/// Returns the 500 for a value of an unexpected type. The text is that of the reference server and contains
+/// Go types.
 pub(super) fn bad_type(expected: &str, value: &Value) -> MergeFailure {
     let received = if value.is_null() { "%!s(<nil>)" } else { value.go_type() };
     MergeFailure::Other(format!("expected a {expected}, but received a {received}"))

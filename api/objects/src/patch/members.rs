@@ -1,9 +1,9 @@
 //! The members of one object during a patch.
 //!
-//! `Object` → `OpenMembers` → changes by name → `Object`. Order is kept: a changed member keeps its position,
-//! a new one is appended, and a removed one leaves no gap. Small objects are searched linearly. If an object
-//! and its patch are both large, a hash index reduces the cost of merging from the product to the sum of
-//! their sizes.
+//! `Object` → `OpenMembers` → changes by name → `Object`. A changed member keeps its position, a new member
+//! is appended, and a removed member leaves no gap. Small objects are searched linearly. If an object and its
+//! patch are both large, a hash index reduces the cost of merging from the product of their sizes to the sum
+//! of their sizes.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
@@ -13,21 +13,22 @@ use values::json::{Key, Object, Value};
 /// Maximum number of members without an index.
 const SCAN_MAX: usize = 32;
 
-/// Minimum number of look-ups for an index. Building one costs about as much as this many scans.
+/// Minimum number of look-ups for an index. Building an index costs about as much as this many searches.
 const LOOKUPS_MIN: usize = 8;
 
 /// An object that is opened for many changes by name.
 pub(super) struct OpenMembers {
     /// Members in order; `None` for a removed member.
     slots: Vec<Option<(Key, Value)>>,
-    /// Positions in `slots`, by hash of the name. Entries of removed members stay and match nothing.
+    /// Positions in `slots`, by hash of the name. Entries of removed members stay in the index, and look-ups
+    /// skip such entries.
     index: Option<HashTable<usize>>,
     hasher: DefaultHashBuilder,
     lookups: usize,
 }
 
 impl OpenMembers {
-    /// Opens `object` for about `lookups` look-ups.
+    /// Opens `object`. `lookups` is the expected number of look-ups.
     pub fn open(object: Object, lookups: usize) -> Self {
         let slots: Vec<_> = object.into_members().into_iter().map(Some).collect();
         let mut members = OpenMembers { slots, index: None, hasher: DefaultHashBuilder::default(), lookups };
@@ -47,7 +48,7 @@ impl OpenMembers {
         self.slots[at].take().map(|(_, value)| value)
     }
 
-    /// Sets the member `name`: at its position if it exists, at the end otherwise.
+    /// Sets the member `name`. An existing member keeps its position; a new member is appended.
     pub fn set(&mut self, name: Key, value: Value) {
         if let Some(slot) = self.get_mut(&name) {
             *slot = value;
@@ -109,7 +110,8 @@ impl OpenMembers {
     }
 }
 
-/// Returns the hash of a member's name. For a removed member any value works, because nothing matches it.
+/// Returns the hash of the name of a member. For a removed member any value is correct, because look-ups skip
+/// it.
 fn hash_slot(hasher: &DefaultHashBuilder, slot: &Option<(Key, Value)>) -> u64 {
     slot.as_ref().map_or(0, |(key, _)| hasher.hash_one(&**key))
 }
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_is_kept_whether_the_members_are_scanned_or_indexed() {
+    fn open_members_keep_their_order_whether_scanned_or_indexed() {
         for (count, lookups) in [(3, 1), (100, 1), (100, 100), (3, 1000)] {
             let object: Object = (0..count).map(|n| (format!("k{n}").into(), Value::Int(n))).collect();
             let mut members = OpenMembers::open(object, lookups);

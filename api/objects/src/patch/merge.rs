@@ -1,23 +1,23 @@
-//! Merge patch (RFC 7386, docs/api/patches.md#merge-patch): objects merge, `null` deletes, and everything
-//! else replaces.
+//! Merge patch (RFC 7386, docs/api/patches.md#merge-patch): objects are merged, `null` deletes a member, and
+//! any other value replaces the old value.
 //!
-//! If the patch changes or adds an object, the members of the result are sorted by name. The reference server
-//! goes beyond the RFC, and so does this module: `null` members are also removed from the objects in a new
-//! list, unless the list replaces an object.
+//! If the patch changes or adds an object, the members of the result are sorted by name. Like the reference
+//! server, this module also removes `null` members from the objects in a new list, except if the list
+//! replaces an object. The RFC does not require the removal.
 //!
-//! The cost is the sum of both sizes. The result is never deeper than the deeper document, so the parser's
-//! limit of depth also limits the recursion here.
+//! The cost is proportional to the sum of both sizes. The result is never deeper than the deeper of the two
+//! documents, so the depth limit of the parser also limits the recursion.
 
 use super::members::OpenMembers;
 use super::{Status, Value};
 use values::cancellation;
 use values::json::Object;
 
-/// Error text for any document that is not a patch.
+/// Error text for a document that is not a patch.
 pub(super) const INVALID: &str = "Invalid JSON Patch";
 
-/// Accepts a document that can be a merge patch: an object or, without strict reporting, an array. An array
-/// replaces the whole document, which the decoder then refuses.
+/// Accepts a document that can be a merge patch: an object or, without strict reporting, an array. An
+/// array replaces the whole document, and the decoder then refuses the result.
 pub(super) fn check(patch: Value, strict_reporting: bool) -> Result<Value, Status> {
     match patch {
         Value::Object(_) => Ok(patch),
@@ -75,8 +75,8 @@ fn merge_members(original: Object, patch: Object) -> Object {
     merged
 }
 
-/// Removes the `null` members of all objects in `value` and sorts the other members. List elements are kept,
-/// even if they are `null`.
+/// Removes the `null` members of all objects in `value` and sorts the other members. List elements that are
+/// `null` are kept.
 fn prune(value: &mut Value) {
     cancellation::step();
     match value {
@@ -99,9 +99,9 @@ mod tests {
     use values::json::parse;
     use values::testing::text;
 
-    /// Tests RFC 7386 appendix A, except for documents that are not objects.
+    /// Tests the examples of RFC 7386 appendix A, except for documents that are not objects.
     #[test]
-    fn the_examples_of_rfc_7386_hold() {
+    fn merge_patch_passes_the_examples_of_rfc_7386() {
         for (original, patch, want) in [
             (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
             (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn entered_objects_are_sorted_and_lists_pruned() {
+    fn merge_patch_sorts_the_objects_that_it_enters_and_removes_nulls_in_lists() {
         for (original, patch, want) in [
             (
                 r#"{"b":1,"a":{"d":1,"c":2},"e":{"d":1,"c":2}}"#,
@@ -158,7 +158,7 @@ mod tests {
             ("[]", true, format!("{decoding} array {target}")),
         ] {
             let status = check(parse(patch.as_bytes()).unwrap(), strict).unwrap_err();
-            assert_eq!((status.code.as_u16(), status.message), (400, want), "{patch}");
+            assert_eq!((status.code.as_u16(), status.message.clone()), (400, want), "{patch}");
         }
     }
 
@@ -174,7 +174,7 @@ mod tests {
         assert!(begin.elapsed().as_secs() < 5, "quadratic: {:?}", begin.elapsed());
     }
 
-    /// The pseudocode of the RFC, literally, on sorted maps.
+    /// The pseudocode of the RFC, applied to sorted maps.
     mod model {
         use super::*;
         use std::collections::BTreeMap;
@@ -185,10 +185,10 @@ mod tests {
             Map(BTreeMap<String, Tree>),
         }
 
-        pub fn of(value: &Value) -> Tree {
+        pub fn to_tree(value: &Value) -> Tree {
             match value {
                 Value::Object(members) => {
-                    Tree::Map(members.iter().map(|(name, value)| (name.to_owned(), of(value))).collect())
+                    Tree::Map(members.iter().map(|(name, value)| (name.to_owned(), to_tree(value))).collect())
                 }
                 leaf => Tree::Leaf(leaf.clone()),
             }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn random_patches_do_what_the_rfc_pseudo_code_does() {
+    fn merge_patch_equals_the_pseudo_code_of_rfc_7386_for_random_patches() {
         let mut random = Random(7386);
         fn tree(random: &mut Random, depth: usize) -> Value {
             match random.index(if depth == 0 { 4 } else { 8 }) {
@@ -233,9 +233,9 @@ mod tests {
         }
         for round in 0..5_000 {
             let (original, patch) = (tree(&mut random, 4), tree(&mut random, 4));
-            let want = model::merge_patch(Some(model::of(&original)), model::of(&patch));
+            let want = model::merge_patch(Some(model::to_tree(&original)), model::to_tree(&patch));
             let shown = format!("round {round}: {} + {}", text(&original), text(&patch));
-            assert_eq!(model::of(&apply(original, patch)), want, "{shown}");
+            assert_eq!(model::to_tree(&apply(original, patch)), want, "{shown}");
         }
     }
 }

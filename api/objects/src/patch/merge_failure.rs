@@ -2,14 +2,14 @@
 
 use super::{Status, plain_error};
 
-/// Reason why a patch cannot be merged, by status code.
+/// Reason why a patch cannot be merged. Each variant has its own status code.
 #[derive(Debug)]
 pub(super) enum MergeFailure {
-    /// 400 with this text.
+    /// A 400 with this text.
     Malformed(&'static str),
-    /// 422 without a text.
+    /// A 422 without a text.
     Unprocessable,
-    /// 500 with this text and without a reason.
+    /// A 500 with this text and without a reason.
     Other(String),
 }
 

@@ -1,10 +1,10 @@
-//! The form of a strategic merge patch after merging, for error messages
+//! Computes the strategic merge patch that error messages contain after a merge
 //! (docs/api/patches.md#patch-requests).
 //!
-//! The reference server merges in place. It removes the directives that it carries out, the lists that it
-//! orders, and the `null` members of values that are new to the object. The rest of the patch stays as given.
-//! This module repeats these changes of the patch. It handles no errors, because the patch was already merged
-//! successfully.
+//! The reference server merges in place and changes the patch. The merge removes three parts of the patch:
+//! the directives that it carries out, the lists that it orders, and the `null` members of values that are
+//! new to the object. The rest of the patch stays unchanged. This module makes the same changes, and needs no
+//! error handling, because the patch was already merged successfully.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use types::schema::table::Message;
 use values::cancellation;
 use values::json::Object;
 
-/// Returns the patch as merging it into `original` leaves it.
+/// Returns the state of the patch after the merge into `original`.
 pub(super) fn merged_patch(message: &Message, original: &Value, mut patch: Value) -> Value {
     if let (Value::Object(original), Value::Object(patch)) = (original, &mut patch) {
         object(original, patch, MergeType::Struct(message));
@@ -62,8 +62,8 @@ fn object(original: &Object, patch: &mut Object, kind: MergeType<'_>) {
     }
 }
 
-/// Visits the elements of a list that were merged into existing ones: the object has them, and the patch does
-/// not delete them. After `$patch: replace` there are no such elements.
+/// Visits the elements of a list that were merged into existing elements. The object contains these elements,
+/// and the patch does not delete them. After `$patch: replace` there are no such elements.
 fn elements(current: &[Value], patch: &mut [Value], kind: MergeType<'_>, key: Key) {
     let is_replacing = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str) == Some("replace");
     if patch.iter().any(is_replacing) {
@@ -85,8 +85,8 @@ fn elements(current: &[Value], patch: &mut [Value], kind: MergeType<'_>, key: Ke
     }
 }
 
-/// Removes everything with a `$patch` from the members of a new value. The value itself is kept, and so are
-/// its elements if it is a list.
+/// Removes the objects that contain `$patch` from the members of a new value. The value itself is kept. If
+/// the value is a list, its elements are also kept.
 fn drop_directives(value: &mut Value) {
     match value {
         Value::Object(members) if !members.contains(DIRECTIVE) => members.retain(|_, member| {

@@ -1,4 +1,4 @@
-//! Patches: from an object and a patch document to the patched object.
+//! Patches: applies a patch document to an object.
 //!
 //! ```text
 //! media type → PatchKind ─┐
@@ -6,10 +6,10 @@
 //!                              (400, 413)               (400, 422, 500)
 //! ```
 //!
-//! These are pure functions on JSON trees (docs/api/patches.md). The caller first converts the stored object
-//! to the requested version, and then decodes, defaults and validates the result. Server-side apply is
-//! recognized here and implemented in `apply`. A [`Patch`] can be cloned and applied again if the object
-//! changed in between.
+//! All functions are pure functions on JSON trees (docs/api/patches.md). The caller first converts the stored
+//! object to the requested version, and then decodes, defaults and validates the result. This module
+//! recognizes server-side apply, which the module `apply` implements. If the stored object changed in the
+//! meantime, the caller can apply a clone of the [`Patch`] again.
 
 mod json;
 mod lists;
@@ -30,7 +30,7 @@ use values::json::{
 use values::memory::Memory;
 use values::status::{Status, StatusReason, Subject};
 
-/// Kind of a patch, which its media type determines.
+/// Kind of a patch, determined by its media type.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PatchKind {
     /// JSON patch: a list of operations (RFC 6902).
@@ -39,26 +39,27 @@ pub enum PatchKind {
     Merge,
     /// Strategic merge patch: a partial document with directives, merged by the schema.
     Strategic,
-    /// Server-side apply of a configuration in YAML. Recognized here and carried out by `apply`.
+    /// Server-side apply of a configuration in YAML. This module only recognizes this kind of patch; `apply`
+    /// implements it.
     Apply,
-    /// Server-side apply of a configuration in CBOR, which is behind a feature gate.
+    /// Server-side apply of a configuration in CBOR, which requires a feature gate.
     ApplyCbor,
 }
 
 impl PatchKind {
     const ALL: [PatchKind; 5] = [Self::Json, Self::Merge, Self::Strategic, Self::Apply, Self::ApplyCbor];
 
-    /// Returns the kind of patch of a request for a built-in type.
+    /// Returns the kind of patch for a request of a built-in type.
     ///
     /// # Errors
-    /// 415 for any other media type. Source: docs/api/patches.md#patch-requests.
+    /// 415 if the media type is not the media type of a patch. Source: docs/api/patches.md#patch-requests.
     pub fn of_request(content_type: &str, cbor: bool) -> Result<PatchKind, Status> {
         let is_on = |kind: &PatchKind| cbor || *kind != Self::ApplyCbor;
         if let Some(kind) = Self::from_media_type(content_type).filter(is_on) {
             return Ok(kind);
         }
-        // The reference server accepts the route if any of several types matches, and then reads the header
-        // as a single type.
+        // The reference server accepts the route if one of several types in the header matches. The server
+        // then reads the whole header as a single type.
         let kind_of_one = |one: &str| {
             let media_type = one.split(';').next().unwrap_or_default().trim_matches(' ');
             Self::ALL.into_iter().find(|kind| kind.media_type() == media_type).filter(is_on)
@@ -74,8 +75,8 @@ impl PatchKind {
     pub const CUSTOM: [&str; 3] =
         [PatchKind::Json.media_type(), PatchKind::Merge.media_type(), PatchKind::Apply.media_type()];
 
-    /// Returns the kind for a `Content-Type`. Only the text before the first `;` counts, and it must match
-    /// exactly (docs/api/patches.md#patch-requests).
+    /// Returns the kind of patch for a `Content-Type`. The text before the first `;` must match exactly; the
+    /// rest is ignored (docs/api/patches.md#patch-requests).
     pub fn from_media_type(content_type: &str) -> Option<PatchKind> {
         let media_type = content_type.split(';').next().unwrap_or("");
         Self::ALL.into_iter().find(|kind| kind.media_type() == media_type)
@@ -86,7 +87,7 @@ impl PatchKind {
         matches!(self, Self::Apply | Self::ApplyCbor)
     }
 
-    /// Returns the media type of the kind.
+    /// Returns the media type of this kind of patch.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json-patch+json",
@@ -100,14 +101,14 @@ impl PatchKind {
 
 pub use json::Refused;
 
-/// Applies the operations of a JSON patch, given as a tree, to a document.
+/// Applies the operations of a JSON patch to a document. The operations are given as a tree.
 ///
 /// # Errors
-/// Fails with the text of the reference server at the first operation that cannot be applied, or if there are
-/// too many.
+/// Fails at the first operation that cannot be applied, with the text of the reference server. Also fails if
+/// there are too many operations.
 pub fn apply_operations(operations: Value, document: Value) -> Result<Value, Refused> {
     let operations = json::parse(operations, false, &mut Vec::new());
-    json::carry_out(operations.map_err(|status| Refused::Operation(status.message))?, document)
+    json::carry_out(operations.map_err(|status| Refused::Operation(status.into_message()))?, document)
 }
 
 impl std::fmt::Display for Refused {
@@ -120,13 +121,13 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// A patched object with reports about the patch.
+/// A patched object, with reports about the patch.
 #[derive(Debug)]
 pub struct Patched {
     /// The result, not yet decoded by the schema.
     pub value: Value,
     /// Texts about unknown and duplicate members of the patch itself (docs/api/patches.md#json-patch,
-    /// docs/api/encodings.md#strict-decoding). There are at most 100.
+    /// docs/api/encodings.md#strict-decoding), at most 100.
     pub strict: Vec<String>,
 }
 
@@ -146,11 +147,11 @@ enum Body {
 
 impl Patch {
     /// Parses a patch. With `strict_reporting` (field validation `Warn` or `Strict`), unknown and duplicate
-    /// members are collected, and error texts are those of the stricter decoder.
+    /// members are collected, and errors have the texts of the stricter decoder.
     ///
     /// # Errors
-    /// 400 for a malformed body, 413 for more than 10 000 operations, 415 for configurations for server-side
-    /// apply. Source: docs/api/patches.md#json-patch, #merge-patch, #strategic-merge-patch.
+    /// 400 for a malformed body, 413 for more than 10 000 operations, and 415 for a configuration for
+    /// server-side apply. Source: docs/api/patches.md#json-patch, #merge-patch, #strategic-merge-patch.
     pub fn parse(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<Patch, Status> {
         Memory::check_text(text).map_err(Status::no_memory)?;
         let (value, duplicates) = match read(kind, text, strict_reporting) {
@@ -177,8 +178,8 @@ impl Patch {
         Ok(Patch { body, strict })
     }
 
-    /// Returns whether the patch affects `metadata.managedFields`. If not, it may be applied to an object
-    /// without this member.
+    /// Returns whether the patch affects `metadata.managedFields`. A patch that does not affect this member
+    /// may be applied to an object without the member.
     pub fn touches_managed_fields(&self) -> bool {
         match &self.body {
             Body::Json(operations) => json::touch(operations, &["metadata", "managedFields"]),
@@ -188,10 +189,10 @@ impl Patch {
         }
     }
 
-    /// Applies the patch to `original`. `message` is the type of the object. It is `None` for custom
-    /// resources, for which a strategic merge patch is refused. The objects that a JSON or merge patch enters
-    /// are sorted by name, because the reference server decodes them to maps, and decodes and returns the
-    /// result in that order.
+    /// Applies the patch to `original`. `message` is the type of the object. For custom resources, `message`
+    /// is `None`, and a strategic merge patch is refused. A JSON or merge patch sorts the members of the
+    /// objects on its paths by name, because the reference server decodes these objects to maps and returns
+    /// the result in that order.
     ///
     /// # Errors
     /// 422 if an operation fails; 400, 422 or 500 if a strategic merge fails; 413 if a JSON patch exceeds its
@@ -205,13 +206,13 @@ impl Patch {
         Ok(Patched { value, strict: self.strict })
     }
 
-    /// Returns the document that an error about the result shows, in Go's format of maps: the patched
-    /// document or, for a strategic merge, the patch as merging left it (docs/api/patches.md#patch-requests).
-    /// The members of a custom object are sorted by name, since the reference server patches its sorted text.
+    /// Returns the document for an error about the result, in Go's format of maps. Such an error prints the patched
+    /// document or, for a strategic merge, the patch after the merge (docs/api/patches.md#patch-requests). The members
+    /// of a custom object are sorted by name, because the reference server patches the sorted text of the object.
     ///
     /// # Errors
-    /// The errors of [`Patch::apply`].
-    pub fn shown_document(&self, message: &Message, mut original: Value) -> Result<String, Status> {
+    /// Returns the errors of [`Patch::apply`].
+    pub fn error_document(&self, message: &Message, mut original: Value) -> Result<String, Status> {
         if let Body::Strategic(patch) = &self.body {
             return Ok(go_print(&merged_patch::merged_patch(message, &original, patch.clone())));
         }
@@ -240,15 +241,15 @@ pub fn apply(
     Patch::parse(kind, patch, strict_reporting)?.apply(message, original)
 }
 
-/// Returns the 422 for a result that does not decode. Contains the output of [`Patch::shown_document`] and the text of
-/// the decoder.
-pub fn undecodable(shown: String, error: &str) -> Status {
+/// Returns the 422 for a result that cannot be decoded. `document` is the result of
+/// [`Patch::error_document`], and `error` is the text of the decoder.
+pub fn undecodable(document: String, error: &str) -> Status {
     let unnamed = Subject { group: "", kind: "", name: "" };
-    Status::invalid(unnamed, &[FieldError::invalid("patch", &shown.into(), error)])
+    Status::invalid(unnamed, &[FieldError::invalid("patch", &document.into(), error)])
 }
 
-/// Parses a patch. The reference server applies JSON and merge patches to text, so numbers keep their
-/// spelling.
+/// Parses a patch document. Numbers keep their spelling in JSON and merge patches, because the reference
+/// server applies these patches to text.
 fn read(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<(Value, Vec<String>), ParseError> {
     match (kind, strict_reporting) {
         (PatchKind::Json | PatchKind::Merge, true) => parse_exact_reporting_duplicates(text),
@@ -272,10 +273,10 @@ fn unreadable(kind: PatchKind, error: &ParseError, strict_reporting: bool) -> St
 
 /// Sorts the members of an object by name.
 fn sort_members(object: &mut Object) {
-    object.members_mut().sort_by(|(a, _), (b, _)| a.cmp(b));
+    values::json::sort_members(object.members_mut());
 }
 
-/// Returns the 500 without a reason for a failure that upstream does not convert to a Status
+/// Returns the 500 without a reason for a failure that the reference server does not convert to a Status
 /// (docs/api/errors.md#messages).
 fn plain_error(text: impl Into<String>) -> Status {
     Status::new(StatusReason::Unknown, text)
@@ -290,7 +291,7 @@ mod tests {
     use types::schema::table::{Element, Field, Kind, List, ListType, PatchStrategy, Ref};
 
     #[test]
-    fn kinds_follow_from_the_media_type() {
+    fn the_patch_kind_follows_from_the_content_type() {
         for (content_type, kind) in [
             ("application/json-patch+json", Some(PatchKind::Json)),
             ("application/merge-patch+json; charset=utf-8", Some(PatchKind::Merge)),
@@ -305,7 +306,7 @@ mod tests {
             assert_eq!(PatchKind::from_media_type(content_type), kind, "{content_type}");
         }
         assert_eq!(Patch::parse(PatchKind::Apply, b"{}", true).unwrap_err().code, 415);
-        // A media type behind a disabled feature gate is not accepted.
+        // A media type whose feature gate is disabled is not accepted.
         for cbor in [false, true] {
             let gated = PatchKind::of_request("application/apply-patch+cbor", cbor);
             assert_eq!(gated.ok(), cbor.then_some(PatchKind::ApplyCbor));
@@ -336,8 +337,8 @@ mod tests {
             ),
         ] {
             let patch = Patch::parse(kind, patch.as_bytes(), true).unwrap();
-            let shown_by_patch = patch.shown_document(&lists(), parse(document.as_bytes()).unwrap()).unwrap();
-            let status = undecodable(shown_by_patch, "no such luck");
+            let document = patch.error_document(&lists(), parse(document.as_bytes()).unwrap()).unwrap();
+            let status = undecodable(document, "no such luck");
             assert_eq!(status.code, 422);
             let want = format!(" \"\" is invalid: patch: Invalid value: {shown}: no such luck");
             assert_eq!(status.message, want, "{kind:?}");
@@ -353,7 +354,7 @@ mod tests {
             (PatchKind::Json, r#"[{"op":"add","path":"/spec","value":{"z":1,"y":2}}]"#),
         ] {
             let patch = Patch::parse(kind, patch.as_bytes(), true).unwrap();
-            let shown = patch.shown_document(&custom, parse(document.as_bytes()).unwrap()).unwrap();
+            let shown = patch.error_document(&custom, parse(document.as_bytes()).unwrap()).unwrap();
             let metadata = r#""metadata":{"labels":{"a":[{"c":2,"d":1}],"b":"1"},"name":"n"}"#;
             let start = format!(r#"{{"apiVersion":"v1","kind":"K",{metadata},"spec":{{"#);
             assert!(shown.starts_with(&start), "{kind:?}: {shown}");
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strategic_merge_shows_what_it_leaves_of_the_patch() {
+    fn a_refused_strategic_merge_patch_shows_the_remaining_document() {
         let document = r#"{"a":[{"name":"x","b":["1"]},{"name":"y"}],"b":["1"],"m":{"k":1,"l":2},"n":1}"#;
         for (patch, want) in [
             (r#"{"$setElementOrder/a":[{"name":"x"}],"a":[{"name":"x","z":1}],"n":2}"#, "map[n:2]"),
@@ -384,12 +385,12 @@ mod tests {
             (r#"{"$deleteFromPrimitiveList/b":["1"]}"#, "map[$deleteFromPrimitiveList/b:[1]]"),
         ] {
             let patch = Patch::parse(PatchKind::Strategic, patch.as_bytes(), true).unwrap();
-            assert_eq!(patch.shown_document(&lists(), parse(document.as_bytes()).unwrap()).unwrap(), want);
+            assert_eq!(patch.error_document(&lists(), parse(document.as_bytes()).unwrap()).unwrap(), want);
         }
     }
 
     #[test]
-    fn duplicate_members_are_reported_per_kind() {
+    fn duplicate_members_of_each_patch_kind_are_reported() {
         for (kind, patch, want) in [
             (PatchKind::Merge, r#"{"a":{"b":1,"b":2}}"#, "duplicate field \"a.b\""),
             (PatchKind::Strategic, r#"{"a":1,"a":2}"#, "duplicate field \"a\""),
@@ -474,7 +475,7 @@ mod tests {
         );
     }
 
-    /// Returns a type with two lists that merge, one of them by a key.
+    /// Returns a type with two lists that merge; list `a` merges by a key.
     fn lists() -> Message {
         let list = |name: &'static str, merge_key: Option<&'static str>| {
             let item = Element { kind: Kind::Message(Ref::new(plain("Item", Vec::new()))), ..ELEMENT };

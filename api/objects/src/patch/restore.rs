@@ -1,10 +1,10 @@
 //! Copies a tree into a built-in type field by field, as the reference server does with the results of
-//! strategic merges and applies. There it does not decode them from text, and its messages for mismatches
-//! differ from those of its decoder.
+//! strategic merges and applies. The reference server does not decode these results from text, and its
+//! messages for mismatches differ from the messages of its decoder.
 //!
-//! Numbers without a fraction are integers, regardless of how they are written. If a number does not fit a
-//! field of 32 bits, it loses its upper bits. Quantities, times and other values that JSON represents as text
-//! are parsed by their own type, and their errors contain no path.
+//! A number without a fraction is an integer in any notation. A number that does not fit a field of 32 bits
+//! loses its upper bits. The type of a quantity, a time or another value that JSON represents as text parses the value
+//! itself, and the errors contain no path.
 
 use super::Value;
 use types::schema::conform::conform_value;
@@ -15,25 +15,25 @@ use values::cancellation;
 use values::json::plain_number;
 use values::json::write;
 
-/// Converts whole numbers in `value` to integers where the type has integers.
+/// Converts numbers without a fraction to integers if the type has an integer at that position.
 ///
 /// # Errors
-/// Returns the first mismatch in schema order. The conversion leaves some mismatches for the decoder to
-/// report.
+/// Returns the first mismatch in schema order. The decoder reports some mismatches that this function
+/// ignores.
 pub fn restore(message: &Message, value: &mut Value) -> Result<(), String> {
     let Value::Object(members) = value else {
         return Err(format!("cannot restore struct from: {}", kind_of(value)));
     };
     for field in &*message.fields {
         if let Some(value) = members.get_mut(&field.name) {
-            within(&field.kind, value, text_type(message, field))?;
+            restore_value(&field.kind, value, text_type(message, field))?;
         }
     }
     Ok(())
 }
 
-/// Converts a value of a kind, like [`restore`]. `text` is the Go type of its strings.
-fn within(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
+/// Converts a value of a kind, like [`restore`]. `text` is the Go type of the strings in the value.
+fn restore_value(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
     cancellation::step();
     if value.is_null() {
         return Ok(());
@@ -47,7 +47,8 @@ fn within(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
         Kind::Double => Err(unrecognized("float64")),
         Kind::String => match value {
             Value::String(_) => Ok(()),
-            // Go can convert integers to text, but this conversion then refuses the value.
+            // Go can convert an integer to text, but this code path of the reference server refuses the
+            // value.
             Value::Int(_) => Err(format!("cannot convert int64 to {text}")),
             _ => Err(unrecognized("string")),
         },
@@ -59,10 +60,12 @@ fn within(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
             other => list(other).map(drop),
         },
         Kind::Message(message) => restore(message, value),
-        Kind::List(of) => list(value)?.iter_mut().try_for_each(|item| within(&of.item.kind, item, text)),
+        Kind::List(of) => {
+            list(value)?.iter_mut().try_for_each(|item| restore_value(&of.item.kind, item, text))
+        }
         Kind::Map(map) => match value {
             Value::Object(members) => {
-                members.iter_mut().try_for_each(|(_, value)| within(&map.value.kind, value, text))
+                members.iter_mut().try_for_each(|(_, value)| restore_value(&map.value.kind, value, text))
             }
             _ => Err(format!("cannot restore map from {}", kind_of(value))),
         },
@@ -78,11 +81,11 @@ fn within(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
     }
 }
 
-/// Converts a value to an integer of the Go type `name`. `held` keeps the bits that the type has.
+/// Converts a value to an integer of the Go type `name`. `held` truncates a number to the width of the Go type.
 fn integer(name: &str, value: &mut Value, held: fn(i64) -> i64) -> Result<(), String> {
     let whole = match value {
         Value::Int(number) => *number,
-        Value::Float(number) if number.fract() == 0.0 => whole(*number),
+        Value::Float(number) if number.fract() == 0.0 => to_integer(*number),
         Value::Float(_) => return Err(format!("cannot convert float64 to {name}")),
         _ => return Err(unrecognized(name)),
     };
@@ -90,14 +93,14 @@ fn integer(name: &str, value: &mut Value, held: fn(i64) -> i64) -> Result<(), St
     Ok(())
 }
 
-/// Converts a whole number to an integer. A number outside of 64 bits becomes the smallest integer, as on
-/// 64-bit processors.
-fn whole(number: f64) -> i64 {
+/// Converts a number without a fraction to an integer. A number outside of 64 bits becomes the smallest
+/// integer, as on 64-bit processors.
+fn to_integer(number: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0; // 2^63
     if (-END..END).contains(&number) { number as i64 } else { i64::MIN }
 }
 
-/// Checks a quantity, which is parsed from the JSON text of any value.
+/// Checks a quantity. The reference server parses the JSON text of any value as a quantity.
 fn amount(value: &Value) -> Result<(), String> {
     if matches!(value, Value::Bool(_) | Value::Array(_) | Value::Object(_)) {
         let mut text = Vec::new();
@@ -107,7 +110,7 @@ fn amount(value: &Value) -> Result<(), String> {
     alone(&Kind::Quantity, value)
 }
 
-/// Checks a value that its own type parses.
+/// Checks a value by the parser of its own type.
 fn alone(kind: &Kind, value: &Value) -> Result<(), String> {
     conform_value(kind, value.clone()).map(drop).map_err(|error| error.to_string())
 }
@@ -121,7 +124,7 @@ fn unrecognized(name: &str) -> String {
     format!("unrecognized type: {name}")
 }
 
-/// Returns Go's kind of a value in an untyped tree.
+/// Returns the Go kind of a value in an untyped tree.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",
@@ -143,7 +146,7 @@ mod tests {
     use values::testing::text;
 
     #[test]
-    fn mismatches_are_worded_as_a_conversion_of_trees() {
+    fn a_patch_with_values_of_the_wrong_type_fails_with_the_error_text_of_the_reference_server() {
         let quantity =
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
         for (name, patched, want) in [
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_integers() {
+    fn whole_numbers_in_a_patch_become_integers() {
         let deployment = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
         let patched = r#"{"spec":{"replicas":2.0,"strategy":{"rollingUpdate":{"maxSurge":1e0}}}}"#;
         let mut value = parse(patched.as_bytes()).unwrap();
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_beyond_their_field_lose_their_upper_bits() {
+    fn integers_out_of_range_lose_their_upper_bits() {
         let deployment = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
         for (given, want) in
             [("99999999999", 1_215_752_191), ("-3e9", 1_294_967_296), ("4294967296", 0), ("1e20", 0)]

@@ -1,9 +1,8 @@
-//! Values as they are written, which the `test` operation of a JSON patch compares
+//! Trees of scalar texts, which the `test` operation of a JSON patch compares
 //! (docs/api/patches.md#json-patch).
 //!
-//! A tree of words has the JSON text of each scalar in place of the scalar; only `null` stays as it is. Two
-//! spellings of the same number or string are therefore different words, while objects are compared
-//! regardless of order.
+//! Such a tree contains the JSON text of each scalar instead of the scalar; only `null` stays unchanged. Two
+//! spellings of the same number or string therefore differ. The order of members is ignored.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ use super::Value;
 use values::cancellation;
 use values::json::{Object, write};
 
-/// Returns the words of `value`, as this server writes it.
+/// Returns the tree of scalar texts of `value`, in the spelling of this server.
 pub(super) fn write_scalars_as_text(value: &Value) -> Value {
     cancellation::step();
     match value {
@@ -29,15 +28,14 @@ pub(super) fn write_scalars_as_text(value: &Value) -> Value {
     }
 }
 
-/// Returns the text of each operation's value in the text of a JSON patch; `None` if the value is `null` or
-/// absent.
+/// Returns the text of the value of each operation in a JSON patch; `None` if the value is `null` or absent.
 pub(super) fn values(text: &[u8]) -> Vec<Option<&RawValue>> {
     type Members<'t> = BTreeMap<String, Option<&'t RawValue>>;
     let operations: Vec<Option<Members<'_>>> = serde_json::from_slice(text).unwrap_or_default();
     operations.into_iter().map(|members| members?.remove("value").flatten()).collect()
 }
 
-/// Returns the words of a JSON text.
+/// Returns the tree of scalar texts of a JSON text.
 pub(super) fn read(raw: &RawValue) -> Value {
     let text = raw.get();
     let word = || Value::String(text.to_owned());
@@ -58,7 +56,7 @@ pub(super) fn read(raw: &RawValue) -> Value {
     }
 }
 
-/// Returns whether `value` has these words.
+/// Returns whether `words` is the tree of scalar texts of `value`.
 pub(super) fn equal(value: &Value, words: &Value) -> bool {
     cancellation::step();
     match (value, words) {
@@ -75,8 +73,8 @@ pub(super) fn equal(value: &Value, words: &Value) -> bool {
     }
 }
 
-/// Compares members. They mostly have the same order; from the first difference on, members are found by
-/// hash.
+/// Compares members. In most cases the members have the same order. After the first difference, members are
+/// looked up by hash.
 fn equal_members(members: &Object, words: &Object) -> bool {
     let same_names = members.iter().zip(words.iter()).take_while(|((a, _), (b, _))| a == b).count();
     let by_name: HashMap<&str, &Value> = words.iter().skip(same_names).collect();

@@ -1,5 +1,5 @@
-//! Strategic merge patch (docs/api/patches.md#strategic-merge-patch): a merge patch that merges lists by key,
-//! as the schema declares.
+//! Strategic merge patch (docs/api/patches.md#strategic-merge-patch): a merge patch that merges lists by key
+//! if the schema declares a key.
 //!
 //! ```text
 //! merge an object:  $patch ─► $retainKeys ─► $setElementOrder/… (merge those lists, order them) ─► the other members
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! `Field::patch` declares whether a list merges. Below fields that the schema does not declare, objects
-//! merge and lists are replaced. Directives inside values that are new to the object are not carried out:
-//! objects with `$patch` are dropped, and other directives stay for the decoder to report, as upstream does.
-//! The cost of merging is the sum of both sizes, because equal merge keys and set members are found by hash.
-//! A merge key must be a scalar; any other value counts as missing. The result is never deeper than the
-//! deeper of the two documents.
+//! merge and lists are replaced. Directives inside values that are new to the object are not carried out. As
+//! in the reference server, objects with `$patch` are dropped, and the decoder reports other directives. The
+//! cost of merging is proportional to the sum of both sizes, because equal merge keys and equal set members
+//! are found by hash. A merge key must be a scalar; any other value counts as missing. The result is never
+//! deeper than the deeper of the two documents.
 
 use hashbrown::HashSet;
 
@@ -28,7 +28,7 @@ pub(super) const RETAIN_KEYS: &str = "$retainKeys";
 pub(super) const DELETE_PREFIX: &str = "$deleteFromPrimitiveList";
 pub(super) const ORDER_PREFIX: &str = "$setElementOrder";
 
-/// Accepts a document that can be a strategic merge patch: an object, or `null`, which changes nothing.
+/// Accepts a document that can be a strategic merge patch: an object, or `null`, which has no effect.
 pub(super) fn check(patch: Value) -> Result<Value, Status> {
     match patch {
         Value::Object(_) | Value::Null => Ok(patch),
@@ -62,7 +62,7 @@ pub(super) enum MergeType<'s> {
 }
 
 impl<'s> MergeType<'s> {
-    fn of(kind: &'s Kind) -> Self {
+    fn for_kind(kind: &'s Kind) -> Self {
         match kind {
             Kind::Message(message)
             | Kind::SchemaOrArray(message)
@@ -72,27 +72,29 @@ impl<'s> MergeType<'s> {
         }
     }
 
-    /// Returns the type of member `name` (for a list, the type of its elements) and its merge strategy.
+    /// Returns the type of the member `name`, and its merge strategy. The type of a list is the type of its
+    /// elements.
     pub(super) fn member(self, name: &str) -> (Self, PatchStrategy) {
         match self {
             MergeType::Struct(message) => match message.field(name) {
                 Some(field) => (MergeType::of_field(field), field.patch),
                 None => (MergeType::Unknown, PatchStrategy::default()),
             },
-            MergeType::MapOf(kind) => (MergeType::of(kind), PatchStrategy::default()),
+            MergeType::MapOf(kind) => (MergeType::for_kind(kind), PatchStrategy::default()),
             MergeType::Unknown => (MergeType::Unknown, PatchStrategy::default()),
         }
     }
 
     fn of_field(field: &'s Field) -> Self {
         match field.shape() {
-            Shape::Single | Shape::List => MergeType::of(field.element()),
+            Shape::Single | Shape::List => MergeType::for_kind(field.element()),
             Shape::Map => MergeType::MapOf(field.element()),
             Shape::WrappedList | Shape::MapOfLists => MergeType::Unknown,
         }
     }
 
-    /// Like [`MergeType::member`], for a list that the patch orders and that the schema must declare.
+    /// Like [`MergeType::member`], for a list for which the patch requests an order. The schema must declare
+    /// the list.
     fn ordered_member(self, name: &str) -> Outcome<(Self, PatchStrategy)> {
         if let MergeType::Struct(message) = self {
             match message.field(name) {
@@ -173,8 +175,8 @@ fn merge_object(original: Object, mut patch: Object, kind: MergeType<'_>) -> Out
     Ok(members.close())
 }
 
-/// Returns a value that has no counterpart in the object, without `null` members and without anything that
-/// has a `$patch`. Returns `None` if the value itself has a `$patch`.
+/// Returns a value that is new to the object, without `null` members and without parts that contain `$patch`.
+/// Returns `None` if the value itself contains `$patch`.
 fn new_value(mut value: Value) -> Option<Value> {
     cancellation::step();
     match &mut value {
@@ -214,8 +216,8 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// Carries out `$retainKeys`: removes the members that it does not list. The members that the patch sets must
-/// be listed.
+/// Carries out `$retainKeys`: removes the members that the directive does not list. The directive must list
+/// all members that the patch sets.
 fn retain_keys(members: &mut OpenMembers, patch: &mut OpenMembers) -> Outcome<()> {
     const MALFORMED: MergeFailure = MergeFailure::Malformed("invalid patch format of retainKeys");
     let Some(listed) = patch.take(RETAIN_KEYS) else { return Ok(()) };
@@ -231,8 +233,8 @@ fn retain_keys(members: &mut OpenMembers, patch: &mut OpenMembers) -> Outcome<()
     Ok(())
 }
 
-/// Carries out `$deleteFromPrimitiveList/<name>`: removes these scalars from the list; `null` removes the
-/// list. A value of another type has no effect.
+/// Carries out `$deleteFromPrimitiveList/<name>`: removes the scalars in `gone` from the list. The value
+/// `null` removes the list. A value of another type has no effect.
 fn delete_from_set(
     members: &mut OpenMembers,
     directive: &str,
@@ -255,17 +257,18 @@ fn delete_from_set(
     if element_class(items, &gone)? == Some(Class::Object) {
         return Err(MALFORMED);
     }
-    let gone: HashSet<Scalar> = gone.iter().filter_map(Scalar::of).collect();
-    items.retain(|item| Scalar::of(item).is_none_or(|scalar| !gone.contains(&scalar)));
+    let gone: HashSet<Scalar> = gone.iter().filter_map(Scalar::from_value).collect();
+    items.retain(|item| Scalar::from_value(item).is_none_or(|scalar| !gone.contains(&scalar)));
     Ok(())
 }
 
-/// Returns the text after the directive's slash: `ports` for `$setElementOrder/ports`.
+/// Returns the part of a directive after the slash: `ports` for `$setElementOrder/ports`.
 pub(super) fn target<'d>(directive: &'d str, prefix: &str) -> Option<&'d str> {
     directive.strip_prefix(prefix)?.strip_prefix('/')
 }
 
-/// Carries out every `$setElementOrder/<name>`: merges and orders the list, and removes both from the patch.
+/// Carries out every `$setElementOrder/<name>`: merges and orders the list, and removes directive and list
+/// from the patch.
 fn order_lists(members: &mut OpenMembers, patch: &mut OpenMembers, kind: MergeType<'_>) -> Outcome<()> {
     let directives = patch.iter().map(|(name, _)| name).filter(|name| name.starts_with(ORDER_PREFIX));
     let directives: Vec<String> = directives.map(str::to_owned).collect();
@@ -279,7 +282,7 @@ fn order_lists(members: &mut OpenMembers, patch: &mut OpenMembers, kind: MergeTy
         check_order(change.as_deref().unwrap_or_default(), &order, strategy.merge_key)?;
         let class =
             element_class(current.as_deref().unwrap_or_default(), change.as_deref().unwrap_or_default())?;
-        let key = Key::of(class, strategy.merge_key)?;
+        let key = Key::for_class(class, strategy.merge_key)?;
         let before = key.positions(current.as_deref().unwrap_or_default())?;
         let merged = match (current, change) {
             (None, None) => continue,
@@ -297,7 +300,7 @@ fn order_lists(members: &mut OpenMembers, patch: &mut OpenMembers, kind: MergeTy
     Ok(())
 }
 
-/// Returns the elements of an optional list.
+/// Returns the elements of a list; `None` if the list is absent.
 fn list(value: Option<Value>) -> Outcome<Option<Vec<Value>>> {
     match value {
         None => Ok(None),
@@ -306,29 +309,29 @@ fn list(value: Option<Value>) -> Outcome<Option<Vec<Value>>> {
     }
 }
 
-/// Checks that the elements of a patch are a subsequence of the order it requests.
+/// Checks that the elements of a patch are a subsequence of the requested order.
 fn check_order(change: &[Value], order: &[Value], merge_key: Option<&'static str>) -> Outcome<()> {
     if change.is_empty() || order.is_empty() {
         return Ok(());
     }
     let key = merge_key.map_or(Key::Element, Key::Member);
-    let mut asked = order.iter();
+    let mut remaining = order.iter();
     for item in change {
         let directive = item.get(DIRECTIVE);
         if directive.and_then(Value::as_str) == Some("delete") && merge_key.is_some() {
             continue;
         }
-        if asked.len() == 0 {
+        if remaining.len() == 0 {
             return Err(out_of_order(change, order));
         }
         if directive.is_some() {
             continue;
         }
-        let wanted = key.scalar(item)?;
+        let scalar = key.scalar(item)?;
         loop {
-            match asked.next() {
+            match remaining.next() {
                 None => return Err(out_of_order(change, order)),
-                Some(next) if key.scalar(next)? == wanted => break,
+                Some(next) if key.scalar(next)? == scalar => break,
                 Some(_) => {}
             }
         }
@@ -344,28 +347,28 @@ fn merge_list(
     strategy: PatchStrategy,
 ) -> Outcome<Vec<Value>> {
     let class = element_class(&current, &change)?;
-    let key = Key::of(class, strategy.merge_key)?;
+    let key = Key::for_class(class, strategy.merge_key)?;
     match class {
         None => Ok(current),
         Some(Class::Object) => {
             let (current, change) = carry_out_directives(current, change, key)?;
-            let (before, asked) = (key.positions(&current)?, key.positions(&change)?);
+            let (before, requested) = (key.positions(&current)?, key.positions(&change)?);
             let merged = merge_elements(current, change, kind, key)?;
-            key.order(merged, &asked, &before)
+            key.order(merged, &requested, &before)
         }
         Some(_) => {
-            let (before, asked) = (key.positions(&current)?, key.positions(&change)?);
+            let (before, requested) = (key.positions(&current)?, key.positions(&change)?);
             current.extend(change);
             let mut seen = HashSet::new();
-            current.retain(|item| Scalar::of(item).is_none_or(|scalar| seen.insert(scalar)));
-            key.order(current, &asked, &before)
+            current.retain(|item| Scalar::from_value(item).is_none_or(|scalar| seen.insert(scalar)));
+            key.order(current, &requested, &before)
         }
     }
 }
 
-/// Carries out the elements with a `$patch`: `delete` removes the element with the same key, and `replace`
-/// makes the other elements of the patch the whole list. Returns the current elements and the remaining ones
-/// of the patch.
+/// Carries out the elements of a patch that contain `$patch`. `delete` removes the element with the same key.
+/// `replace` makes the other elements of the patch the whole list. Returns the current elements and the
+/// remaining elements of the patch.
 fn carry_out_directives(
     mut current: Vec<Value>,
     change: Vec<Value>,
@@ -401,7 +404,7 @@ fn carry_out_directives(
     Ok((current, rest))
 }
 
-/// Merges each element into the one with the same key, or appends it.
+/// Merges each element into the current element with the same key, or appends it.
 fn merge_elements(
     mut merged: Vec<Value>,
     change: Vec<Value>,

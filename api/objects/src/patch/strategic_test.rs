@@ -1,5 +1,5 @@
-//! Tests of strategic merge patches of pods, deployments and services (docs/api/patches.md#strategic-merge-patch), on
-//! hand-written types with the merge keys of the real ones.
+//! Tests of strategic merge patches (docs/api/patches.md#strategic-merge-patch). The types are simplified
+//! pods, deployments and services with the merge keys of the built-in types.
 
 use std::sync::LazyLock;
 
@@ -181,7 +181,7 @@ fn objects_merge_and_null_deletes() {
 }
 
 #[test]
-fn directives_of_objects_are_carried_out() {
+fn strategic_merge_directives_on_objects_are_applied() {
     check_all(
         &OBJECT,
         &[
@@ -204,7 +204,7 @@ fn directives_of_objects_are_carried_out() {
                 "500 unknown patch type: frob in map: map[$patch:frob b:2]",
             ),
             (
-                "a $patch that is no text",
+                "a $patch that is not text",
                 r#"{"metadata":{}}"#,
                 r#"{"metadata":{"$patch":1}}"#,
                 "500 unknown patch type: %!s(int64=1) in map: map[$patch:1]",
@@ -228,7 +228,7 @@ fn directives_of_objects_are_carried_out() {
                 "400 invalid patch format of retainKeys",
             ),
             (
-                "$retainKeys that is no list",
+                "$retainKeys that is not a list",
                 r#"{"spec":{"strategy":{"type":"A"}}}"#,
                 r#"{"spec":{"strategy":{"$retainKeys":"type"}}}"#,
                 "400 invalid patch format of retainKeys",
@@ -426,13 +426,13 @@ fn set_element_order_decides_the_order() {
                 r#"{"containers":[{"name":"a"},{"name":"b"},{"name":"d"},{"name":"c"}]}"#,
             ),
             (
-                "an order that is no list",
+                "an order that is not a list",
                 r#"{"containers":[{"name":"a"}]}"#,
                 r#"{"$setElementOrder/containers":"a"}"#,
                 "500 expected a []interface {}, but received a string",
             ),
             (
-                "an order of what is no list",
+                "an order of what is not a list",
                 r#"{"containers":{}}"#,
                 r#"{"$setElementOrder/containers":[]}"#,
                 "500 expected a []interface {}, but received a map[string]interface {}",
@@ -511,10 +511,10 @@ fn sets_of_scalars_are_joined() {
     );
 }
 
-/// Uses the patch that `kubectl apply` sends for a change of an image, a new variable, a removed port, a
-/// removed label and another update strategy.
+/// The patch is a patch of `kubectl apply` that changes an image, adds a variable, removes a port and a
+/// label, and changes the update strategy.
 #[test]
-fn a_client_side_apply_of_a_deployment_gives_upstreams_result() {
+fn a_kubectl_apply_patch_of_a_deployment_gives_the_result_of_the_reference_server() {
     let live = r#"{
       "metadata": {"annotations": {"deployment/revision": "1", "last-applied": "old"}, "labels": {"app": "web", "tier": "x"}},
       "spec": {"replicas": 3,
@@ -587,7 +587,7 @@ fn long_lists_merge_in_linear_time() {
     assert!(begin.elapsed().as_secs() < 10, "quadratic: {:?}", begin.elapsed());
 }
 
-/// Tests the built-in types, whose merge keys and strategies come from their schema.
+/// Tests the built-in types, whose schemas declare merge keys and strategies.
 #[test]
 fn built_in_types_merge_by_their_own_keys() {
     use types::schema::builtin;

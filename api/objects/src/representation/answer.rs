@@ -1,4 +1,4 @@
-//! Responses with one stored object, with a Status of success, or with a Status of an error.
+//! Responses with one stored object, with a Status of success, or with the Status of an error.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,15 +15,15 @@ use values::status::Status;
 use wire::response::{Response, respond, respond_shared};
 use wire::server::Body;
 
-/// The Status of a response, as an extension of the response. The recorder of request outcomes uses it, so
-/// that it need not parse the response body, whose encoding the client chose.
+/// The Status of a response, attached to the response as an extension. The recorder of request outcomes then
+/// need not decode the response body, whose encoding depends on the client.
 #[derive(Clone, Debug)]
 pub struct Reported(pub Arc<Object>);
 
-/// The object of a response that is not JSON, as an extension of the response. Recorders use it, so that they
-/// need not decode the response body.
+/// The object of a response that is not JSON, attached to the response as an extension. Recorders then need
+/// not decode the response body.
 #[derive(Clone, Debug)]
-pub enum ShownObject {
+pub enum ResponseObject {
     /// The object as JSON text.
     Text(Bytes),
     /// The object as a tree.
@@ -37,11 +37,11 @@ pub fn respond_success(code: StatusCode, status: &Object, output: &Output) -> Re
     response
 }
 
-/// Upper bound of an object's size in another encoding, as a multiple of its stored text.
+/// Upper bound of the size of an object in another encoding, as a multiple of the size of its stored text.
 const FORM_MULTIPLE: usize = 3;
 
-/// Responds with one stored object in the requested representation. If that is the stored form, nothing is
-/// copied: the response refers to the file.
+/// Responds with one stored object in the requested representation. If the response uses the stored form, the
+/// response refers to the stored bytes without a copy.
 pub async fn respond_stored(
     renderer: Renderer,
     code: StatusCode,
@@ -69,19 +69,19 @@ pub async fn respond_object(
     request_scope::serialized(began.elapsed());
     let mut response = respond_shared(code, renderer.media_type(), charge.hold(document));
     if let Some(text) = renderer.text_beside(stored)? {
-        response.extensions_mut().insert(ShownObject::Text(text));
+        response.extensions_mut().insert(ResponseObject::Text(text));
     }
     Ok(response)
 }
 
-/// Responds with the stored text and the newline that ends a document.
+/// Responds with the stored text and the newline at the end of a document.
 fn respond_parts(code: StatusCode, renderer: &Renderer, stored: Bytes) -> Response {
     let mut response = respond(code, renderer.media_type(), Bytes::new());
     *response.body_mut() = Body::parts([stored, Bytes::from_static(b"\n")]);
     response
 }
 
-/// Responds with an error, in the encoding of `output` but without its transform.
+/// Responds with an error in the encoding of `output`. The transform of `output` does not apply.
 pub fn respond_status(status: &Status, output: &Output) -> Response {
     let body = match status.to_value() {
         Value::Object(object) => object,

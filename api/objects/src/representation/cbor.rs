@@ -1,5 +1,5 @@
-//! CBOR responses: the JSON of the same response as CBOR data items. The schema tells which fields hold bytes
-//! (docs/api/encodings.md#cbor).
+//! CBOR responses, which contain the same data as the JSON response. The schema determines which fields are
+//! byte strings (docs/api/encodings.md#cbor).
 //!
 //! ```text
 //! document  d9 d9 f7 {…}
@@ -10,7 +10,7 @@
 use bytes::Bytes;
 
 use super::json::{Json, unreadable_json};
-use super::{Encoding, EventType, ListMeta, ListSize, RendererParameters, Shown};
+use super::{Encoding, EventType, ListMeta, ListSize, RenderInput, RendererParameters};
 use crate::codec::cbor;
 use types::schema::table::{Message, Ref};
 use values::json::{self, Object, Value};
@@ -25,12 +25,12 @@ pub(super) struct Cbor {
 }
 
 impl Cbor {
-    pub(super) fn new(wanted: &RendererParameters<'_>) -> Result<Self, Status> {
-        let message = wanted.resource.table.message.clone();
-        Ok(Cbor { json: Json::new(wanted)?, message, tail: Vec::new(), scratch: Vec::new() })
+    pub(super) fn new(parameters: &RendererParameters<'_>) -> Result<Self, Status> {
+        let message = parameters.resource.table.message.clone();
+        Ok(Cbor { json: Json::new(parameters)?, message, tail: Vec::new(), scratch: Vec::new() })
     }
 
-    /// Appends the object whose JSON is in `scratch`.
+    /// Appends the object whose JSON is `text`.
     fn transcode(&self, text: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
         match json::parse(text).map_err(unreadable_json)? {
             Value::Object(object) => cbor::encode(&self.message, &object, out),
@@ -41,7 +41,7 @@ impl Cbor {
 }
 
 impl Encoding for Cbor {
-    fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+    fn document(&mut self, object: RenderInput<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
         self.scratch.clear();
         self.json.document(object, &mut self.scratch)?;
         out.extend_from_slice(&cbor::SELF_DESCRIBED);
@@ -73,7 +73,7 @@ impl Encoding for Cbor {
         Ok(())
     }
 
-    fn list_item(&mut self, object: Shown<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
+    fn list_item(&mut self, object: RenderInput<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
         self.scratch.clear();
         self.json.list_item(object, first, &mut self.scratch)?;
         let text = self.scratch.strip_prefix(b",").unwrap_or(&self.scratch);
@@ -89,7 +89,7 @@ impl Encoding for Cbor {
         out.extend_from_slice(&self.tail);
     }
 
-    fn event(&mut self, kind: EventType, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+    fn event(&mut self, kind: EventType, object: RenderInput<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
         self.scratch.clear();
         self.json.document(object, &mut self.scratch)?;
         let start = out.len();
@@ -112,7 +112,7 @@ fn event_head(kind: EventType, out: &mut Vec<u8>) {
     cbor::write_text("object", out);
 }
 
-/// Encodes an object that is not of the request's resource.
+/// Encodes an object that is not of the requested resource.
 pub(super) fn foreign(message: &Message, object: &Object) -> Bytes {
     let mut out = cbor::SELF_DESCRIBED.to_vec();
     cbor::encode(message, object, &mut out);

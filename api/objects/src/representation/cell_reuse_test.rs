@@ -1,6 +1,6 @@
-//! Tests, for each built-in type and representation, that a renderer with a memo produces the same bytes as
-//! one without: for generated objects, for objects that differ in one part from the previous one, and for
-//! damaged text.
+//! Tests that a renderer with a memo produces the same bytes as a renderer without a memo, for each built-in
+//! type and representation. The inputs are generated objects, objects that differ in one part from the
+//! previous object, and damaged texts.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const FORMS: [(Encoding, Transform); 7] = [
 
 fn renderer(resource: &Arc<Resource>, (encoding, transform): (Encoding, Transform)) -> Renderer {
     let output = Output { encoding, transform, meta_version: MetaVersion::V1, ..Output::JSON };
-    let wanted = RendererParameters {
+    let parameters = RendererParameters {
         resource,
         naming: &KUBERNETES,
         output,
@@ -39,10 +39,10 @@ fn renderer(resource: &Arc<Resource>, (encoding, transform): (Encoding, Transfor
         account: &Account::detached(),
         time: None,
     };
-    Renderer::new(wanted).unwrap()
+    Renderer::new(parameters).unwrap()
 }
 
-/// Generates texts of objects as they might follow each other in a list.
+/// Generates texts of objects as they may follow each other in a list.
 fn texts(resource: &Resource, random: &mut Random) -> Vec<Vec<u8>> {
     let message = &resource.table.message;
     let mut texts: Vec<Vec<u8>> = Vec::new();
@@ -80,25 +80,25 @@ fn texts(resource: &Resource, random: &mut Random) -> Vec<Vec<u8>> {
     texts
 }
 
-/// Output for which an object is rendered.
+/// Output to which an object is rendered.
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum StreamElement {
     Item,
     Event,
 }
 
-impl Part {
+impl StreamElement {
     fn write(self, renderer: &mut Renderer, text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         let written = match self {
-            Part::Item => renderer.list_item(text, false, out),
-            Part::Event => renderer.event(EventType::Modified, text, out),
+            StreamElement::Item => renderer.list_item(text, false, out),
+            StreamElement::Event => renderer.event(EventType::Modified, text, out),
         };
         written.map_err(|status| status.to_string())
     }
 }
 
 #[test]
-fn renderers_that_remember_make_the_same_bytes() {
+fn table_renderers_that_reuse_cells_write_the_same_bytes() {
     let registry = Registry::new(&KUBERNETES);
     let mut compared = 0;
     for resource in registry.resources().filter(|resource| resource.is_stored_form()) {
@@ -113,10 +113,13 @@ fn renderers_that_remember_make_the_same_bytes() {
             }
             let mut plain = renderer(resource, form);
             let mut alike = plain.fork();
-            // Only the first item of a list has no separator, and only the first event of a table has columns.
+            // The first item of a list has no separator, and the first event of a table has the columns, so
+            // skip both.
             drop(plain.list_item(br#"{"metadata":{}}"#, true, &mut Vec::new()));
             drop(plain.event(EventType::Added, br#"{"metadata":{}}"#, &mut Vec::new()));
-            let parts = texts.iter().flat_map(|text| [Part::Item, Part::Event].map(|part| (text, part)));
+            let parts = texts
+                .iter()
+                .flat_map(|text| [StreamElement::Item, StreamElement::Event].map(|part| (text, part)));
             for (text, part) in parts {
                 let (mut want, mut got) = (b"before".to_vec(), b"before".to_vec());
                 let is_made = part.write(&mut plain, text, &mut want);
@@ -124,7 +127,8 @@ fn renderers_that_remember_make_the_same_bytes() {
                 let shown =
                     || format!("{} {form:?} {part:?} {}", resource.table.kind, String::from_utf8_lossy(text));
                 if json::parse(text).is_err() {
-                    // The output for text that is not JSON is undefined, but a failure must append nothing.
+                    // The output for text that is not JSON is unspecified, but a failure must not append
+                    // bytes.
                     assert!(is_made_alike.is_ok() || got == b"before", "{}", shown());
                     continue;
                 }

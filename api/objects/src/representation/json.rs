@@ -1,20 +1,22 @@
 //! JSON responses: the stored bytes unchanged, a table row, or only the metadata.
 //!
-//! The stored form starts with `{"kind":"…","apiVersion":"…",`. An item of a built-in list is the same bytes
-//! without that prefix, because such items have neither member (docs/api/lists.md#read-consistency). Items of
-//! custom types are whole objects. Lists and documents end with a newline, and each event is one line.
+//! The stored form starts with `{"kind":"…","apiVersion":"…",`. An item of a built-in list consists of the
+//! same bytes without this prefix, because such items do not have these two members
+//! (docs/api/lists.md#read-consistency). Items of custom types are whole objects. Lists and documents end
+//! with a newline, and each event is one line.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{Encoding, EventType, ListMeta, ListSize, RendererParameters, Shown};
+use super::{Encoding, EventType, ListMeta, ListSize, RenderInput, RendererParameters};
 use crate::negotiate::{self, Output, Transform};
 use types::schema::encode::{encode, prefix_len};
 use types::schema::registry::Resource;
 use types::schema::table::Message;
 use types::table::{self, Headers, IncludeObject, PartialWriter, RowError, TableFormat, TableWriter};
+use values::clock;
 use values::json::{self, Object, ParseError, Value};
 use values::status::{Status, StatusReason};
 
@@ -22,20 +24,20 @@ use values::status::{Status, StatusReason};
 pub(super) struct Json {
     resource: Arc<Resource>,
     pretty: bool,
-    form: Form,
-    /// Time to which ages are relative; `None` for the present.
+    objects: ObjectWriter,
+    /// Time to which ages are relative; `None` for the current time.
     time: Option<Timestamp>,
 }
 
-/// Representation of an object.
-enum Form {
+/// Writer of objects in one representation.
+enum ObjectWriter {
     /// The whole object.
     Plain,
     /// A table row.
     Table {
         writer: TableWriter,
-        /// Whether to send the column definitions with the next object. In a watch, only the first event has
-        /// them.
+        /// Whether the next object includes the column definitions. In a watch, only the first event includes the
+        /// column definitions.
         headers: Headers,
     },
     /// The metadata only.
@@ -43,45 +45,48 @@ enum Form {
 }
 
 impl Json {
-    pub(super) fn new(wanted: &RendererParameters<'_>) -> Result<Self, Status> {
-        let (resource, naming, output) = (wanted.resource, wanted.naming, wanted.output);
-        let form = match output.transform {
-            Transform::None => Form::Plain,
+    pub(super) fn new(parameters: &RendererParameters<'_>) -> Result<Self, Status> {
+        let (resource, naming, output) = (parameters.resource, parameters.naming, parameters.output);
+        let objects = match output.transform {
+            Transform::None => ObjectWriter::Plain,
             Transform::Table => {
-                let include = IncludeObject::parse(wanted.query.first("includeObject").unwrap_or_default())?;
+                let include =
+                    IncludeObject::parse(parameters.query.first("includeObject").unwrap_or_default())?;
                 let table = resource.storage.as_ref().map_or(&resource.table, |storage| &storage.table);
                 let format = TableFormat::for_resource(table, naming).map_err(Status::internal)?;
-                let now = wanted.time.unwrap_or_else(Timestamp::now);
+                let now = parameters.time.unwrap_or_else(clock::timestamp);
                 let writer = format.writer(output.meta_version, output.words, include, now);
-                Form::Table { writer, headers: Headers::Shown }
+                ObjectWriter::Table { writer, headers: Headers::Shown }
             }
             Transform::PartialObject | Transform::PartialObjectList => {
-                Form::Partial(PartialWriter::new(output.meta_version, output.words))
+                ObjectWriter::Partial(PartialWriter::new(output.meta_version, output.words))
             }
         };
         let pretty = output.pretty && output.encoding == negotiate::Encoding::Json;
-        Ok(Json { resource: resource.clone(), pretty, form, time: wanted.time })
+        Ok(Json { resource: resource.clone(), pretty, objects, time: parameters.time })
     }
 
     /// Forks the encoder; see [`Encoding::fork`].
     pub(super) fn fork(&self) -> Self {
-        let form = match &self.form {
-            Form::Plain => Form::Plain,
-            Form::Table { writer, .. } => Form::Table { writer: writer.fork(), headers: Headers::Omitted },
-            Form::Partial(writer) => Form::Partial(writer.fork()),
+        let objects = match &self.objects {
+            ObjectWriter::Plain => ObjectWriter::Plain,
+            ObjectWriter::Table { writer, .. } => {
+                ObjectWriter::Table { writer: writer.fork(), headers: Headers::Omitted }
+            }
+            ObjectWriter::Partial(writer) => ObjectWriter::Partial(writer.fork()),
         };
-        Json { resource: self.resource.clone(), pretty: self.pretty, form, time: self.time }
+        Json { resource: self.resource.clone(), pretty: self.pretty, objects, time: self.time }
     }
 
     /// Appends one object that is not part of a list.
-    fn show(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
-        match &mut self.form {
-            Form::Plain => out.extend_from_slice(object.served),
-            Form::Table { writer, headers } => {
+    fn show(&mut self, object: RenderInput<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+        match &mut self.objects {
+            ObjectWriter::Plain => out.extend_from_slice(object.served),
+            ObjectWriter::Table { writer, headers } => {
                 let headers = std::mem::replace(headers, Headers::Omitted);
                 writer.single(object.stored, object.served, headers, out).map_err(unreadable)?;
             }
-            Form::Partial(writer) => {
+            ObjectWriter::Partial(writer) => {
                 if !writer.object(object.served, out) {
                     return Err(unreadable(RowError::NoMetadata));
                 }
@@ -92,7 +97,7 @@ impl Json {
 }
 
 impl Encoding for Json {
-    fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+    fn document(&mut self, object: RenderInput<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
         self.show(object, out)?;
         finish_document(out, self.pretty);
         Ok(())
@@ -100,17 +105,18 @@ impl Encoding for Json {
 
     fn list_head(&mut self, meta: &ListMeta, _: ListSize, out: &mut Vec<u8>) -> Result<(), Status> {
         let revision = meta.revision.to_string();
-        let has_empty_token = self.resource.table.message.custom && matches!(self.form, Form::Plain);
+        let has_empty_token =
+            self.resource.table.message.custom && matches!(self.objects, ObjectWriter::Plain);
         let token = Some(meta.continue_token.as_str());
         let meta = table::ListMeta {
             resource_version: &revision,
             continue_token: token.filter(|token| has_empty_token || !token.is_empty()),
             remaining: meta.remaining.filter(|remaining| *remaining > 0),
         };
-        match &mut self.form {
-            Form::Table { writer, .. } => writer.head(&meta, Headers::Shown, out),
-            Form::Partial(writer) => writer.list_head(&meta, out),
-            Form::Plain => {
+        match &mut self.objects {
+            ObjectWriter::Table { writer, .. } => writer.head(&meta, Headers::Shown, out),
+            ObjectWriter::Partial(writer) => writer.list_head(&meta, out),
+            ObjectWriter::Plain => {
                 out.extend_from_slice(b"{\"kind\":");
                 json::write_string(&self.resource.table.list_kind, out);
                 out.extend_from_slice(b",\"apiVersion\":");
@@ -123,15 +129,15 @@ impl Encoding for Json {
         Ok(())
     }
 
-    fn list_item(&mut self, object: Shown<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
-        let Shown { stored, served } = object;
-        match &mut self.form {
-            Form::Table { writer, .. } => writer.row(stored, served, out).map_err(unreadable),
-            Form::Partial(writer) => {
+    fn list_item(&mut self, object: RenderInput<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
+        let RenderInput { stored, served } = object;
+        match &mut self.objects {
+            ObjectWriter::Table { writer, .. } => writer.row(stored, served, out).map_err(unreadable),
+            ObjectWriter::Partial(writer) => {
                 let written = writer.list_item(served, out);
                 if written { Ok(()) } else { Err(unreadable(RowError::NoMetadata)) }
             }
-            Form::Plain => {
+            ObjectWriter::Plain => {
                 if !first {
                     out.push(b',');
                 }
@@ -144,26 +150,26 @@ impl Encoding for Json {
     }
 
     fn list_tail(&self, out: &mut Vec<u8>) {
-        match &self.form {
-            Form::Table { writer, .. } => writer.tail(out),
-            Form::Partial(writer) => writer.list_tail(out),
-            Form::Plain => out.extend_from_slice(b"]}\n"),
+        match &self.objects {
+            ObjectWriter::Table { writer, .. } => writer.tail(out),
+            ObjectWriter::Partial(writer) => writer.list_tail(out),
+            ObjectWriter::Plain => out.extend_from_slice(b"]}\n"),
         }
     }
 
-    fn event(&mut self, kind: EventType, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
-        if let Form::Table { writer, .. } = &mut self.form {
-            // Ages are relative to the time of each event, because a watch can last long.
-            writer.set_now(self.time.unwrap_or_else(Timestamp::now));
+    fn event(&mut self, kind: EventType, object: RenderInput<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+        if let ObjectWriter::Table { writer, .. } = &mut self.objects {
+            // Ages are relative to the time of each event, because a watch can run for a long time.
+            writer.set_now(self.time.unwrap_or_else(clock::timestamp));
         }
         let start = out.len();
         event_head(kind, out);
-        let shown = self.show(object, out);
-        match shown {
+        let written = self.show(object, out);
+        match written {
             Ok(()) => out.extend_from_slice(b"}\n"),
             Err(_) => out.truncate(start),
         }
-        shown
+        written
     }
 
     fn fork(&self) -> Box<dyn Encoding> {
@@ -192,7 +198,7 @@ pub(super) fn unreadable_json(error: ParseError) -> Status {
     Status::new(StatusReason::StorageReadError, error.to_string())
 }
 
-/// Encodes an object that is not of the request's resource.
+/// Encodes an object that is not of the requested resource.
 pub(super) fn foreign(message: &Message, object: &Object, pretty: bool) -> Bytes {
     let mut out = Vec::new();
     encode(message, object, &mut out);
@@ -200,7 +206,7 @@ pub(super) fn foreign(message: &Message, object: &Object, pretty: bool) -> Bytes
     out.into()
 }
 
-/// Encodes the table of an object that is not of the request's resource.
+/// Encodes the table of an object that is not of the requested resource.
 pub(super) fn foreign_table(
     output: &Output,
     format: &Arc<TableFormat>,
@@ -208,7 +214,7 @@ pub(super) fn foreign_table(
     message: &Message,
     object: &Object,
 ) -> Result<Bytes, Status> {
-    let mut writer = format.writer(output.meta_version, output.words, include, Timestamp::now());
+    let mut writer = format.writer(output.meta_version, output.words, include, clock::timestamp());
     let (mut served, mut out) = (Vec::new(), Vec::new());
     encode(message, object, &mut served);
     writer.single(&served, &served, Headers::Shown, &mut out).map_err(unreadable)?;
@@ -224,7 +230,7 @@ pub(super) fn status(status: &Object, pretty: bool) -> Bytes {
     out.into()
 }
 
-/// Ends a document: indented without a final newline, or compact with one
+/// Ends a document. An indented document has no final newline, and a compact document has one
 /// (docs/api/encodings.md#json-and-yaml-output).
 fn finish_document(out: &mut Vec<u8>, pretty: bool) {
     if pretty {

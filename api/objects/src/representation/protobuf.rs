@@ -1,4 +1,4 @@
-//! Protobuf responses: objects transcoded by schema into their envelope, or only their metadata
+//! Protobuf responses: objects that are transcoded by schema, or only their metadata, in an envelope
 //! (docs/api/encodings.md#protobuf).
 //!
 //! ```text
@@ -7,14 +7,14 @@
 //! event     length, 4 bytes big-endian  WatchEvent{ 1 type  2 {1 envelope{ message }} }
 //! ```
 //!
-//! The envelope starts with the length of its content, so the items of a list are measured before it is
-//! written. Negotiation never chooses protobuf for tables.
+//! The envelope starts with the length of its content, so the items of a list are measured before the list is
+//! written. Negotiation does not choose protobuf for tables.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Encoding, EventType, ListMeta, ListSize, RendererParameters, Shown};
+use super::{Encoding, EventType, ListMeta, ListSize, RenderInput, RendererParameters};
 use crate::codec::protobuf::{
     EncodeError, Transcoder, encode, envelope, transcode, write_bytes, write_delimited,
 };
@@ -43,20 +43,21 @@ struct Names {
 /// Writer of the messages inside envelopes.
 struct Messages {
     resource: Arc<Resource>,
-    /// Whether the request asked for metadata only.
+    /// Whether the client requested only the metadata.
     is_partial: bool,
-    /// Transcoder that keeps the converted parts of an object, because the next object often has the same
-    /// parts.
+    /// Transcoder with a memo of converted parts, because the next object often has the same parts; `None`
+    /// for a single object.
     transcoder: Option<Transcoder>,
 }
 
 impl Protobuf {
-    pub(super) fn new(wanted: &RendererParameters<'_>) -> Self {
-        let resource = wanted.resource.clone();
+    pub(super) fn new(parameters: &RendererParameters<'_>) -> Self {
+        let resource = parameters.resource.clone();
         let is_partial =
-            matches!(wanted.output.transform, Transform::PartialObject | Transform::PartialObjectList);
+            matches!(parameters.output.transform, Transform::PartialObject | Transform::PartialObjectList);
         let names = if is_partial {
-            let (group, version) = (wanted.output.words.meta_group(), wanted.output.meta_version.as_str());
+            let (group, version) =
+                (parameters.output.words.meta_group(), parameters.output.meta_version.as_str());
             Names {
                 api_version: format!("{group}/{version}"),
                 kind: "PartialObjectMetadata".to_owned(),
@@ -74,7 +75,7 @@ impl Protobuf {
 }
 
 impl Messages {
-    /// Appends the message of an object that no other object follows.
+    /// Appends the message of a single object.
     fn single(&self, served: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         if !self.is_partial {
             return transcode(&self.resource.table.message, served, out);
@@ -105,7 +106,7 @@ impl Messages {
 }
 
 impl Encoding for Protobuf {
-    fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+    fn document(&mut self, object: RenderInput<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
         let Protobuf { names, messages } = self;
         whole(out, |out| {
             envelope::wrap(&names.api_version, &names.kind, out, |out| messages.single(object.served, out))
@@ -136,7 +137,7 @@ impl Encoding for Protobuf {
         Ok(())
     }
 
-    fn list_item(&mut self, object: Shown<'_>, _: bool, out: &mut Vec<u8>) -> Result<(), Status> {
+    fn list_item(&mut self, object: RenderInput<'_>, _: bool, out: &mut Vec<u8>) -> Result<(), Status> {
         whole(out, |out| write_delimited(2, out, |out| self.messages.next(object.served, out)))
     }
 
@@ -144,7 +145,7 @@ impl Encoding for Protobuf {
         out.extend_from_slice(&envelope::TAIL);
     }
 
-    fn event(&mut self, kind: EventType, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+    fn event(&mut self, kind: EventType, object: RenderInput<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
         let Protobuf { names, messages } = self;
         whole(out, |out| {
             frame(kind, out, |out| {
@@ -180,7 +181,7 @@ impl Encoding for Protobuf {
 /// Size of the length prefix of each watch event.
 pub const FRAME_BYTES: usize = 4;
 
-/// Appends one watch frame around the object that `object` appends.
+/// Appends one watch frame. `object` appends the object inside the frame.
 fn frame(
     kind: EventType,
     out: &mut Vec<u8>,
@@ -195,7 +196,7 @@ fn frame(
     Ok(())
 }
 
-/// Runs `write` and, if it fails, removes the bytes that it appended.
+/// Calls `write`. If `write` fails, removes the bytes that it appended.
 fn whole(
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
@@ -207,7 +208,7 @@ fn whole(
     })
 }
 
-/// Encodes an object that is not of the request's resource.
+/// Encodes an object that is not of the requested resource.
 pub(super) fn foreign(message: &Message, object: &Object) -> Result<Bytes, Status> {
     let mut out = Vec::new();
     envelope::wrap_object(message, object, &mut out).map_err(Status::internal)?;

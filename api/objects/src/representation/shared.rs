@@ -4,11 +4,11 @@
 //! event.memo:  slot 0 new object · slot 1 previous object · slot 2… one per representation with a cell per `WatchedChange`
 //! ```
 //!
-//! The bytes for a watcher depend on the event, the representation, and the meaning of the event for the
-//! watcher's selector. Representations that many watchers use have a slot in the event: the first watcher
-//! encodes the event, and the others copy the bytes. Watchers of tables (where ages advance), of versions
-//! other than the stored one, and of foreign naming profiles encode events for themselves. A slot lives as
-//! long as the engine keeps the event.
+//! The bytes for a watcher depend on the event, on the representation, and on the meaning of the event for
+//! the watcher's selector. A representation that many watchers use has a slot in the event: the first watcher
+//! encodes the event, and the other watchers copy the bytes. Three kinds of watchers encode events for
+//! themselves: watchers of tables (because ages change), of versions other than the stored version, and of
+//! other naming profiles. A slot exists as long as the engine keeps the event.
 
 use std::sync::OnceLock;
 
@@ -28,9 +28,9 @@ const ENCODINGS: u8 = 4;
 const SHAPES: u8 = 2;
 const _: () = assert!((FORMS_SLOT + ENCODINGS * SHAPES) as usize <= MEMO_SLOTS);
 
-/// Maximum size of a stored change whose encoded events are kept. Longer changes are rare, and copying them
-/// costs about as much as encoding them again. If they were kept, a watcher that stops reading would hold
-/// much memory.
+/// Maximum size of a stored change whose encoded events are kept. Longer changes are rare, and copying their
+/// events costs about as much as encoding them again. If large events were kept, a watcher that stops reading
+/// would occupy much memory.
 pub const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// The meaning of a change for a watcher (docs/api/watches.md#watch-events).
@@ -42,7 +42,8 @@ pub enum WatchedChange {
     Changed,
     /// The object matched and was deleted.
     Deleted,
-    /// The object matched and no longer does. The watcher gets a deletion with the last version that matched.
+    /// The object matched before and no longer matches. The watcher gets a deletion with the last version
+    /// that matched.
     Left,
 }
 
@@ -59,11 +60,11 @@ impl WatchedChange {
     }
 }
 
-/// Encoded events of one representation, by `WatchedChange` value; `None` if encoding failed.
+/// Encoded events of one representation, indexed by `WatchedChange`; `None` if the encoding failed.
 #[derive(Default)]
-struct Form([OnceLock<Option<Bytes>>; WatchedChange::COUNT]);
+struct EncodedEvents([OnceLock<Option<Bytes>>; WatchedChange::COUNT]);
 
-/// Returns the object after the change. It is read and checked once for all watchers.
+/// Returns the object after the change. The object is read and checked once for all watchers.
 pub fn current(event: &Event) -> Result<Record, Status> {
     read(event.memo.get_or_make(CURRENT_SLOT, || event.entry.read()).as_ref())
 }
@@ -80,21 +81,23 @@ fn read(found: &Result<Record, ReadError>) -> Result<Record, Status> {
 }
 
 impl Renderer {
-    /// Appends the watch event of a change with the given meaning.
+    /// Appends the watch event of a change. `seen` is the meaning of the change for the watcher.
     pub fn change(&mut self, event: &Event, seen: WatchedChange, out: &mut Vec<u8>) -> Result<(), Status> {
-        let kept = event.entry.stored_len() <= KEPT_BYTES_MAX;
-        let Some(slot) = self.shared_slot().filter(|_| kept) else { return self.render(event, seen, out) };
-        let form = event.memo.get_or_make(slot, Form::default);
-        let rendered = form.0[seen as usize].get_or_init(|| {
-            let mut made = Vec::new();
-            self.render(event, seen, &mut made).ok().map(|()| made.into())
+        let is_small = event.entry.stored_len() <= KEPT_BYTES_MAX;
+        let Some(slot) = self.shared_slot().filter(|_| is_small) else {
+            return self.render(event, seen, out);
+        };
+        let events = event.memo.get_or_make(slot, EncodedEvents::default);
+        let rendered = events.0[seen as usize].get_or_init(|| {
+            let mut encoded = Vec::new();
+            self.render(event, seen, &mut encoded).ok().map(|()| encoded.into())
         });
         match rendered {
             Some(bytes) => {
                 out.extend_from_slice(bytes);
                 Ok(())
             }
-            // Encoding again returns the error.
+            // The slot does not contain the error, because encoding again returns the same error.
             None => self.render(event, seen, out),
         }
     }
@@ -102,7 +105,7 @@ impl Renderer {
     fn render(&mut self, event: &Event, seen: WatchedChange, out: &mut Vec<u8>) -> Result<(), Status> {
         let value = match seen {
             WatchedChange::Entered | WatchedChange::Changed => current(event)?.value,
-            // The last version is already stored with the revision of the deletion.
+            // The record of the deletion contains the last version, with the revision of the deletion.
             WatchedChange::Deleted => current(event)?.value,
             WatchedChange::Left => {
                 let last = previous(event)?.map(|record| record.value).unwrap_or_default();
@@ -113,7 +116,7 @@ impl Renderer {
         self.event(seen.event_type(), &value, out)
     }
 
-    /// Returns the slot of this renderer's representation; `None` if its events are not shared.
+    /// Returns the slot of this renderer's representation; `None` if its events have no slot.
     fn shared_slot(&self) -> Option<u8> {
         let encoding = match self.output.encoding {
             negotiate::Encoding::Json => 0,

@@ -1,14 +1,16 @@
-//! YAML responses: the JSON of the same response in YAML syntax (docs/api/encodings.md#json-and-yaml-output).
+//! YAML responses, which contain the same data as the JSON response
+//! (docs/api/encodings.md#json-and-yaml-output).
 //!
-//! Members are sorted, so the order of a list is `apiVersion`, the items, `kind`, `metadata`, and its items
-//! can be streamed. YAML does not support watches, and negotiation never chooses it for one.
+//! Members are sorted, so a list consists of `apiVersion`, the items, `kind` and `metadata`, in this order.
+//! The items can therefore be streamed. YAML does not support watches, and negotiation does not choose YAML
+//! for a watch.
 
 use std::cmp::Ordering;
 
 use bytes::Bytes;
 
 use super::json::{Json, unreadable_json};
-use super::{Encoding, ListMeta, ListSize, RendererParameters, Shown};
+use super::{Encoding, ListMeta, ListSize, RenderInput, RendererParameters};
 use crate::negotiate::Transform;
 use types::schema::encode::encode;
 use types::schema::table::Message;
@@ -19,9 +21,9 @@ use values::yaml;
 /// Encoder of one YAML response.
 pub(super) struct Yaml {
     json: Json,
-    /// The member of a list that holds its items.
+    /// Name of the list member that contains the items.
     items: &'static str,
-    /// End of the current list, written after its items.
+    /// End of the current list, which is written after the items.
     tail: Vec<u8>,
     is_empty: bool,
     scratch: Vec<u8>,
@@ -35,15 +37,15 @@ pub(super) fn of_json(text: &[u8]) -> Result<Bytes, Status> {
 }
 
 impl Yaml {
-    pub(super) fn new(wanted: &RendererParameters<'_>) -> Result<Self, Status> {
-        let items = if wanted.output.transform == Transform::Table { "rows" } else { "items" };
-        let json = Json::new(wanted)?;
+    pub(super) fn new(parameters: &RendererParameters<'_>) -> Result<Self, Status> {
+        let items = if parameters.output.transform == Transform::Table { "rows" } else { "items" };
+        let json = Json::new(parameters)?;
         Ok(Yaml { json, items, tail: Vec::new(), is_empty: true, scratch: Vec::new() })
     }
 }
 
 impl Encoding for Yaml {
-    fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
+    fn document(&mut self, object: RenderInput<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
         self.scratch.clear();
         self.json.document(object, &mut self.scratch)?;
         yaml::write(&json::parse(&self.scratch).map_err(unreadable_json)?, out);
@@ -71,7 +73,7 @@ impl Encoding for Yaml {
         Ok(())
     }
 
-    fn list_item(&mut self, object: Shown<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
+    fn list_item(&mut self, object: RenderInput<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
         self.scratch.clear();
         self.json.list_item(object, first, &mut self.scratch)?;
         let text = self.scratch.strip_prefix(b",").unwrap_or(&self.scratch);
@@ -96,7 +98,7 @@ impl Encoding for Yaml {
     }
 }
 
-/// Encodes an object that is not of the request's resource.
+/// Encodes an object that is not of the requested resource.
 pub(super) fn foreign(message: &Message, object: &Object) -> Result<Bytes, Status> {
     let mut text = Vec::new();
     encode(message, object, &mut text);

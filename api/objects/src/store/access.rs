@@ -1,4 +1,4 @@
-//! The store as opened for one permission: the only way from a request to the engine.
+//! The store as opened for one permission. Requests reach the engine only through this module.
 //!
 //! ```text
 //! authorize stage ─ Authorized ─┐
@@ -7,9 +7,9 @@
 //!                                                                            View, tail, get, commit ◄─┘
 //! ```
 //!
-//! A proof for something else, or a key out of reach, is a broken invariant and never caused by input, so the
-//! store panics. In a handler a panic becomes the 500 of that request and leaves the store unchanged. This
-//! module knows neither HTTP nor authorization rules.
+//! A wrong proof or a key out of reach is a bug of the server and never caused by input, so the store panics.
+//! A panic in a handler becomes the 500 of the request and leaves the store unchanged. This module does not
+//! depend on HTTP or on the authorization rules.
 
 use std::future::Future;
 use std::time::SystemTime;
@@ -22,45 +22,48 @@ use engine::{
 };
 
 use super::backends::{Backend, Backends};
-use super::{CommitFailure, Stored, collection, identity, read};
+use super::{CommitFailure, ObjectName, Stored, collection, object_name, read};
 use crate::request::Verb;
 use types::schema::registry::Resource;
 use values::status::Status;
 
 /// The part of the store that one request may access.
 #[derive(Clone, Copy)]
-pub struct Reach<'r> {
-    /// Verb of the access. Only writing verbs can commit.
+pub struct StoreScope<'r> {
+    /// Verb of the access. Only writing verbs permit a commit.
     pub verb: Verb,
     /// Resource that the request accesses.
     pub resource: &'r Resource,
     /// Namespace of the access; empty for all namespaces and for cluster-scoped resources.
     pub namespace: &'r str,
-    /// Name of the object; empty for all objects, and for a new object, whose name is in the written content.
+    /// Name of the object; empty for all objects. Also empty for a new object, whose name is in the written
+    /// content.
     pub name: &'r str,
 }
 
 /// A component of the server that opens the store in its own name, without the permission of a request. The
-/// list is closed: each new way to the store must be added here.
+/// list is complete: new components that open the store must be added here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Component {
-    /// Start-up, controllers, and writes that controllers and requests make on behalf of the server.
+    /// Start-up, controllers, and writes that controllers and requests make in the name of the server.
     Loopback,
-    /// Cost estimates of requests, made before authorization.
+    /// Cost estimates of requests before authorization.
     Estimates,
     /// Lookup of endpoints by name: services of extension servers, pods behind services, nodes of pods.
     Routing,
-    /// Lookup of objects that a token is bound to.
+    /// Lookup of the objects to which a token is bound.
     TokenBinding,
     /// Lookup of the disruption budgets that apply to the pod of an eviction.
     Evictions,
-    /// Lookup of the definitions of custom resources, when their objects are created and for the types of an
+    /// Lookup of the definitions of custom resources, when their objects are created, and for the types at an
     /// earlier point.
     Definitions,
+    /// Lookup of the owners of an object when an earlier version of the object is restored.
+    Owners,
 }
 
 impl Component {
-    /// Returns whether the component may write. Only the loopback may.
+    /// Returns whether the component may write. Only the loopback may write.
     fn may_write(self) -> bool {
         self == Component::Loopback
     }
@@ -69,14 +72,14 @@ impl Component {
 #[derive(Clone, Copy)]
 enum Opened<'r> {
     By(Component),
-    For(Reach<'r>),
+    For(StoreScope<'r>),
 }
 
-/// The store, limited to the part that the permission covers.
+/// The store, limited to the part that the permission includes.
 #[derive(Clone, Copy)]
 pub struct Store<'r> {
     backends: &'r Backends,
-    /// Backend of the resource that the store is opened for.
+    /// Backend of the resource for which the store is opened.
     backend: &'r Backend,
     opened: Opened<'r>,
 }
@@ -86,42 +89,43 @@ impl<'r> Store<'r> {
     ///
     /// # Panics
     /// Panics if the proof is for another verb, resource, namespace or name than `reach`.
-    pub fn open(backends: &'r Backends, proof: &Authorized<'_>, reach: Reach<'r>) -> Store<'r> {
+    pub fn open(backends: &'r Backends, proof: &Authorized<'_>, reach: StoreScope<'r>) -> Store<'r> {
         reach.check(proof);
-        Store { backends, backend: backends.of(reach.resource), opened: Opened::For(reach) }
+        Store { backends, backend: backends.backend_for(reach.resource), opened: Opened::For(reach) }
     }
 
-    /// Opens the store for one object of another resource, if the permission for `asked` implies the one for
-    /// that object: permission to create a binding permits binding the pod.
+    /// Opens the store for one object of another resource. The permission for `requested` must imply the
+    /// permission for the opened object: the permission to create a binding, for example, permits writing the
+    /// pod.
     ///
     /// # Panics
-    /// Panics if the proof is not for `asked`, if `reach` has another verb or namespace, or if `reach` names
-    /// no object.
+    /// Panics if the proof is not for `requested`, if `reach` has another verb or namespace than `requested`,
+    /// or if `reach` contains no object name.
     pub fn open_derived(
         backends: &'r Backends,
         proof: &Authorized<'_>,
-        asked: Reach<'_>,
-        reach: Reach<'r>,
+        requested: StoreScope<'_>,
+        reach: StoreScope<'r>,
     ) -> Store<'r> {
-        asked.check(proof);
+        requested.check(proof);
         let is_narrower =
-            (asked.verb, asked.namespace) == (reach.verb, reach.namespace) && !reach.name.is_empty();
-        assert!(is_narrower, "{} reaches for more than {}", reach.describe(), asked.describe());
-        Store { backends, backend: backends.of(reach.resource), opened: Opened::For(reach) }
+            (requested.verb, requested.namespace) == (reach.verb, reach.namespace) && !reach.name.is_empty();
+        assert!(is_narrower, "{} reaches for more than {}", reach.describe(), requested.describe());
+        Store { backends, backend: backends.backend_for(reach.resource), opened: Opened::For(reach) }
     }
 
-    /// Opens the store for a component of the server. Views and revisions are those of the main backend.
+    /// Opens the store for a component of the server. Views and revisions come from the main backend.
     pub fn open_for(backends: &'r Backends, part: Component) -> Store<'r> {
         Store { backends, backend: backends.main(), opened: Opened::By(part) }
     }
 
-    /// Returns this store with the views and revisions of the backend of a resource.
+    /// Returns this store with the views and revisions from the backend of a resource.
     #[must_use]
     pub fn about(self, resource: &Resource) -> Store<'r> {
-        Store { backend: self.backends.of(resource), ..self }
+        Store { backend: self.backends.backend_for(resource), ..self }
     }
 
-    /// Returns the backend that holds a key within reach.
+    /// Returns the backend that contains a key.
     fn holding(&self, key: &[u8]) -> &'r Backend {
         match self.opened {
             Opened::By(_) => self.backends.holding(key),
@@ -129,7 +133,7 @@ impl<'r> Store<'r> {
         }
     }
 
-    /// Returns the newest state of one object, read and checked.
+    /// Returns the newest state of one object, after reading and checking the record.
     ///
     /// # Errors
     /// 500 if the record cannot be read.
@@ -143,12 +147,12 @@ impl<'r> Store<'r> {
         self.holding(key).engine().snapshot().get(key)
     }
 
-    /// Returns a view of the newest state of everything within reach.
+    /// Returns a view of the newest state of all objects that the permission includes.
     pub fn view(&self) -> StoreView {
         self.as_view(self.backend.engine().snapshot())
     }
 
-    /// Returns a view of the state of everything within reach at `revision`.
+    /// Returns a view of the state at `revision` of all objects that the permission includes.
     ///
     /// # Errors
     /// Fails if the revision is compacted or in the future.
@@ -161,7 +165,7 @@ impl<'r> Store<'r> {
         self.backend.engine().oldest()
     }
 
-    /// Returns the newest revision committed at or before `time`.
+    /// Returns the newest revision that was committed at or before `time`.
     ///
     /// # Errors
     /// The errors of [`Engine::readable_revision_at`].
@@ -169,12 +173,17 @@ impl<'r> Store<'r> {
         self.backend.engine().readable_revision_at(time)
     }
 
-    /// Returns when a revision was committed; `None` if its record is no longer in the log.
+    /// Returns the commit time of a revision; `None` if the record of the revision is no longer in the log.
     pub fn time_of(&self, revision: Revision) -> Option<SystemTime> {
         self.backend.engine().time_of(revision)
     }
 
-    /// Returns a tail of all events after `start` for keys that begin with `prefix`.
+    /// Returns the commit time of the first write after a revision; `None` if the log contains no such write.
+    pub fn superseded_at(&self, revision: Revision) -> Option<SystemTime> {
+        self.backend.engine().superseded_at(revision)
+    }
+
+    /// Returns a tail of all events after `start` whose keys begin with `prefix`.
     ///
     /// # Errors
     /// The errors of [`Engine::tail`] and [`Tail::complete`].
@@ -189,7 +198,7 @@ impl<'r> Store<'r> {
         self.backend.engine().revision()
     }
 
-    /// Resolves once the store has reached `revision`.
+    /// Resolves when the store has reached `revision`.
     pub fn reached(&self, revision: Revision) -> impl Future<Output = ()> + Send + use<> {
         let engine = self.backend.engine().clone();
         async move { engine.reached(revision).await }
@@ -239,8 +248,8 @@ impl<'r> Store<'r> {
         StoreView { snapshot, within: self.whole() }
     }
 
-    /// Returns the common prefix of all keys within reach. For a list or watch, the permitted name is a
-    /// selector, which is applied to each object in the range.
+    /// Returns the common prefix of all keys that the permission includes. A permitted name in a list or
+    /// watch is a selector, which the caller applies to each object in the range.
     fn whole(&self) -> Bytes {
         match self.opened {
             Opened::By(_) => Bytes::new(),
@@ -263,22 +272,26 @@ impl<'r> Store<'r> {
     }
 }
 
-impl Reach<'_> {
+impl StoreScope<'_> {
     fn check(&self, proof: &Authorized<'_>) {
         let of = proof.attributes();
         let namespace = if self.resource.namespaced() { of.namespace } else { "" };
-        // A permission to create covers a new object of any name.
+        // A permission to create applies to a new object of any name.
         let makes_new = self.verb == Verb::Create && self.name.is_empty() && of.subresource.is_empty();
         let name = if makes_new { "" } else { of.name };
         let permitted = (of.resource_request, of.verb, of.group, of.resource, namespace, name);
         let resource = (&*self.resource.group, &*self.resource.table.plural);
-        let wanted = (true, self.verb.as_str(), resource.0, resource.1, self.namespace, self.name);
-        assert!(permitted == wanted, "the store is opened for {} with a permission of {of}", self.describe());
+        let required = (true, self.verb.as_str(), resource.0, resource.1, self.namespace, self.name);
+        assert!(
+            permitted == required,
+            "the store is opened for {} with a permission of {of}",
+            self.describe()
+        );
     }
 
     fn has(&self, key: &[u8]) -> bool {
         let Some(storage) = &self.resource.storage else { return false };
-        let (namespace, name) = identity(self.resource, key);
+        let ObjectName { namespace, name } = object_name(self.resource, key);
         key.starts_with(storage.key_prefix.as_bytes())
             && (self.namespace.is_empty() || self.namespace == namespace)
             && (self.name.is_empty() || self.name == name)
@@ -290,13 +303,13 @@ impl Reach<'_> {
     }
 
     fn describe(&self) -> String {
-        let Reach { verb, resource, namespace, name } = self;
+        let StoreScope { verb, resource, namespace, name } = self;
         format!("{} {} {namespace:?}/{name:?}", verb.as_str(), resource.qualified())
     }
 }
 
-/// The state at one revision, limited to the part that the permission covers. A view outlives the stack frame
-/// of the request, so a response can stream from it.
+/// The state at one revision, limited to the part that the permission includes. A view has no reference to
+/// the request, so a response can stream from the view after the handler returns.
 pub struct StoreView {
     snapshot: Snapshot,
     within: Bytes,
@@ -317,7 +330,7 @@ impl StoreView {
         self.snapshot.get(key)
     }
 
-    /// Returns the retained versions of one object at or before `until`, newest first; see
+    /// Returns the retained versions of one object at or before `until`, newest first. See
     /// [`Snapshot::versions`].
     ///
     /// # Panics
@@ -365,7 +378,7 @@ impl StoreView {
     }
 }
 
-/// Returns the whole engine, for requests of a non-resource path: backups, health and metrics concern the
+/// Returns the whole engine, for requests of a non-resource path: backups, health and metrics refer to the
 /// whole engine.
 ///
 /// # Panics

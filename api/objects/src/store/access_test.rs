@@ -1,4 +1,4 @@
-//! Tests which proofs open the store for which access, and which keys the store then reaches.
+//! Tests which proof opens the store for which access, and which keys the store then permits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use auth::{Attributes, Authorizer, User};
 use engine::{Change, Durability, Engine, Expected, KeyRange, Options, Payload, Revision};
 use futures_util::FutureExt;
 
-use super::access::{Component, Reach, Store, engine_for_path};
+use super::access::{Component, Store, StoreScope, engine_for_path};
 use super::backends::{Backend, Backends};
 use super::{collection, key};
 use crate::request::Verb;
@@ -37,7 +37,7 @@ fn authorizer() -> Authorizer {
     Authorizer::new(vec![Module::AlwaysAllow], Arc::new(Policy::default()), "rbac")
 }
 
-fn asked<'a>(
+fn attributes<'a>(
     user: &'a User,
     verb: &'a str,
     resource: (&'a str, &'a str),
@@ -57,7 +57,7 @@ fn asked<'a>(
     }
 }
 
-/// Returns the panic message of `act`; `None` if it does not panic.
+/// Returns the panic message of `act`; `None` if `act` does not panic.
 fn refusal<T>(act: impl FnOnce() -> T) -> Option<String> {
     let payload = catch_unwind(AssertUnwindSafe(act)).err()?;
     Some(payload.downcast_ref::<String>().cloned().unwrap_or_default())
@@ -68,14 +68,14 @@ fn builtin(registry: &Registry, group: &str, plural: &str) -> Arc<Resource> {
 }
 
 #[tokio::test]
-async fn a_proof_opens_the_store_for_exactly_what_was_permitted() {
+async fn a_permission_opens_the_store_only_for_the_permitted_resource() {
     let scratch = Scratch::new();
     let registry = Registry::new(&KUBERNETES);
     let (secrets, nodes) = (builtin(&registry, "", "secrets"), builtin(&registry, "", "nodes"));
     let deployments = builtin(&registry, "apps", "deployments");
     let (user, authorizer) = (User::new("jane", ["dev"]), authorizer());
-    let wanted = Reach { verb: Verb::Get, resource: &secrets, namespace: "ns", name: "a" };
-    let of = |verb, resource, object| asked(&user, verb, resource, object);
+    let scope = StoreScope { verb: Verb::Get, resource: &secrets, namespace: "ns", name: "a" };
+    let of = |verb, resource, object| attributes(&user, verb, resource, object);
     for (what, permitted, opens) in [
         ("the same", of("get", ("", "secrets"), ("ns", "a")), true),
         ("another verb", of("list", ("", "secrets"), ("ns", "a")), false),
@@ -88,31 +88,31 @@ async fn a_proof_opens_the_store_for_exactly_what_was_permitted() {
         ("a path", Attributes { resource_request: false, ..of("get", ("", "secrets"), ("ns", "a")) }, false),
     ] {
         let proof = authorizer.authorize(&permitted).await.unwrap();
-        let refused = refusal(|| Store::open(&scratch.backends, &proof, wanted));
+        let refused = refusal(|| Store::open(&scratch.backends, &proof, scope));
         assert_eq!(refused.is_none(), opens, "{what}: {refused:?}");
     }
-    // A request for a namespace is authorized within that namespace, but namespaces are cluster-scoped in the
-    // store.
+    // A request for a namespace is authorized within that namespace, but the store treats namespaces as
+    // cluster-scoped.
     let namespaces = builtin(&registry, "", "namespaces");
     for (resource, permitted) in [
         (&namespaces, of("get", ("", "namespaces"), ("ns", "ns"))),
         (&nodes, of("get", ("", "nodes"), ("", "ns"))),
     ] {
         let proof = authorizer.authorize(&permitted).await.unwrap();
-        let reach = Reach { verb: Verb::Get, resource, namespace: "", name: "ns" };
+        let reach = StoreScope { verb: Verb::Get, resource, namespace: "", name: "ns" };
         assert_eq!(refusal(|| Store::open(&scratch.backends, &proof, reach)), None);
     }
     let permitted = of("get", ("apps", "deployments"), ("ns", "a"));
     let proof = authorizer.authorize(&permitted).await.unwrap();
-    let reach = Reach { resource: &deployments, ..wanted };
+    let reach = StoreScope { resource: &deployments, ..scope };
     assert_eq!(refusal(|| Store::open(&scratch.backends, &proof, reach)), None);
 
-    // Permission to create applies to a new object of any name; for a subresource, it applies only to the
-    // named object.
+    // The permission to create applies to a new object of any name. For a subresource, the permission applies
+    // only to the object with the given name.
     for (subresource, opens) in [("", true), ("token", false)] {
         let permitted = Attributes { subresource, ..of("create", ("", "secrets"), ("ns", "b")) };
         let proof = authorizer.authorize(&permitted).await.unwrap();
-        let reach = Reach { verb: Verb::Create, name: "", ..wanted };
+        let reach = StoreScope { verb: Verb::Create, name: "", ..scope };
         let refused = refusal(|| Store::open(&scratch.backends, &proof, reach));
         assert_eq!(refused.is_none(), opens, "{subresource}: {refused:?}");
     }
@@ -124,13 +124,13 @@ async fn a_proof_opens_the_store_for_exactly_what_was_permitted() {
 }
 
 #[tokio::test]
-async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write() {
+async fn a_store_handle_reaches_only_its_resource_and_writes_only_with_a_writing_verb() {
     let scratch = Scratch::new();
     let registry = Registry::new(&KUBERNETES);
     let (secrets, pods) = (builtin(&registry, "", "secrets"), builtin(&registry, "", "pods"));
     let (user, authorizer) = (User::new("jane", ["dev"]), authorizer());
-    // Verb, namespace and name of the permission; resource, namespace and name of the access; whether the
-    // access may read, and whether it may write.
+    // The columns are: verb, namespace and name of the permission; resource, namespace and name of the
+    // access; whether the access may read; whether the access may write.
     for (verb, (namespace, name), (resource, of, object), reads, writes) in [
         (Verb::Get, ("ns", "a"), (&secrets, "ns", "a"), true, false),
         (Verb::Get, ("ns", "a"), (&secrets, "ns", "b"), false, false),
@@ -145,9 +145,9 @@ async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write()
         (Verb::DeleteCollection, ("ns", ""), (&secrets, "ns", "a"), true, true),
         (Verb::DeleteCollection, ("ns", ""), (&secrets, "other", "a"), false, false),
     ] {
-        let permitted = asked(&user, verb.as_str(), ("", "secrets"), (namespace, name));
+        let permitted = attributes(&user, verb.as_str(), ("", "secrets"), (namespace, name));
         let proof = authorizer.authorize(&permitted).await.unwrap();
-        let reach = Reach { verb, resource: &secrets, namespace, name };
+        let reach = StoreScope { verb, resource: &secrets, namespace, name };
         let store = Store::open(&scratch.backends, &proof, reach);
         let key = key(resource, of, object);
         let what = format!("{verb:?} {namespace}/{name} of {key:?}");
@@ -155,9 +155,9 @@ async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write()
         let write = store.commit(key, Expected::Any, Change::Put(Payload::default()));
         assert_eq!(AssertUnwindSafe(write).catch_unwind().await.is_ok(), writes, "{what}");
     }
-    let permitted = asked(&user, "list", ("", "secrets"), ("ns", ""));
+    let permitted = attributes(&user, "list", ("", "secrets"), ("ns", ""));
     let proof = authorizer.authorize(&permitted).await.unwrap();
-    let reach = Reach { verb: Verb::List, resource: &secrets, namespace: "ns", name: "" };
+    let reach = StoreScope { verb: Verb::List, resource: &secrets, namespace: "ns", name: "" };
     let store = Store::open(&scratch.backends, &proof, reach);
     for (range, is_within) in [
         (KeyRange::prefix(&collection(&secrets, "ns")), true),
@@ -172,7 +172,7 @@ async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write()
         let tails = refusal(|| store.tail(Revision::ZERO, start).map(drop)).is_none();
         assert_eq!(tails, range.start.starts_with(&collection(&secrets, "ns")), "{range:?}");
     }
-    // Every component reads the whole store, and only the loopback writes.
+    // Every component may read the whole store, and only the loopback may write.
     for (part, writes) in
         [(Component::Loopback, true), (Component::Routing, false), (Component::Estimates, false)]
     {
@@ -185,22 +185,22 @@ async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write()
 }
 
 #[tokio::test]
-async fn a_derived_permission_is_for_one_object_of_the_same_namespace() {
+async fn a_derived_permission_covers_one_object_of_the_same_namespace() {
     let scratch = Scratch::new();
     let registry = Registry::new(&KUBERNETES);
     let (bindings, pods) = (builtin(&registry, "", "bindings"), builtin(&registry, "", "pods"));
     let (user, authorizer) = (User::new("jane", ["dev"]), authorizer());
-    let permitted = asked(&user, "create", ("", "bindings"), ("ns", ""));
+    let permitted = attributes(&user, "create", ("", "bindings"), ("ns", ""));
     let proof = authorizer.authorize(&permitted).await.unwrap();
-    let asked = Reach { verb: Verb::Create, resource: &bindings, namespace: "ns", name: "" };
-    let pod = Reach { resource: &pods, name: "p", ..asked };
+    let requested = StoreScope { verb: Verb::Create, resource: &bindings, namespace: "ns", name: "" };
+    let pod = StoreScope { resource: &pods, name: "p", ..requested };
     for (what, reach, opens) in [
         ("one pod", pod, true),
-        ("all pods", Reach { name: "", ..pod }, false),
-        ("another namespace", Reach { namespace: "other", ..pod }, false),
-        ("another verb", Reach { verb: Verb::Delete, ..pod }, false),
+        ("all pods", StoreScope { name: "", ..pod }, false),
+        ("another namespace", StoreScope { namespace: "other", ..pod }, false),
+        ("another verb", StoreScope { verb: Verb::Delete, ..pod }, false),
     ] {
-        let refused = refusal(|| Store::open_derived(&scratch.backends, &proof, asked, reach));
+        let refused = refusal(|| Store::open_derived(&scratch.backends, &proof, requested, reach));
         assert_eq!(refused.is_none(), opens, "{what}: {refused:?}");
     }
 }

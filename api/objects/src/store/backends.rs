@@ -17,7 +17,7 @@ use super::Ledger;
 use crate::lengths::Lengths;
 use types::schema::registry::Resource;
 
-/// An engine with the ledger and the length cache that go with its revisions.
+/// An engine with its ledger and its cache of item lengths, which belong to the revisions of the engine.
 pub struct Backend {
     engine: Engine,
     ledger: Option<Arc<dyn Ledger>>,
@@ -25,7 +25,7 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Creates a backend. `ledger` decides the writes if the engine follows one.
+    /// Creates a backend. If the engine follows a ledger, `ledger` decides the writes.
     pub fn new(engine: Engine, ledger: Option<Arc<dyn Ledger>>) -> Backend {
         Backend { engine, ledger, lengths: Arc::default() }
     }
@@ -35,12 +35,12 @@ impl Backend {
         &self.engine
     }
 
-    /// Returns the ledger that decides writes, if the engine follows one.
+    /// Returns the ledger that decides writes; `None` if the engine itself decides writes.
     pub fn ledger(&self) -> Option<&Arc<dyn Ledger>> {
         self.ledger.as_ref()
     }
 
-    /// Returns the cache of item lengths for lists that write lengths first.
+    /// Returns the cache of item lengths for lists whose encoding writes lengths first.
     pub fn lengths(&self) -> &Arc<Lengths> {
         &self.lengths
     }
@@ -52,7 +52,7 @@ pub struct Backends {
     apart: Vec<Apart>,
 }
 
-/// A backend for the keys that begin with one of these prefixes.
+/// A separate backend for the keys that begin with one of its prefixes.
 struct Apart {
     prefixes: Vec<String>,
     backend: Backend,
@@ -63,8 +63,8 @@ fn begins_with_one(key: &[u8], prefixes: &[String]) -> bool {
 }
 
 impl Backends {
-    /// Creates backends from the main one and from separate ones. A separate backend stores the resources
-    /// whose keys begin with one of its prefixes.
+    /// Creates backends from the main backend and from separate backends. A separate backend stores the
+    /// resources whose keys begin with one of its prefixes.
     pub fn new(main: Backend, apart: Vec<(Vec<String>, Backend)>) -> Backends {
         let apart = apart.into_iter().map(|(prefixes, backend)| Apart { prefixes, backend });
         Backends { main, apart: apart.collect() }
@@ -76,20 +76,20 @@ impl Backends {
     }
 
     /// Returns the backend that stores a resource.
-    pub fn of(&self, resource: &Resource) -> &Backend {
+    pub fn backend_for(&self, resource: &Resource) -> &Backend {
         match &resource.storage {
             Some(storage) if !self.apart.is_empty() => self.holding(storage.key_prefix.as_bytes()),
             _ => &self.main,
         }
     }
 
-    /// Returns the backend that holds a key.
+    /// Returns the backend that contains a key.
     pub fn holding(&self, key: &[u8]) -> &Backend {
         let apart = self.apart.iter().find(|apart| begins_with_one(key, &apart.prefixes));
         apart.map_or(&self.main, |apart| &apart.backend)
     }
 
-    /// Returns all backends, the main one first.
+    /// Returns all backends, the main backend first.
     pub fn all(&self) -> impl Iterator<Item = &Backend> {
         std::iter::once(&self.main).chain(self.separate())
     }
@@ -99,13 +99,13 @@ impl Backends {
         self.apart.iter().map(|apart| &apart.backend)
     }
 
-    /// Returns whether two resources are stored in the same backend, so that knowledge of both is equally
-    /// recent.
+    /// Returns whether two resources are stored in the same backend, so that their states are of the same
+    /// revision.
     pub fn are_together(&self, one: &Resource, other: &Resource) -> bool {
-        std::ptr::eq(self.of(one), self.of(other))
+        std::ptr::eq(self.backend_for(one), self.backend_for(other))
     }
 
-    /// Returns whether any engine no longer accepts writes.
+    /// Returns whether at least one engine no longer accepts writes.
     pub fn have_failed(&self) -> bool {
         self.all().any(|backend| backend.engine.health().is_err())
     }
@@ -119,33 +119,34 @@ impl Backends {
         })
     }
 
-    /// Returns whether an object that is not found certainly does not exist. If this is false, the record of
-    /// the object may be unreadable, so nothing may be deleted because something else is not found.
+    /// Returns whether all records can be read. If the result is `true`, an object that is not found does not
+    /// exist. If the result is `false`, the record of the object may be unreadable. A controller must then not delete
+    /// an object because another object is not found.
     pub fn is_whole(&self) -> bool {
         self.unaccepted_losses().is_empty()
     }
 
-    /// Resolves once [`Self::is_whole`] returns `whole`.
+    /// Resolves when [`Self::is_whole`] returns `whole`.
     pub async fn until_whole(&self, whole: bool) {
-        // Subscribes before checking, so that no change is missed.
+        // Subscribes before the check, so that no change is missed.
         let mut watches: Vec<_> = self.all().map(|backend| backend.engine.watch_losses()).collect();
         while self.is_whole() != whole {
             let changes = watches.iter_mut().map(|watch| Box::pin(watch.changed()));
             if select_all(changes).await.0.is_err() {
-                // The engine is closed, so the task of the caller is about to end as well.
+                // The engine is closed, so the task of the caller will also end soon.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Returns the size in bytes of each log, that of the main backend first.
+    /// Returns the size of each log in bytes, the log of the main backend first.
     pub fn record_bytes(&self) -> Vec<u64> {
         self.all().map(|backend| backend.engine.stats().record_bytes).collect()
     }
 
-    /// Returns the newest revision of the backend of a resource, and that of the main backend.
+    /// Returns the newest revisions of the backend of a resource and of the main backend.
     pub fn revisions(&self, resource: &Resource) -> [Revision; 2] {
-        [self.of(resource), &self.main].map(|backend| backend.engine.revision())
+        [self.backend_for(resource), &self.main].map(|backend| backend.engine.revision())
     }
 
     /// Returns snapshots of the newest states of all backends.
@@ -154,7 +155,7 @@ impl Backends {
         Snapshots { main: self.main.engine.snapshot(), apart: apart.collect() }
     }
 
-    /// Returns all changes after these states. Changes that follow each other within `gathered` may be
+    /// Returns all changes after these snapshots. Changes that follow each other within `gathered` may be
     /// returned together.
     ///
     /// # Errors
@@ -185,13 +186,13 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Returns the entries whose keys begin with `prefix`, in key order. All of them must belong to one
+    /// Returns the entries whose keys begin with `prefix`, in key order. All entries must belong to one
     /// resource.
     pub fn prefix(&self, prefix: &[u8]) -> RangeScan {
         self.holding(prefix).prefix(prefix)
     }
 
-    /// Returns the snapshot that holds a key, or all keys with this prefix.
+    /// Returns the snapshot that contains a key, or all keys with this prefix.
     pub fn holding(&self, key: &[u8]) -> &Snapshot {
         let apart = self.apart.iter().find(|(prefixes, _)| begins_with_one(key, prefixes));
         apart.map_or(&self.main, |(_, snapshot)| snapshot)
@@ -200,14 +201,14 @@ impl Snapshots {
 
 /// The changes of all backends. Changes in the main backend to resources of separate backends are ignored.
 pub struct BackendChanges {
-    /// Tails with their key prefixes. The first one is polled first, and moves behind the others afterwards.
+    /// Tails with their key prefixes. The first tail is polled first, and is then moved to the end.
     tails: Vec<(String, Tail)>,
     apart: Vec<String>,
 }
 
 impl BackendChanges {
-    /// Returns the next changes of one backend, in order. The result is empty if all of them are ignored.
-    /// This function is cancel safe.
+    /// Returns the next changes of one backend, in order. The result is empty if all of these changes are
+    /// ignored. This function is cancel safe.
     ///
     /// # Errors
     /// The errors of [`Tail::next`].
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_resource_that_is_kept_apart_is_followed_where_it_is() {
+    async fn watches_follow_the_backend_that_stores_their_resource() {
         let registry = Registry::new(&KUBERNETES);
         let resource = |plural: &str| registry.resource("", "v1", plural).unwrap().clone();
         let (events, maps) = (resource("events"), resource("configmaps"));
@@ -261,25 +262,25 @@ mod tests {
         let apart = vec![(vec![prefix], Backend::new(other.clone(), None))];
         let backends = Backends::new(Backend::new(main.clone(), None), apart);
         let before = backends.snapshots();
-        // Events in the main backend and config maps in the other one are ignored.
+        // Events in the main backend, and config maps in the other backend, are ignored.
         for (engine, keys) in [(&main, [&event, &map, &map]), (&other, [&map, &event, &event])] {
             for key in keys {
                 put(engine, key).await;
             }
         }
         for (resource, key, engine) in [(&events, &event, &other), (&maps, &map, &main)] {
-            assert_eq!(backends.of(resource).engine().revision(), engine.revision());
+            assert_eq!(backends.backend_for(resource).engine().revision(), engine.revision());
             let entry = |snapshots: &Snapshots| snapshots.holding(key).get(key).map(|entry| entry.revision());
             assert_eq!(entry(&before), None);
             assert_eq!(entry(&backends.snapshots()), Some(engine.revision()));
             assert_eq!(backends.snapshots().prefix(key).count(), 1);
         }
         let mut changes = backends.changes(&before, Duration::ZERO).unwrap();
-        let mut told = Vec::new();
-        while told.len() < 4 {
-            told.extend(changes.next(1).await.unwrap().iter().map(|event| event.key.clone()));
+        let mut changed_keys = Vec::new();
+        while changed_keys.len() < 4 {
+            changed_keys.extend(changes.next(1).await.unwrap().iter().map(|event| event.key.clone()));
         }
-        told.sort();
-        assert_eq!(told, [&map, &map, &event, &event]);
+        changed_keys.sort();
+        assert_eq!(changed_keys, [&map, &map, &event, &event]);
     }
 }

@@ -1,4 +1,4 @@
-//! Test that a list with Bloom filters returns the same objects as a list that reads every object.
+//! Tests that a list with Bloom filters returns the same objects as a list that reads every object.
 
 use std::time::Duration;
 
@@ -109,8 +109,8 @@ impl Cluster {
             let payload = store::payload(self.pods(), &pod);
             let change = match how {
                 0 | 1 => Change::Delete(None),
-                // Attributes as written by a release with other selectable fields, and by a release without
-                // attributes.
+                // Selector attributes of a release with other selectable fields, and of a release without
+                // selector attributes.
                 2 => {
                     let attributes = attributes::encode(&configs.stored().table, &pod).into();
                     Change::Put(Payload { attributes, ..payload })
@@ -118,12 +118,12 @@ impl Cluster {
                 3 => Change::Put(Payload { attributes: Bytes::new(), ..payload }),
                 _ => Change::Put(payload),
             };
-            // A delete of an absent key is refused, which is fine here.
+            // The engine refuses a delete of an absent key, which the test accepts.
             let _ = engine.commit(Write { key, expected: Expected::Any, change }).await;
         }
     }
 
-    /// Compares the lists; returns how many objects were read, and how many there are.
+    /// Compares the lists. Returns the number of objects that were read, and the number of all objects.
     fn check(&mut self, snapshot: &Snapshot, when: &str) -> (usize, usize) {
         let (mut looked_at, mut all) = (0, 0);
         for _ in 0..60 {
@@ -144,7 +144,7 @@ impl Cluster {
                 .inspect(|_| all += 1)
                 .filter(|entry| {
                     let object = store::read(entry.clone()).unwrap().object(pods).unwrap();
-                    let (namespace, name) = store::identity(pods, entry.key());
+                    let store::ObjectName { namespace, name } = store::object_name(pods, entry.key());
                     selection.matches_object(name, namespace, table, &object)
                 })
                 .map(|entry| (entry.key().clone(), entry.revision()))
@@ -158,15 +158,15 @@ impl Cluster {
 #[tokio::test]
 async fn a_filtered_list_equals_the_list_that_reads_every_object() {
     let other = BloomScheme { kind: KIND + 1, filter: |_| BloomFilter::NONE };
-    // Rounds: current filters; a store without filters in its checkpoint; a store with the filters of another
-    // release.
+    // The rounds use the current filters, a store without filters in its checkpoint, and a store with the
+    // filters of another release.
     for (round, before) in [SCHEME, BloomScheme::default(), other].into_iter().enumerate() {
         for retention in [Duration::MAX, Duration::ZERO] {
             let mut cluster = Cluster::new(round as u64);
             let engine = cluster.open(before, retention);
             cluster.write(&engine, 1_500).await;
             engine.checkpoint().await;
-            // Recovery computes filters for the records of the log after the checkpoint.
+            // Recovery computes filters for the records after the checkpoint.
             cluster.write(&engine, 100).await;
             engine.close().await;
             drop(engine);
@@ -174,7 +174,7 @@ async fn a_filtered_list_equals_the_list_that_reads_every_object() {
             let when = format!("round {round}, {retention:?}");
             let engine = cluster.open(SCHEME, retention);
             let (looked_at, all) = cluster.check(&engine.snapshot(), &format!("{when}, opened"));
-            assert!(looked_at < all * 3 / 4, "{when}: {looked_at} of {all} were looked at");
+            assert!(looked_at < all * 3 / 4, "{when}: {looked_at} of {all} objects were read");
             cluster.write(&engine, 300).await;
             cluster.check(&engine.snapshot(), &format!("{when}, written to"));
             let earlier = engine.stats().oldest.max(Revision::new(engine.revision().get() - 200));
@@ -196,7 +196,7 @@ async fn a_filtered_list_equals_the_list_that_reads_every_object() {
 }
 
 #[test]
-fn few_objects_that_do_not_match_are_read() {
+fn a_filtered_list_reads_few_objects_that_do_not_match() {
     let registry = Registry::new(&KUBERNETES);
     let pods = registry.resource("", "v1", "pods").unwrap();
     let table = &pods.stored().table;
@@ -212,7 +212,7 @@ fn few_objects_that_do_not_match_are_read() {
             filter(&attributes::encode(table, &pod))
         })
         .collect();
-    for (label, field, wanted) in [
+    for (label, field, expected) in [
         ("slot=7", "", 100),
         ("slot=7,app=web", "", 100),
         ("slot in (7,8)", "", 200),
@@ -222,7 +222,7 @@ fn few_objects_that_do_not_match_are_read() {
     ] {
         let query = query(&Selection::parse(label, field, &pods.table, table).unwrap());
         let through = filters.iter().filter(|filter| query.matches(**filter)).count();
-        assert!((wanted..wanted + 1_500).contains(&through), "{label} {field}: {through}");
+        assert!((expected..expected + 1_500).contains(&through), "{label} {field}: {through}");
     }
     for (label, field) in
         [("app!=web", ""), ("!x,app notin (web)", ""), ("", "spec.nodeName!=node-3"), ("", "spec.nodeName=")]

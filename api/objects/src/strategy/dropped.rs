@@ -1,21 +1,21 @@
-//! Fields of features that are off. A write drops them, unless the stored object has a field of the same set
-//! (docs/api/writes.md#fields-that-are-dropped).
+//! Fields of disabled features. A write drops such fields, except if the stored object has a field of the
+//! same set (docs/api/writes.md#fields-that-are-dropped).
 //!
 //! ```text
 //! prefix + set of paths ─┬─ the stored object has one of them ─► all stay
 //!                        └─ otherwise ─► all are removed from the new object
 //! ```
 //!
-//! In a path, `[]` goes through the elements of a list, `{}` goes through the values of a map, and `?` marks
-//! a member that is also removed if it becomes empty. This module contains no code for particular kinds. It
-//! reads before it modifies: an object without these fields is not changed, so its settled parts stay settled.
+//! In a path, `[]` visits the elements of a list, `{}` visits the values of a map, and `?` marks a member that is also
+//! removed if the member becomes empty. This module contains no code for particular kinds. The functions read an object
+//! before they modify it, so an object without these fields is not modified and its settled parts stay settled.
 
 use values::json::{Object, Value};
 
 /// Dropped fields below one path of a kind.
 #[derive(Clone, Copy)]
 pub(super) struct Dropped {
-    /// Path that the fields are below; empty for the object itself.
+    /// Path of the value that contains the fields; empty for the object itself.
     pub(super) below: &'static str,
     /// Sets of paths relative to `below`. The fields of one set are kept or dropped together.
     pub(super) sets: &'static [&'static [&'static str]],
@@ -47,14 +47,14 @@ pub(super) const JOB_TEMPLATE: &[Dropped] =
 /// Fields of a `PodTemplate` object.
 pub(super) const BARE_TEMPLATE: &[Dropped] = &[Dropped { below: "template.spec", sets: POD_SPEC }];
 
-/// Fields of a stateful set: those of its pod template, and the maximum number of unavailable pods during an
-/// update.
+/// Fields of a stateful set: the fields of its pod template, and the maximum number of unavailable pods
+/// during an update.
 pub(super) const STATEFUL_SET: &[Dropped] = &[
     Dropped { below: "spec.template.spec", sets: POD_SPEC },
     Dropped { below: "spec", sets: &[&["updateStrategy.rollingUpdate.maxUnavailable"]] },
 ];
 
-/// Drops the fields from a new object, except for the sets that `old` uses.
+/// Drops the fields from a new object, except for the sets from which `old` has a field.
 pub(super) fn drop_unused(dropped: &[Dropped], new: &mut Object, old: Option<&Object>) {
     for part in dropped {
         if old.is_some_and(|old| new.shares(part.below, old)) {
@@ -70,13 +70,12 @@ pub(super) fn drop_unused(dropped: &[Dropped], new: &mut Object, old: Option<&Ob
     }
 }
 
-/// The remaining steps of a path: the steps to `below`, and the steps after it, of which there is at least
-/// one.
+/// The remaining steps of a path: the steps to `below`, and the steps after it. There is at least one step.
 #[derive(Clone, Copy)]
 struct Steps(&'static str, &'static str);
 
 impl Steps {
-    /// Returns the first step, and the remaining steps if there are any.
+    /// Returns the first step and the remaining steps; `None` if there are no remaining steps.
     fn split(self) -> (&'static str, Option<Steps>) {
         let Steps(to_part, within) = self;
         let (head, tail) = if to_part.is_empty() { (within, "") } else { (to_part, within) };
@@ -87,19 +86,19 @@ impl Steps {
     }
 }
 
-/// Splits a step of a path into the name of the member and the way to follow it.
-fn step(text: &str) -> (&str, Way) {
-    let (mark, way) = match text.as_bytes().last() {
-        Some(b']') => ("[]", Way::Elements),
-        Some(b'}') => ("{}", Way::Values),
-        Some(b'?') => ("?", Way::Vanishing),
-        _ => ("", Way::Member),
+/// Splits a step of a path into the name of the member and the kind of its values.
+fn step(text: &str) -> (&str, StepKind) {
+    let (mark, kind) = match text.as_bytes().last() {
+        Some(b']') => ("[]", StepKind::Elements),
+        Some(b'}') => ("{}", StepKind::Values),
+        Some(b'?') => ("?", StepKind::Vanishing),
+        _ => ("", StepKind::Member),
     };
-    (text.strip_suffix(mark).unwrap_or(text), way)
+    (text.strip_suffix(mark).unwrap_or(text), kind)
 }
 
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Way {
+enum StepKind {
     Member,
     Elements,
     Values,
@@ -108,20 +107,20 @@ enum Way {
 
 fn has(object: &Object, path: Steps) -> bool {
     let (first, rest) = path.split();
-    let (name, way) = step(first);
+    let (name, kind) = step(first);
     let Some(value) = object.get(name).filter(|value| !value.is_null()) else { return false };
     let Some(rest) = rest else { return true };
     let below = |value: &Value| value.as_object().is_some_and(|object| has(object, rest));
-    match way {
-        Way::Elements => value.as_array().unwrap_or_default().iter().any(below),
-        Way::Values => value.as_object().is_some_and(|map| map.iter().any(|(_, value)| below(value))),
-        Way::Member | Way::Vanishing => below(value),
+    match kind {
+        StepKind::Elements => value.as_array().unwrap_or_default().iter().any(below),
+        StepKind::Values => value.as_object().is_some_and(|map| map.iter().any(|(_, value)| below(value))),
+        StepKind::Member | StepKind::Vanishing => below(value),
     }
 }
 
 fn remove(object: &mut Object, path: Steps) {
     let (first, rest) = path.split();
-    let (name, way) = step(first);
+    let (name, kind) = step(first);
     let Some(rest) = rest else {
         object.remove(name);
         return;
@@ -131,13 +130,13 @@ fn remove(object: &mut Object, path: Steps) {
             remove(object, rest);
         }
     };
-    match (way, object.get_mut(name)) {
+    match (kind, object.get_mut(name)) {
         (_, None) => {}
-        (Way::Elements, Some(value)) => value.as_array_mut().into_iter().flatten().for_each(below),
-        (Way::Values, Some(value)) => {
+        (StepKind::Elements, Some(value)) => value.as_array_mut().into_iter().flatten().for_each(below),
+        (StepKind::Values, Some(value)) => {
             value.as_object_mut().into_iter().flat_map(Object::iter_mut).for_each(|(_, value)| below(value));
         }
-        (Way::Member | Way::Vanishing, Some(value)) => below(value),
+        (StepKind::Member | StepKind::Vanishing, Some(value)) => below(value),
     }
     let is_left_empty = || {
         object
@@ -145,7 +144,7 @@ fn remove(object: &mut Object, path: Steps) {
             .and_then(Value::as_object)
             .is_some_and(|left| left.iter().all(|(_, value)| value.is_null()))
     };
-    if way == Way::Vanishing && is_left_empty() {
+    if kind == StepKind::Vanishing && is_left_empty() {
         object.remove(name);
     }
 }
@@ -156,7 +155,7 @@ mod tests {
     use values::testing;
 
     #[test]
-    fn fields_are_dropped_unless_they_are_used_already() {
+    fn fields_behind_a_disabled_gate_are_dropped_unless_the_old_object_uses_them() {
         const DROPPED: &[Dropped] = &[
             Dropped {
                 below: "spec",

@@ -1,5 +1,5 @@
-//! Strategies of single kinds: changes on create and update that tables cannot express. A kind names its
-//! strategy in the schema (option `strategy`).
+//! Strategies of single kinds: changes on create and update that tables cannot express. The schema of a kind
+//! selects its strategy (option `strategy`).
 
 use super::dropped::{self, Dropped};
 use super::warnings;
@@ -42,7 +42,7 @@ pub(super) const DAEMON_SET: Strategy = Strategy {
 pub(super) const JOB: Strategy =
     Strategy { create: Some(create_job), warnings: Some(warnings::job), dropped: dropped::TEMPLATE, ..NONE };
 
-/// Drops the configuration of nodes through the server, because that feature was removed.
+/// Drops the configuration source of a node, because dynamic node configuration was removed.
 pub(super) const NODE: Strategy = Strategy {
     create: Some(|object, _| copy_path(object, &Object::new(), "status.config")),
     update: Some(|endpoint, new, old| {
@@ -56,7 +56,7 @@ pub(super) const NODE: Strategy = Strategy {
     ..NONE
 };
 
-/// Removes the load balancer addresses from a service that is no longer of that type.
+/// Removes the load balancer addresses from a service that is no longer of type `LoadBalancer`.
 pub(super) const SERVICE: Strategy = Strategy {
     update: Some(|endpoint, service, _| {
         if endpoint == Endpoint::Main {
@@ -66,7 +66,7 @@ pub(super) const SERVICE: Strategy = Strategy {
     ..warnings::SERVICE
 };
 
-/// Reduces references to secrets to their names.
+/// Removes everything except names from references to secrets.
 pub(super) const SERVICE_ACCOUNT: Strategy = Strategy {
     create: Some(|object, _| keep_names_of_secrets(object)),
     update: Some(|_, object, _| keep_names_of_secrets(object)),
@@ -74,7 +74,7 @@ pub(super) const SERVICE_ACCOUNT: Strategy = Strategy {
     ..NONE
 };
 
-/// Gives a limit range without a name a random one.
+/// Gives a limit range without a name a random name.
 pub(super) const LIMIT_RANGE: Strategy = Strategy {
     create: Some(|object, _| {
         if meta(object, "name").is_empty() {
@@ -84,12 +84,12 @@ pub(super) const LIMIT_RANGE: Strategy = Strategy {
     ..NONE
 };
 
-/// Drops the fields of coordinated leader election, because that feature is off.
+/// Drops the fields of coordinated leader election, because this feature is disabled.
 pub(super) const LEASE: Strategy =
     Strategy { dropped: &[Dropped { below: "spec", sets: &[&["strategy", "preferredHolder"]] }], ..NONE };
 
-/// Drops the topology map of endpoints, which is read but never written. Node and zone of an endpoint have
-/// fields of their own.
+/// Drops the topology map of endpoints, which is read but never stored. The node and the zone of an endpoint
+/// have their own fields.
 pub(super) const ENDPOINT_SLICE: Strategy = Strategy {
     create: Some(|object, _| drop_topology(object, None)),
     update: Some(|_, new, old| {
@@ -101,7 +101,7 @@ pub(super) const ENDPOINT_SLICE: Strategy = Strategy {
     ..NONE
 };
 
-/// Removes the reported status of devices when the claim no longer has them allocated.
+/// Removes the reported status of devices that are no longer allocated to the claim.
 pub(super) const RESOURCE_CLAIM: Strategy = Strategy {
     update: Some(|endpoint, new, old| {
         if endpoint == Endpoint::Status {
@@ -150,7 +150,7 @@ pub(super) const ADMISSION: Strategy = Strategy { warnings: Some(warnings::reser
 
 pub(super) const CUSTOM_RESOURCE_DEFINITION: Strategy = Strategy {
     create: Some(|object, _| {
-        // No names are accepted yet.
+        // No names are granted yet.
         let mut names = Object::new();
         names.push("plural", "".into());
         names.push("kind", "".into());
@@ -177,14 +177,14 @@ pub(super) const CUSTOM_RESOURCE_DEFINITION: Strategy = Strategy {
             let held = held.chain([finalizer.into()]).collect();
             object::set_finalizers(object, held);
         }
-        let mut state = State::of(&Definition::read(object));
+        let mut state = State::from_definition(&Definition::read(object));
         state.set(Deletion::Pending.condition(), &clock::now());
         state.write(object);
     }),
     ..NONE
 };
 
-/// Adds the storage version to the versions in which objects may be stored.
+/// Adds the storage version to `storedVersions`, the versions in which objects may be stored.
 fn add_stored_version(definition: &mut Object) {
     let versions = object::at(definition, "spec.versions").and_then(Value::as_array).unwrap_or_default();
     let mut stored =
@@ -219,8 +219,8 @@ fn create_namespace(object: &mut Object, creation: &mut Creation) {
     object.object_entry("status").insert("phase", "Active".into());
 }
 
-/// Makes a job select its pods by its own identity, unless `manualSelector` is true. Labels and selectors
-/// that the writer set are kept, and validation checks them.
+/// Makes a job select its pods by its own uid, except if `manualSelector` is true. Labels and selectors of the writer
+/// are kept, and validation checks these labels and selectors.
 fn create_job(object: &mut Object, creation: &mut Creation) {
     let uid = meta(object, "uid").to_owned();
     let name = meta(object, "name").to_owned();
@@ -248,13 +248,13 @@ fn create_job(object: &mut Object, creation: &mut Creation) {
         selector.insert(identity, uid.into());
         sort_members(selector);
     }
-    // A job without labels gets those of its template, to which this function just added some.
+    // A job without its own labels gets the labels of its template, which this function extended.
     if !creation.is_labelled {
         object::metadata_mut(object).insert("labels", labels.into());
     }
 }
 
-/// Sets the requester to the user of the request, whatever the body contains.
+/// Sets the requester to the user of the request. The value in the request body is ignored.
 fn create_signing_request(object: &mut Object, creation: &mut Creation) {
     let user = creation.user;
     let spec = object.object_entry("spec");
@@ -271,8 +271,9 @@ fn create_signing_request(object: &mut Object, creation: &mut Creation) {
     }
 }
 
-/// Keeps the conditions of the type `decision`, because decisions about a certificate request are made
-/// through another endpoint. If their number changes, they are kept as written, and validation refuses them.
+/// Keeps the stored conditions of the type `decision`, because another endpoint makes the decisions about a
+/// certificate request. If the number of these conditions changes, the written conditions stay, and validation refuses
+/// the written conditions.
 fn keep_conditions(new: &mut Object, old: &Object, decision: &str) {
     let is_one = |condition: &&Value| condition.str_at(&["type"]) == decision;
     let before = object::at(old, "status.conditions").and_then(Value::as_array).unwrap_or_default();
@@ -287,7 +288,7 @@ fn keep_conditions(new: &mut Object, old: &Object, decision: &str) {
     }
 }
 
-/// Removes load balancer addresses from a service of another type.
+/// Removes the load balancer addresses if the service has another type.
 fn forget_balancer(service: &mut Object) {
     let kind = object::at(service, "spec.type").and_then(Value::as_str);
     if kind != Some("LoadBalancer") && object::at(service, "status.loadBalancer.ingress").is_some() {
@@ -310,7 +311,7 @@ fn keep_names_of_secrets(account: &mut Object) {
     }
 }
 
-/// Removes the reported status of devices that were allocated and no longer are.
+/// Removes the reported status of devices that are no longer allocated.
 fn forget_devices(new: &mut Object, old: &Object) {
     let identity = |device: &Value| {
         ["driver", "pool", "device", "shareID"].map(|name| device.str_at(&[name]).to_owned())
@@ -336,11 +337,11 @@ fn forget_devices(new: &mut Object, old: &Object) {
     }
 }
 
-/// Name, after the last `/`, of the label that contains the node in the old topology map of an endpoint.
+/// Part after the last `/` of the label that contains the node in the old topology map of an endpoint.
 const TOPOLOGY_NODE: &str = "hostname";
 
-/// Removes the old topology map of endpoints. A node that the stored slice names in that map is kept as
-/// `nodeName`.
+/// Removes the old topology map of endpoints. If the map in the stored slice contains a node, that node is
+/// kept as `nodeName`.
 fn drop_topology(slice: &mut Object, old: Option<&Object>) {
     let node = |endpoint: &Object| {
         let topology = endpoint.get("deprecatedTopology")?.as_object()?;
@@ -361,7 +362,7 @@ fn drop_topology(slice: &mut Object, old: Option<&Object>) {
     }
 }
 
-/// Fills in the times of conditions of a certificate request that the writer left out.
+/// Sets the missing times of conditions of a certificate request.
 fn time_conditions(new: &mut Object, old: &Object) {
     let now = Value::from(clock::now());
     let before = object::at(old, "status.conditions").and_then(Value::as_array).unwrap_or_default();
@@ -380,7 +381,8 @@ fn time_conditions(new: &mut Object, old: &Object) {
     }
 }
 
-/// Returns the template generation of a daemon set from its annotation; 0 if that is missing or invalid.
+/// Returns the template generation of a daemon set from its annotation; 0 if the annotation is missing or
+/// invalid.
 fn template_generation(set: &Object) -> i64 {
     let annotation = |set: &Object| {
         let annotations = set.get("metadata")?.get("annotations")?;
@@ -395,7 +397,7 @@ fn set_template_generation(set: &mut Object, count: i64) {
     sort_members(annotations);
 }
 
-/// Marks an API service without a backend as available, because this server itself serves it.
+/// Marks an API service without a service as available, because this server itself serves it.
 fn create_api_service(object: &mut Object, _: &mut Creation) {
     if object::at(object, "spec.service").is_some_and(|service| !service.is_null()) {
         return;

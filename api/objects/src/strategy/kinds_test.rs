@@ -3,7 +3,7 @@ use values::naming::KUBERNETES;
 use values::testing;
 
 #[test]
-fn a_job_keeps_what_its_writer_gave_of_its_identity() {
+fn a_job_keeps_the_labels_and_selector_of_its_writer() {
     let user = auth::User::new("a", [] as [String; 0]);
     let generated =
         r#""batch.kubernetes.io/controller-uid":"u","batch.kubernetes.io/job-name":"n","controller-uid":"u""#;
@@ -35,7 +35,7 @@ fn a_job_keeps_what_its_writer_gave_of_its_identity() {
 }
 
 #[test]
-fn decisions_stay_as_they_were_made() {
+fn conditions_of_a_decision_cannot_be_changed() {
     let of = |conditions: &str| testing::object(&format!(r#"{{"status":{{"conditions":[{conditions}]}}}}"#));
     let made = r#"{"type":"Approved","message":"a"}"#;
     let changed = r#"{"type":"Approved","message":"b"}"#;
@@ -53,7 +53,7 @@ fn decisions_stay_as_they_were_made() {
 }
 
 #[test]
-fn parts_that_are_not_stored_are_removed() {
+fn fields_that_are_not_stored_are_removed() {
     type Change = fn(&mut Object, &Object);
     let secrets: Change = |object, _| keep_names_of_secrets(object);
     let topology: Change = |object, old| drop_topology(object, Some(old));

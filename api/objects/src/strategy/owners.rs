@@ -5,11 +5,11 @@ use hashbrown::HashSet;
 use values::json::{self, Object};
 use values::object::metadata_mut;
 
-/// Addition to the warning if owners are checked after admission plugins may have changed them.
+/// Addition to the warning if owners are checked after admission plugins, which may have changed them.
 pub const AFTER_ADMISSION: &str = " after mutating admission happens";
 
-/// Removes owner references that repeat an earlier one, and returns the warning for the writer. `when` is
-/// empty or [`AFTER_ADMISSION`].
+/// Removes owner references that repeat an earlier reference, and returns the warning for the writer. `when`
+/// is empty or [`AFTER_ADMISSION`].
 pub fn without_repeated_owners(object: &mut Object, when: &str) -> Option<String> {
     let owners = object.get("metadata")?.get("ownerReferences")?.as_array()?;
     if owners.len() < 2 {
@@ -19,7 +19,7 @@ pub fn without_repeated_owners(object: &mut Object, when: &str) -> Option<String
     let mut seen = HashSet::with_capacity(owners.len());
     let mut repeated: Vec<String> = Vec::new();
     owners.retain(|owner| {
-        // Upstream compares whole entries; comparing their texts is equivalent.
+        // The reference server compares whole entries. Comparing the texts of the entries is equivalent.
         let mut text = Vec::new();
         json::write(owner, &mut text);
         let is_new = seen.insert(text);
@@ -43,7 +43,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn owners_that_repeat_an_earlier_one_are_dropped() {
+    fn repeated_owner_references_are_dropped() {
         let owner = |uid: &str, name: &str| format!(r#"{{"uid":"{uid}","name":"{name}"}}"#);
         let of = |owners: &[String]| {
             object(&format!(r#"{{"metadata":{{"ownerReferences":[{}]}}}}"#, owners.join(",")))

@@ -68,15 +68,16 @@ fn tell_of_gates(status: &mut Object) {
 
 /// Replaces a negative termination grace period by 1 second.
 fn raise_grace_period(pod: &mut Object) {
-    // Only looks first: mutable access would copy a specification that is shared with the stored pod.
+    // Checks the value without mutable access first. Mutable access would copy a specification that is shared
+    // with the stored pod.
     const PATH: &str = "terminationGracePeriodSeconds";
     if let Some(Value::Int(..=-1)) = pod.get("spec").and_then(|spec| spec.get(PATH)) {
         pod.object_entry("spec").insert(PATH, Value::Int(1));
     }
 }
 
-/// Adds requirements to the selectors of spread constraints and affinity terms, one for each label of the pod
-/// that their lists of label keys name.
+/// Adds requirements to the selectors of spread constraints and affinity terms. Each key in a list of label
+/// keys adds one requirement if the pod has a label with that key.
 fn select_by_label_keys(pod: &mut Object) {
     let selects = |member: &&str| object::at(pod, member).is_some_and(|value| !value.is_null());
     if !["spec.topologySpreadConstraints", "spec.affinity"].iter().any(selects) {
@@ -109,7 +110,7 @@ fn select_by_label_keys(pod: &mut Object) {
     }
 }
 
-/// Adds the requirements for the label keys in `lists` to the selector of `place`, if there is one.
+/// Adds the requirements for the label keys in `lists` to the selector of `place`, if `place` has a selector.
 fn require(place: &mut Object, labels: &Object, lists: &[(&str, &str)]) {
     let mut requirements = Vec::new();
     for (list, operator) in lists {
@@ -132,8 +133,8 @@ fn require(place: &mut Object, labels: &Object, lists: &[(&str, &str)]) {
     }
 }
 
-/// Copies AppArmor profiles from annotations of the pod to the containers that have no profile of their own.
-/// The writer is warned about each annotation that the fields do not already express.
+/// Copies AppArmor profiles from annotations of the pod to containers without their own profile. Each
+/// annotation that the fields do not already express adds a warning for the writer.
 fn take_armor(pod: &mut Object, creation: &mut Creation) {
     let annotations = object::at(pod, "metadata.annotations").and_then(Value::as_object);
     let prefix = format!("container.apparmor.security.beta.{}/", creation.naming.domain);
@@ -169,7 +170,7 @@ fn take_armor(pod: &mut Object, creation: &mut Creation) {
     }
 }
 
-/// Returns the profile for the value of an annotation, if it is valid for a container.
+/// Returns the profile for the value of an annotation; `None` if the value is invalid for a container.
 fn profile(text: &str) -> Option<Object> {
     let mut profile = Object::new();
     match text {
@@ -185,7 +186,7 @@ fn profile(text: &str) -> Option<Object> {
     Some(profile)
 }
 
-/// Fills in status members that older nodes leave out because they do not know them.
+/// Copies status members from the stored pod that older nodes do not write.
 fn keep_what_is_left_out(new: &mut Object, old: &Object) {
     let empty = Object::new();
     let before = old.get("status").and_then(Value::as_object).unwrap_or(&empty);
@@ -207,7 +208,7 @@ fn keep_what_is_left_out(new: &mut Object, old: &Object) {
     }
 }
 
-/// Keeps the observed generation if the writer left it out.
+/// Keeps the stored observed generation if the writer omitted it.
 fn keep_generation(place: &mut Object, before: Option<&Value>) {
     let is_left_out = place.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0) == 0;
     if is_left_out && let Some(before) = before.filter(|before| before.as_i64().unwrap_or(0) != 0) {

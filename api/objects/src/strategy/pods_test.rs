@@ -11,7 +11,7 @@ fn created(pod: &str) -> (Object, Vec<String>) {
 }
 
 #[test]
-fn a_gated_pod_is_not_scheduled_since_its_creation() {
+fn a_gated_pod_gets_a_pod_scheduled_condition_with_the_time_of_its_creation() {
     let (pod, _) = created(r#"{"spec":{"schedulingGates":[{"name":"g"}],"containers":[]}}"#);
     let conditions = object::at(&pod, "status.conditions").and_then(Value::as_array).unwrap();
     let [condition] = conditions else { panic!("{conditions:?}") };
@@ -32,7 +32,7 @@ fn a_negative_grace_period_counts_as_one_second() {
 }
 
 #[test]
-fn label_keys_become_requirements() {
+fn match_label_keys_become_requirements_of_the_selector() {
     let of = |place: &str| {
         format!(r#"{{"metadata":{{"labels":{{"k":"v","m":"w"}}}},"spec":{{"containers":[],{place}}}}}"#)
     };
@@ -62,25 +62,25 @@ fn label_keys_become_requirements() {
 }
 
 #[test]
-fn containers_take_profiles_from_annotations() {
+fn containers_take_apparmor_profiles_from_annotations() {
     const ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/c";
     let pod = |value: &str, spec: &str, container: &str| {
         format!(
             r#"{{"metadata":{{"annotations":{{"{ANNOTATION}":"{value}"}}}},"spec":{{{spec}"containers":[{{"name":"c"{container}}}]}}}}"#
         )
     };
-    let told = || vec![format!("metadata.annotations[{ANNOTATION}]: {}", warnings::ARMOR)];
+    let armor_warnings = || vec![format!("metadata.annotations[{ANNOTATION}]: {}", warnings::ARMOR)];
     let own = r#","securityContext":{"appArmorProfile":{"type":"Unconfined"}}"#;
     let of_pod = r#""securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}},"#;
     for (value, spec, container, want, warnings) in [
-        ("runtime/default", "", "", Some(r#"{"type":"RuntimeDefault"}"#), told()),
-        ("unconfined", "", "", Some(r#"{"type":"Unconfined"}"#), told()),
-        ("localhost/x", "", "", Some(r#"{"type":"Localhost","localhostProfile":"x"}"#), told()),
-        ("localhost/", "", "", None, told()),
-        ("other", "", "", None, told()),
+        ("runtime/default", "", "", Some(r#"{"type":"RuntimeDefault"}"#), armor_warnings()),
+        ("unconfined", "", "", Some(r#"{"type":"Unconfined"}"#), armor_warnings()),
+        ("localhost/x", "", "", Some(r#"{"type":"Localhost","localhostProfile":"x"}"#), armor_warnings()),
+        ("localhost/", "", "", None, armor_warnings()),
+        ("other", "", "", None, armor_warnings()),
         ("runtime/default", "", own, Some(r#"{"type":"Unconfined"}"#), vec![]),
         ("runtime/default", of_pod, "", None, vec![]),
-        ("unconfined", of_pod, "", Some(r#"{"type":"Unconfined"}"#), told()),
+        ("unconfined", of_pod, "", Some(r#"{"type":"Unconfined"}"#), armor_warnings()),
         ("unconfined", r#""os":{"name":"windows"},"#, "", None, vec![]),
     ] {
         let (made, said) = created(&pod(value, spec, container));
@@ -92,7 +92,7 @@ fn containers_take_profiles_from_annotations() {
 }
 
 #[test]
-fn what_a_status_leaves_out_is_kept() {
+fn a_status_update_keeps_omitted_fields() {
     let old = testing::object(
         r#"{"status":{"qosClass":"Burstable","observedGeneration":4,"conditions":[{"type":"A","observedGeneration":1},{"type":"A","observedGeneration":2},{"type":"B"}]}}"#,
     );

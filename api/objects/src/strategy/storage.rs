@@ -36,14 +36,14 @@ pub(super) const PERSISTENT_VOLUME_CLAIM: Strategy = Strategy {
     ..NONE
 };
 
-/// Starts counting generations at the first change, so new drivers have no generation.
+/// Increments the generation from the first change on, so a new driver has no generation.
 pub(super) const CSI_DRIVER: Strategy = Strategy {
     create: Some(|object, _| set_meta(object, "generation", None)),
     dropped: &[Dropped { below: "spec", sets: &[&["preventPodSchedulingIfMissing"]] }],
     ..NONE
 };
 
-/// Sets the time of a phase transition to now, unless the writer set a time.
+/// Sets the time of a phase transition to the current time, except if the writer set a time.
 fn time_phase(new: &mut Object, old: &Object) {
     const SINCE: &str = "status.lastPhaseTransitionTime";
     let since = object::at(new, SINCE).filter(|time| !time.is_null());
@@ -53,9 +53,9 @@ fn time_phase(new: &mut Object, old: &Object) {
     }
 }
 
-/// Completes the two members that hold the source of a claim, because older and newer writers know only one
-/// of them. If the stored claim has no source, a source that only the newer member permits is not accepted in
-/// the older member, and a source in another namespace is not accepted.
+/// Completes the two members for the source of a claim, because older and newer writers set only one of the two
+/// members. If the stored claim has no source, a source in `dataSource` is removed if only `dataSourceRef` permits such
+/// a source. A new source in another namespace is removed as well.
 fn complete_sources(claim: &mut Object, old: Option<&Object>) {
     let had = |name: &str| {
         let source = old.and_then(|old| old.get("spec")).and_then(|spec| spec.get(name));
@@ -86,7 +86,7 @@ fn complete_sources(claim: &mut Object, old: Option<&Object>) {
     }
 }
 
-/// Returns whether the older member may hold this source: a claim or a volume snapshot.
+/// Returns whether `dataSource`, the older member, permits this source: a claim or a volume snapshot.
 fn is_volume_source(source: &Value) -> bool {
     match source.str_at(&["apiGroup"]) {
         "" => source.str_at(&["kind"]) == "PersistentVolumeClaim",
@@ -100,7 +100,7 @@ mod tests {
     use values::testing;
 
     #[test]
-    fn sources_of_claims_are_completed_or_dropped() {
+    fn data_sources_of_claims_are_completed_or_dropped() {
         const CLAIM: &str = r#"{"kind":"PersistentVolumeClaim","name":"a"}"#;
         const OTHER: &str = r#"{"apiGroup":"x.io","kind":"Pod","name":"a"}"#;
         const FAR: &str = r#"{"kind":"PersistentVolumeClaim","name":"a","namespace":"b"}"#;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_phase_gets_a_time() {
+    fn a_volume_gets_a_transition_time_when_its_phase_changes() {
         let volume = |phase: &str, time: &str| {
             testing::object(&format!(
                 r#"{{"status":{{"phase":"{phase}","lastPhaseTransitionTime":{time}}}}}"#

@@ -1,14 +1,14 @@
-//! Unified differences of two structs, line by line of their indented JSON, as the reference server appends
-//! them to refused changes.
+//! Unified differences of two structs, computed from the lines of their indented JSON. The reference server
+//! appends such a difference to the error for a refused change.
 //!
 //! ```text
 //! two trees ─► lines ─► matching runs, the longest first ─► hunks with three lines around each change
 //! ```
 //!
-//! The matching is that of Python's `difflib` (Ratcliff and Obershelp), which the reference server's library
-//! follows: it finds the longest common run of lines and repeats this before and after the run. Lines that
-//! are frequent in a long text do not start a run. The cost is limited: texts of more than [`LINES_MAX`]
-//! lines are only compared from both ends.
+//! The matching is that of Python's `difflib` (Ratcliff and Obershelp), which the library of the reference
+//! server also uses. The algorithm finds the longest common run of lines, and repeats the search before and
+//! after this run. Lines that are frequent in a long text do not start a run. The cost is limited: texts of
+//! more than [`LINES_MAX`] lines are compared only from both ends.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -20,18 +20,17 @@ use values::json::{self, Indenter, Value};
 /// Number of unchanged lines around a change.
 const CONTEXT: usize = 3;
 
-/// Number of lines of a text from which frequent lines do not start a run.
+/// Minimum number of lines of a text in which frequent lines do not start a run.
 const FREQUENT_FROM: usize = 200;
 
-/// Maximum number of lines of the longer text for which runs are searched. The search takes some
-/// milliseconds.
+/// Maximum number of lines of the longer text for a search of runs. The search takes some milliseconds.
 const LINES_MAX: usize = 4000;
 
-/// A change that replaces these lines of the old text by those of the new text. Either range may be empty.
+/// A change that replaces lines of the old text by lines of the new text. Either range may be empty.
 type Change = (Range<usize>, Range<usize>);
 
-/// Returns the hunks of the difference from `old` to `new`, with a newline after each line; empty if both are
-/// equal.
+/// Returns the hunks of the difference from `old` to `new`, with a newline after each line. The result is
+/// empty if both values are equal.
 pub(super) fn unified(old: &Value, new: &Value) -> String {
     let (old, new) = (text(old), text(new));
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
@@ -76,7 +75,8 @@ fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
     changes
 }
 
-/// Returns the matching runs in order: start in the old text, start in the new text, length.
+/// Returns the matching runs in order. Each run has its start in the old text, its start in the new text, and
+/// its length.
 fn matching(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, line) in new.iter().enumerate() {
@@ -101,7 +101,7 @@ fn matching(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
     runs
 }
 
-/// Returns the longest run in these ranges of both texts, or the first if there are several.
+/// Returns the longest run in these ranges of both texts; the first run if several runs have the same maximum length.
 fn longest(
     old: &[&str],
     new: &[&str],
@@ -124,7 +124,7 @@ fn longest(
         }
         ends = next;
     }
-    // Frequent lines do not start a run, but extend a run that they touch.
+    // Frequent lines do not start a run, but extend an adjacent run.
     while a > in_old.start && b > in_new.start && old[a - 1] == new[b - 1] {
         (a, b, length) = (a - 1, b - 1, length + 1);
     }
@@ -138,7 +138,7 @@ fn hunks(old: &[&str], new: &[&str], changes: &[Change]) -> String {
     let mut out = String::new();
     let mut rest = changes;
     while let [(first, first_new), ..] = rest {
-        // Changes whose context overlaps share a hunk.
+        // Changes with overlapping context are in the same hunk.
         let shared =
             rest.windows(2).take_while(|pair| pair[1].0.start - pair[0].0.end <= 2 * CONTEXT).count() + 1;
         let (group, others) = rest.split_at(shared);
@@ -151,24 +151,24 @@ fn hunks(old: &[&str], new: &[&str], changes: &[Change]) -> String {
         let _ = writeln!(out, "@@ -{} +{} @@", range(from..to), range(from_new..to_new));
         let mut at = from;
         for (lines, new_lines) in group {
-            put(&mut out, ' ', &old[at..lines.start]);
-            put(&mut out, '-', &old[lines.clone()]);
-            put(&mut out, '+', &new[new_lines.clone()]);
+            push_lines(&mut out, ' ', &old[at..lines.start]);
+            push_lines(&mut out, '-', &old[lines.clone()]);
+            push_lines(&mut out, '+', &new[new_lines.clone()]);
             at = lines.end;
         }
-        put(&mut out, ' ', &old[at..to]);
+        push_lines(&mut out, ' ', &old[at..to]);
     }
     out
 }
 
-fn put(out: &mut String, sign: char, lines: &[&str]) {
+fn push_lines(out: &mut String, sign: char, lines: &[&str]) {
     for line in lines {
         let _ = writeln!(out, "{sign}{line}");
     }
 }
 
-/// Formats a range of lines for the header of a hunk. Lines are counted from 1; an empty range has the number
-/// of the line before it.
+/// Formats a range of lines for the header of a hunk. Lines are counted from 1. An empty range has the number
+/// of the previous line.
 fn range(lines: Range<usize>) -> String {
     match lines.len() {
         0 => format!("{},0", lines.start),
@@ -191,7 +191,7 @@ mod tests {
                 "@@ -1,6 +1,6 @@\n {\n  \"a\": [\n-  \"x:{\"\n+  \"y:{\"\n  ],\n  \"b\": null,\n  \"c\": {},\n",
             ),
             ("[]", "[1]", "@@ -1 +1,3 @@\n-[]\n+[\n+ 1\n+]\n"),
-            // Two changes that are further apart than twice the context have separate hunks.
+            // Two changes with more unchanged lines between them than twice the context have separate hunks.
             (
                 "[1,0,0,0,0,0,0,0,2]",
                 "[3,0,0,0,0,0,0,0,4]",
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_compared_from_both_ends() {
+    fn the_diff_of_long_texts_skips_equal_lines_at_both_ends() {
         let list = |middle: i64| {
             Value::Array(
                 (0..LINES_MAX as i64).map(|at| Value::Int(if at == 9 { middle } else { at })).collect(),

@@ -1,8 +1,8 @@
 //! Checks of embedded objects in custom objects: kind, version and metadata
 //! (docs/api/custom-resources.md#from-request-to-store).
 //!
-//! In objects that were decoded, these members already have the right types; in defaults they may not. The
-//! caller checks that the value is an object.
+//! In decoded objects these members have the right types; in defaults, they may have other types. The caller
+//! checks that the value is an object.
 
 use super::metadata::{refuse, validate_new};
 use super::names;
@@ -44,7 +44,7 @@ fn fault(name: &str, text: &str) -> Option<String> {
     (!faults.is_empty()).then(why)
 }
 
-/// Checks the metadata, in which nothing is required. The name must be a path segment.
+/// Checks the metadata, whose members are all optional. The name must be a valid path segment.
 fn metadata(path: &FieldPath, metadata: &Object, errors: &mut Vec<FieldError>) {
     let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
     let (base, name, namespace) = (text("generateName"), text("name"), text("namespace"));
@@ -62,7 +62,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn kind_version_and_metadata_are_as_in_any_object() {
+    fn embedded_objects_need_kind_version_and_valid_metadata() {
         for (text, want) in [
             (r#"{"apiVersion":"v1","kind":"Pod"}"#, ""),
             (r#"{"apiVersion":"a.b/v1","kind":"PodList","metadata":{"name":"A B","labels":{"a":"b"}}}"#, ""),

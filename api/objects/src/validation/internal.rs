@@ -1,23 +1,23 @@
-//! Form of structs in error messages: JSON of the reference server's internal types, with the names in its
-//! source, every member, and `null` for absent values.
+//! Representation of structs in error messages: JSON of the reference server's internal types, with the names
+//! in the server's source code, every member, and `null` for absent values.
 //!
 //! ```text
 //! (type, value) ─► form ─► the internal form as a tree
 //! path in an object ─► kind of the value there ─► form
 //! ```
 //!
-//! The schema tables describe the published types. The internal types follow from them: a member has its
-//! published name with the first word capitalized, and members are in the published order. [`RENAMED`] and
-//! [`ORDERED`] list the exceptions. Structs of the common metadata have the same type internally, and are
-//! printed as they are stored. Values that already have the internal form, and values that do not have the
-//! kind of their path, stay as they are.
+//! The schema tables describe the published types. This module derives the internal types from the published
+//! types: the first word of a member name is capitalized, and members keep their published order. [`RENAMED`]
+//! and [`ORDERED`] list the exceptions. The structs of the common metadata have no separate internal types,
+//! and errors print these structs in the stored form. A value that already has the internal form, or does not have the
+//! kind of its path, stays unchanged.
 
 use super::StructView;
 use types::schema::handle::Ref;
 use types::schema::table::{Field, Kind, Message};
 use values::json::{Object, Value};
 
-/// First words of member names whose internal name is not just capitalized, mostly abbreviations.
+/// First words of member names that are not simply capitalized in the internal name. Most are abbreviations.
 const ABBREVIATIONS: &[(&str, &str)] = &[
     ("api", "API"),
     ("aws", "AWS"),
@@ -54,7 +54,7 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
     ("wwids", "WWIDs"),
 ];
 
-/// Internal names that do not follow from the published ones: prefix of the type's name, member, internal
+/// Internal names that cannot be derived from the published names: prefix of the type name, member, internal
 /// name.
 const RENAMED: &[(&str, &str, &str)] = &[
     ("AzureDiskVolumeSource", "diskURI", "DataDiskURI"),
@@ -77,7 +77,7 @@ const RENAMED: &[(&str, &str, &str)] = &[
     ("RBD", "user", "RadosUser"),
 ];
 
-/// Types whose internal order of members differs: these members come first, in this order, and the other
+/// Types whose internal order of members differs. The listed members come first, in this order, and the other
 /// members follow.
 const ORDERED: &[(&str, &[&str])] = &[
     (
@@ -196,7 +196,7 @@ const ORDERED: &[(&str, &[&str])] = &[
     ("ServiceAccountTokenProjection", &["audience", "expirationSeconds", "path"]),
 ];
 
-/// Members of a volume's specification that define its source.
+/// Members of a volume's specification that are volume sources.
 pub(super) const VOLUME_SOURCES: [&str; 22] = [
     "GCEPersistentDisk",
     "AWSElasticBlockStore",
@@ -222,7 +222,7 @@ pub(super) const VOLUME_SOURCES: [&str; 22] = [
     "CSI",
 ];
 
-/// Members of a pod's specification that are part of its security context internally.
+/// Members of a pod's specification that the internal type contains in its security context.
 const HOST: [(&str, &str, bool); 5] = [
     ("hostNetwork", "HostNetwork", false),
     ("hostPID", "HostPID", false),
@@ -258,8 +258,8 @@ pub(super) fn absent(message: &Message, path: &str) -> Value {
     }
 }
 
-/// Returns the kind of the value at a path. The path may also start inside the specification, or contain a
-/// member of the specification below another first step, because some errors have such paths.
+/// Returns the kind of the value at a path. Some errors have unusual paths. Therefore the path may also start
+/// inside the specification, or contain another first step before a member of the specification.
 fn kind_at(message: &Message, path: &str) -> Option<Kind> {
     let steps = || path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
     let below = |message: &Message, from| kind_below(message, steps().skip(from));
@@ -286,7 +286,7 @@ fn spec_of(message: &Message) -> Option<&Ref<Message>> {
     message.field("spec")?.kind.message()
 }
 
-/// Returns the internal form of a value of a kind. An absent value is the zero value in its struct.
+/// Returns the internal form of a value of a kind. An absent value becomes the zero value of its Go type.
 fn of_kind(kind: &Kind, value: Option<&Value>, pointer: bool) -> Value {
     let value = value.filter(|value| !value.is_null());
     match (kind, value) {
@@ -317,7 +317,7 @@ fn of_kind(kind: &Kind, value: Option<&Value>, pointer: bool) -> Value {
     }
 }
 
-/// Returns whether a struct has an internal form and the object is not yet in it.
+/// Returns whether a struct has an internal form and the object does not have that form yet.
 fn is_internal(message: &Message, object: &Object) -> bool {
     let shared = message.package.starts_with("apimachinery") || message.package.starts_with("apiextensions");
     !message.custom && !shared && object.iter().all(|(name, _)| message.field(name).is_some())
@@ -329,20 +329,22 @@ pub(super) fn form(message: &Message, object: &Object) -> Object {
     let order = ORDERED.iter().find(|(name, _)| *name == message.name).map_or(&[][..], |(_, order)| *order);
     for name in order {
         if let Some(field) = message.field(name) {
-            put(&mut out, message, field, object);
+            insert_field(&mut out, message, field, object);
         }
     }
     for field in message.fields.iter().filter(|field| !order.contains(&&*field.name)) {
-        put(&mut out, message, field, object);
+        insert_field(&mut out, message, field, object);
     }
     out
 }
 
-fn put(out: &mut Object, message: &Message, field: &Field, object: &Object) {
+/// Inserts the internal form of a member of `object` into `out`.
+fn insert_field(out: &mut Object, message: &Message, field: &Field, object: &Object) {
     let value = object.get(&field.name);
     if message.name == "PodSpec" {
         match &*field.name {
-            // The older name of `serviceAccountName`, and members that are part of the security context.
+            // `serviceAccount` is the older name of `serviceAccountName`. The next arm handles members that belong to
+            // the security context.
             "serviceAccount" => return,
             name if HOST.iter().any(|(host, ..)| *host == name) => return,
             "securityContext" => {
@@ -353,7 +355,7 @@ fn put(out: &mut Object, message: &Message, field: &Field, object: &Object) {
         }
     }
     match &field.kind {
-        // Metadata is embedded, so its members are members of the struct itself.
+        // Metadata is an embedded Go struct, so its members become members of the struct that contains it.
         Kind::Message(inner) if field.name == "metadata" && inner.name == "ObjectMeta" => {
             for (name, value) in value.and_then(Value::as_object).into_iter().flat_map(Object::iter) {
                 out.insert(name.to_owned(), value.clone());
@@ -365,8 +367,8 @@ fn put(out: &mut Object, message: &Message, field: &Field, object: &Object) {
     }
 }
 
-/// Returns the internal security context of a pod. It always exists and includes the pod's settings about the
-/// host.
+/// Returns the internal security context of a pod. The context always exists, and contains the settings of
+/// the pod about the host.
 fn security_context(field: &Field, spec: &Object) -> Value {
     let mut out = Object::new();
     for (name, internal, pointer) in HOST {
@@ -408,7 +410,7 @@ mod tests {
     use values::naming::KUBERNETES;
 
     #[test]
-    fn structs_are_printed_in_the_internal_form_of_their_type() {
+    fn structs_in_error_messages_have_their_internal_form() {
         for (group, plural, path, value, want) in [
             (
                 "apps",
@@ -424,7 +426,7 @@ mod tests {
                 r#"{"seLinuxOptions":{"user":"u"},"privileged":true}"#,
                 r#"{"Capabilities":null,"Privileged":true,"SELinuxOptions":{"User":"u","Role":"","Type":"","Level":""},"WindowsOptions":null,"RunAsUser":null,"RunAsGroup":null,"RunAsNonRoot":null,"ReadOnlyRootFilesystem":null,"AllowPrivilegeEscalation":null,"ProcMount":null,"SeccompProfile":null,"AppArmorProfile":null}"#,
             ),
-            // Types without an internal form, maps, and a value that does not have the kind of the path.
+            // Types without an internal form, maps, and values that do not have the kind of their path.
             (
                 "apps",
                 "statefulsets",

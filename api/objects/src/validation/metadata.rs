@@ -15,18 +15,18 @@ use values::naming::Naming;
 use values::object;
 use values::query::check_field_manager;
 
-/// Maximum total size in bytes of the annotations of an object, keys and values.
+/// Maximum total size in bytes of the keys and values of all annotations of an object.
 const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 const SUBRESOURCE_MAX: usize = 256;
-/// Maximum number of additional controllers that are reported, because each failure prints all references.
-const CONTROLLERS_SAID_MAX: usize = 4;
+/// Maximum number of additional controllers that are reported. Each error prints all references.
+const CONTROLLERS_REPORTED_MAX: usize = 4;
 
 /// Appends an `Invalid value` error for each fault.
 pub(super) fn refuse(errors: &mut Vec<FieldError>, path: &FieldPath, value: &str, faults: names::Faults) {
     errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, &value.into(), fault)));
 }
 
-/// Checks the metadata of a new object. If a name is generated, that has already happened.
+/// Checks the metadata of a new object. A generated name must already be set.
 pub fn validate_metadata_create(
     name_rule: NameRule,
     scope: Scope,
@@ -113,7 +113,7 @@ pub(super) fn validate_new(root: &FieldPath, metadata: &Object, errors: &mut Vec
     validate_finalizers(root, metadata, errors);
 }
 
-/// Checks that finalizers are qualified names and do not contradict each other.
+/// Checks that finalizers are qualified names and do not exclude each other.
 pub(super) fn validate_finalizers(root: &FieldPath, metadata: &Object, errors: &mut Vec<FieldError>) {
     finalizers(&root.child("finalizers"), metadata.get("finalizers"), errors);
 }
@@ -130,8 +130,8 @@ fn validate_common(root: &FieldPath, metadata: &Object, errors: &mut Vec<FieldEr
     managed_fields(&root.child("managedFields"), metadata.get("managedFields"), errors);
 }
 
-/// Checks the labels and annotations that a conversion of an object changed. The path of annotations is the
-/// one in errors of the reference server.
+/// Checks the labels and annotations that a conversion of an object changed. The path of annotations is that
+/// of the reference server's errors.
 pub fn validate_converted(labels: Option<&Value>, annotations: Option<&Value>) -> Vec<FieldError> {
     let root = FieldPath::ROOT.child("metadata");
     let mut errors = Vec::new();
@@ -142,7 +142,7 @@ pub fn validate_converted(labels: Option<&Value>, annotations: Option<&Value>) -
     errors
 }
 
-/// Checks keys and values of a map of labels; also used for selectors and node selectors.
+/// Checks the keys and values of a map of labels. Selectors and node selectors use this function as well.
 pub(super) fn labels(path: &FieldPath, labels: Option<&Value>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.and_then(Value::as_object).into_iter().flat_map(Object::iter) {
         if is_enough(errors) {
@@ -154,7 +154,7 @@ pub(super) fn labels(path: &FieldPath, labels: Option<&Value>, errors: &mut Vec<
     }
 }
 
-/// Checks keys and total size of annotations. Keys are converted to lower case before the check.
+/// Checks the keys and the total size of annotations. Keys are converted to lower case before the check.
 pub(super) fn annotations(path: &FieldPath, annotations: Option<&Value>, errors: &mut Vec<FieldError>) {
     let mut bytes = 0;
     for (key, value) in annotations.and_then(Value::as_object).into_iter().flat_map(Object::iter) {
@@ -169,7 +169,7 @@ pub(super) fn annotations(path: &FieldPath, annotations: Option<&Value>, errors:
     }
 }
 
-/// Returns the version in an `apiVersion`; empty if it has more parts than a group and a version.
+/// Returns the version in an `apiVersion`; empty if the text has more than one slash.
 fn version_of(api_version: &str) -> &str {
     match api_version.split_once('/') {
         None => api_version,
@@ -181,7 +181,7 @@ fn version_of(api_version: &str) -> &str {
 fn owner_references(path: &FieldPath, references: Option<&Value>, errors: &mut Vec<FieldError>) {
     let references_list = references.and_then(Value::as_array).unwrap_or_default();
     let mut controller: Option<[&str; 2]> = None;
-    let mut said = 0;
+    let mut controller_count = 0;
     for reference in references_list {
         if is_enough(errors) {
             break;
@@ -203,20 +203,20 @@ fn owner_references(path: &FieldPath, references: Option<&Value>, errors: &mut V
         if reference.get("controller").and_then(Value::as_bool) == Some(true) {
             let [kind, name] = [text("kind"), text("name")];
             let [first_kind, first_name] = *controller.get_or_insert([kind, name]);
-            if let (Some(all), 1..=CONTROLLERS_SAID_MAX) = (references, said) {
+            if let (Some(all), 1..=CONTROLLERS_REPORTED_MAX) = (references, controller_count) {
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for \
                      {first_kind}/{first_name} and {kind}/{name}"
                 );
                 errors.push(FieldError::invalid(path, all, detail));
             }
-            said += 1;
+            controller_count += 1;
         }
     }
 }
 
-/// Checks that finalizers are standard ones or have a domain. This does not apply to custom objects and some
-/// kinds.
+/// Checks that each finalizer is a standard finalizer or has a domain. This check does not apply to custom
+/// objects and some kinds.
 pub fn validate_finalizer_names(naming: &Naming, metadata: &Object, errors: &mut Vec<FieldError>) {
     let root = FieldPath::ROOT.child("metadata");
     let path = root.child("finalizers");
@@ -229,7 +229,7 @@ pub fn validate_finalizer_names(naming: &Naming, metadata: &Object, errors: &mut
     }
 }
 
-/// Checks that a finalizer is a standard one or has a domain.
+/// Checks that a finalizer is a standard finalizer or has a domain.
 pub(super) fn finalizer_name(naming: &Naming, path: &FieldPath, name: &str, errors: &mut Vec<FieldError>) {
     let is_standard = ["orphan", "foregroundDeletion", naming.word].contains(&name)
         || (!name.contains('/') && name == conditions::finalizer(naming));
@@ -239,8 +239,8 @@ pub(super) fn finalizer_name(naming: &Naming, path: &FieldPath, name: &str, erro
     }
 }
 
-/// Returns the warnings about the finalizers of a custom object that `old` does not have: names that are not
-/// qualified, and names without a path, which may conflict with other writers.
+/// Returns the warnings about finalizers of a custom object that `old` does not have. The warnings are about
+/// names that are not qualified, and about names without a path, which may conflict with other writers.
 pub fn finalizer_warnings(naming: &Naming, new: &Object, old: Option<&Object>) -> Vec<String> {
     let before = old.map(object::finalizers).unwrap_or_default();
     let added: BTreeSet<&str> =
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_a_new_object() {
+    fn metadata_of_a_new_object_is_validated() {
         for (scope, metadata, want) in [
             (Scope::Namespaced, r#"{"name":"a","namespace":"b","finalizers":["orphan","a/b"]}"#, vec![]),
             (
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn every_controller_is_one_too_many_beside_the_first() {
+    fn each_controller_reference_after_the_first_is_an_error() {
         let owners = object(
             r#"{"ownerReferences":[
                 {"apiVersion":"v1","kind":"Pod","name":"p","uid":"1","controller":true},
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_leaves_identity_alone_and_adds_no_finalizers_while_deleting() {
+    fn an_update_cannot_change_identity_or_add_finalizers_during_deletion() {
         // Source: docs/api/writes.md#what-an-update-keeps.
         for (old, new, want) in [
             (r#"{"name":"a","uid":"u"}"#, r#"{"name":"a","uid":"u","labels":{"a":"b"}}"#, vec![]),

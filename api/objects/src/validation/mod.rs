@@ -7,36 +7,36 @@
 //! ```
 //!
 //! Checks of a single field are declared in the schema files (options `check`, `union`, `immutable`). Checks
-//! of several fields are functions in `rules/`, with one file per topic, and a type names its function in the
-//! schema (option `rule`). Objects of custom types, including their status, are checked by
-//! [`custom::validate`]. Validation collects all failures and does not end at the first. Objects arrive in
-//! stored form, defaulted and prepared by the strategy. This module does not read the store: checks that need
-//! other objects are part of admission. `docs/validation.md` lists the coverage of each kind.
+//! of several fields are functions in `rules/`, with one file per topic. The schema of a type selects its
+//! function (option `rule`). [`custom::validate`] checks objects of custom types, including their status.
+//! Validation collects all failures and does not stop at the first failure. Objects must be in stored form,
+//! after defaulting and after the strategy. This module does not read the store: checks that need other
+//! objects belong to admission. `docs/validation.md` lists the coverage of each kind.
 
 mod diff;
 pub mod embedded;
-mod forms;
 mod internal;
 pub mod metadata;
 pub mod names;
 mod path;
 mod rules;
+mod scalar_formats;
 mod walk;
 
-pub use forms::{ADDRESS, DRIVER_MAX, address, address_fault, network};
 pub use path::FieldPath;
 pub use rules::view::StructView;
+pub use scalar_formats::{ADDRESS, DRIVER_MAX, address, address_fault, network};
 
 use crate::custom;
 use crate::custom::definition::Definition;
 use crate::custom::definition::conditions::Findings;
-use crate::custom::validate::Judgement;
+use crate::custom::validate::ValidationResult;
 use types::schema::table::{Message, NameRule, ResourceTable, Scope};
 use values::field::{FieldError, is_enough};
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// The settings of a server that determine which objects are valid.
+/// The settings of a server that affect which objects are valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The naming profile in use.
@@ -56,14 +56,14 @@ impl Settings {
 pub(crate) struct Validator<'v> {
     naming: &'static Naming,
     allows_privileged: bool,
-    /// Type of the object.
+    /// Schema type of the object.
     message: &'v Message,
-    /// Name of the object's type.
+    /// Name of the schema type of the object.
     kind: &'v str,
-    /// API group of the request; empty if it is unknown.
+    /// API group of the request; empty if the group is unknown.
     group: &'v str,
     object: StructView<'v>,
-    /// Stored object on an update; `None` on create.
+    /// The stored object on an update; `None` on create.
     old: Option<StructView<'v>>,
     /// Whether only the status is checked, by the rules for statuses.
     is_status: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Validator<'v> {
 }
 
 impl Validator<'_> {
-    /// Returns whether enough failures are collected to stop. Loops over client input check this before each
+    /// Returns whether enough failures are collected to stop. Loops over data from clients call this method before each
     /// iteration.
     fn has_enough(&self) -> bool {
         is_enough(&self.errors)
@@ -81,7 +81,7 @@ impl Validator<'_> {
         self.old.is_none()
     }
 
-    /// Returns the struct at a path of the stored object.
+    /// Returns the struct at `path` in the stored object.
     fn before(&self, path: &FieldPath) -> StructView<'_> {
         StructView::from(self.old.and_then(|old| path.value(old)))
     }
@@ -116,27 +116,27 @@ impl Validator<'_> {
         self.errors.push(FieldError::not_supported(path, &value, supported));
     }
 
-    /// Adds an `Invalid value` failure whose `value` is at another location in the object than the path of
-    /// the failure.
+    /// Adds an `Invalid value` failure. `place` is the location of `value` in the object, which differs from
+    /// the path of the failure.
     fn invalid_from(&mut self, path: impl Into<String>, place: &str, value: Value, detail: &str) {
         let value = internal::at(self.message, place, value);
         self.errors.push(FieldError::invalid(path, &value, detail));
     }
 
-    /// Adds a `Forbidden` failure with the difference between two versions of the struct at `place`.
+    /// Adds a `Forbidden` failure with the difference between the old and the new struct at `place`.
     fn forbidden_change(&mut self, path: &str, detail: &str, place: &str, [old, new]: [StructView; 2]) {
         let form = |version: StructView| internal::at(self.message, place, version.to_value());
         let detail = format!("{detail}\n{}", diff::unified(&form(old), &form(new)));
         self.forbidden(path, detail);
     }
 
-    /// Adds a `Forbidden` failure with the difference between two versions of a list.
+    /// Adds a `Forbidden` failure with the difference between the old and the new list at `place`.
     fn forbidden_list_change(&mut self, path: &FieldPath, detail: &str, place: &str, lists: [Value; 2]) {
         let [old, new] = lists.map(|list| internal::at(self.message, place, list));
         self.forbidden(path, format!("{detail}\n{}", diff::unified(&old, &new)));
     }
 
-    /// Adds a `Forbidden` failure with the difference between two versions of a volume's source.
+    /// Adds a `Forbidden` failure with the difference between the old and the new source of a volume.
     fn forbidden_source_change(&mut self, path: &str, detail: &str, old: &Object, new: &Object) {
         let form = |source: &Object| {
             let source = Value::Object(source.clone());
@@ -157,7 +157,7 @@ impl Validator<'_> {
         self.errors.iter().any(|error| is_within(&error.path, &place))
     }
 
-    /// Adds the failures at and below a path again, because the reference server checks it twice.
+    /// Adds the failures at and below a path again, because the reference server checks this path twice.
     fn repeat(&mut self, path: &FieldPath) {
         if self.has_enough() {
             return;
@@ -168,7 +168,7 @@ impl Validator<'_> {
         self.errors.extend(found);
     }
 
-    /// Removes the failures at and below a path, because the reference server does not check it.
+    /// Removes the failures at and below a path, because the reference server does not check this path.
     fn forget(&mut self, path: &FieldPath) {
         let place = path.to_string();
         self.errors.retain(|error| !is_within(&error.path, &place));
@@ -185,28 +185,28 @@ fn is_within(path: &str, place: &str) -> bool {
     path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Normalizes fields that a kind stores in another form than it accepts, such as a secret's `stringData`.
-/// Called before validation.
+/// Normalizes fields whose accepted form differs from the stored form, such as `stringData` of a secret.
+/// The caller must call this function before validation.
 pub fn prepare(resource: &ResourceTable, object: &mut Object) {
     if let Some(normalize) = rules::normalization(resource) {
         normalize(object, None);
     }
 }
 
-/// Normalizes the fields of an object that is about to replace `old`.
+/// Normalizes the fields of an object that will replace `old`.
 pub fn prepare_update(resource: &ResourceTable, object: &mut Object, old: &Object) {
     if let Some(normalize) = rules::normalization(resource) {
         normalize(object, Some(old));
     }
 }
 
-/// Returns the failures of a new object. Its metadata must be complete: name, namespace and uid are set.
+/// Returns the failures of a new object. The metadata must be complete: name, namespace and uid are set.
 pub fn create(resource: &ResourceTable, settings: Settings, object: &Object) -> Vec<FieldError> {
     create_in("", resource, settings, object)
 }
 
-/// Returns the failures of a new object, like [`create`], for a request in `group` if several groups serve
-/// the type.
+/// Returns the failures of a new object, like [`create`]. If several groups serve the type, `group` is the
+/// group of the request.
 pub fn create_in(
     group: &str,
     resource: &ResourceTable,
@@ -233,14 +233,14 @@ pub fn create_in(
     );
     finalizer_names(&mut validator, resource, metadata_of(object));
     walk::object(&mut validator, &resource.message, object);
-    // Some kinds have rules of their own for the base of a generated name. The reference server checks it
+    // Some kinds have their own rules for the base of a generated name. The reference server checks the base
     // before the name.
     validator.errors.sort_by_key(|error| error.path != "metadata.generateName");
     validator.errors
 }
 
-/// Returns the failures of the metadata of a view through which a namespaced object is written, such as a
-/// scale. The checks are those of new objects.
+/// Returns the failures of the metadata of a view, such as a scale, through which a namespaced object is
+/// written. The checks are the same as for new objects.
 pub fn metadata_of_view(naming: &Naming, view: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata::validate_metadata_create(
@@ -259,7 +259,7 @@ fn validator<'v>(
     object: &'v Object,
     old: Option<&'v Object>,
 ) -> Validator<'v> {
-    let (object, old) = (StructView::of(object), old.map(StructView::of));
+    let (object, old) = (StructView::from_object(object), old.map(StructView::from_object));
     let Settings { naming, allows_privileged } = settings;
     Validator {
         naming,
@@ -274,7 +274,7 @@ fn validator<'v>(
     }
 }
 
-/// Checks that the finalizers of an object have a domain, if its kind requires that.
+/// Checks that the finalizers of an object have a domain, if the kind requires a domain.
 fn finalizer_names(validator: &mut Validator, resource: &ResourceTable, metadata: &Object) {
     if !resource.behavior.plain_finalizers {
         metadata::validate_finalizer_names(validator.naming, metadata, &mut validator.errors);
@@ -289,35 +289,35 @@ pub fn update(resource: &ResourceTable, settings: Settings, new: &Object, old: &
 /// Returns the failures and warnings of an update through a subresource that writes its parent (`status`,
 /// `ephemeralcontainers`, `resize`, `binding` …; empty for the resource itself).
 ///
-/// The strategy has already reset the fields that the subresource may not write. The kind's rules on
-/// permitted changes therefore apply only to the resource itself. A subresource has its own rules, and for
-/// `status` only the status is checked.
+/// The strategy has already reset the fields that the subresource may not write. Therefore the rules of a
+/// kind for permitted changes apply only to the resource itself. A subresource has its own rules. For
+/// `status`, only the status is checked.
 pub fn update_through(
     subresource: &str,
     resource: &ResourceTable,
     settings: Settings,
     new: &Object,
     old: &Object,
-) -> Judgement {
+) -> ValidationResult {
     update_in("", subresource, resource, settings, [new, old])
 }
 
-/// Returns failures and warnings of an update, like [`update_through`], for a request in `group` if several
-/// groups serve the type.
+/// Returns the failures and warnings of an update, like [`update_through`]. If several groups serve the type,
+/// `group` is the group of the request.
 pub fn update_in(
     group: &str,
     subresource: &str,
     resource: &ResourceTable,
     settings: Settings,
     [new, old]: [&Object; 2],
-) -> Judgement {
+) -> ValidationResult {
     let mut validator = Validator { group, ..validator(resource, settings, new, Some(old)) };
     let is_whole = subresource.is_empty() && resource.behavior.metadata_again;
     update_of_metadata(&mut validator, resource, is_whole, metadata_of(new), metadata_of(old));
     if resource.message.custom {
-        let judgement = custom::validate::object(resource, subresource, new, Some(old), embedded::check);
-        validator.errors.extend(judgement.errors);
-        return Judgement { errors: validator.errors, ..judgement };
+        let result = custom::validate::object(resource, subresource, new, Some(old), embedded::check);
+        validator.errors.extend(result.errors);
+        return ValidationResult { errors: validator.errors, ..result };
     }
     let before = validator.errors.len();
     if subresource == "status" {
@@ -333,13 +333,13 @@ pub fn update_in(
         immutable(&mut validator, resource, new, old);
     }
     if let Some(rule) = rules::on_update(resource, subresource) {
-        rule(&mut validator, StructView::of(new), StructView::of(old));
+        rule(&mut validator, StructView::from_object(new), StructView::from_object(old));
     }
-    Judgement { errors: validator.errors, ..Judgement::default() }
+    ValidationResult { errors: validator.errors, ..ValidationResult::default() }
 }
 
-/// Checks the metadata of an update: twice as a change, and once or twice as if the object were new. The
-/// reference server reports each failure once for each check that finds it, and only the checks of new
+/// Checks the metadata of an update: twice by the rules for changes, and once or twice by the rules for new
+/// objects. The reference server reports each failure once for each of these checks. Only the checks of new
 /// objects include finalizers.
 fn update_of_metadata(
     validator: &mut Validator,
@@ -369,7 +369,7 @@ fn update_of_metadata(
     }
 }
 
-/// Returns the facts about a stored definition of a custom type, apart from its names.
+/// Returns facts about a stored definition of a custom type, without the names of the definition.
 pub fn findings<'f>(naming: &Naming, definition: &Definition, object: &'f Object) -> Findings<'f> {
     rules::definition::findings(naming, definition, object)
 }

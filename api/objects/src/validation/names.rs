@@ -1,4 +1,5 @@
-//! Checks of names in objects, in addition to the crate `names`, with the messages of the reference server.
+//! Checks of names in objects, with the messages of the reference server. Further checks are in the crate
+//! `names`.
 //!
 //! Every check returns a list of faults, which is empty for a valid name.
 
@@ -7,7 +8,7 @@ use ::names::{LABEL, SUBDOMAIN_MAX, generated, has_subdomain_form, longer_than, 
 
 use types::schema::table::NameRule;
 
-/// Checks an RFC 1123 subdomain whose labels may contain and start with underscores.
+/// Checks an RFC 1123 subdomain whose labels may contain underscores and begin with underscores.
 pub(crate) fn subdomain_with_underscore(name: &str) -> Faults {
     let mut faults = longer_than(name, SUBDOMAIN_MAX, "characters");
     let fits = |part: &str| {
@@ -26,7 +27,7 @@ pub(crate) fn subdomain_with_underscore(name: &str) -> Faults {
     faults
 }
 
-/// Checks an RFC 1123 subdomain after `*.`.
+/// Checks that a name consists of `*.` and an RFC 1123 subdomain.
 pub(crate) fn wildcard_subdomain(name: &str) -> Faults {
     let mut faults = longer_than(name, SUBDOMAIN_MAX, "characters");
     if !name.strip_prefix("*.").is_some_and(has_subdomain_form) {
@@ -77,7 +78,7 @@ pub(crate) fn generate_base(rule: NameRule, base: &str) -> Faults {
     }
 }
 
-/// Returns the fault of an API version, which is `[group/]version` or empty.
+/// Returns the reason why an API version is invalid. An API version is `[group/]version` or empty.
 pub(crate) fn group_version_fault(text: &str) -> Option<String> {
     ::names::group_version(text).err()
 }
@@ -165,8 +166,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_or_refused_by_rule() {
-        // Source: the generic validation facts. Check, accepted names, refused names.
+    fn each_name_rule_accepts_valid_and_refuses_invalid_names() {
+        // Source: the generic validation facts. The columns are: check, accepted names, refused names.
         type Check = fn(&str) -> Faults;
         let cases: [(Check, &str, &str); 5] = [
             (subdomain_with_underscore, "a _a.b a_b", "a..b a_ A a.-b"),
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_are_those_of_the_reference_server() {
+    fn name_errors_have_the_texts_of_the_reference_server() {
         for (faults, want) in [
             (config_key(".."), "must not be '..'"),
             (path_segment("a/b"), "may not contain '/'"),

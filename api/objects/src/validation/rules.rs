@@ -1,5 +1,6 @@
-//! Checks in code, which types name in the schema files (options `rule`, `update_rule`, `normalization`).
-//! Each file covers one topic. Checks that a schema can declare are not repeated here.
+//! Checks that are functions. Types refer to these functions in the schema files (options `rule`,
+//! `update_rule`, `normalization`). Each file contains one topic. Checks that a schema can declare are not
+//! repeated here.
 
 mod admission;
 mod autoscaling;
@@ -43,34 +44,34 @@ mod workload;
 use view::StructView;
 
 use super::path::FieldPath;
-use super::{Validator, forms};
+use super::{Validator, scalar_formats};
 use types::schema::table::{Message, ResourceTable};
 use values::json::Object;
 
-/// Check of a struct at a path. The members of the struct were checked before.
+/// Check of a struct at a path. The members of the struct are checked before.
 pub(super) type StructCheck = fn(&mut Validator, &FieldPath, StructView);
 
-/// Check of the new version of an object against the stored one.
+/// Check of the new version of an object against the stored version.
 pub(super) type UpdateRule = fn(&mut Validator, StructView, StructView);
 
 include!(concat!(env!("SCHEMA_TABLES"), "/rules.rs"));
 
-/// Function that converts a new object, or one that replaces the second, to the form that validation and the
-/// store expect.
+/// Function that converts a new object to the form that validation and the store expect. On an update, the
+/// second object is the stored object.
 pub(super) type Normalization = fn(&mut Object, Option<&Object>);
 
-/// Returns the rule that a type names, if any.
+/// Returns the rule that a type declares, if there is one.
 pub(super) fn check_of(message: &Message) -> Option<StructCheck> {
     named(RULES, message.rule)
 }
 
-/// Returns the normalization that a kind names, if any.
+/// Returns the normalization that a kind declares, if there is one.
 pub(super) fn normalization(resource: &ResourceTable) -> Option<Normalization> {
     named(NORMALIZATIONS, resource.behavior.normalization)
 }
 
-/// Returns the rule that a kind names for updates through a subresource, or through the resource itself if
-/// `subresource` is empty.
+/// Returns the rule of a kind for updates through a subresource. An empty `subresource` is the resource
+/// itself.
 pub(super) fn on_update(resource: &ResourceTable, subresource: &str) -> Option<UpdateRule> {
     if subresource.is_empty() {
         return named(UPDATE_RULES, resource.behavior.update_rule);

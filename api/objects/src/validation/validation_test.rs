@@ -1,4 +1,5 @@
-//! Validation test cases as documents: one object, or two for an update, with all expected failures.
+//! Test cases of validation as documents: one object, or two objects for an update, with all expected
+//! failures.
 
 use super::*;
 use types::schema::builtin;
@@ -17,7 +18,7 @@ fn resource(stem: &str, plural: &str) -> &'static ResourceTable {
     resources.find(|resource| resource.plural == plural).unwrap_or_else(|| panic!("no {plural}"))
 }
 
-/// Returns the document in the form in which the write path passes it to validation.
+/// Returns the document in the form that the write path passes to validation.
 fn object(resource: &ResourceTable, document: &str) -> Object {
     let decoded =
         decode(&resource.message, document.as_bytes()).unwrap_or_else(|error| panic!("{document}: {error}"));
@@ -32,7 +33,7 @@ fn texts(errors: Vec<FieldError>) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// Adds name and namespace before the members of a document.
+/// Adds a name and a namespace before the members of a document.
 fn named(resource: &ResourceTable, members: &str) -> String {
     let namespace = match resource.scope {
         types::schema::table::Scope::Namespaced => r#","namespace":"n""#,
@@ -42,7 +43,7 @@ fn named(resource: &ResourceTable, members: &str) -> String {
     format!(r#"{{"metadata":{{"name":"x"{namespace}}}{comma}{members}}}"#)
 }
 
-/// A case in a file in `cases/`: an object with its expected failures (format: `cases/README.md`).
+/// A case in a file in `cases/`: an object and its expected failures (format: `cases/README.md`).
 struct Case {
     place: String,
     table: &'static ResourceTable,
@@ -50,10 +51,10 @@ struct Case {
     through: String,
     old: Option<String>,
     new: String,
-    wanted: Vec<String>,
+    expected: Vec<String>,
 }
 
-/// Returns the documents as written, with the lines of expected failures between them.
+/// Returns the cases in a file.
 fn cases(file: &std::path::Path) -> Vec<Case> {
     let text = std::fs::read_to_string(file).unwrap();
     let mut words: Vec<(String, String)> = Vec::new();
@@ -61,11 +62,11 @@ fn cases(file: &std::path::Path) -> Vec<Case> {
     let mut documents: Vec<String> = Vec::new();
     let mut title = None;
     let mut through = String::new();
-    let mut wanted = Vec::new();
+    let mut expected = Vec::new();
     let mut finish = |title: Option<(usize, String)>,
                       documents: &mut Vec<String>,
                       through: &mut String,
-                      wanted: &mut Vec<String>| {
+                      expected: &mut Vec<String>| {
         let Some((line, title)) = title else { return };
         let table = match title.split_once('/') {
             Some((stem, plural)) => resource(stem, plural),
@@ -73,12 +74,17 @@ fn cases(file: &std::path::Path) -> Vec<Case> {
         };
         let new = documents.pop().unwrap();
         let place = format!("{}:{line}", file.file_name().unwrap().to_string_lossy());
-        let (through, wanted) = (std::mem::take(through), std::mem::take(wanted));
-        cases.push(Case { place, table, through, old: documents.pop(), new, wanted });
+        let (through, expected) = (std::mem::take(through), std::mem::take(expected));
+        cases.push(Case { place, table, through, old: documents.pop(), new, expected });
     };
     for (at, line) in text.lines().enumerate() {
         if let Some(new_title) = line.strip_prefix("== ") {
-            finish(title.replace((at + 1, new_title.to_owned())), &mut documents, &mut through, &mut wanted);
+            finish(
+                title.replace((at + 1, new_title.to_owned())),
+                &mut documents,
+                &mut through,
+                &mut expected,
+            );
             documents.push(String::new());
         } else if let Some((word, text)) = line.strip_prefix("let ").and_then(|line| line.split_once(" = ")) {
             words.push((format!("${word}"), replaced(text, &words)));
@@ -86,12 +92,12 @@ fn cases(file: &std::path::Path) -> Vec<Case> {
             subresource.trim().clone_into(&mut through);
             documents.push(String::new());
         } else if let Some(error) = line.strip_prefix("! ") {
-            wanted.push(error.replace("\\n", "\n"));
+            expected.push(error.replace("\\n", "\n"));
         } else if let Some(document) = documents.last_mut().filter(|_| !line.starts_with('#')) {
             document.push_str(&replaced(line.trim(), &words));
         }
     }
-    finish(title, &mut documents, &mut through, &mut wanted);
+    finish(title, &mut documents, &mut through, &mut expected);
     cases
 }
 
@@ -108,8 +114,9 @@ fn case_object(table: &'static ResourceTable, members: &str) -> Object {
 }
 
 #[test]
-fn objects_are_taken_or_everything_wrong_with_them_is_said() {
-    // Source: docs/api/validation.md. `BLESS=1` writes the actual failures into the files for review.
+fn each_validation_case_reports_exactly_its_expected_failures() {
+    // Source: docs/api/validation.md. With `BLESS=1`, the test writes the actual failures into the files for
+    // review.
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/validation/cases");
     let mut files: Vec<_> = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
@@ -118,7 +125,7 @@ fn objects_are_taken_or_everything_wrong_with_them_is_said() {
     let mut count = 0;
     for file in &files {
         let mut said = Vec::new();
-        for Case { place, table, through, old, new, wanted } in cases(file) {
+        for Case { place, table, through, old, new, expected } in cases(file) {
             let new = case_object(table, &new);
             let got = match &old {
                 None => texts(create(table, SETTINGS, &new)),
@@ -136,8 +143,8 @@ fn objects_are_taken_or_everything_wrong_with_them_is_said() {
                     texts(update_through(&through, table, SETTINGS, &new, &old).errors)
                 }
             };
-            if got != wanted {
-                faults.push(format!("{place} {}\n  is    {got:#?}\n  wants {wanted:#?}", table.plural));
+            if got != expected {
+                faults.push(format!("{place} {}\n  is    {got:#?}\n  wants {expected:#?}", table.plural));
             }
             said.push(got);
             count += 1;
@@ -183,7 +190,7 @@ fn bless(file: &std::path::Path, said: &[Vec<String>]) {
 }
 
 #[test]
-fn string_data_of_secrets_goes_over_data() {
+fn string_data_of_a_secret_overrides_its_data() {
     let table = resource("", "secrets");
     let secret =
         object(table, &named(table, r#""data":{"a":"eA==","b":"eQ=="},"stringData":{"b":"hi","c":"z"}"#));
@@ -196,7 +203,7 @@ fn string_data_of_secrets_goes_over_data() {
 }
 
 #[test]
-fn autoscalers_have_their_members_only_once() {
+fn autoscaler_metrics_are_not_repeated_in_annotations() {
     let groups = builtin::groups(&KUBERNETES).iter().filter(|group| group.stem == "autoscaling");
     let newest = groups.flat_map(|group| group.versions).find(|version| version.version == "v2").unwrap();
     let table = newest.resources.iter().find(|it| it.plural == "horizontalpodautoscalers").unwrap();
@@ -223,7 +230,7 @@ fn autoscalers_have_their_members_only_once() {
 }
 
 #[test]
-fn the_newer_group_changes_only_the_series_of_events() {
+fn events_of_the_newer_group_may_change_only_their_series() {
     let table = resource("", "events");
     let event = |members: &str| {
         let members = format!(
@@ -233,7 +240,7 @@ fn the_newer_group_changes_only_the_series_of_events() {
     };
     let old = event(r#""reason":"R""#);
     let said = |group: &str, new: &Object| texts(update_in(group, "", table, SETTINGS, [new, &old]).errors);
-    for (members, wanted) in [
+    for (members, want) in [
         (r#""reason":"R","series":{"count":2,"lastObservedTime":"2020-01-01T00:00:00.000000Z"}"#, vec![]),
         (
             r#""reason":"R","series":{"count":1}"#,
@@ -253,13 +260,13 @@ fn the_newer_group_changes_only_the_series_of_events() {
         ),
     ] {
         let new = event(members);
-        assert_eq!(said("events.k8s.io", &new), wanted, "{members}");
+        assert_eq!(said("events.k8s.io", &new), want, "{members}");
         assert_eq!(said("", &new), Vec::<String>::new(), "{members}");
     }
 }
 
 #[test]
-fn sizes_have_limits() {
+fn oversized_objects_are_refused() {
     for (stem, plural, members, want) in [
         (
             "",
@@ -286,8 +293,9 @@ fn sizes_have_limits() {
 }
 
 #[test]
-fn nothing_panics_on_objects_of_any_shape() {
-    // Trees that no decoder produces: every member of every kind is replaced by each other type of value.
+fn validation_does_not_panic_on_trees_of_any_shape() {
+    // These trees cannot come from a decoder: every member of every kind is replaced by each other type of
+    // value.
     let values = [Value::Null, Value::Int(-1), "x".into(), Value::Array(vec![Value::Int(1), "y".into()])];
     for naming in [&CLUSTER, &KUBERNETES] {
         let groups = builtin::groups(naming).iter();
@@ -315,13 +323,13 @@ fn nothing_panics_on_objects_of_any_shape() {
                     wrong += update(table, Settings::new(naming), &prepared, &object).len();
                 }
             }
-            assert!(wrong > 0, "{} takes nonsense", table.plural);
+            assert!(wrong > 0, "{} accepts invalid objects", table.plural);
         }
     }
 }
 
 #[test]
-fn large_objects_cost_their_size_and_not_its_square() {
+fn validation_of_large_objects_takes_time_linear_in_their_size() {
     const MANY: usize = 50_000;
     let map = |value: &str| {
         let members: Vec<String> = (0..MANY).map(|n| format!(r#""k{n}":"{value}""#)).collect();
@@ -381,7 +389,7 @@ fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
 
 /// Tests that real-world manifests are valid, keep their content, and can be written again unchanged.
 ///
-/// The manifests are not part of the repository. Without them the test prints a note and passes.
+/// The manifests are not in the repository. If they are absent, the test prints a note and passes.
 #[test]
 fn manifests_of_users_are_valid_and_round_trip() {
     let Some(directory) = testkit::reference("manifests/workloads") else { return };
@@ -412,7 +420,7 @@ fn manifests_of_users_are_valid_and_round_trip() {
             }
             let mut said = texts(create(table, SETTINGS, &new));
             said.extend(texts(update(table, SETTINGS, &new, &new)));
-            // The server sets the selector of a job and the selected labels from its uid when the job is
+            // The server sets the selector and the selected labels of a job from its uid when the job is
             // stored.
             const MADE: [&str; 2] = ["spec.selector: Required value", "spec.template.metadata.labels: "];
             said.retain(|fault| kind != "Job" || !MADE.iter().any(|made| fault.starts_with(made)));
@@ -438,7 +446,7 @@ fn resource_of(version: &str, kind: &str) -> Option<&'static ResourceTable> {
 }
 
 #[test]
-fn failures_of_metadata_are_found_by_the_generic_rules_and_again_by_those_of_the_kind() {
+fn metadata_failures_are_reported_by_the_generic_rules_and_again_by_the_kind() {
     const DELETED: &str =
         r#"{"metadata":{"name":"x","namespace":"n","deletionTimestamp":"2024-01-01T00:00:00Z"}}"#;
     const LABELS: &str = r#"{"metadata":{"name":"x","namespace":"n","labels":{"a b":""}}}"#;
@@ -458,7 +466,7 @@ fn failures_of_metadata_are_found_by_the_generic_rules_and_again_by_those_of_the
 }
 
 #[test]
-fn failures_are_enough_before_a_long_list_ends() {
+fn validation_of_a_long_list_stops_after_about_a_thousand_failures() {
     let values = |value: &str| vec![format!("{value:?}"); 3000].join(",");
     let slice = |devices: &str| {
         format!(
@@ -483,14 +491,14 @@ fn failures_are_enough_before_a_long_list_ends() {
 }
 
 #[test]
-fn failures_that_print_a_long_list_are_few() {
+fn failures_that_print_a_long_list_are_limited_in_number_and_size() {
     let scopes = vec![r#""a-scope-that-no-server-knows""#; 10_000].join(",");
     let counted: Vec<String> = (0..5000).map(|at| format!(r#""hugepages-{at}Mi":"1""#)).collect();
     let counted = counted.join(",");
     let long = "x".repeat(100_000);
     let odd = vec![r#"{"scopeName":"PriorityClass","operator":"x"}"#; 1000].join(",");
     for spec in [
-        // A short failure follows each long one.
+        // Each long failure is followed by a short failure.
         format!(
             r#""spec":{{"hard":{{"services":"1"}},"scopeSelector":{{"matchExpressions":[{{"scopeName":"PriorityClass","operator":"In","values":["{long}"]}},{odd}]}}}}"#
         ),

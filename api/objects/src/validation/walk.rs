@@ -1,21 +1,21 @@
-//! The schema walk, which visits every field of an object and checks what the schema declares.
+//! The schema walk visits every field of an object and checks the declarations of the schema.
 //!
 //! ```text
 //! struct ─► each field in schema order: presence ─► enum ─► format, range, size ─► children ─► union ─► rule
 //! ```
 //!
-//! The rule of a type runs after the checks of its members. A valid object of usual size costs no allocation.
-//! Metadata and status are skipped: metadata has its own rules, and writes of the main resource do not change
-//! the status. A write through `/status` walks only the status, without checks of presence and enums, which
-//! the reference server omits as well.
+//! The rule of a type runs after the checks of its members. A valid object of usual size needs no allocation.
+//! The walk skips metadata and status: metadata has its own rules, and writes of the main resource do not
+//! change the status. A write through `/status` walks only the status. As in the reference server, this walk
+//! omits the checks of presence and enums.
 
 use hashbrown::HashSet;
 
 use super::Validator;
-use super::forms;
 use super::path::FieldPath;
 use super::rules;
 use super::rules::view::StructView;
+use super::scalar_formats;
 use types::schema::declared::{Declared, visit};
 use types::schema::table::{Check, Field, Kind, Message, Presence, Union, ValueFormat};
 use values::cancellation;
@@ -27,7 +27,7 @@ pub(super) fn object(validator: &mut Validator, message: &Message, object: &Obje
     structure(validator, message, object, &FieldPath::ROOT, true);
 }
 
-/// Checks the status of an object, as `/status` writes it.
+/// Checks the status of an object for a write through `/status`.
 pub(super) fn status(validator: &mut Validator, message: &Message, object: &Object) {
     let kind = message.field("status").map(|field| &field.kind);
     if let (Some(Kind::Message(message)), Some(Value::Object(status))) = (kind, object.get("status")) {
@@ -44,7 +44,7 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
     let is_status = validator.is_status;
     let surplus = surplus(message, object);
     let mut declared = Declared::new();
-    visit(message, declared.of(message, object), message.demanded(), |field, value| {
+    visit(message, declared.collect(message, object), message.demanded(), |field, value| {
         if is_other(&field.name) || surplus.contains(&&*field.name) {
             return;
         }
@@ -58,12 +58,13 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
         one_of(validator, message, union, object, path, &surplus);
     }
     if let Some(rule) = rules::check_of(message) {
-        rule(validator, path, StructView::of(object));
+        rule(validator, path, StructView::from_object(object));
     }
 }
 
-/// Returns the members of a union other than the first given one. They are refused without checking their
-/// content, except for members that the reference server does not refuse.
+/// Returns the members of a union that are given in addition to the first given member. These members are
+/// refused without a check of their content. The result lacks members that the reference server does not
+/// refuse.
 fn surplus<'m>(message: &'m Message, object: &Object) -> Vec<&'m str> {
     let Some(union) = &message.union else { return Vec::new() };
     let is_member = |(name, value): &(&str, &Value)| {
@@ -73,7 +74,8 @@ fn surplus<'m>(message: &'m Message, object: &Object) -> Vec<&'m str> {
     if object.iter().filter(is_member).nth(1).is_none() {
         return Vec::new();
     }
-    let is_refused = |&&at: &&u16| !union.shown.iter().any(|&(other, shown)| other == at && shown.is_empty());
+    let is_refused =
+        |&&at: &&u16| !union.error_names.iter().any(|&(other, name)| other == at && name.is_empty());
     let name = |at: &u16| &*message.fields[usize::from(*at)].name;
     let given = union.members.iter().filter(|at| object.get(name(at)).is_some_and(|value| !value.is_null()));
     given.skip(1).filter(is_refused).map(name).collect()
@@ -90,7 +92,7 @@ fn zero_is_absent(field: &Field) -> bool {
 fn refuse_absent(validator: &mut Validator, field: &Field, path: &FieldPath) {
     let is_scalar = matches!(field.kind, Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double);
     let by_value = matches!(field.kind, Kind::Message(_)) || (is_scalar && !zero_is_absent(field));
-    // A struct that is not a pointer is always present, with zero values.
+    // A struct that is not a pointer is always present and has zero values.
     if field.pointer || !by_value {
         refuse_missing(validator, field, path);
     }
@@ -100,7 +102,7 @@ fn refuse_missing(validator: &mut Validator, field: &Field, path: &FieldPath) {
     let detail = field.check.map_or("", |check| check.required_detail);
     match field.check.and_then(|check| check.form) {
         Some(form) if field.presence() == Presence::AsEmpty => {
-            forms::check_form(form, path, "", &mut validator.errors);
+            scalar_formats::check_form(form, path, "", &mut validator.errors);
         }
         _ => validator.errors.push(FieldError::required(path, detail)),
     }
@@ -130,7 +132,7 @@ fn member(validator: &mut Validator, field: &Field, value: &Value, path: &FieldP
     below(validator, &field.kind, value, path);
 }
 
-/// Checks the parts of a value.
+/// Checks the parts of a value, such as list elements.
 fn below(validator: &mut Validator, kind: &Kind, value: &Value, path: &FieldPath) {
     cancellation::step();
     match (kind, value) {
@@ -211,7 +213,7 @@ fn demands(validator: &mut Validator, check: &'static Check, value: &Value, path
             if is_enough(errors) {
                 return;
             }
-            forms::text(form, &path.key(key), key, errors);
+            scalar_formats::text(form, &path.key(key), key, errors);
         }
     }
     if let Some(form) = check.form {
@@ -221,7 +223,7 @@ fn demands(validator: &mut Validator, check: &'static Check, value: &Value, path
                     if is_enough(errors) {
                         return;
                     }
-                    forms::value(form, &path.key(key), value, errors);
+                    scalar_formats::value(form, &path.key(key), value, errors);
                 }
             }
             Value::Array(items) => {
@@ -229,10 +231,10 @@ fn demands(validator: &mut Validator, check: &'static Check, value: &Value, path
                     if is_enough(errors) {
                         return;
                     }
-                    forms::element(form, &path.index(at), item, errors);
+                    scalar_formats::element(form, &path.index(at), item, errors);
                 }
             }
-            value => forms::value(form, path, value, errors),
+            value => scalar_formats::value(form, path, value, errors),
         }
     }
     if check.bytes_max > 0 {
@@ -264,7 +266,7 @@ fn in_range(check: &Check, value: &Value, path: &FieldPath, errors: &mut Vec<Fie
     errors.push(FieldError::invalid(path, value, detail));
 }
 
-/// Maximum length of a list of strings that is searched without a set.
+/// Maximum length of a list of strings whose repetitions are found without a hash set.
 const FEW: usize = 16;
 
 fn refuse_repeated(items: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
@@ -302,8 +304,9 @@ fn one_of(
         validator.errors.push(FieldError::required(path, union.none));
     }
     for name in surplus.iter().filter(|_| !union.several.is_empty()) {
-        let renamed = union.shown.iter().find(|(at, _)| message.fields[usize::from(*at)].name == **name);
-        let shown = renamed.map_or(*name, |(_, shown)| shown);
-        validator.errors.push(FieldError::forbidden(path.child(shown), union.several));
+        let renamed =
+            union.error_names.iter().find(|(at, _)| message.fields[usize::from(*at)].name == **name);
+        let error_name = renamed.map_or(*name, |(_, error_name)| error_name);
+        validator.errors.push(FieldError::forbidden(path.child(error_name), union.several));
     }
 }

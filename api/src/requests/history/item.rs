@@ -4,12 +4,12 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use engine::Entry;
-use jiff::Timestamp;
 
-use objects::changes::differences;
+use objects::changes::{Difference, differences};
 use objects::store;
 use types::attributes;
 use types::author::WriteAuthor;
+use values::clock;
 use values::json::{Object, Value};
 use values::query::Query;
 use values::status::Status;
@@ -17,17 +17,21 @@ use values::status::Status;
 /// Maximum number of changed fields that an item names.
 const FIELDS_MAX: usize = 100;
 
+/// Maximum number of operations in the patch of an item. A larger patch would be longer than most
+/// objects.
+const OPERATIONS_MAX: usize = 1_000;
+
 /// A retained version of an object.
 pub(super) struct RetainedState {
-    /// The version in the index.
+    /// The index entry of this version.
     pub entry: Entry,
-    /// The attributes of its record, with the author.
+    /// The attributes of the record, which contain the author.
     pub attributes: Bytes,
     /// The object in the requested version.
     pub object: Value,
 }
 
-/// The parts that each item has in addition, on request.
+/// Optional members that each item of the log contains if the client requests them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct IncludedParts {
     object: bool,
@@ -35,10 +39,10 @@ pub(super) struct IncludedParts {
 }
 
 impl IncludedParts {
-    /// Reads the parameter `include`, which may be repeated or have several values with commas.
+    /// Reads the parameter `include`. A client can repeat the parameter or separate several values by commas.
     ///
     /// # Errors
-    /// 400 for an unknown part.
+    /// 400 for an unknown value.
     pub fn parse(query: &Query) -> Result<IncludedParts, Status> {
         let mut included = IncludedParts::default();
         for part in query.all("include").flat_map(|parts| parts.split(',')) {
@@ -54,9 +58,15 @@ impl IncludedParts {
         }
         Ok(included)
     }
+
+    /// Returns the additional size of an item with these members, as a multiple of the size of the stored
+    /// version.
+    pub fn multiple(self) -> usize {
+        usize::from(self.object) + usize::from(self.patch)
+    }
 }
 
-/// Returns the item of a version. `before` is the version before it, if that is retained.
+/// Returns the item of a version. `before` is the previous version, if it is retained.
 ///
 /// # Errors
 /// 500 if the record cannot be read.
@@ -68,31 +78,49 @@ pub(super) fn item(
     let entry = &state.entry;
     let time = entry.committed_at().map_err(store::damaged)?;
     let author = attributes::author(&state.attributes).and_then(WriteAuthor::decode);
-    // A delete by the store copies the author of the state that it removes.
+    // If the store itself deletes an object, the record of the deletion is a copy of the deleted state, with
+    // the author of that state. The author in such a record did not delete the object.
     let author = author.filter(|author| author.deletes == entry.is_delete());
     let mut item = Object::new();
     item.push("revision", entry.revision().to_string().into());
-    item.push("time", shown(time).into());
+    item.push("time", clock::format_millis(time).into());
     item.push("operation", operation(entry, before, time, author.as_ref()).into());
     if let Some(author) = author {
         if !author.subresource.is_empty() {
             item.push("subresource", (&*author.subresource).into());
         }
-        item.push("author", shown_author(&author).into());
+        item.push("author", author_object(&author).into());
     }
     let before = before.filter(|before| !before.entry.is_delete() && !entry.is_delete());
     if let Some(before) = before {
-        let changes = differences(&before.object, &state.object);
-        let fields = changes.iter().take(FIELDS_MAX).map(|change| change.path().into());
-        item.push("fields", Value::Array(fields.collect()));
-        if included.patch {
-            item.push("patch", Value::Array(changes.iter().map(|change| change.operation()).collect()));
-        }
+        add_changes(&mut item, before, state, included);
     }
     if included.object {
         item.push("object", state.object.clone());
     }
     Ok(item)
+}
+
+/// Adds the changed fields and, if requested, the patch. The member `cut` names the incomplete lists.
+fn add_changes(item: &mut Object, before: &RetainedState, state: &RetainedState, included: IncludedParts) {
+    let most = if included.patch { OPERATIONS_MAX } else { FIELDS_MAX };
+    let changes = differences(&before.object, &state.object, most);
+    let fields = changes.found.iter().take(FIELDS_MAX).map(|change| change.path().into());
+    item.push("fields", Value::Array(fields.collect()));
+    if included.patch {
+        let operations = changes.found.iter().map(Difference::operation);
+        item.push("patch", Value::Array(operations.collect()));
+    }
+    let mut cut: Vec<Value> = Vec::new();
+    if changes.is_cut || changes.found.len() > FIELDS_MAX {
+        cut.push("fields".into());
+    }
+    if changes.is_cut && included.patch {
+        cut.push("patch".into());
+    }
+    if !cut.is_empty() {
+        item.push("cut", Value::Array(cut));
+    }
 }
 
 fn operation(
@@ -110,23 +138,19 @@ fn operation(
     if has_expired && author.is_none() { "Expire" } else { "Delete" }
 }
 
-fn shown_author(author: &WriteAuthor<'_>) -> Object {
-    let mut shown = Object::new();
+fn author_object(author: &WriteAuthor<'_>) -> Object {
+    let mut object = Object::new();
+    let source = author.source.map(|address| address.to_string()).unwrap_or_default();
     for (name, text) in [
         ("user", &author.user),
         ("userAgent", &author.user_agent),
         ("manager", &author.manager),
         ("requestID", &author.request_id),
-        ("source", &author.source),
+        ("source", &source.into()),
     ] {
         if !text.is_empty() {
-            shown.push(name, (&**text).into());
+            object.push(name, (&**text).into());
         }
     }
-    shown
-}
-
-fn shown(time: SystemTime) -> String {
-    let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
-    time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+    object
 }

@@ -1,12 +1,12 @@
-//! The log of one object: a page of its retained versions, the newest first.
+//! The log of one object: a page of the retained versions of the object, the newest version first.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use engine::Revision;
+use engine::{Entry, Revision};
 use http::StatusCode;
 
 use super::item::{IncludedParts, RetainedState, item};
-use super::{authorize, served};
+use super::{authorize, convert_to_requested};
 use crate::requests::verbs::Call;
 use objects::negotiate::Encoding;
 use objects::store;
@@ -15,15 +15,26 @@ use values::status::Status;
 use values::yaml;
 use wire::response::{Response, respond_shared};
 
-/// Number of versions in a page if the client sets no limit, and at most.
+/// Default and maximum number of versions in a page.
 const ITEMS_DEFAULT: usize = 100;
 const ITEMS_MAX: usize = 500;
 
-/// Size of the stored states from which a page ends. Objects have up to some MiB each.
+/// A page ends as soon as its stored states have this total size. A single object can have several MiB.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Memory of a page in addition to that of its states, as trees and as text.
-const MULTIPLE: usize = 4;
+/// Approximate size of an item without optional members: its author and some changed fields.
+const ITEM_BYTES: usize = 2 * 1024;
+
+/// A page ends as soon as its text has this size, even if its states are smaller. The size is a fraction of the
+/// budget for responses.
+const TEXT_BYTES: usize = 8 * 1024 * 1024;
+
+/// Number of copies of a page's text in memory at one time: the text of the items, and the encoded page.
+const COPIES: usize = 2;
+
+/// Maximum number of decoded objects in memory at one time, each charged with the size of the largest state: the
+/// two states that are compared, and the optional members `object` and `patch` of the item.
+const TREES: usize = 4;
 
 /// Media types of the log.
 const MEDIA_TYPES: [&str; 2] = ["application/json", "application/yaml"];
@@ -50,29 +61,80 @@ pub async fn log(call: &mut Call<'_>) -> Result<Response, Status> {
     if entries.is_empty() && until == Revision::MAX {
         return Err(Status::not_found(call.subject(&call.info.name)));
     }
-    let mut page = entries.len().min(limit);
+    let page = page_len(&entries, limit);
+    let charged: Vec<usize> = entries.iter().take(page + 1).map(Entry::stored_len).collect();
+    let largest = charged.iter().copied().max().unwrap_or_default();
+    let trees = call.server().operations.memory.work(0, TREES * largest).await.map_err(Status::no_memory)?;
+    let text_bytes = page * ITEM_BYTES + included.multiple() * charged.iter().sum::<usize>();
+    let text_bytes = text_bytes.min(TEXT_BYTES);
+    let charge = call.request.account.answer(COPIES * text_bytes).await.map_err(Status::no_memory)?;
+    let mut items = Items::new(call.output.encoding, text_bytes);
+    let mut state = None;
+    for at in 0..page {
+        let newer = match state.take() {
+            Some(state) => state,
+            None => retained(call, &entries[at]).await?,
+        };
+        let older = match entries.get(at + 1) {
+            Some(entry) => Some(retained(call, entry).await?),
+            None => None,
+        };
+        items.push(item(&newer, older.as_ref(), included)?.into());
+        state = older;
+        if items.text.len() >= text_bytes {
+            break;
+        }
+    }
+    drop(trees);
+    let next = entries.get(items.count).map(|entry| encode(entry.revision())).unwrap_or_default();
+    let text = text(call, items, view.revision(), next);
+    let charge = match text.len().saturating_sub(charge.bytes()) {
+        0 => charge,
+        missing => charge.and(call.request.account.answer(missing).await.map_err(Status::no_memory)?),
+    };
+    Ok(respond_shared(StatusCode::OK, call.output.media_type, charge.hold(text)))
+}
+
+/// Returns the number of entries of a page: at most `limit`, and fewer if the states are large.
+fn page_len(entries: &[Entry], limit: usize) -> usize {
+    let page = entries.len().min(limit);
     let sizes = entries.iter().scan(0, |sum: &mut usize, entry| {
         *sum += entry.stored_len();
         Some(*sum)
     });
-    if let Some(at) = sizes.take(page).position(|sum| sum > PAGE_BYTES) {
-        page = at + 1;
+    sizes.take(page).position(|sum| sum > PAGE_BYTES).map_or(page, |at| at + 1)
+}
+
+/// Reads a version.
+async fn retained(call: &Call<'_>, entry: &Entry) -> Result<RetainedState, Status> {
+    let record = entry.read().map_err(store::damaged)?;
+    let attributes = record.attributes.clone();
+    Ok(RetainedState { entry: entry.clone(), attributes, object: convert_to_requested(call, record).await? })
+}
+
+/// The items of a page as text.
+struct Items {
+    encoding: Encoding,
+    count: usize,
+    text: Vec<u8>,
+}
+
+impl Items {
+    fn new(encoding: Encoding, text_bytes: usize) -> Items {
+        Items { encoding, count: 0, text: Vec::with_capacity(text_bytes) }
     }
-    let bytes: usize = entries.iter().take(page + 1).map(|entry| entry.stored_len()).sum();
-    let charge = call.request.account.answer(MULTIPLE * bytes).await.map_err(Status::no_memory)?;
-    let mut states = Vec::with_capacity(page + 1);
-    for entry in entries.iter().take(page + 1) {
-        let record = entry.read().map_err(store::damaged)?;
-        let attributes = record.attributes.clone();
-        states.push(RetainedState { entry: entry.clone(), attributes, object: served(call, record).await? });
+
+    fn push(&mut self, item: Value) {
+        if self.encoding == Encoding::Yaml {
+            yaml::write_item(&item, &mut self.text);
+        } else {
+            if self.count > 0 {
+                self.text.push(b',');
+            }
+            json::write(&item, &mut self.text);
+        }
+        self.count += 1;
     }
-    let mut items = Vec::with_capacity(page);
-    for (at, state) in states.iter().enumerate().take(page) {
-        items.push(item(state, states.get(at + 1), included)?.into());
-    }
-    let next = entries.get(page).map(|entry| encode(entry.revision())).unwrap_or_default();
-    let text = text(call, items, view.revision(), next);
-    Ok(respond_shared(StatusCode::OK, call.output.media_type, charge.hold(text)))
 }
 
 fn limit(text: &str) -> Result<usize, Status> {
@@ -90,7 +152,7 @@ fn encode(revision: Revision) -> String {
     URL_SAFE_NO_PAD.encode(format!("history {revision}"))
 }
 
-/// Returns the revision with which a page begins; the highest one without a token.
+/// Returns the revision with which a page begins. An empty token means the highest possible revision.
 fn decode(token: &str) -> Result<Revision, Status> {
     if token.is_empty() {
         return Ok(Revision::MAX);
@@ -102,25 +164,30 @@ fn decode(token: &str) -> Result<Revision, Status> {
     revision.ok_or_else(|| Status::bad_request("invalid continue token: it is not from a history"))
 }
 
-/// Encodes the page as the client asked for it.
-fn text(call: &Call<'_>, items: Vec<Value>, revision: Revision, next: String) -> Vec<u8> {
+/// Encodes the page in the media type that the client requested.
+fn text(call: &Call<'_>, items: Items, revision: Revision, next: String) -> Vec<u8> {
     let mut metadata = Object::new();
     metadata.push("resourceVersion", revision.to_string().into());
     if !next.is_empty() {
         metadata.push("continue", next.into());
     }
-    let mut page = Object::new();
-    page.push("kind", "ObjectHistory".into());
-    page.push("apiVersion", call.server().types.naming.api_version("history", true, "v1alpha1").into());
-    page.push("metadata", metadata.into());
-    page.push("items", Value::Array(items));
-    let page = Value::from(page);
-    let mut out = Vec::new();
-    if call.output.encoding == Encoding::Yaml {
-        yaml::write(&page, &mut out);
+    let mut head = Object::new();
+    head.push("kind", "ObjectHistory".into());
+    head.push("apiVersion", call.server().types.naming.api_version("history", true, "v1alpha1").into());
+    head.push("metadata", metadata.into());
+    let mut out = Vec::with_capacity(items.text.len() + ITEM_BYTES);
+    if items.encoding == Encoding::Yaml {
+        yaml::write(&head.into(), &mut out);
+        out.extend_from_slice(if items.count == 0 { b"items: []\n" } else { b"items:\n" });
+        out.extend_from_slice(&items.text);
         return out;
     }
-    json::write(&page, &mut out);
+    json::write(&head.into(), &mut out);
+    // The items follow as the last member.
+    out.pop();
+    out.extend_from_slice(b",\"items\":[");
+    out.extend_from_slice(&items.text);
+    out.extend_from_slice(b"]}");
     if call.output.pretty {
         let compact = std::mem::take(&mut out);
         Indenter::default().push(&compact, &mut out);
@@ -134,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_continues_where_a_page_ended() {
+    fn a_log_token_continues_at_the_end_of_the_previous_page() {
         for revision in [1, 184_467, u64::MAX - 1] {
             let revision = Revision::new(revision);
             assert_eq!(decode(&encode(revision)).unwrap(), revision);
@@ -146,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_a_number() {
+    fn the_limit_of_a_log_defaults_to_100_and_is_capped_at_500() {
         for (text, want) in [
             ("", Some(100)),
             ("0", Some(100)),

@@ -1,4 +1,4 @@
-//! The history of one object: its retained states, who wrote them, and the way back to one of them
+//! The history of one object: the retained states of the object, their authors, and the restore of a state
 //! (docs/api/history.md#the-history-of-an-object).
 //!
 //! ```text
@@ -6,10 +6,12 @@
 //! POST /history/<object>/restore  ─► restore: the state of a revision ─► the write path
 //! ```
 //!
-//! Both need the verb `history` on the object besides the verb of the request.
+//! Both requests need permission for the verbs `get` and `history` on the object, in addition to the verb of
+//! the request, because the response of a restore also contains the earlier state.
 
 mod item;
 mod log;
+mod owners;
 mod restore;
 
 use auth::Attributes;
@@ -23,7 +25,7 @@ use types::schema::encode::encode;
 use values::json::{self, Value};
 use values::status::{Status, StatusReason};
 
-/// The verb that permits to read and restore earlier states of an object.
+/// The verb that a user needs to read or restore earlier states of an object.
 const VERB: &str = "history";
 
 /// Checks that the user has the verb `history` on the object.
@@ -34,22 +36,30 @@ async fn authorize(call: &Call<'_>) -> Result<(), Status> {
     if !call.info.subresource.is_empty() || !call.info.name_in_path {
         return Err(Status::no_such_route());
     }
-    let attributes = Attributes { verb: VERB, ..*call.proof.attributes() };
+    permit(call, VERB).await
+}
+
+/// Checks that the user has a verb on the object.
+///
+/// # Errors
+/// 403 without the permission.
+async fn permit(call: &Call<'_>, verb: &str) -> Result<(), Status> {
+    let attributes = Attributes { verb, ..*call.proof.attributes() };
     match call.server().access.authorizer.authorize(&attributes).await {
         Ok(_) => Ok(()),
         Err(denied) => Err(Status::forbidden(call.subject(&call.info.name), &denied.message)),
     }
 }
 
-/// Returns a stored state as the requested version shows it.
+/// Converts a stored state to the requested version.
 ///
 /// # Errors
 /// 500 if the state cannot be read.
-async fn served(call: &Call<'_>, stored: engine::Record) -> Result<Value, Status> {
+async fn convert_to_requested(call: &Call<'_>, stored: engine::Record) -> Result<Value, Status> {
     let resource = call.resource;
     let kept = stored.value.clone();
-    // The definition may no longer have the version in which the state was stored. The state is shown as it is
-    // stored then.
+    // The definition may no longer have the version in which the state was stored. In that case the response
+    // contains the state in its stored version.
     let record = match call.server().outgoing.converter.convert_record(resource, stored).await {
         Ok(record) => record,
         Err(error) if error.reason == StatusReason::StorageReadError => return Err(error),

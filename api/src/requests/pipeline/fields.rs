@@ -2,8 +2,8 @@
 //!
 //! Rules, audit events and responses contain users as text, so header values become text here: bytes that are
 //! not UTF-8 become U+FFFD. Two values that differ only in such bytes are the same user, group or extra value
-//! for every rule. A field is not dropped because of such bytes: the group that a proxy names would be lost,
-//! and with it the rules that deny something to this group.
+//! for every rule. The server does not drop a header field with such bytes. Otherwise the user would not have
+//! the group that a proxy names, and rules that deny access to this group would not apply.
 
 use std::borrow::Cow;
 
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_are_no_utf8_become_replacement_characters() {
+    fn header_bytes_that_are_not_utf8_become_replacement_characters() {
         let mut headers = HeaderMap::new();
         for value in [&b"carol"[..], b"d\xc3\xa4ve", b"e\xffve", b"e\xfeve", b"\xc3"] {
             headers.append("x-remote-group", HeaderValue::from_bytes(value).unwrap());

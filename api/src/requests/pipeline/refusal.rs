@@ -1,5 +1,5 @@
-//! Log lines that explain a 401 or 403, at the default level and rate-limited. They contain the audit ID that
-//! the client got, but no credentials and no query of the URL.
+//! Log lines that explain a 401 or 403, at the default level and rate-limited. The lines contain the audit
+//! ID that was sent to the client. The lines contain neither credentials nor the query of the URL.
 
 use auth::Attributes;
 use auth::decision::Denied;
@@ -10,12 +10,13 @@ use objects::representation::answer::Reported;
 use values::log_limit::{LogLimit, shortened};
 use wire::response::Response;
 
-/// Limits of log lines about refusals. They belong to the process, because it has one log.
+/// Limits of log lines about refusals. All servers in a process share these limits, because the process has one
+/// log.
 static UNAUTHENTICATED: LogLimit = LogLimit::new();
 static FORBIDDEN: LogLimit = LogLimit::new();
 
 /// Returns the reason why the authorizers do not allow a request.
-pub(super) fn of(attributes: &Attributes<'_>, denied: &Denied) -> String {
+pub(super) fn reason(attributes: &Attributes<'_>, denied: &Denied) -> String {
     let why = match &denied.error {
         Some(error) => error.clone(),
         None if denied.reason.is_empty() => "no authorizer allows it".to_owned(),
@@ -35,8 +36,8 @@ impl Exchange<'_> {
         let reported = response.extensions().get::<Reported>();
         let message =
             reported.and_then(|Reported(status)| status.get("message")?.as_str().map(str::to_owned));
-        // Admission gives its reason in the response. An extension server or the agent of a node may give one
-        // in a body that is not read.
+        // A refusal by admission has the reason in the response. A response of an extension server or of a
+        // node agent may have a reason too, but its body is not read here.
         let reason =
             self.refusal.clone().or(message).unwrap_or_else(|| "not known to this server".to_owned());
         let Some(omitted) = limit.admit() else { return };

@@ -29,8 +29,8 @@ impl Relay {
         Ok(Relay { connection, account: request.account.clone() })
     }
 
-    /// Charges the response of the other server: its connection until the response or the tunnel has ended,
-    /// and its chunks as they arrive.
+    /// Charges the response of the other server. The charge for the connection ends with the response or the
+    /// tunnel. Each chunk is charged when it arrives.
     pub(super) fn charge(self, response: Response) -> Response {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             attach(&response, self.connection);
@@ -40,8 +40,8 @@ impl Relay {
     }
 }
 
-/// Returns the kind of document that a path outside the resource API has, if the document is produced for
-/// each request. Other paths have short responses, documents that all responses share, or streams.
+/// Returns the kind of the document at a path outside the resource API, if the server produces this document
+/// for each request. Other paths have short responses, documents that all responses share, or streams.
 pub(super) fn document_at(path: &str) -> Option<GeneratedDocument> {
     let is_below =
         |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -58,8 +58,8 @@ pub(super) fn document_at(path: &str) -> Option<GeneratedDocument> {
     }
 }
 
-/// Charges the bytes of a response, or replaces it by a refusal if there is no memory. This function does not
-/// wait: the bytes are already in memory, and would stay there during a wait.
+/// Charges the bytes of a response, or replaces the response by a refusal if the memory budget is used up. This
+/// function does not wait for memory, because the bytes of the response would stay in memory during the wait.
 pub fn charged(response: Response, account: &Account, errors: &Output) -> Response {
     let bytes = response.body().uncharged_bytes();
     if bytes <= FREE_ANSWER_BYTES {

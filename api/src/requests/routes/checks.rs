@@ -9,8 +9,8 @@ use objects::request::{RequestInfo, Verb};
 use types::schema::registry::Resource;
 use values::status::{Status, Subject};
 
-/// Returns whether a custom type has the path. The path must match the scope of the type; the path across all
-/// namespaces is only for reads.
+/// Returns whether the path of a request is valid for a custom type. The path must match the scope of the
+/// type. Only lists and watches may use the path across all namespaces.
 pub(super) fn has_custom_path(resource: &Resource, info: &RequestInfo) -> bool {
     match (resource.namespaced(), info.namespace.is_empty()) {
         (true, true) => matches!(info.verb, Verb::List | Verb::Watch),
@@ -18,7 +18,8 @@ pub(super) fn has_custom_path(resource: &Resource, info: &RequestInfo) -> bool {
     }
 }
 
-/// Returns 404 for subresources that a custom type does not have, and 405 for verbs that it does not have.
+/// Returns 404 for a subresource that the custom type does not have, and 405 for a verb that the custom type does not
+/// have.
 pub(super) fn check_custom_method(resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
     let subject = Subject { group: &resource.group, kind: &resource.table.plural, name: &info.name };
     let verbs: &[&str] = if info.subresource.is_empty() {
@@ -35,7 +36,7 @@ pub(super) fn check_custom_method(resource: &Resource, info: &RequestInfo) -> Re
 }
 
 /// Returns 415 for kinds of patches that custom types do not support, and 400 for a request that needs a name
-/// and has none.
+/// but has no name.
 pub(super) fn check_custom_request(
     server: &Server,
     head: &Head,
@@ -52,8 +53,8 @@ pub(super) fn check_custom_request(
     Ok(())
 }
 
-/// Checks that the path matches the scope: a cluster-scoped resource has no namespaced path, and a namespaced
-/// one is written only inside a namespace.
+/// Checks that the path matches the scope of the resource. A cluster-scoped resource has no namespaced path.
+/// Objects of a namespaced resource can be written only at a namespaced path.
 pub(super) fn check_scope(resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
     // A namespace object counts as being in its own namespace, so the segments of the path are checked.
     let mut segments = info.path.split('/').skip_while(|segment| *segment != "namespaces");
@@ -77,7 +78,7 @@ pub(super) fn check_scope(resource: &Resource, info: &RequestInfo) -> Result<(),
     Ok(())
 }
 
-/// Returns 405 for verbs that the resource does not have, and 404 for subresources that it does not have.
+/// Returns 405 for a verb that the resource does not have, and 404 for a subresource that the resource does not have.
 pub(super) fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
     if info.verb == Verb::Proxy {
         // These legacy paths are still recognized for authorization, but no longer served.
@@ -107,7 +108,8 @@ pub(super) fn check_method(head: &Head, resource: &Resource, info: &RequestInfo)
     }
     let wants_name = matches!(info.verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
     let is_create_on_item = info.verb == Verb::Create && info.name_in_path;
-    // A watch of a resource that can only be listed has the path of the list, which refuses it.
+    // A resource that supports list but not watch uses the path of the list for a watch, and the list refuses
+    // the watch.
     let known = resource.can(info.verb.as_str()) || info.verb == Verb::Watch && resource.can("list");
     let is_unrouted = matches!(head.method, Method::OPTIONS | Method::HEAD);
     if !known || is_create_on_item || wants_name && info.name.is_empty() || is_unrouted {

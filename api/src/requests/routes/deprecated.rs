@@ -1,4 +1,4 @@
-//! Deprecated versions: how their use is counted, and the warnings that clients get.
+//! The use of deprecated versions: the metric, and the warnings in responses.
 
 use std::fmt::Write;
 
@@ -9,13 +9,13 @@ use types::schema::registry::Resource;
 use values::warning;
 use wire::response::Response;
 
-/// Notes the use of a deprecated version in the metrics and in the audit event.
+/// Records the use of a deprecated version in the metrics and in the audit event.
 pub(super) fn note_deprecated(request: &Request<'_>, resource: &Resource) {
     if resource.table.deprecated.is_empty() {
         return;
     }
     let info = &request.info;
-    // Custom types do not state when they will be removed.
+    // Definitions of custom types do not contain a release in which the version will be removed.
     let removed = resource.table.behavior.removed;
     let labels = [&*resource.group, removed, &resource.table.plural, &info.subresource, &info.version];
     request.server().operations.metrics.deprecated.set(&labels, 1);

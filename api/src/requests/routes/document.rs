@@ -9,6 +9,8 @@ use super::body::read;
 use super::charging::{charged, document_at};
 use crate::requests::request::{Permitted, Request};
 use crate::requests::scrape;
+use crate::requests::testing;
+use crate::state;
 use crate::state::backup;
 use crate::state::debug;
 use crate::state::fairness;
@@ -22,7 +24,8 @@ use wire::compress;
 use wire::response::{Response, respond_text};
 use wire::server::Body;
 
-/// Serves a path outside the resource API; memory for the response is charged before it is produced.
+/// Serves a path outside the resource API. The memory for the response is charged before the response is
+/// produced.
 pub(super) async fn serve(permitted: Permitted<'_>) -> Result<Response, Status> {
     let request = permitted.request;
     let account = &request.account;
@@ -39,7 +42,7 @@ pub(super) async fn serve(permitted: Permitted<'_>) -> Result<Response, Status> 
     Ok(response.map(|body| body.charged(charge)))
 }
 
-/// Serves a path outside the resource API: what the server says of itself, or a document about its types.
+/// Serves a path outside the resource API: the state of the server, or a document about its types.
 async fn serve_document(permitted: Permitted<'_>) -> Result<Response, Status> {
     let Permitted { request, proof, incoming, .. } = permitted;
     let (server, path) = (request.server(), request.info.path.as_str());
@@ -53,14 +56,20 @@ async fn serve_document(permitted: Permitted<'_>) -> Result<Response, Status> {
         };
         return backup::respond(source, &request.head.method, &read(request, incoming).await?.0).await;
     }
+    if let Some(features) = &server.operations.testing
+        && state::testing::is_own_path(path)
+    {
+        let body = read(request, incoming).await?.0;
+        return testing::respond_to(testing::FeatureCall { features, request, engine, body: &body }).await;
+    }
     if server.access.edge.is_debugged {
-        let asked = debug::DebugRequest {
+        let debug_request = debug::DebugRequest {
             method: &request.head.method,
             path,
             query: request.head.uri.query().unwrap_or_default(),
         };
-        let body = if asked.has_body() { read(request, incoming).await?.0 } else { Bytes::new() };
-        if let Some(response) = server.operations.debugging.respond_to(asked, &body).await {
+        let body = if debug_request.has_body() { read(request, incoming).await?.0 } else { Bytes::new() };
+        if let Some(response) = server.operations.debugging.respond_to(debug_request, &body).await {
             return Ok(response);
         }
     }
@@ -97,6 +106,7 @@ fn state_of_server(request: &Request<'_>, engine: &Engine) -> Option<Result<Resp
         return Some(Ok(response));
     }
     let sources = scrape::Sources {
+        last_backup_s: server.store.backups.last_s(),
         metrics: &server.operations.metrics,
         engine,
         backends: &server.store.backends,
@@ -153,7 +163,8 @@ async fn about_types(request: &Request<'_>) -> Result<Response, Status> {
     }
 }
 
-/// Returns whether the response is the one document that is compressed, for a client that accepts gzip.
+/// Returns whether the response is `/openapi/v2`, the only document that is compressed, and the client
+/// accepts gzip.
 fn is_sent_compressed(path: &str, head: &Head, response: &Response) -> bool {
     path == "/openapi/v2" && response.status() == StatusCode::OK && compress::is_accepted(&head.headers)
 }

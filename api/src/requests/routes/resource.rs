@@ -1,4 +1,4 @@
-//! Requests for a resource that has a route: media types, body, verb, and what is counted of them.
+//! Requests for a resource that has a route: media types, body, verb, and the metrics about them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::requests::history;
 use crate::requests::past;
 use crate::requests::request::{Permitted, Request};
 use crate::requests::verbs::{self, Call, Wire};
-use crate::requests::{counted, large_requests};
+use crate::requests::{large_requests, request_labels};
 use objects::negotiate::{Encoding, Formats, Objects, Offer, Output, Transform};
 use objects::representation::answer::respond_status;
 use objects::request::{HistoryVerb, RequestInfo, Verb};
@@ -39,7 +39,7 @@ pub(super) async fn serve(permitted: Permitted<'_>, resource: &Arc<Resource>) ->
     let mut routed = Routed::new(request, resource);
     let relay = routed.is_relayed().then(|| Relay::begin(request)).transpose()?;
     routed.check()?;
-    let formats = request.server().types.formats.of(objects(resource, &request.info));
+    let formats = request.server().types.formats.with_objects(objects(resource, &request.info));
     let offer = match request.info.verb {
         Verb::Watch => Offer::Watch,
         Verb::List => Offer::List,
@@ -62,7 +62,7 @@ pub(super) async fn serve(permitted: Permitted<'_>, resource: &Arc<Resource>) ->
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
     }
-    // The handler of a built-in type begins here, so the use of a deprecated version is noted here.
+    // The handler of a built-in type begins here, so the use of a deprecated version is recorded here.
     if !routed.is_custom() {
         note_deprecated(request, resource);
     }
@@ -76,13 +76,13 @@ pub(super) async fn serve(permitted: Permitted<'_>, resource: &Arc<Resource>) ->
     Ok(routed.measured(response))
 }
 
-/// A request for a resource that has a route, on its way to its verb and back.
+/// A request for a resource that has a route, with the data that its metrics need.
 struct Routed<'r> {
     request: &'r Request<'r>,
     resource: &'r Arc<Resource>,
     /// Whether the request opens a connection through the server.
     connects: bool,
-    /// Whether the request is an apply. Known when the kind of the patch is known.
+    /// Whether the request is an apply. The value is valid after the kind of the patch has been read.
     applies: bool,
 }
 
@@ -94,7 +94,7 @@ struct Input {
     wire: Option<Wire>,
     /// Size of the body and of the stored object that the verb reads.
     bytes: usize,
-    /// Charges for the body and for the work on it.
+    /// Charges for the body and for the memory that its processing needs.
     charges: Option<(Charge, Charge)>,
 }
 
@@ -115,7 +115,7 @@ impl<'r> Routed<'r> {
     }
 
     fn labels(&self) -> Labels<'r> {
-        counted::labels(self.resource, &self.request.info, &self.request.query, self.applies)
+        request_labels::labels(self.resource, &self.request.info, &self.request.query, self.applies)
     }
 
     /// Counts a request that is refused before its verb runs.
@@ -126,9 +126,9 @@ impl<'r> Routed<'r> {
         status
     }
 
-    /// Counts a request that is refused because of its media types, if its type is custom. The reference
-    /// server checks media types before it passes a request to the handler of a built-in type, which counts
-    /// requests; the handler of custom types checks media types itself.
+    /// Counts a request for a custom type that is refused because of its media types. The reference server
+    /// checks media types before it passes a request to the handler of a built-in type, which counts requests;
+    /// the handler of custom types checks media types itself.
     fn refused_by_form(&self, status: Status) -> Status {
         if self.is_custom() { self.refused(status) } else { status }
     }
@@ -140,7 +140,7 @@ impl<'r> Routed<'r> {
             return Ok(());
         }
         check_custom_method(resource, &request.info)?;
-        // Requests that are refused from here on count as uses of the deprecated version.
+        // Requests that are refused after this line count as uses of the deprecated version.
         note_deprecated(request, resource);
         let checked = check_custom_request(request.server(), &request.head, resource, &request.info);
         checked.map_err(|status| self.refused_by_form(status))
@@ -185,7 +185,8 @@ impl<'r> Routed<'r> {
         let stored_bytes = stored_bytes(self.request, resource);
         let work = server.operations.memory.work(body.len(), stored_bytes).await;
         let work = work.map_err(|error| self.refused(Status::no_memory(error)))?;
-        let labels = [&*resource.group, &*resource.table.plural, counted::body_verb(self.request.info.verb)];
+        let labels =
+            [&*resource.group, &*resource.table.plural, request_labels::body_verb(self.request.info.verb)];
         server.operations.metrics.requests.bodies.record(&labels, body.len() as u64);
         Ok(Input { bytes: body.len() + stored_bytes, body, wire: None, charges: Some((held, work)) })
     }
@@ -201,17 +202,17 @@ impl<'r> Routed<'r> {
         let Input { body, bytes, charges, .. } = input;
         let inflight = (!info.is_long_running()).then(|| metrics.requests.enter(!is_read(info.verb)));
         let began = Instant::now();
-        let result = large_requests::beside_others(bytes, pin!(run(call, &body, newest))).await;
+        let result = large_requests::poll_large(bytes, pin!(run(call, &body, newest))).await;
         if matches!(info.verb, Verb::Create | Verb::Update | Verb::Patch) {
-            let labels = [shown_validation(self.request.query.first("fieldValidation"))];
+            let labels = [validation_metric_label(self.request.query.first("fieldValidation"))];
             metrics.field_validations.time(&labels, began.elapsed());
         }
         drop((inflight, charges));
         result
     }
 
-    /// Returns the response of the verb, compressed if the client accepts that, or the response for its
-    /// error.
+    /// Returns the response of the verb, compressed if the client accepts compression, or the response for the
+    /// error of the verb.
     async fn encoded(&self, result: Result<Response, Status>) -> Response {
         let Request { info, account, errors, .. } = self.request;
         let is_plain = info.is_long_running()
@@ -253,8 +254,7 @@ impl<'r> Routed<'r> {
     }
 }
 
-/// Returns the size of the stored object that a request changes, or shows in another representation; 0 if the
-/// request names no object.
+/// Returns the size of the stored object that a request changes or reads; 0 if the request names no object.
 fn stored_bytes(request: &Request<'_>, resource: &Resource) -> usize {
     let info = &request.info;
     if info.name.is_empty() || resource.storage.is_none() {
@@ -269,8 +269,8 @@ fn stored_bytes(request: &Request<'_>, resource: &Resource) -> usize {
     entry.map_or(0, |entry| entry.stored_len())
 }
 
-/// Runs the verb. Verbs with a large state and rare verbs are boxed: otherwise every request would carry
-/// space for them.
+/// Runs the verb. Futures of rare verbs, and of verbs with a large state, are boxed: otherwise the future
+/// of every request would contain space for these futures.
 async fn run(
     call: &mut Call<'_>,
     body: &Bytes,
@@ -310,13 +310,14 @@ async fn run(
     }
 }
 
-/// Returns whether the request must see everything that was acknowledged before it. Reads without a
-/// resourceVersion must, and writes that read the store outside the write path
+/// Returns whether the request must read all writes that were acknowledged before the request. The result is
+/// true for reads without a resourceVersion, and for writes that read the store outside the write path
 /// (docs/api/etcd.md#consistency).
 fn wants_newest(call: &Call<'_>) -> bool {
-    match is_read(call.info.verb) {
-        true => reads_newest(call.info, &call.request.query),
-        false => !call.writes_from_copy(),
+    if is_read(call.info.verb) {
+        reads_newest(call.info, &call.request.query)
+    } else {
+        !call.writes_from_copy()
     }
 }
 
@@ -334,7 +335,7 @@ fn objects(resource: &Resource, info: &RequestInfo) -> Objects {
     }
     let mut subresources = resource.table.subresources.iter();
     let subresource = subresources.find(|table| table.name == info.subresource);
-    // A subresource that can only be posted is an operation on the object, not a part of it.
+    // A subresource that supports only POST is an operation on the object, not a part of the object.
     let is_posted = subresource.is_some_and(|table| !table.connect && *table.verbs == ["create"]);
     let is_review = resource.table.storage.is_none() && *resource.table.verbs == ["create"];
     if is_posted || is_review { Objects::Operation } else { Objects::Typed }
@@ -345,8 +346,8 @@ fn is_read(verb: Verb) -> bool {
 }
 
 /// Returns the metric label for the unknown-field policy of a request.
-fn shown_validation(asked: Option<&str>) -> &'static str {
-    match asked {
+fn validation_metric_label(requested: Option<&str>) -> &'static str {
+    match requested {
         None | Some("") => "",
         Some("Ignore") => "Ignore",
         Some("Warn") => "Warn",

@@ -1,5 +1,5 @@
-//! Admission of requests that store no object of their own: reviews, commands on an object (a binding, an
-//! eviction, a token request), and connects.
+//! Admission of requests that do not store the object in their body: reviews, commands on another object (a
+//! binding, an eviction, a token request), and connects.
 
 use super::Call;
 use super::write::intent;
@@ -39,8 +39,8 @@ pub async fn connect(call: &mut Call<'_>) -> Result<Object, Status> {
 /// A plugin refused the request.
 pub async fn deletion(call: &mut Call<'_>, options: Options<'_>) -> Result<(), Status> {
     let intent = intent(call, Endpoint::Main, options, "");
-    let asked = intent.server().admission.about(&intent.target());
-    let (review, outcome) = asked.mutate(intent.record(None, None)).await;
+    let plugins = intent.server().admission.about(&intent.target());
+    let (review, outcome) = plugins.mutate(intent.record(None, None)).await;
     call.take_review(review);
     outcome
 }
@@ -56,9 +56,9 @@ pub async fn mutate(call: &mut Call<'_>, options: Options<'_>, object: &mut Obje
     }
     let subresource = &*call.info.subresource;
     let intent = intent(call, Endpoint::Main, options, "");
-    let asked = intent.server().admission.about(&Target { subresource, ..intent.target() });
+    let plugins = intent.server().admission.about(&Target { subresource, ..intent.target() });
     let record = AdmissionRecord { subresource, ..intent.record(None, Some(object)) };
-    let (review, outcome) = asked.mutate(record).await;
+    let (review, outcome) = plugins.mutate(record).await;
     keep(call, review, outcome)
 }
 
@@ -69,14 +69,14 @@ pub async fn mutate(call: &mut Call<'_>, options: Options<'_>, object: &mut Obje
 pub async fn validate(call: &mut Call<'_>, options: Options<'_>, object: &Object) -> Result<(), Status> {
     let subresource = &*call.info.subresource;
     let intent = intent(call, Endpoint::Main, options, "");
-    let asked = intent.server().admission.about(&Target { subresource, ..intent.target() });
+    let plugins = intent.server().admission.about(&Target { subresource, ..intent.target() });
     let record = AdmissionRecord { subresource, ..intent.record(None, Some(object)) };
-    let (review, outcome) = asked.validate(record).await;
+    let (review, outcome) = plugins.validate(record).await;
     keep(call, review, outcome)
 }
 
-/// Keeps the warnings and annotations of plugins. Unless a plugin refused, shares that were taken (such as
-/// quota) are kept, because the operation can no longer fail.
+/// Adds the warnings and annotations of the plugins to the call. If no plugin refused the request, the amounts
+/// that plugins charged (such as quota) stay charged, because the operation can no longer fail.
 fn keep(call: &mut Call<'_>, mut review: Review, outcome: Result<(), Status>) -> Result<(), Status> {
     let charges = std::mem::take(&mut review.charges);
     if outcome.is_ok() {
@@ -86,7 +86,7 @@ fn keep(call: &mut Call<'_>, mut review: Review, outcome: Result<(), Status>) ->
     outcome
 }
 
-/// Returns the given parameters of a connection as an object of their kind.
+/// Returns the parameters of a connection as an object of the kind that describes them, such as PodExecOptions.
 fn connection(call: &Call<'_>) -> Result<Object, Status> {
     let mut object = Object::new();
     let Some(subresource) = call.resource.subresource(&call.info.subresource) else { return Ok(object) };
@@ -118,7 +118,7 @@ fn connection(call: &Call<'_>) -> Result<Object, Status> {
     Ok(object)
 }
 
-/// Returns the path after the subresource, with a slash at its end if the path has one.
+/// Returns the path after the subresource. A slash at the end of the request path is kept.
 fn path(subpath: &[String], path: &str) -> String {
     let mut own: String = subpath.iter().flat_map(|part| ["/", part]).collect();
     if path.ends_with('/') && !own.ends_with('/') {
@@ -127,7 +127,7 @@ fn path(subpath: &[String], path: &str) -> String {
     own
 }
 
-/// Parses a number; the 400 for an invalid number has the wording of Go.
+/// Parses a number. The message of the 400 for an invalid number is that of Go's `strconv` package.
 fn number(text: &str) -> Result<Value, Status> {
     let number = text.parse::<i64>();
     let refused = || format!("strconv.Atoi: parsing {}: invalid syntax", go_quote(text));

@@ -16,9 +16,10 @@ use super::write::{
 };
 use crate::writes::plugin::Options;
 use crate::writes::write::intent::OWNED_BY_SOURCE;
-use crate::writes::write::{self, Current, Made, Presence, Wanted};
-use objects::apply::{ApplyError, ConvertError, Reset, Versions, Writer, last_applied, reading};
+use crate::writes::write::{self, Current, FunctionSource, Presence, RequestedChange};
+use objects::apply::{ApplyError, ConvertError, Reset, Versions, Writer, last_applied, parser};
 use objects::codec::cbor;
+use objects::known_types::TypeName;
 use objects::patch::PatchKind;
 use objects::representation::refuse_list_transform;
 use objects::strategy::Endpoint;
@@ -35,25 +36,32 @@ use values::status::{Status, StatusReason};
 use values::yaml;
 use wire::response::Response;
 
+/// The undecoded body of a patch request.
+#[derive(Clone, Copy)]
+pub struct PatchBody<'b> {
+    /// Kind of the patch, from the content type.
+    pub kind: PatchKind,
+    /// The bytes of the body.
+    pub bytes: &'b [u8],
+}
+
 /// Applies the configuration in a body.
-pub async fn apply(
-    call: &mut Call<'_>,
-    body: (PatchKind, &[u8]),
-    endpoint: Endpoint,
-) -> Result<Response, Status> {
+pub async fn apply(call: &mut Call<'_>, body: PatchBody<'_>, endpoint: Endpoint) -> Result<Response, Status> {
     let options = options(call)?;
-    call.record_patch(body.1);
+    call.record_patch(body.bytes);
     refuse_list_transform(&call.output, call.resource)?;
     let api_version = call.resource.api_version.clone();
     let table = &call.resource.table;
-    let config = configuration(body, (&api_version, &table.kind), &table.message)?;
+    let config = configuration(body, TypeName::new(&table.kind, &api_version), &table.message)?;
     let mut intent = intent(call, endpoint, Options::Patch(&options), "");
     intent.leaves_out = OWNED_BY_SOURCE;
     if endpoint == Endpoint::Main {
         intent.presence = Presence::Either;
     }
-    let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
-        let Some(current) = current else { return create(call, &config, &options).map(Wanted::Object) };
+    let mut source = FunctionSource::for_served(|call: &mut Call<'_>, current: Option<&mut Current>| {
+        let Some(current) = current else {
+            return create(call, &config, &options).map(RequestedChange::Object);
+        };
         let revision = current.revision();
         let old = current.live(call.server(), call.resource)?;
         let live = if call.resource.is_stored_form() {
@@ -62,20 +70,24 @@ pub async fn apply(
             Cow::Owned(convert::to_served(call.resource, old.clone(), call.server().types.naming)?)
         };
         let mut object = merged(call, endpoint, &live, &config, &options)?;
-        // Unless the configuration states another resourceVersion, the apply is based on whatever version is
-        // stored.
+        // The write has a precondition only if the resourceVersion in the configuration differs from the stored
+        // resourceVersion.
         if decimal(meta(&object, "resourceVersion")) == Some(revision.get()) {
             set_meta(&mut object, "resourceVersion", None);
         }
         dedup_patched_owners(call, &mut object);
-        Ok(Wanted::Object(object))
+        Ok(RequestedChange::Object(object))
     });
     let outcome = write::write(call, &intent, &mut source).await?;
     respond_written(call, outcome).await
 }
 
 /// Returns the object that an apply creates.
-fn create(call: &mut Call<'_>, config: &Configuration, options: &WriteOptions) -> Result<Object, Status> {
+fn create(
+    call: &mut Call<'_>,
+    config: &ApplyConfiguration,
+    options: &WriteOptions,
+) -> Result<Object, Status> {
     let nothing = zero_object(&call.resource.table.message);
     let mut object = merged(call, Endpoint::Main, &nothing, config, options)?;
     let uid = meta(&object, "uid");
@@ -102,20 +114,21 @@ pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
 }
 
 /// The body of an apply request.
-pub struct Configuration {
+pub struct ApplyConfiguration {
     object: Object,
     /// Strict decoding error about duplicate keys.
     duplicates: Option<String>,
 }
 
-impl Configuration {
+impl ApplyConfiguration {
     /// Returns the configuration as a tree, without managed fields.
     pub fn object(&self) -> &Object {
         &self.object
     }
 
-    /// Warns about duplicate keys, or refuses them. This happens before the configuration is applied.
-    fn judge(&self, call: &mut Call<'_>, options: &WriteOptions) -> Result<(), Status> {
+    /// Adds a warning about duplicate keys, or refuses them. The caller calls this function before it applies
+    /// the configuration.
+    fn check_duplicates(&self, call: &mut Call<'_>, options: &WriteOptions) -> Result<(), Status> {
         let Some(error) = &self.duplicates else { return Ok(()) };
         match options.field_validation {
             FieldValidation::Ignore => {}
@@ -135,13 +148,13 @@ const CONVERTING: &str = "error converting YAML to JSON";
 
 /// Reads the body of an apply as an object of type `message`: YAML, which includes JSON, or CBOR.
 pub fn configuration(
-    (format, body): (PatchKind, &[u8]),
-    (api_version, kind): (&str, &str),
+    body: PatchBody<'_>,
+    expected: TypeName<'_>,
     message: &Message,
-) -> Result<Configuration, Status> {
-    let (value, duplicates) = read(format, body, message)?;
+) -> Result<ApplyConfiguration, Status> {
+    let (value, duplicates) = read(body, message)?;
     let not_a_map = |what: &str| {
-        Err(Status::bad_request(match format {
+        Err(Status::bad_request(match body.kind {
             PatchKind::ApplyCbor => format!(
                 "error decoding patch: cbor: cannot unmarshal {what} into Go value of type {}",
                 go::json::MAP
@@ -161,9 +174,9 @@ pub fn configuration(
         _ => return not_a_map("number"),
     };
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
-    if (text("apiVersion"), text("kind")) != (api_version, kind) {
+    if TypeName::new(text("kind"), text("apiVersion")) != expected {
         let given = text("apiVersion");
-        // A malformed version names no type at all.
+        // A malformed apiVersion matches no type.
         let (group, version, kind) = match given.split_once('/') {
             Some((_, rest)) if rest.contains('/') => ("", "", ""),
             Some((group, version)) => (group, version, text("kind")),
@@ -177,32 +190,34 @@ pub fn configuration(
             Some(_) => return Err(Status::bad_request("metadata.managedFields must be nil")),
         }
     }
-    Ok(Configuration { object: config, duplicates })
+    Ok(ApplyConfiguration { object: config, duplicates })
 }
 
 /// Returns the tree of a body, and the strict decoding error about duplicate keys.
-fn read(format: PatchKind, body: &[u8], message: &Message) -> Result<(Value, Option<String>), Status> {
-    if format == PatchKind::ApplyCbor {
-        // In CBOR, duplicates are errors.
-        let value = cbor::parse(body)
+fn read(body: PatchBody<'_>, message: &Message) -> Result<(Value, Option<String>), Status> {
+    let PatchBody { kind, bytes } = body;
+    if kind == PatchKind::ApplyCbor {
+        // In CBOR, a duplicate key is a decoding error.
+        let value = cbor::parse(bytes)
             .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
         return Ok((value, None));
     }
-    // Programs send JSON, which the JSON parser reads faster; errors are still reported as errors of YAML.
-    if let Some(object) = reading::read(message, body) {
+    // Most clients send JSON. The JSON parser is faster than the YAML parser. If the text is not valid JSON,
+    // the YAML parser reads the text and reports the errors.
+    if let Some(object) = parser::read(message, bytes) {
         return Ok((Value::Object(object), None));
     }
-    if body.first() == Some(&b'{')
-        && let Ok((value, duplicates)) = json::parse_reporting_duplicates(body)
+    if bytes.first() == Some(&b'{')
+        && let Ok((value, duplicates)) = json::parse_reporting_duplicates(bytes)
         && duplicates.is_empty()
     {
         return Ok((value, None));
     }
-    let mut document = yaml::parse(body)
+    let mut document = yaml::parse(bytes)
         .map_err(|error| Status::bad_request(format!("error decoding YAML: {CONVERTING}: {error}")))?;
     let duplicates = document.strict_error();
-    // Convert long numbers to doubles, as the reference server does: it parses a configuration without a
-    // schema.
+    // Convert long numbers to doubles, because the reference server parses a configuration without a schema and does
+    // the same.
     document.value.round_numbers();
     Ok((document.value, duplicates))
 }
@@ -212,27 +227,38 @@ fn merged(
     call: &mut Call<'_>,
     endpoint: Endpoint,
     live: &Object,
-    config: &Configuration,
+    config: &ApplyConfiguration,
     options: &WriteOptions,
 ) -> Result<Object, Status> {
-    let versions =
-        Versions::of(call.request.types().registry(), call.resource).with(&call.request.origin.conversions);
-    let reset = Reset::of(call.resource, endpoint);
+    let versions = Versions::for_resource(call.request.types().registry(), call.resource)
+        .with(&call.request.origin.conversions);
+    let reset = Reset::for_endpoint(call.resource, endpoint);
     let subresource = endpoint.subresource();
-    let mut object = laid_over(call, &versions, subresource, &reset, (live, live, config), options)?;
+    let mut object =
+        apply_to(call, &versions, subresource, &reset, ApplyInput { live, known: live, config }, options)?;
     check_identity(call, &object)?;
     scope_to_request(call, &mut object)?;
     Ok(object)
 }
 
-/// Applies a configuration to a live object of the given versions, for the manager of the request. `objects`
-/// also contains the part of the live object that is known to conform to its type.
-pub fn laid_over(
+/// The objects that an apply reads.
+#[derive(Clone, Copy)]
+pub struct ApplyInput<'i> {
+    /// The object as stored, in the version of the request.
+    pub live: &'i Object,
+    /// The part of `live` that is known to conform to its type.
+    pub known: &'i Object,
+    /// The configuration to apply.
+    pub config: &'i ApplyConfiguration,
+}
+
+/// Applies a configuration to a live object of the given versions, for the manager of the request.
+pub fn apply_to(
     call: &mut Call<'_>,
     versions: &Versions<'_>,
     subresource: &str,
     reset: &Reset,
-    (live, known, configuration): (&Object, &Object, &Configuration),
+    ApplyInput { live, known, config: configuration }: ApplyInput<'_>,
     options: &WriteOptions,
 ) -> Result<Object, Status> {
     let config = &configuration.object;
@@ -271,7 +297,7 @@ pub fn laid_over(
         }
         ApplyError::Live(errors) => failed(&format!("failed to merge config: {errors}")),
     })?;
-    configuration.judge(call, options)?;
+    configuration.check_duplicates(call, options)?;
     if is_migrating {
         last_applied::refresh(naming, &mut applied.object, config);
     }

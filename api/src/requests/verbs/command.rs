@@ -20,7 +20,7 @@ pub fn decode_own(
     older: &[&str],
 ) -> Result<Object, Status> {
     let input = call.server().types.formats.input(call.request.headers())?;
-    // The first naming profile is the server's own, so errors are reported with its names.
+    // The first naming profile is the server's own, so errors contain the names of this profile.
     let mut decoded: Option<Result<Decoded, Status>> = None;
     for words in call.server().types.naming.understood() {
         let api_version = words.api_version(&table.group, table.group_suffixed, &table.version);
@@ -42,7 +42,7 @@ pub fn decode_own(
     }
     let decoded = decoded.unwrap_or_else(|| Err(Status::internal("a server has names of its own")))?;
     let (kind, version) = (&*table.kind, &*table.version);
-    call.judge_strict(decoded.strict, options.field_validation, |errors| {
+    call.handle_strict_findings(decoded.strict, options.field_validation, |errors| {
         Status::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: {errors}"
         ))
@@ -51,7 +51,8 @@ pub fn decode_own(
     Ok(decoded.object)
 }
 
-/// Returns the Status of a success; deletions have no code, bindings and evictions have one.
+/// Returns a Status object that reports success. The Status has a code for bindings and evictions, but no code
+/// for deletions.
 pub fn success(details: &Details, code: Option<StatusCode>) -> Object {
     let mut status = Object::new();
     status.push("kind", "Status".into());
@@ -67,8 +68,8 @@ pub fn success(details: &Details, code: Option<StatusCode>) -> Object {
     status
 }
 
-/// Sets a condition in a status, in its old position if it has one. If its status is unchanged, the condition
-/// keeps its transition time.
+/// Sets a condition in the status of an object. If the object has a condition of this type, the new condition
+/// replaces it at the same position, and keeps the transition time if the status of the condition is unchanged.
 pub fn put_condition(status: &mut Object, mut condition: Object) {
     let list = status.entry("conditions");
     if !matches!(list, Value::Array(_)) {

@@ -3,8 +3,8 @@
 //!
 //! `options ─► admission ─► permission to create ─► target ─► upgrade or request (crate::state::connect)`
 //!
-//! Everything after admission reads the options that admission returns, never the query: plugins may have
-//! changed them.
+//! The code after admission reads the options that admission returns, not the query, because plugins may have
+//! changed the options.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use http::{HeaderMap, Method, StatusCode};
 
 use super::{Call, Wire, admit};
 use crate::state::connect::forward::{encode, encoded_path, without_credentials};
-use crate::state::connect::proxy::{self, Proxied};
+use crate::state::connect::proxy::{self, ProxyRequest};
 use crate::state::connect::target::{Agent, Name};
 use crate::state::connect::upgrade::{self, UpgradeRequest};
 use crate::state::connect::{AGENT_ANSWER_TIMEOUT, SERVICE_ANSWER_TIMEOUT, exec, portforward};
@@ -44,9 +44,9 @@ pub async fn connect(call: &mut Call<'_>) -> Result<Response, Status> {
 
 /// Connects to the agent of a node, for exec, attach and portforward.
 async fn to_agent(call: &Call<'_>, wire: Wire, options: &Object) -> Result<Response, Status> {
-    // Permission to get a pod does not permit exec, whatever method opens the connection.
+    // Permission to get a pod does not permit exec, even if a GET request opens the connection.
     call.server().access.authorize_create(call.proof).await?;
-    let pod = found(call, call.resource, &call.info.name)?;
+    let pod = stored_object(call, call.resource, &call.info.name)?;
     let subresource = call.info.subresource.as_str();
     let (namespace, name) = (meta(&pod, "namespace"), meta(&pod, "name"));
     let path = match subresource {
@@ -65,7 +65,7 @@ async fn to_agent(call: &Call<'_>, wire: Wire, options: &Object) -> Result<Respo
     let headers = without_credentials(call.request.headers());
     let shutdown = call.server().operations.lifecycle.shutdown();
     match call.upgrade.clone().filter(|_| !agent.takes_websockets) {
-        Some(upgrade) if subresource != "portforward" && exec::is_asked(&headers) => {
+        Some(upgrade) if subresource != "portforward" && exec::offers_protocol(&headers) => {
             let streams = exec::Streams {
                 stdin: flag(options, "stdin"),
                 stdout: flag(options, "stdout"),
@@ -74,21 +74,22 @@ async fn to_agent(call: &Call<'_>, wire: Wire, options: &Object) -> Result<Respo
             };
             Ok(exec::pass(endpoint, upgrade, streams, shutdown, AGENT_ANSWER_TIMEOUT))
         }
-        Some(upgrade) if subresource == "portforward" && portforward::is_asked(&headers) => {
-            let asked = asked(switch, &headers, call);
-            portforward::pass(&endpoint, upgrade, asked, AGENT_ANSWER_TIMEOUT).await
+        Some(upgrade) if subresource == "portforward" && portforward::offers_protocol(&headers) => {
+            let request = upgrade_request(switch, &headers, call);
+            portforward::pass(&endpoint, upgrade, request, AGENT_ANSWER_TIMEOUT).await
         }
-        _ => upgrade::pass(&endpoint, asked(switch, &headers, call), AGENT_ANSWER_TIMEOUT).await,
+        _ => upgrade::pass(&endpoint, upgrade_request(switch, &headers, call), AGENT_ANSWER_TIMEOUT).await,
     }
 }
 
-fn asked<'a>(switch: Switch, headers: &'a HeaderMap, call: &Call<'a>) -> UpgradeRequest<'a> {
+fn upgrade_request<'a>(switch: Switch, headers: &'a HeaderMap, call: &Call<'a>) -> UpgradeRequest<'a> {
     let shutdown = call.server().operations.lifecycle.shutdown();
     let request = call.request;
     UpgradeRequest { switch, method: &request.head.method, headers, peer: request.peer(), shutdown }
 }
 
-/// Returns the path and query for the agent: the options under the names that agents know, sorted.
+/// Returns the path and query for the agent. The query contains the options, sorted, with the parameter names
+/// that agents use.
 fn target_of(subresource: &str, options: &Object, path: &str) -> String {
     let all = |name: &str| options.get(name).and_then(Value::as_array).unwrap_or_default();
     let mut pairs: Vec<(&str, String)> = Vec::new();
@@ -121,7 +122,7 @@ async fn to_target(call: &Call<'_>, wire: Wire, own: &str) -> Result<Response, S
     let Some(name) = Name::parse(id) else {
         return Err(Status::bad_request(format!("invalid {kind} request \"{id}\"")));
     };
-    let object = found(call, call.resource, name.name)?;
+    let object = stored_object(call, call.resource, name.name)?;
     let nodes = &call.server().outgoing.nodes;
     let endpoint = match kind {
         "node" => nodes.of_node(&nodes.agent(&object)?, name, &target).await?,
@@ -130,14 +131,14 @@ async fn to_target(call: &Call<'_>, wire: Wire, own: &str) -> Result<Response, S
     };
     if let Some(switch) = wire.switch.clone() {
         let headers = without_credentials(&head.headers);
-        let asked = asked(switch, &headers, call);
-        return upgrade::pass(&endpoint, asked, SERVICE_ANSWER_TIMEOUT).await;
+        let request = upgrade_request(switch, &headers, call);
+        return upgrade::pass(&endpoint, request, SERVICE_ANSWER_TIMEOUT).await;
     }
     if location.is_empty() && matches!(head.method, Method::GET | Method::HEAD) {
         return Ok(proxy::moved(head, path));
     }
     let proxied =
-        Proxied { head, path, location: &location, peer: call.request.peer(), incoming: wire.incoming };
+        ProxyRequest { head, path, location: &location, peer: call.request.peer(), incoming: wire.incoming };
     proxy::pass(&endpoint, proxied, SERVICE_ANSWER_TIMEOUT).await
 }
 
@@ -172,7 +173,7 @@ fn behind(
 }
 
 /// Returns an object, or 404.
-pub fn found(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Object, Status> {
+pub fn stored_object(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Object, Status> {
     store::check_key_name(name)?;
     let key = store::key(resource, call.info.namespace_of(resource), name);
     let subject = Subject { group: &resource.group, kind: &resource.table.plural, name };
@@ -185,8 +186,8 @@ pub fn found(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Ob
 /// Returns the agent on the node of a pod.
 pub fn agent_of(call: &Call<'_>, pod: &Object) -> Result<Agent, Status> {
     let nodes = call.server().types.builtin.resource("", "v1", "nodes").ok_or_else(Status::no_such_route)?;
-    let node = found(call, nodes, text(pod, "spec.nodeName")).map_err(|status| match status.code {
-        // The client asked for the pod and may not know the node.
+    let node = stored_object(call, nodes, text(pod, "spec.nodeName")).map_err(|status| match status.code {
+        // The request names the pod, so the error must not disclose the node.
         StatusCode::NOT_FOUND => {
             Status::not_found(Subject { group: "", kind: "pods", name: meta(pod, "name") })
         }
@@ -195,14 +196,14 @@ pub fn agent_of(call: &Call<'_>, pod: &Object) -> Result<Agent, Status> {
     call.server().outgoing.nodes.agent(&node?)
 }
 
-/// Returns a string in an object; empty if absent.
+/// Returns the string at `path` in an object, or an empty string if the object has no string there.
 pub fn text<'o>(object: &'o Object, path: &str) -> &'o str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns the container that the request means: the one in `asked`, the only container, or the default
+/// Returns the container for the request: the container named `requested`, the only container, or the default
 /// container of the pod.
-pub fn container<'p>(call: &Call<'_>, pod: &'p Object, asked: &str) -> Result<&'p str, Status> {
+pub fn container<'p>(call: &Call<'_>, pod: &'p Object, requested: &str) -> Result<&'p str, Status> {
     let name = meta(pod, "name");
     let names = |list: &str| -> Vec<&'p str> {
         let list = at(pod, &format!("spec.{list}")).and_then(Value::as_array).unwrap_or_default();
@@ -212,11 +213,12 @@ pub fn container<'p>(call: &Call<'_>, pod: &'p Object, asked: &str) -> Result<&'
         (names("containers"), names("initContainers"), names("ephemeralContainers"));
     let default = format!("kubectl.{}", call.server().types.naming.label("default-container"));
     let own = pod.get("metadata").map_or("", |metadata| metadata.str_at(&["annotations", &default]));
-    if !asked.is_empty() {
+    if !requested.is_empty() {
         let mut all = [&containers, &init, &ephemeral].into_iter().flatten();
-        let found = all.find(|name| **name == asked).copied();
-        return found
-            .ok_or_else(|| Status::bad_request(format!("container {asked} is not valid for pod {name}")));
+        let found = all.find(|name| **name == requested).copied();
+        return found.ok_or_else(|| {
+            Status::bad_request(format!("container {requested} is not valid for pod {name}"))
+        });
     }
     match containers.as_slice() {
         [only] => Ok(only),
@@ -241,7 +243,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn agents_are_asked_with_the_options_of_the_connection() {
+    fn agents_receive_the_options_of_the_connection() {
         for (subresource, options, want) in [
             (
                 "exec",

@@ -16,7 +16,7 @@ use values::status::Status;
 /// The contents of a continue token.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ContinueToken {
-    /// Revision of every chunk; `None` means to continue at the newest revision.
+    /// Revision of all chunks of the list; `None` means that the list continues at the newest revision.
     pub revision: Option<Revision>,
     /// First key of the chunk, relative to the collection's prefix.
     pub start: String,
@@ -30,8 +30,8 @@ struct Wire {
 }
 
 impl Wire {
-    /// Parses JSON text as `encoding/json` does: names match in any case, `null` changes nothing, and the
-    /// first value of a wrong type is the error.
+    /// Parses JSON text as `encoding/json` does: the case of names is ignored, `null` changes nothing, and the
+    /// error describes the first value of a wrong type.
     fn read(text: &[u8]) -> Result<Self, String> {
         let value = json::parse(text).map_err(|error| error.to_string())?;
         let mut wire = Wire::default();
@@ -47,12 +47,12 @@ impl Wire {
     }
 
     fn set(&mut self, name: &str, value: &Value) -> Result<(), String> {
-        let wrong = |field: &str, wanted: &str| {
+        let wrong = |field: &str, expected: &str| {
             let found = match value {
-                Value::Float(number) if wanted == "int64" => format!("number {number}"),
+                Value::Float(number) if expected == "int64" => format!("number {number}"),
                 other => other.go_kind().to_owned(),
             };
-            go::json::unfit_member(&found, &format!("continueToken.{field}"), wanted)
+            go::json::unfit_member(&found, &format!("continueToken.{field}"), expected)
         };
         let text = |field: &str| value.as_str().map(str::to_owned).ok_or_else(|| wrong(field, "string"));
         match name {
@@ -103,8 +103,8 @@ impl ContinueToken {
     }
 }
 
-/// Returns whether a relative path has no empty and no dot segments. The empty path is clean and means the
-/// start of the collection.
+/// Returns whether a relative path contains neither empty segments nor dot segments. The empty path is clean:
+/// it means the start of the collection.
 fn is_clean(path: &str) -> bool {
     path.is_empty() || path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
@@ -116,7 +116,7 @@ mod tests {
     const META: &str = "meta.example/v1";
 
     #[test]
-    fn tokens_survive_the_round_trip() {
+    fn continue_tokens_survive_a_round_trip() {
         for (start, suffix) in
             [("ns/name\0", "ns/name\0"), ("/ns/name", "ns/name"), ("/", ""), ("..\0", "..\0")]
         {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_tokens_are_refused_as_semantics_8_4_says() {
+    fn malformed_continue_tokens_are_refused_as_documented() {
         let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
         for (token, end) in [
             (
@@ -175,7 +175,7 @@ mod tests {
         ] {
             let status = ContinueToken::decode(&token, META).unwrap_err();
             let want = format!("invalid continue token: continue key is not valid: {end}");
-            assert_eq!((status.code.as_u16(), status.message), (400, want));
+            assert_eq!((status.code.as_u16(), status.message.clone()), (400, want));
         }
         for token in ["%%%", "e30", "bm90IGpzb24", "====", &"A".repeat(100_000)] {
             assert_eq!(ContinueToken::decode(token, META).unwrap_err().code.as_u16(), 400);

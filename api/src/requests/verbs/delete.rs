@@ -1,15 +1,15 @@
-//! The verbs delete and deletecollection: two phases if finalizers or a grace period hold the object,
-//! otherwise one.
+//! The verbs delete and deletecollection. A deletion has two phases if finalizers or a grace period delay the
+//! removal of the object, and one phase otherwise.
 
 use http::StatusCode;
 
 use super::command::success;
 use super::list::{ListStream, Page};
-use super::selected::{Found, Need};
+use super::selected::{Need, SelectedItem};
 use super::write::intent;
 use super::{Call, force_delete};
 use crate::writes::plugin::Options;
-use crate::writes::write::Outcome;
+use crate::writes::write::WriteOutcome;
 use crate::writes::write::deletion::delete_object;
 use crate::writes::write::intent::DELETION;
 use objects::body::untyped_text;
@@ -18,7 +18,7 @@ use objects::codec::protobuf::{self, envelope::Unknown};
 use objects::negotiate::Input;
 use objects::representation::answer::{respond_object, respond_success};
 use objects::representation::refuse_list_transform;
-use objects::store;
+use objects::store::{self, ObjectName};
 use objects::strategy::Endpoint;
 use types::features::Feature;
 use types::options::{DeleteOptions, ListOptions, VersionMatch};
@@ -34,7 +34,7 @@ use values::type_meta::untyped;
 use values::yaml;
 use wire::response::Response;
 
-/// Location at which the reference server registers the kinds of options, as its error messages name it.
+/// Source location that the reference server writes in its error messages about options.
 const SCHEME: &str = "in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"";
 
 /// Deletes the object in the path.
@@ -55,8 +55,8 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     }
     warn(call, &options);
     if call.resource.table.behavior.spec_finalizers && options.uid.is_none() {
-        // The admission decision is for this namespace object, and must not be applied to another one with
-        // the same name.
+        // The admission decision is for this namespace object, and must not be applied to another namespace
+        // object with the same name.
         let stored = call.store().get(&store::key(call.resource, "", &name))?;
         let object = stored.map(|stored| stored.object(call.resource)).transpose()?;
         options.uid = object.map(|object| meta(&object, "uid").to_owned());
@@ -64,10 +64,10 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     let mut intent = intent(call, Endpoint::Main, Options::Delete(&options), "");
     intent.leaves_out = DELETION;
     match delete_object(call, &intent, &options).await? {
-        Outcome::Removed(written) if call.resource.table.delete_returns_object => {
+        WriteOutcome::Removed(written) if call.resource.table.delete_returns_object => {
             respond_object(call.renderer()?, StatusCode::OK, &written.value).await
         }
-        Outcome::Removed(written) => {
+        WriteOutcome::Removed(written) => {
             let object = store::decode_stored(call.resource, &written.value)?;
             let details = Details {
                 name,
@@ -88,7 +88,7 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     }
 }
 
-/// Adds the kind's warning if the options do not state what happens to dependents.
+/// Adds the warning of the kind if the options do not state a propagation policy for dependents.
 fn warn(call: &mut Call<'_>, options: &DeleteOptions) {
     let warning = call.resource.table.behavior.delete_warning;
     if !warning.is_empty() && options.choose_no_propagation() {
@@ -96,8 +96,8 @@ fn warn(call: &mut Call<'_>, options: &DeleteOptions) {
     }
 }
 
-/// Deletes the objects of a collection that the selectors match, one after the other, and returns the list of
-/// them.
+/// Deletes the objects of a collection that the selectors match, one after the other, and returns a list of the
+/// deleted objects.
 pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let meta_group = call.server().types.naming.meta_group();
     let options = read_options(call, body)?;
@@ -112,7 +112,8 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
     let mut list_options =
         ListOptions::from_query(&call.request.query, call.selection()?, false, &meta_group)?;
     if list_options.version_match.is_none() && !matches!(&*list_options.resource_version, "" | "0") {
-        // The reference server lists in pages, and a page of a version is of exactly that version.
+        // The reference server lists in pages, and a page at a given resourceVersion contains exactly the state
+        // at this version.
         list_options.version_match = Some(VersionMatch::Exact);
     }
     warn(call, &options);
@@ -125,15 +126,15 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
         && let Some(found) = objects.next(Need::Places).await?
     {
         let entry = match found {
-            Found::Pause => {
+            SelectedItem::Pause => {
                 tokio::task::yield_now().await;
                 continue;
             }
-            Found::Entry(entry) => entry,
-            Found::Record(stored) => stored.entry,
+            SelectedItem::Entry(entry) => entry,
+            SelectedItem::Record(stored) => stored.entry,
         };
         left -= 1;
-        let (namespace, name) = store::identity(call.resource, entry.key());
+        let ObjectName { namespace, name } = store::object_name(call.resource, entry.key());
         let mut intent = intent(call, Endpoint::Main, Options::Delete(&options), "");
         (intent.leaves_out, intent.is_of_collection) = (DELETION, true);
         (intent.write.namespace, intent.write.name) = (namespace, name);
@@ -143,12 +144,12 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
             Err(status) => return Err(status),
         }
     }
-    // The response lists the items as they were. The snapshot of the page still has them, so no copies were
-    // kept.
+    // The response lists the items in their state before the deletion. The objects are read from the snapshot
+    // of the page, so no copies are needed.
     ListStream::respond(renderer, page).await
 }
 
-/// Reads the options from the body if there is one, and from the query otherwise.
+/// Reads the options from the body, or from the query if the body is empty.
 pub fn read_options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Status> {
     let meta_group = call.server().types.naming.meta_group();
     if body.is_empty() {
@@ -167,8 +168,8 @@ pub fn read_options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Statu
     Ok(options)
 }
 
-/// Returns the error for a body of another kind. Options may state any version; other kinds are of the
-/// version that they state.
+/// Returns the error message for a body that is not DeleteOptions. The message contains the version that the
+/// body states, or the version of DeleteOptions if the body states no version.
 fn unknown_kind(kind: &str, api_version: &str, meta_group: &str) -> String {
     let own = format!("{meta_group}/v1");
     let version = if api_version.is_empty() { &own } else { api_version };

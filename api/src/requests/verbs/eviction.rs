@@ -15,13 +15,13 @@ use http::StatusCode;
 use super::command::{decode_own, put_condition, success};
 use super::write::{intent, scope_to_request};
 use super::{Call, admit};
-use crate::writes::bootstrap::Target;
+use crate::writes::bootstrap::ObjectTarget;
 use crate::writes::loopback::Loopback;
 use crate::writes::plugin::Options;
 use crate::writes::write::deletion::{check_preconditions, delete_object};
-use crate::writes::write::intent::DELETION_UNASKED;
+use crate::writes::write::intent::DELETION_WITHOUT_ADMISSION;
 use objects::representation::answer::respond_success;
-use objects::store::{self, Component, Stored};
+use objects::store::{self, Component, ObjectName, Stored};
 use objects::strategy::Endpoint;
 use types::options::DeleteOptions;
 use types::schema::table::SubresourceTable;
@@ -37,7 +37,8 @@ use wire::response::Response;
 /// Maximum number of evictions that the budget's controller has not processed yet.
 const DISRUPTED_PODS_MAX: usize = 2000;
 
-/// Older versions of Eviction that drains of older clients still send; their schema is the same.
+/// Older versions of Eviction, which older clients still send when they drain a node. The schema is the same in
+/// all versions.
 const OLDER_VERSIONS: [&str; 1] = ["v1beta1"];
 
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -69,8 +70,8 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
         match standing {
             Standing::Over => {}
             Standing::Beginning => {
-                // The caller's own preconditions fail for good; only a failure of the pinned revision leads
-                // to a retry.
+                // The eviction fails if a precondition of the client fails. The server retries only if the pod
+                // has changed since the pinned revision.
                 check_preconditions(call.resource, &name, &deletion, &pod, &stored)?;
                 pin(&mut this, revision);
             }
@@ -86,7 +87,8 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
         match delete(call, &name, &this).await {
             Ok(()) => break,
             Err(error) if error.reason == StatusReason::Conflict && !conditional => match standing {
-                // The pod may have become ready in the meantime, and then it counts, so it is checked again.
+                // The pod may have become ready in the meantime. A ready pod counts as healthy in its
+                // budget, so check the budget.
                 Standing::Beginning => {}
                 Standing::Running { .. } if this.resource_version.is_some() => {
                     let budget = budget_of(call, &stored)?;
@@ -105,16 +107,16 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
 
 /// Checks that the dry run options in the query and in the body are equal if both are given.
 fn agree_on_dry_run(call: &Call<'_>, eviction: &Object) -> Result<(), Status> {
-    let asked: Vec<&str> = call.request.query.all("dryRun").collect();
+    let in_query: Vec<&str> = call.request.query.all("dryRun").collect();
     let given = eviction.get("deleteOptions").and_then(|options| options.get("dryRun"));
     let given: Vec<&str> =
         given.and_then(Value::as_array).unwrap_or_default().iter().filter_map(Value::as_str).collect();
-    if asked.is_empty() || given.is_empty() || asked == given {
+    if in_query.is_empty() || given.is_empty() || in_query == given {
         return Ok(());
     }
     let why = format!(
         "Non-matching dry-run options in request and content: [{}] and [{}]",
-        asked.join(" "),
+        in_query.join(" "),
         given.join(" ")
     );
     Err(Status::new(StatusReason::Unknown, why))
@@ -127,7 +129,7 @@ enum Standing {
     Over,
     /// The pod is not running yet.
     Beginning,
-    /// The pod counts for the budget, if it is ready.
+    /// The budget counts the pod if the pod is ready.
     Running { ready: bool },
 }
 
@@ -146,7 +148,7 @@ fn standing(pod: &Object) -> Standing {
     Standing::Running { ready }
 }
 
-/// Ties the deletion to the revision that was checked, unless the caller gave other preconditions.
+/// Makes the checked revision a precondition of the deletion, unless the client gave a resourceVersion.
 fn pin(options: &mut DeleteOptions, revision: Revision) {
     options.resource_version.get_or_insert_with(|| revision.to_string());
 }
@@ -158,15 +160,15 @@ fn read(call: &Call<'_>, name: &str) -> Result<(Stored, Object), Status> {
     Ok((stored, pod))
 }
 
-fn budgets(namespace: &str, name: &str) -> Target {
+fn budgets(namespace: &str, name: &str) -> ObjectTarget {
     let (namespace, name) = (namespace.to_owned(), name.to_owned());
-    Target { group: "policy", version: "v1", resource: "poddisruptionbudgets", namespace, name }
+    ObjectTarget { group: "policy", version: "v1", resource: "poddisruptionbudgets", namespace, name }
 }
 
 /// Returns the budget that covers the pod.
 ///
 /// # Errors
-/// 500 if several budgets cover it.
+/// 500 if several budgets cover the pod.
 fn budget_of(call: &Call<'_>, pod: &Stored) -> Result<Option<Object>, Status> {
     let labels = types::attributes::Attributes::new(&pod.record.attributes);
     if labels.labels().next().is_none() {
@@ -207,17 +209,19 @@ fn count(budget: &Object, name: &str) -> i64 {
     at(budget, &format!("status.{name}")).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// Returns whether a pod that is not ready may be evicted without being counted.
+/// Returns whether the budget lets the server evict a pod that is not ready without using an allowed
+/// disruption.
 fn lets_unready_go(budget: &Object) -> bool {
     let policy = at(budget, "spec.unhealthyPodEvictionPolicy").and_then(Value::as_str);
-    let (healthy, wanted) = (count(budget, "currentHealthy"), count(budget, "desiredHealthy"));
-    policy == Some("AlwaysAllow") || wanted > 0 && healthy >= wanted
+    let (healthy, desired) = (count(budget, "currentHealthy"), count(budget, "desiredHealthy"));
+    policy == Some("AlwaysAllow") || desired > 0 && healthy >= desired
 }
 
-/// Takes one disruption of the budget for the pod.
+/// Uses one allowed disruption of the budget for the pod.
 ///
 /// # Errors
-/// 429 if no disruption is left or the number is not known yet; 403 if the budget is in an invalid state.
+/// 429 if no allowed disruption is left or the controller has not computed the number yet; 403 if the budget is
+/// in an invalid state.
 async fn spend(
     call: &Call<'_>,
     namespace: &str,
@@ -236,10 +240,10 @@ async fn spend(
     }
     let mut refusal = None;
     loopback
-        .change(resource, (namespace, budget), Endpoint::Status, |old| match check(old) {
+        .change(resource, ObjectName { namespace, name: budget }, Endpoint::Status, |old| match check(old) {
             Ok(()) => {
                 refusal = None;
-                Some(spent(old, pod))
+                Some(with_one_disruption_less(old, pod))
             }
             Err(error) => {
                 refusal = Some(error);
@@ -250,8 +254,8 @@ async fn spend(
     refusal.map_or(Ok(()), Err)
 }
 
-/// Returns the budget with one disruption less, for `pod`.
-fn spent(budget: &Object, pod: &str) -> Object {
+/// Returns the budget after the eviction of `pod`. The budget then allows one disruption less.
+fn with_one_disruption_less(budget: &Object, pod: &str) -> Object {
     let mut budget = budget.clone();
     let left = count(&budget, "disruptionsAllowed") - 1;
     let generation = at(&budget, "metadata.generation").cloned();
@@ -303,14 +307,14 @@ fn check(budget: &Object) -> Result<(), Status> {
             && condition.str_at(&["reason"]) == "SyncFailed"
             && !condition.str_at(&["message"]).is_empty()
     });
-    let (wanted, healthy) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
+    let (desired, healthy) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
     let cause = match failed {
         Some(failed) => format!(
             "The disruption budget {name} does not allow evicting pods currently because it failed sync: {}",
             failed.str_at(&["message"])
         ),
         None => {
-            format!("The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently")
+            format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently")
         }
     };
     Err(violation(cause, 0))
@@ -334,18 +338,19 @@ async fn delete(call: &mut Call<'_>, name: &str, options: &DeleteOptions) -> Res
     let namespace = call.info.namespace_of(call.resource);
     let mut options = options.clone();
     if !options.dry_run {
-        let told = say_why(call, namespace, name, &options).await?;
-        if let (Some(wanted), Some(told)) = (&mut options.resource_version, told) {
-            // The precondition was for the revision before the condition, which this server has just changed.
-            *wanted = told;
+        let updated = say_why(call, namespace, name, &options).await?;
+        if let (Some(expected), Some(updated)) = (&mut options.resource_version, updated) {
+            // The precondition contains the revision before the write of the condition, so the new revision replaces
+            // that revision.
+            *expected = updated;
         }
     }
     let mut intent = intent(call, Endpoint::Main, Options::Delete(&options), "");
-    intent.leaves_out = DELETION_UNASKED;
+    intent.leaves_out = DELETION_WITHOUT_ADMISSION;
     delete_object(call, &intent, &options).await.map(drop)
 }
 
-/// Writes the condition if the pod is still the one that was checked; returns its revision afterwards.
+/// Writes the condition if the pod has not changed since the check. Returns the new revision of the pod.
 async fn say_why(
     call: &Call<'_>,
     namespace: &str,
@@ -353,9 +358,9 @@ async fn say_why(
     options: &DeleteOptions,
 ) -> Result<Option<String>, Status> {
     let mut mismatch = Ok(());
-    let loopback = Loopback::new(call.server()).unasked();
+    let loopback = Loopback::new(call.server()).without_admission();
     let written = loopback
-        .change_reporting(call.resource, (namespace, name), Endpoint::Status, |stored, pod| {
+        .change_reporting(call.resource, ObjectName { namespace, name }, Endpoint::Status, |stored, pod| {
             mismatch = check_preconditions(call.resource, name, options, pod, stored);
             if mismatch.is_err() {
                 return None;
@@ -383,7 +388,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn a_budget_gives_what_it_has_and_says_what_it_lacks() {
+    fn an_eviction_spends_the_budget_or_explains_its_refusal() {
         // See docs/api/subresources.md#eviction.
         for (budget, want) in [
             (r#"{"metadata":{"name":"b"},"status":{"disruptionsAllowed":1}}"#, None),
@@ -406,7 +411,7 @@ mod tests {
             (r#"{"metadata":{"name":"b"},"status":{"disruptionsAllowed":-1}}"#, Some((403, 0, ""))),
         ] {
             let got = check(&object(budget)).err().map(|status| {
-                let details = status.details.unwrap_or_default();
+                let details = status.details.clone().unwrap_or_default();
                 let cause = details.causes.first().map(|cause| cause.message.clone()).unwrap_or_default();
                 (status.code.as_u16(), details.retry_after_seconds, cause)
             });
@@ -416,12 +421,12 @@ mod tests {
     }
 
     #[test]
-    fn the_last_disruption_closes_the_budget() {
+    fn the_last_allowed_disruption_sets_the_condition_of_the_budget() {
         let budget = object(r#"{"metadata":{"name":"b","generation":4},"status":{"disruptionsAllowed":2}}"#);
-        let once = spent(&budget, "one");
+        let once = with_one_disruption_less(&budget, "one");
         assert_eq!(count(&once, "disruptionsAllowed"), 1);
         assert!(at(&once, "status.conditions").is_none());
-        let twice = spent(&once, "another");
+        let twice = with_one_disruption_less(&once, "another");
         assert_eq!(count(&twice, "disruptionsAllowed"), 0);
         let pods = at(&twice, "status.disruptedPods").and_then(Value::as_object).unwrap();
         assert_eq!(pods.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["another", "one"]);

@@ -1,9 +1,9 @@
 //! Deletion of an object that cannot be read (gate `AllowUnsafeMalformedObjectDeletion`).
 //!
-//! An object whose bytes are damaged, or do not form an object of its kind, can be neither shown nor updated,
-//! and therefore not deleted through the write path either. A caller with a second permission may remove it:
-//! finalizers, preconditions and dependents are ignored, because none of them can be read. For objects that
-//! can be read, the request is refused.
+//! An object whose bytes are damaged, or do not form an object of its kind, cannot be returned or updated.
+//! Therefore the write path cannot delete such an object. A user with a second permission may remove the
+//! object. The deletion ignores finalizers, preconditions and dependents, because the object cannot be read. The
+//! request is refused if the object can be read.
 
 use auth::Attributes;
 use engine::{Change, Expected};
@@ -12,6 +12,7 @@ use http::StatusCode;
 use super::command::success;
 use super::{Call, admit};
 use crate::writes::plugin::Options;
+use crate::writes::write::author::{WritingUser, authored_by};
 use crate::writes::write::commit::{Attempt, commit};
 use objects::representation::answer::respond_success;
 use objects::store;
@@ -50,7 +51,7 @@ pub fn check_options(options: &DeleteOptions, meta_group: &str) -> Result<(), St
     if errors.is_empty() { Ok(()) } else { Err(invalid_options("DeleteOptions", meta_group, &errors)) }
 }
 
-/// Removes the object of a permitted request if it cannot be read.
+/// Removes the object of a permitted request if the object cannot be read.
 ///
 /// # Errors
 /// 403 without the second permission, 422 for an object that can be read or does not exist, or the error of
@@ -74,11 +75,15 @@ pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Resp
             Ok(_) => return Err(refuse(call)),
             Err(error) => return Err(error),
         }
-        // The log needs a final state for watchers. Only the location of the object is known.
+        // The log needs a final state for watchers. The object cannot be read, so only its location is
+        // known.
         let change = Change::Delete(Some(store::payload(
             call.resource,
             &store::remains(call.resource, namespace, name),
         )));
+        let writer =
+            WritingUser { user: &call.proof.user().name, manager: "", subresource: "", is_client: true };
+        let change = authored_by(call.server(), &call.store(), writer, change, &[]);
         let expected = Expected::Revision(revision);
         match commit(call.store(), key.clone(), expected, change).await? {
             Attempt::Committed(_) => break,

@@ -1,14 +1,14 @@
 //! The verb list: a stream over the state at one revision.
 //!
 //! The snapshot pins a revision without holding a lock. The list walks the index range; selectors check the
-//! Bloom filters in the index, and then the stored attributes of the remaining entries. Stored bytes are
-//! copied into chunks of at most `CHUNK_BYTES`. A list of any size holds one chunk, or if objects are not
-//! sent in stored form, one chunk for each thread that renders them (`ahead.rs`). With a limit the range is
-//! walked twice: once over the index to find where the page ends (the head of a list contains its continue
-//! token), and once to write it.
+//! Bloom filters in the index, and then the stored attributes of the remaining entries. Stored bytes are copied
+//! into chunks of at most `CHUNK_BYTES`. A list response of any size needs memory for one chunk or, if objects
+//! are not sent in stored form, for one chunk per rendering thread (`parallel_render.rs`). With a limit the
+//! range is walked twice: once over the index to find the end of the page (the head of a list contains the
+//! continue token), and once to write the page.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use engine::{KeyRange, Revision, SnapshotError};
@@ -16,15 +16,15 @@ use futures_util::{FutureExt, Stream, StreamExt};
 use http::StatusCode;
 
 use super::Call;
-use super::ahead::{self, Ahead};
+use super::chunks::{CHUNK_BYTES, ChunkFill, FORM_MULTIPLE, ITEM_BYTES, LARGE_BYTES};
 use super::continue_token::ContinueToken;
-use super::filling::{CHUNK_BYTES, FORM_MULTIPLE, Filling, ITEM_BYTES, LARGE_BYTES};
-use super::selected::{Found, Need, Selected};
-use crate::writes::accesses::{self, Asked};
+use super::parallel_render::{self, ParallelRender};
+use super::selected::{Need, Selected, SelectedItem};
+use crate::writes::accesses::{self, StoreAccess};
 use objects::conversion::Converter;
 use objects::negotiate::Transform;
 use objects::representation::{self, ListMeta, ListSize, Renderer, SizeNeeded};
-use objects::store::{self, StoreView, Stored};
+use objects::store::{self, Store, StoreView, Stored};
 use types::attributes::Selection;
 use types::bloom;
 use types::options::{ListOptions, VersionMatch, list_version_number};
@@ -39,11 +39,11 @@ use wire::server::{Aborted, Body};
 /// Number of bytes of a chunk before indentation. Indented output can be four times as long as its input.
 const PRETTY_CHUNK_BYTES: usize = 12 * 1024;
 
-/// Maximum size of items that are kept while they are measured: lists of up to four chunks, which most
-/// clients request, are rendered only once.
+/// Maximum total size of rendered items that are kept while the items are measured. Most lists have at most four
+/// chunks, and such lists are rendered only once.
 const WHOLE_BYTES: u64 = 4 * CHUNK_BYTES as u64;
 
-/// Maximum number of rows that are sorted by object contents, because all of them must be in memory.
+/// Maximum number of rows that are sorted by object contents. All rows must be in memory to be sorted.
 const ROWS_SORTED_MAX: usize = 1000;
 
 /// Returns the collection (docs/api/lists.md#resource-versions, docs/api/lists.md#list-options,
@@ -60,15 +60,15 @@ pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
     ListStream::respond(renderer, page).await
 }
 
-/// A page of a collection: a range of one snapshot, and the metadata for its head.
+/// A page of a collection: a range of one snapshot, and the metadata for the head of the page.
 pub struct Page {
     view: StoreView,
     range: KeyRange,
-    /// Selectors that are still to be evaluated in the range.
+    /// Selectors that must be evaluated for the objects in the range.
     selection: Selection,
     resource: Arc<Resource>,
     converter: Arc<Converter>,
-    /// The objects, if they are not in key order.
+    /// The sorted objects; `None` if the list is in key order.
     sorted: Option<Vec<Stored>>,
     /// Number of matching items in this page; `u64::MAX` if there is no limit.
     pub items: u64,
@@ -77,7 +77,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Finds the page that the options ask for.
+    /// Finds the page that the options select.
     pub async fn find(call: &Call<'_>, options: ListOptions) -> Result<Self, Status> {
         let meta_version = format!("{}/v1", call.server().types.naming.meta_group());
         let token = match options.continue_token.as_str() {
@@ -106,7 +106,7 @@ impl Page {
         if let Some(name) = options.selection.field().exact_name().filter(|_| single_scope && token.is_none())
         {
             is_one = true;
-            // A name within one scope corresponds to one key.
+            // A name within one namespace corresponds to one key.
             let key = store::key(call.resource, &namespace, name);
             range = KeyRange { end: Some([&key[..], b"\0"].concat().into()), start: key };
         }
@@ -115,7 +115,7 @@ impl Page {
         }
 
         let from_version = token.as_ref().is_some_and(|token| token.revision.is_some());
-        let asked = accesses::asks_for_list(call.resource, &options, is_one, from_version);
+        let access = accesses::list_access(call.resource, &options, is_one, from_version);
 
         let mut page = Page {
             meta: ListMeta { revision: view.revision(), continue_token: String::new(), remaining: None },
@@ -127,7 +127,7 @@ impl Page {
             sorted: None,
             items: u64::MAX,
         };
-        // With resourceVersion "0" any revision may be served, and upstream ignores the limit then
+        // For resourceVersion "0" the server may return any revision. In this case Kubernetes ignores the limit
         // (docs/api/lists.md#read-consistency).
         let is_any = options.resource_version == "0" && token.is_none();
         let is_limited = options.limit > 0 && !is_any;
@@ -135,13 +135,13 @@ impl Page {
         if is_limited {
             page.limit(options.limit, &prefix, &meta_version).await?;
         }
-        if let Some(asked) = asked {
-            let took = match asked {
-                Asked::Version => Some(found),
-                // Without a limit the objects are searched while the client reads.
-                Asked::Object | Asked::Objects => is_limited.then(|| began.elapsed()),
+        if let Some(access) = access {
+            let took = match access {
+                StoreAccess::Version => Some(found),
+                // Without a limit, the server searches the objects while the client reads the response.
+                StoreAccess::Object | StoreAccess::Objects => is_limited.then(|| began.elapsed()),
             };
-            call.server().listed(call.resource, asked, took);
+            call.server().listed(call.resource, access, took);
         }
         Ok(page)
     }
@@ -155,12 +155,12 @@ impl Page {
             && let Some(found) = objects.next(Need::Places).await?
         {
             let entry = match found {
-                Found::Pause => {
+                SelectedItem::Pause => {
                     tokio::task::yield_now().await;
                     continue;
                 }
-                Found::Entry(entry) => entry,
-                Found::Record(stored) => stored.entry,
+                SelectedItem::Entry(entry) => entry,
+                SelectedItem::Record(stored) => stored.entry,
             };
             last = Some(entry.key().clone());
             taken += 1;
@@ -195,15 +195,15 @@ impl Page {
         let mut objects = self.objects();
         while let Some(found) = objects.next(Need::Places).await? {
             match found {
-                Found::Pause => tokio::task::yield_now().await,
-                Found::Entry(_) | Found::Record(_) => items += 1,
+                SelectedItem::Pause => tokio::task::yield_now().await,
+                SelectedItem::Entry(_) | SelectedItem::Record(_) => items += 1,
             }
         }
         Ok(items)
     }
 
-    /// Renders the first items of this page, up to [`WHOLE_BYTES`], to measure them; keeps the result if
-    /// `may_keep`.
+    /// Renders the first items of this page, up to [`WHOLE_BYTES`], to measure them. Keeps the rendered items
+    /// if `may_keep` is true.
     async fn measure(&self, renderer: &mut Renderer, may_keep: bool) -> Result<Measured, Status> {
         let mut size = ListSize::default();
         let mut objects = self.objects();
@@ -259,14 +259,15 @@ impl Page {
         Ok(())
     }
 
-    /// Returns the selected objects of the range, in key order or in sorted order.
+    /// Returns the selected objects of the range, in the order of `sorted` if the list was sorted, and in key
+    /// order otherwise.
     pub fn objects(&self) -> Selected {
         let range = match &self.sorted {
             // All objects are already known, so the range is empty.
             Some(_) => KeyRange { start: self.range.start.clone(), end: Some(self.range.start.clone()) },
             None => self.range.clone(),
         };
-        let scan = self.view.range(range).filtered(bloom::query(&self.selection));
+        let scan = self.view.range(range).reading_values().filtered(bloom::query(&self.selection));
         Selected::new(scan, self.selection.clone(), self.resource.clone(), self.converter.clone())
             .after(self.sorted.iter().flatten().cloned())
     }
@@ -278,7 +279,7 @@ enum Measured {
     Whole(ListSize, Vec<u8>),
     /// The size of all items.
     Size(ListSize),
-    /// The size of the first items, and the other items.
+    /// The size of the first items, and the items that are not measured yet.
     Start(ListSize, Box<Selected>),
 }
 
@@ -298,13 +299,19 @@ async fn pick_view(
     if let Some(token) = token {
         let Some(revision) = token.revision else { return call.view() };
         follow(revision).await?;
+        let expired = || {
+            let fresh = ContinueToken { revision: None, start: token.start.clone() };
+            let mut status = Status::expired(EXPIRED_TOKEN);
+            status.continue_token = Some(fresh.encode(meta_version));
+            status
+        };
+        // A continue token of a list at an earlier point stays valid as long as this point can be read.
+        let ttl = call.server().operations.limits.continue_ttl;
+        if call.request.past.is_none() && is_outlived(&store, revision, ttl) {
+            return Err(expired());
+        }
         return store.view_at(revision).map_err(|error| match error {
-            SnapshotError::Compacted { .. } => {
-                let fresh = ContinueToken { revision: None, start: token.start.clone() };
-                let mut status = Status::expired(EXPIRED_TOKEN);
-                status.continue_token = Some(fresh.encode(meta_version));
-                status
-            }
+            SnapshotError::Compacted { .. } => expired(),
             SnapshotError::Future { current } => {
                 Status::too_large_resource_version(revision.get(), current.get(), 1)
             }
@@ -328,13 +335,20 @@ async fn pick_view(
     call.view()
 }
 
+/// Returns whether a write more than `ttl` ago replaced the state at `revision`. Clients rely on tokens that expire:
+/// the conformance tests of Kubernetes wait ten minutes for a token to expire.
+fn is_outlived(store: &Store<'_>, revision: Revision, ttl: Duration) -> bool {
+    let superseded = (!ttl.is_zero()).then(|| store.superseded_at(revision)).flatten();
+    superseded.is_some_and(|then| then.elapsed().is_ok_and(|age| age > ttl))
+}
+
 const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. \
     You can start a new list without the continue parameter, or use the continue token in this response to \
     retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - \
     objects that were created, modified, or deleted between the time the first chunk was returned and now may \
     show up in the list.";
 
-/// The body of a list, produced chunk by chunk as the connection takes it.
+/// The body of a list, which is produced chunk by chunk as the connection accepts chunks.
 pub struct ListStream {
     renderer: Renderer,
     /// The remaining objects; `None` after the end was written.
@@ -343,14 +357,14 @@ pub struct ListStream {
     buffer: Vec<u8>,
     /// Memory charge for the current chunk.
     charge: Charge,
-    /// A large object that waits until the chunk before it is sent.
+    /// A large object that waits until the previous chunk is sent.
     waiting: Option<Stored>,
     /// Stored bytes that follow the current chunk.
     stored: Option<Bytes>,
     first: bool,
-    /// The objects, if they are rendered on several threads.
-    ahead: Option<Ahead>,
-    /// Indents the text if the client asked for it.
+    /// The renderer of the objects, if several threads render them.
+    ahead: Option<ParallelRender>,
+    /// Indents the text; `None` if the client did not request indented text.
     indenter: Option<Indenter>,
 }
 
@@ -358,12 +372,13 @@ impl ListStream {
     /// Returns the response with one page of a list. A list that fits into one chunk is sent whole, with its
     /// length; a longer list is streamed.
     ///
-    /// Some encodings state the total length of the items in the head. Unless the items are few, they are
-    /// then rendered twice, the first time only to be measured: this costs time in proportion to the list,
-    /// while keeping them would cost memory. The bytes before the length are sent in the meantime.
+    /// Some encodings contain the total length of the items before the items. For such an encoding, the server renders
+    /// the items of a long list twice, the first time only to measure them. Measuring takes time in proportion to the
+    /// list, but keeping the rendered items would take memory in proportion to the list. While the server measures the
+    /// items, it already sends the bytes that precede the length.
     ///
     /// # Errors
-    /// An object cannot be read, if this is found before the response has begun.
+    /// Fails if an object cannot be read and the server detects this error before the response has begun.
     pub async fn respond(mut renderer: Renderer, page: Page) -> Result<Response, Status> {
         let mut size = ListSize::default();
         match renderer.size_needed() {
@@ -400,7 +415,7 @@ impl ListStream {
         Ok(streamed(media_type, first.chain(stream.into_stream())))
     }
 
-    /// Sends the bytes before the length, measures the items after `start`, and continues with the items.
+    /// Sends the bytes that precede the length of the list, measures the items after `start`, and then sends the items.
     fn respond_early(renderer: Renderer, page: Page, start: ListSize, others: Selected) -> Response {
         let media_type = renderer.media_type();
         let mut opening = Vec::new();
@@ -408,7 +423,7 @@ impl ListStream {
         let sent = opening.len();
         let rest = async move {
             let mut size = start;
-            ahead::measure(&renderer, others, page.items - start.items, &mut size).await?;
+            parallel_render::measure(&renderer, others, page.items - start.items, &mut size).await?;
             Self::begin(renderer, page, size, sent).await
         };
         let rest = rest.map(|begun| match begun {
@@ -424,8 +439,8 @@ impl ListStream {
         streamed(media_type, first.chain(rest.flatten_stream()))
     }
 
-    /// Returns the first chunk of a list without its first `sent` bytes, which were sent before, and the
-    /// stream of the rest.
+    /// Returns the first chunk of a list and the stream of the other chunks. The first chunk is returned
+    /// without its first `sent` bytes, because these bytes have been sent.
     async fn begin(
         mut renderer: Renderer,
         page: Page,
@@ -481,8 +496,8 @@ impl ListStream {
         }
     }
 
-    /// Starts rendering the rest on several threads, unless stored bytes are copied, or the output depends on
-    /// everything before it (indentation).
+    /// Starts rendering the remaining items on several threads. Has no effect if stored bytes are copied, or if
+    /// each item depends on the previous output (indentation).
     fn go_ahead(&mut self) {
         let is_made_here = self.renderer.is_as_stored() || self.indenter.is_some();
         if is_made_here || self.first || self.waiting.is_some() || self.ahead.is_some() {
@@ -491,10 +506,10 @@ impl ListStream {
         let show = Arc::new(|renderer: &mut Renderer, stored: &[u8], out: &mut Vec<u8>| {
             renderer.list_item(stored, false, out)
         });
-        self.ahead = Ahead::new(&self.renderer, &mut self.objects, self.left, show);
+        self.ahead = ParallelRender::new(&self.renderer, &mut self.objects, self.left, show);
     }
 
-    /// Continues a chunk until it is full or the list ends. At the end `objects` becomes `None`.
+    /// Continues a chunk until it is full or the list ends. At the end of the list, `objects` becomes `None`.
     async fn fill(&mut self) -> Result<(), Status> {
         if let Some(ahead) = &mut self.ahead {
             match ahead.next(&self.renderer).await? {
@@ -507,8 +522,8 @@ impl ListStream {
             return Ok(());
         }
         if self.buffer.is_empty() {
-            // Memory is charged only when the chunk is needed, so that a slow reader of the chunk before does
-            // not hold it.
+            // Memory is charged only when the chunk is needed, so that a slow reader of the previous chunk does not
+            // hold memory for this chunk.
             if self.charge.bytes() == 0 {
                 let charge = self.renderer.account().answer(CHUNK_BYTES + ITEM_BYTES).await;
                 self.charge = charge.map_err(Status::no_memory)?;
@@ -516,7 +531,7 @@ impl ListStream {
             self.buffer.reserve(CHUNK_BYTES + ITEM_BYTES);
         }
         let chunk_bytes = if self.indenter.is_some() { PRETTY_CHUNK_BYTES } else { CHUNK_BYTES };
-        let mut filling = Filling::up_to(chunk_bytes);
+        let mut filling = ChunkFill::up_to(chunk_bytes);
         while filling.takes_more(self.buffer.len()) {
             if let Some(stored) = self.waiting.take() {
                 return self.show_large(&stored).await;
@@ -530,7 +545,7 @@ impl ListStream {
                 self.objects = None;
                 return Ok(());
             };
-            if matches!(found, Found::Pause) {
+            if matches!(found, SelectedItem::Pause) {
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -578,8 +593,8 @@ impl ListStream {
     fn take(&mut self) -> Bytes {
         let mut chunk = std::mem::take(&mut self.buffer);
         if chunk.capacity() > chunk.len() + ITEM_BYTES {
-            // The buffer has doubled for a large item. The chunk may wait for a slow reader, so it should use
-            // no more memory than its contents.
+            // The buffer may be twice as large as its contents, because the buffer grew for a large item. The chunk may
+            // wait for a slow reader, so release the unused memory.
             chunk.shrink_to_fit();
         }
         let charge = std::mem::take(&mut self.charge);
@@ -590,7 +605,7 @@ impl ListStream {
     }
 }
 
-/// Returns a response whose body is sent while it is produced.
+/// Returns a response whose body is sent while the server produces it.
 fn streamed(
     media_type: &'static str,
     chunks: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static,

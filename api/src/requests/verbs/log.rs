@@ -11,7 +11,7 @@ use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, BodyStream, Empty, Limited};
 
 use super::Call;
-use super::connect::{agent_of, container, found, text};
+use super::connect::{agent_of, container, stored_object, text};
 use crate::state::connect::AGENT_ANSWER_TIMEOUT;
 use crate::state::connect::forward::{encode, encoded_path, passed_on};
 use types::features::Feature;
@@ -34,7 +34,7 @@ const REFUSAL_BYTES_MAX: usize = 50_000;
 /// properly.
 pub async fn read(call: &Call<'_>) -> Result<Response, Status> {
     let options = Options::read(call)?;
-    let pod = found(call, call.resource, &call.info.name)?;
+    let pod = stored_object(call, call.resource, &call.info.name)?;
     let container = container(call, &pod, call.request.query.first("container").unwrap_or_default())?;
     if text(&pod, "spec.nodeName").is_empty() {
         return Ok(nothing());
@@ -47,7 +47,7 @@ pub async fn read(call: &Call<'_>) -> Result<Response, Status> {
     ));
     let target = if options.query.is_empty() { path } else { format!("{path}?{}", options.query) };
     let endpoint = call.server().outgoing.nodes.of_agent(&agent, &target, options.is_verified)?;
-    let opened = ask(&endpoint).await.map_err(|failure| {
+    let opened = open_log(&endpoint).await.map_err(|failure| {
         let why = match failure {
             Failure::Timeout => "net/http: timeout awaiting response headers".to_owned(),
             failure => failure.to_string(),
@@ -66,23 +66,23 @@ pub async fn read(call: &Call<'_>) -> Result<Response, Status> {
     Ok(passed(opened, call.server().operations.lifecycle.shutdown()))
 }
 
-async fn ask(endpoint: &Endpoint) -> Result<Opened, Failure> {
+async fn open_log(endpoint: &Endpoint) -> Result<Opened, Failure> {
     let mut request = Request::new(Empty::<Bytes>::new());
     request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     let answered = tokio::time::timeout(AGENT_ANSWER_TIMEOUT, outgoing::open(endpoint, request)).await;
     answered.unwrap_or(Err(Failure::Timeout))
 }
 
-/// Returns the text as a stream, which breaks off when the server shuts down.
+/// Returns the text of the agent as a stream. The server aborts the stream when it shuts down.
 fn passed(opened: Opened, shutdown: Shutdown) -> Response {
     let body = passed_on(opened, true).into_body();
     let chunks = BodyStream::new(body)
         .filter_map(|frame| std::future::ready(frame.map(|frame| frame.into_data().ok()).transpose()));
     let broken_off = futures_util::stream::once(async move {
-        shutdown.begun().await;
+        shutdown.wait_for_drain().await;
         Err(Aborted)
     });
-    // The stream ends as soon as one of the two ends.
+    // The response ends as soon as one of the two combined streams ends.
     let chunks = futures_util::stream::select(
         chunks.map(Some).chain(futures_util::stream::iter([None])),
         broken_off.map(Some),
@@ -98,11 +98,11 @@ fn passed(opened: Opened, shutdown: Shutdown) -> Response {
 async fn refusal(opened: Opened, pod: &str) -> Status {
     let code = opened.response.status();
     let body = Limited::new(opened.response.into_body(), REFUSAL_BYTES_MAX).collect();
-    let said = match tokio::time::timeout(AGENT_ANSWER_TIMEOUT, body).await {
-        Ok(Ok(said)) => String::from_utf8_lossy(&said.to_bytes()).into_owned(),
+    let text = match tokio::time::timeout(AGENT_ANSWER_TIMEOUT, body).await {
+        Ok(Ok(text)) => String::from_utf8_lossy(&text.to_bytes()).into_owned(),
         _ => String::new(),
     };
-    Status::of_agent(code, &said, outgoing::unexpected_code(code, &said), pod)
+    Status::of_agent(code, &text, outgoing::unexpected_code(code, &text), pod)
 }
 
 /// Returns a response without content and without a media type.
@@ -186,10 +186,11 @@ impl Options {
 /// Field path of an error about the options as a whole.
 const WHOLE: &str = "[]";
 
-/// Streams of a container; `All` stands for both.
+/// Names of the streams of a container; `All` selects both streams.
 const STREAMS: [&str; 3] = ["All", "Stderr", "Stdout"];
 
-/// Parses a time in the API's format; the 400 for an invalid time has the wording of Go.
+/// Parses a time in the API's format. The message of the 400 for an invalid time is that of Go's `time`
+/// package.
 fn time(text: &str) -> Result<String, Status> {
     let seconds = clock::parse_seconds(text).ok_or_else(|| {
         let quoted = go_quote(text);
@@ -200,7 +201,7 @@ fn time(text: &str) -> Result<String, Status> {
     Ok(clock::format_seconds(seconds))
 }
 
-/// Parses a signed number; the 400 for an invalid number has the wording of Go.
+/// Parses a signed number. The message of the 400 for an invalid number is that of Go's `strconv` package.
 fn go_integer(text: &str) -> Result<i64, Status> {
     text.parse().map_err(|error: ParseIntError| {
         let why = match error.kind() {

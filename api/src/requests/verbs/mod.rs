@@ -5,24 +5,24 @@
 //!                  └──► write · patch · delete     (interpret the request; then the write path, crate::writes::write)
 //! ```
 //!
-//! A [`Call`] exists only for a request that was authenticated and allowed. The verbs know no connection and
-//! no authentication; errors are `Status` values.
+//! A [`Call`] exists only for a request that was authenticated and allowed. The verbs depend on neither
+//! connections nor authentication; errors are `Status` values.
 
 mod admit;
-mod ahead;
 pub mod apply;
+mod chunks;
 mod command;
 mod connect;
 pub mod continue_token;
 pub mod delete;
 mod eviction;
-mod filling;
 mod force_delete;
 pub mod list;
 mod log;
-mod moment;
+mod parallel_render;
 pub mod patch;
 pub mod read;
+mod read_point;
 mod review_selectors;
 pub mod reviews;
 pub mod scale;
@@ -44,7 +44,7 @@ use crate::writes::write::Caller;
 use objects::negotiate::Output;
 use objects::representation::{Renderer, RendererParameters};
 use objects::request::{RequestInfo, Verb};
-use objects::store::{Reach, Store, Stored};
+use objects::store::{Store, StoreScope, Stored};
 use objects::strategy::Endpoint;
 use objects::validation;
 use types::attributes::Selection;
@@ -59,29 +59,29 @@ use wire::server::Incoming;
 use wire::server::upgrade::Switch;
 use wire::server::websocket::Upgrade;
 
-/// The body and the connection of a request, for handlers that pass them on.
+/// The body and the connection of a request, for handlers that forward requests.
 pub struct Wire {
-    /// The request body, which was not read yet.
+    /// The request body, which has not been read yet.
     pub incoming: Incoming,
-    /// The connection, if the client asks to leave HTTP on it.
+    /// The connection, if the client asks for an upgrade to another protocol.
     pub switch: Option<Switch>,
 }
 
 /// A permitted request for a resource.
 pub struct Call<'r> {
-    /// The request as the pipeline made it.
+    /// The request after the steps of the pipeline.
     pub request: &'r Request<'r>,
-    /// Proof of permission, which names the user and opens the store.
+    /// Proof of permission, which contains the user and gives access to the store.
     pub proof: &'r Authorized<'r>,
-    /// The resource that was authorized, if it is another one that stands for this one.
-    pub derived_from: Option<Reach<'r>>,
-    /// Method and URL: those of the request, or of the one that is derived from it.
+    /// The resource for which the permission was checked, if it differs from `resource`.
+    pub derived_from: Option<StoreScope<'r>>,
+    /// Verb and target of the request, or of the request that is derived from it.
     pub info: &'r RequestInfo,
     /// The requested resource type.
     pub resource: &'r Arc<Resource>,
     /// Representation of the response.
     pub output: Output,
-    /// The connection, if the client asks for WebSocket on it.
+    /// The connection, if the client asks for an upgrade to WebSocket.
     pub upgrade: Option<Upgrade>,
     /// Body and connection, if the request is for a connection through the server.
     pub wire: Option<Wire>,
@@ -99,19 +99,19 @@ impl<'r> Call<'r> {
     pub fn store(&self) -> Store<'r> {
         match self.derived_from {
             None => self.server().store.open(self.proof, self.reach()),
-            Some(asked) => self.server().store.open_derived(self.proof, asked, self.reach()),
+            Some(scope) => self.server().store.open_derived(self.proof, scope, self.reach()),
         }
     }
 
-    /// Returns whether this is a write that reads the store only in its round on the write path. Such a write
-    /// starts from the local state, even if that may lack writes that other servers have acknowledged
+    /// Returns whether the request is a write that reads the store only on the write path. Such a write starts
+    /// from the local state, even if the local state may lack writes that other servers have acknowledged
     /// (docs/api/etcd.md#consistency).
     pub fn writes_from_copy(&self) -> bool {
         let of_parent = Endpoint::of_parent(&self.info.subresource);
         match self.info.verb {
             Verb::Create => of_parent == Some(Endpoint::Main),
             Verb::Update | Verb::Patch => of_parent.is_some(),
-            // Deleting a namespace reads it first.
+            // A deletion of a namespace reads the namespace first.
             Verb::Delete => {
                 of_parent == Some(Endpoint::Main) && !self.resource.table.behavior.spec_finalizers
             }
@@ -120,12 +120,12 @@ impl<'r> Call<'r> {
     }
 
     /// Returns the keys that this request may access.
-    pub fn reach(&self) -> Reach<'r> {
+    pub fn reach(&self) -> StoreScope<'r> {
         let (info, resource) = (self.info, &**self.resource);
-        // The body names a new object.
+        // The name of a new object is in the body, not in the path.
         let makes_new = info.verb == Verb::Create && info.subresource.is_empty();
         let name = if makes_new { "" } else { &info.name };
-        Reach { verb: info.verb, resource, namespace: info.namespace_of(resource), name }
+        StoreScope { verb: info.verb, resource, namespace: info.namespace_of(resource), name }
     }
 
     /// Returns the state of one object that the request reads, in the version of the requested resource.
@@ -149,18 +149,19 @@ impl<'r> Call<'r> {
             output: self.output,
             query: &self.request.query,
             metrics: &self.server().operations.metrics,
-            lengths: self.server().store.backends.of(self.resource).lengths(),
+            lengths: self.server().store.backends.backend_for(self.resource).lengths(),
             account: &self.request.account,
             time: self.request.past.map(|past| past.time),
         })
     }
 
-    /// Returns the requested object or collection as most errors name it: by plural resource.
+    /// Returns the subject of an error message about an object or a collection. Most error messages contain the plural
+    /// name of the resource.
     pub fn subject<'s>(&'s self, name: &'s str) -> Subject<'s> {
         Subject { group: &self.resource.group, kind: &self.resource.table.plural, name }
     }
 
-    /// Returns the requested object by kind, as 422 errors name it.
+    /// Returns the subject of a 422 error message about an object. These messages contain the kind.
     pub fn subject_by_kind<'s>(&'s self, name: &'s str) -> Subject<'s> {
         Subject { group: &self.resource.group, kind: &self.resource.table.kind, name }
     }
@@ -175,7 +176,7 @@ impl<'r> Call<'r> {
         if !(self.info.legacy_watch && self.info.name_in_path) {
             return Ok(selection);
         }
-        // The legacy watch path contains the name of one object; a field selector must agree with it.
+        // The legacy watch path contains the name of one object; a field selector must select the same name.
         let name = self.info.name.as_str();
         match selection.field().exact_name() {
             Some(given) if given != name => {
@@ -196,8 +197,8 @@ impl<'r> Call<'r> {
         if trail.wants_request() {
             let mut object = object.clone();
             defaults::apply(&self.resource.table.message, &mut object, self.server().types.naming);
-            // Prepared as upstream prepares it, so that the event contains no part of a secret that the
-            // policy does not expect.
+            // The object is prepared as in Kubernetes, so that the event contains no part of a secret that the policy
+            // excludes.
             validation::prepare(&self.resource.table, &mut object);
             let mut object = Value::from(object);
             if let Ok(given) = yaml::parse(body) {
@@ -207,8 +208,8 @@ impl<'r> Call<'r> {
         }
     }
 
-    /// Records a patch as it was sent, if its encoding is JSON: an event is JSON and cannot contain another
-    /// encoding.
+    /// Records a patch as the client sent it, if the patch is JSON. An audit event is JSON and cannot contain
+    /// other encodings.
     pub fn record_patch(&self, body: &[u8]) {
         let Some(trail) = self.request.trail().filter(|trail| trail.wants_request()) else { return };
         match json::parse(body) {
@@ -229,7 +230,7 @@ impl<'r> Call<'r> {
         trail.request(object.into());
     }
 
-    /// Records the options in a request body. Their version has no group.
+    /// Records the options in a request body. The audit event gets the internal version of the options.
     pub fn record_options(&self, kind: &str, options: Value) {
         let Some(trail) = self.request.trail().filter(|trail| trail.wants_request()) else { return };
         let Value::Object(mut members) = options else { return };
@@ -245,7 +246,7 @@ impl<'r> Call<'r> {
 
     /// Handles the findings of strict decoding: ignores them, adds warnings, or returns the error of
     /// `refuse`.
-    pub fn judge_strict(
+    pub fn handle_strict_findings(
         &mut self,
         found: Vec<String>,
         validation: FieldValidation,
@@ -282,7 +283,7 @@ impl Caller for Call<'_> {
         self.warnings.extend(review.warnings);
     }
 }
-/// Restores lists and maps that were given without elements, which decoding drops.
+/// Restores the empty lists and maps of the request body, which decoding drops.
 fn keep_empty(object: &mut Value, given: &Value) {
     match (object, given) {
         (object @ Value::Null, Value::Array(items)) if items.is_empty() => *object = Value::Array(Vec::new()),

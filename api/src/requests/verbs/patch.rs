@@ -1,15 +1,16 @@
 //! The verb patch: JSON Patch, merge patch and strategic merge patch on items and their subresources.
 //!
 //! The patch is applied to the requested version of the object as JSON. The result is then handled like the
-//! body of an update, so that a patch can do nothing that a PUT could not.
+//! body of an update, so that a patch cannot make a change that a PUT cannot make.
 
 use std::sync::Arc;
 
 use super::Call;
+use super::apply::PatchBody;
 use super::write::{check_identity, dedup_patched_owners, intent, respond_written, scope_to_request};
 use crate::writes::plugin::Options;
 use crate::writes::write::ownership::manager;
-use crate::writes::write::{self, Current, Made, Wanted};
+use crate::writes::write::{self, Current, FunctionSource, RequestedChange};
 use objects::apply::{put_managed_fields, take_managed_fields};
 use objects::known_types::{TypeName, is_known, not_registered, other_form, unconvertible, unreadable_as};
 use objects::negotiate::{Formats, content_type};
@@ -59,7 +60,7 @@ pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
 pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
     let kind = kind_of(call.resource, call.server().types.formats, call.request.headers())?;
     if kind.is_apply() {
-        return super::apply::apply(call, (kind, body), endpoint).await;
+        return super::apply::apply(call, PatchBody { kind, bytes: body }, endpoint).await;
     }
     let options = options(call)?;
     call.record_patch(body);
@@ -68,8 +69,8 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
     let message = &call.resource.table.message;
     let manager = manager(&call.request.query, call.request.headers());
     let intent = intent(call, endpoint, Options::Patch(&options), &manager);
-    let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
-        let Some(current) = current else { return Ok(Wanted::AsItIs) };
+    let mut source = FunctionSource::for_served(|call: &mut Call<'_>, current: Option<&mut Current>| {
+        let Some(current) = current else { return Ok(RequestedChange::AsItIs) };
         let revision = current.revision().to_string();
         let live = current.live(call.server(), call.resource)?;
         let mut given = convert::to_served(call.resource, live.clone(), call.server().types.naming)?;
@@ -82,14 +83,14 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
         }
         scope_to_request(call, &mut object)?;
         dedup_patched_owners(call, &mut object);
-        Ok(Wanted::Object(object))
+        Ok(RequestedChange::Object(object))
     });
     let outcome = write::write(call, &intent, &mut source).await?;
     respond_written(call, outcome).await
 }
 
-/// The body of a PATCH, which may be applied to several states in turn. The body is parsed only when there is
-/// an object to apply it to, because a missing object is reported first.
+/// The body of a PATCH. The write path may apply the patch again if the stored object changes. The body is
+/// parsed when the object has been read, because a missing object is reported before an invalid body.
 pub struct Reading<'b> {
     kind: PatchKind,
     body: &'b [u8],
@@ -124,8 +125,8 @@ pub fn patched(
 ) -> Result<Object, Status> {
     let (kind, validation) = (reading.kind, reading.validation);
     let patch = reading.patch()?;
-    // The tree of an object contains its managed fields as text. They are set aside; if the patch changes
-    // managed fields, the text is expanded to JSON first.
+    // The tree of an object contains its managed fields as text. A patch that does not concern the managed
+    // fields is applied to the tree without these fields. For other patches, the text is expanded to JSON first.
     let managed = take_managed_fields(&mut current);
     let whole = || {
         let mut whole = current.clone();
@@ -136,28 +137,28 @@ pub fn patched(
     let given = || Value::from(if concerns_managed { whole() } else { current.clone() });
     // Decoding consumes the result. In the rare case that the result does not conform to the schema, it is
     // computed again for the error message.
-    let refused = |error: &str| match patch.shown_document(message, whole().into()) {
+    let refused = |error: &str| match patch.error_document(message, whole().into()) {
         Ok(shown) => undecodable(shown, error),
         Err(status) => status,
     };
     let Patched { value, strict: mut found } = patch.clone().apply(Some(message), given())?;
-    // The result of a strategic merge has the type of the endpoint, whatever type it states.
+    // The result of a strategic merge has the type of the endpoint, regardless of the type that the result states.
     if kind != PatchKind::Strategic
         && let Some(why) = untyped(&value)
     {
         return Err(refused(&why));
     }
     if message.custom && is_without_kind(&value) {
-        return match patch.shown_document(message, whole().into()) {
+        return match patch.error_document(message, whole().into()) {
             Ok(shown) => Err(refused(&format!("Object 'Kind' is missing in '{shown}'"))),
             Err(status) => Err(status),
         };
     }
-    let decoded =
-        read_result((call.request.types().registry(), call.resource), kind, message, value, &current);
+    let decoded = read_result(call.request.types().registry(), call.resource, kind, message, value, &current);
     let Decoded { mut object, strict } = decoded.map_err(|error| refused(&error))?;
     if let Some(why) = unreadable_annotation(message, &object) {
-        // The reference server converts the result of a strategic merge only after it was read.
+        // After a strategic merge, the reference server reports this error only when it converts the decoded result, so
+        // the reason of the error differs.
         return Err(if kind == PatchKind::Strategic {
             Status::new(StatusReason::Unknown, why)
         } else {
@@ -171,23 +172,22 @@ pub fn patched(
     if !concerns_managed {
         put_managed_fields(&mut object, Some(managed).filter(|managed| !managed.is_null()));
     }
-    call.judge_strict(found, validation, Status::bad_request)?;
+    call.handle_strict_findings(found, validation, Status::bad_request)?;
     Ok(object)
 }
 
 /// Reads the result of a patch by the schema of the object. The result of a strategic merge is copied field
 /// by field, and its unknown fields are reported in alphabetical order.
 fn read_result(
-    (registry, resource): (&Registry, &Resource),
+    registry: &Registry,
+    resource: &Resource,
     kind: PatchKind,
     message: &Message,
     mut value: Value,
     current: &Object,
 ) -> Result<Decoded, String> {
-    let named = match message.custom {
-        true => NamedForm::Own,
-        false => read_as_named(registry, kind, &mut value, current)?,
-    };
+    let named =
+        if message.custom { NamedForm::Own } else { read_as_named(registry, kind, &mut value, current)? };
     match named {
         NamedForm::Version(other) if std::ptr::eq(message, &*resource.table.message) => {
             return read_version(registry, &other, resource, value);
@@ -216,7 +216,7 @@ fn read_result(
     Ok(decoded)
 }
 
-/// The schema of a patched object according to the kind and version that it states.
+/// The schema for the kind and version that a patched object states.
 enum NamedForm {
     /// The schema of the endpoint's version.
     Own,
@@ -236,12 +236,12 @@ fn read_version(
     let Decoded { object, strict } =
         conform(&other.table.message, value).map_err(|error| error.to_string())?;
     let naming = registry.naming();
-    let stored = convert::to_stored(other, object, naming).map_err(|status| status.message)?;
-    let object = convert::to_served(own, stored, naming).map_err(|status| status.message)?;
+    let stored = convert::to_stored(other, object, naming).map_err(Status::into_message)?;
+    let object = convert::to_served(own, stored, naming).map_err(Status::into_message)?;
     Ok(Decoded { object, strict })
 }
 
-/// Returns whether the result of a patch of a custom object states no kind, so that it cannot be read.
+/// Returns whether the result of a patch of a custom object states no kind. Such a result cannot be read.
 fn is_without_kind(value: &Value) -> bool {
     value.as_object().is_some_and(|object| {
         object.get("kind").is_none_or(|kind| kind.is_null() || kind.as_str() == Some(""))
@@ -249,7 +249,7 @@ fn is_without_kind(value: &Value) -> bool {
 }
 
 /// Returns the schema for the result of a patch. The result of a strategic merge is read as the type of the
-/// endpoint; the result of another patch is read as the type that it states.
+/// endpoint; the result of another patch is read as the type that the result states.
 fn read_as_named(
     registry: &Registry,
     kind: PatchKind,
@@ -293,7 +293,7 @@ fn read_as_named(
     }
 }
 
-/// Returns the schema of a kind in a version that the reference server knows.
+/// Returns the schema of a kind, if this server has a schema for the stated version.
 fn form_of(registry: &Registry, given: TypeName<'_>, own: TypeName<'_>) -> Result<NamedForm, String> {
     let (group, version) = given.api_version.split_once('/').unwrap_or(("", given.api_version));
     if ingress::is_older(given.kind, group, version) {
@@ -311,7 +311,7 @@ fn form_of(registry: &Registry, given: TypeName<'_>, own: TypeName<'_>) -> Resul
     Ok(NamedForm::Version(Arc::clone(served)))
 }
 
-/// Returns managed fields with their field sets as JSON; `None` if there is nothing.
+/// Returns managed fields with their field sets as JSON; `None` if there are no managed fields.
 fn readable(mut managed: Value) -> Option<Value> {
     for entry in managed.as_array_mut()? {
         let Some(fields) = entry.as_object_mut().and_then(|entry| entry.get_mut("fieldsV1")) else {
@@ -340,12 +340,16 @@ fn check_type_and_name(call: &Call<'_>, object: &Object) -> Result<(), Status> {
     if is_same {
         return Ok(());
     }
-    // Custom objects are of any type until they are validated.
-    let wanted = [("kind", kind, &*resource.table.kind), ("apiVersion", api_version, &*resource.api_version)];
-    let errors: Vec<FieldError> = wanted
+    // The reference server accepts any type in a custom object until it validates the object, so this error is
+    // a 422.
+    let expected =
+        [("kind", kind, &*resource.table.kind), ("apiVersion", api_version, &*resource.api_version)];
+    let errors: Vec<FieldError> = expected
         .into_iter()
-        .filter(|(_, given, wanted)| given != wanted)
-        .map(|(path, given, wanted)| FieldError::invalid(path, &given.into(), format!("must be {wanted}")))
+        .filter(|(_, given, expected)| given != expected)
+        .map(|(path, given, expected)| {
+            FieldError::invalid(path, &given.into(), format!("must be {expected}"))
+        })
         .collect();
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     Err(Status::invalid(Subject { group, kind, name: meta(object, "name") }, &errors))

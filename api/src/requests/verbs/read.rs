@@ -22,13 +22,13 @@ pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
     }
     let version = call.request.query.first("resourceVersion").unwrap_or_default();
     let at_least = version_number(version)?;
-    let asks_store = accesses::asks_for_object(call.resource, version);
+    let reads_store = accesses::reads_object_from_store(call.resource, version);
     call.reach_revision(at_least).await?;
     store::check_key_name(&call.info.name)?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
     let began = Instant::now();
     let stored = call.stored(&key).await?;
-    if asks_store {
+    if reads_store {
         call.server().accessed(call.resource, "get", began);
     }
     let Some(stored) = stored else {

@@ -1,7 +1,7 @@
 //! The selectors of an access review: their validation, and the error messages in the response for
 //! requirements that cannot be used (docs/api/authorization.md#access-reviews).
 //!
-//! Unknown operators are not an error: newer clients may send them.
+//! Unknown operators are not errors, because newer clients may send them.
 
 use objects::validation::names;
 use types::selector::requirements::{Readable, Requirements};
@@ -66,7 +66,8 @@ fn requirement(requirement: &Value, path: &str, is_label: bool, errors: &mut Vec
     }
 }
 
-/// Returns the requirements of a review's attributes, and the messages about those that were left out.
+/// Returns the requirements in the attributes of a review, and the messages about the requirements that were
+/// left out.
 pub(super) fn read(attributes: Option<&Value>) -> (Requirements, Vec<String>) {
     let Some(attributes) = attributes else { return Default::default() };
     let (requirements, fields, labels) = Requirements::of_review(attributes);

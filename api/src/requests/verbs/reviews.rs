@@ -1,7 +1,8 @@
-//! Virtual resource types: objects that are a question (or an operation) and are never stored.
+//! Virtual resource types: the objects are questions or operations, and are never stored.
 //!
-//! Reviews tell who a user is and what the user may do (docs/api/authorization.md#access-reviews); `bindings`
-//! is the older path of `pods/binding`; `componentstatuses` is a read-only list about this process.
+//! Reviews return the identity or the permissions of a user (docs/api/authorization.md#access-reviews);
+//! `bindings` is the older path of `pods/binding`; `componentstatuses` is a read-only list about this
+//! process.
 
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ async fn token_review(call: &Call<'_>, object: &Object) -> Result<Object, Status
     let audiences = string_list(at(object, "spec.audiences"));
     let mut status = Object::new();
     let authenticator = &call.server().access.authenticator;
-    match authenticator.review_token(token, &audiences, std::time::SystemTime::now()).await {
+    match authenticator.review_token(token, &audiences, clock::system_time()).await {
         Ok(accepted) => {
             status.push("authenticated", true.into());
             status.push("user", user_info::info(&accepted.user).into());
@@ -148,7 +149,7 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
         parts.map(|part| text(resource, part));
     let (requirements, ignored) = review_selectors::read(resource);
     let (path, path_verb) = (text(non_resource, "path"), text(non_resource, "verb"));
-    let asked = Attributes {
+    let attributes = Attributes {
         user: &user,
         verb: if resource.is_some() { &verb } else { &path_verb },
         resource_request: resource.is_some(),
@@ -161,7 +162,7 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
         path: &path,
         selectors: requirements.selectors(),
     };
-    let Verdict { decision, error } = call.server().access.authorizer.decide(&asked).await;
+    let Verdict { decision, error } = call.server().access.authorizer.decide(&attributes).await;
     let mut status = Object::new();
     status.push("allowed", decision.is_allowed().into());
     if matches!(decision, Decision::Deny { .. }) {
@@ -187,20 +188,20 @@ fn check_attributes(resource: Option<&Value>, non_resource: Option<&Value>, erro
         )),
         (Some(_), Some(given)) => errors.push(FieldError::invalid(
             "spec.nonResourceAttributes",
-            &shown_non_resource(given),
+            &non_resource_error_value(given),
             "cannot be specified in combination with resourceAttributes",
         )),
         _ => {}
     }
 }
 
-/// Refuses metadata; a local review has a namespace.
+/// Refuses `metadata`, except for the namespace of a local review.
 fn check_metadata(call: &Call<'_>, object: &Object, errors: &mut Vec<FieldError>) {
     let is_local = &*call.resource.table.kind == "LocalSubjectAccessReview";
-    let metadata = StructView::of(object).child("metadata");
+    let metadata = StructView::from_object(object).child("metadata");
     if metadata.members().any(|(name, value)| !(is_local && name == "namespace" || is_empty(value))) {
         let why = if is_local { "must be empty except for namespace" } else { "must be empty" };
-        errors.push(FieldError::invalid("metadata", &shown_metadata(call, object), why));
+        errors.push(FieldError::invalid("metadata", &metadata_error_value(call, object), why));
     }
 }
 
@@ -222,18 +223,18 @@ fn check_local(
     if let Some(given) = non_resource {
         errors.push(FieldError::invalid(
             "spec.nonResourceAttributes",
-            &shown_non_resource(given),
+            &non_resource_error_value(given),
             "disallowed on this kind of request",
         ));
     }
 }
 
-/// Returns the path attributes as errors show them: with both members, under the names of the internal type.
-fn shown_non_resource(given: &Value) -> Value {
-    let mut shown = Object::new();
-    shown.push("Path", given.str_at(&["path"]).into());
-    shown.push("Verb", given.str_at(&["verb"]).into());
-    shown.into()
+/// Returns the path attributes for error messages: both members, with the names of the internal type.
+fn non_resource_error_value(given: &Value) -> Value {
+    let mut object = Object::new();
+    object.push("Path", given.str_at(&["path"]).into());
+    object.push("Verb", given.str_at(&["verb"]).into());
+    object.into()
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -245,14 +246,14 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns the metadata of a review as the error shows them: with the managed fields of the writer.
-fn shown_metadata(call: &Call<'_>, object: &Object) -> Value {
-    let mut shown = object.clone();
+/// Returns the metadata of a review for error messages, with the managed fields of the writer.
+fn metadata_error_value(call: &Call<'_>, object: &Object) -> Value {
+    let mut tracked = object.clone();
     let manager = ownership::manager(&call.request.query, call.request.headers());
     let (registry, resource, endpoint) = (call.request.types().registry(), call.resource, Endpoint::Main);
     Tracking { registry, resource, endpoint, manager: &manager, conversions: &Conversions::default() }
-        .create(&mut shown);
-    let mut metadata = shown.get("metadata").cloned().unwrap_or_default();
+        .create(&mut tracked);
+    let mut metadata = tracked.get("metadata").cloned().unwrap_or_default();
     let entries = metadata.as_object_mut().and_then(|metadata| metadata.get_mut("managedFields"));
     let entries = entries.and_then(Value::as_array_mut);
     for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {

@@ -1,4 +1,4 @@
-//! `/scale`: the replica count of a scalable object, in the one schema that autoscalers know.
+//! `/scale`: the replica count of a scalable object, in the schema that autoscalers use for all types.
 
 use engine::Revision;
 use std::borrow::Cow;
@@ -6,19 +6,20 @@ use std::borrow::Cow;
 use http::StatusCode;
 
 use super::Call;
+use super::apply::{ApplyInput, PatchBody};
 use super::patch::{Reading, kind_of, options as patch_options, patched};
 use super::write::{check_identity, intent, scope_to_request};
 use crate::writes::plugin::Options;
 use crate::writes::write::intent::{OWNED_BY_SOURCE, precondition_failed};
 use crate::writes::write::ownership::manager;
-use crate::writes::write::{Current, Form, Source, Wanted, WriteIntent};
+use crate::writes::write::{Current, ObjectForm, ObjectSource, RequestedChange, WriteIntent};
 use objects::apply::scale::{Replicas, to_parent, to_scale};
 use objects::apply::{Reset, Versions, Writer, put_managed_fields, take_managed_fields, updated};
 use objects::body::Expected;
 use objects::custom;
 use objects::custom::scale::AccessError;
+use objects::known_types::TypeName;
 use objects::negotiate::Transform;
-use objects::patch::PatchKind;
 use objects::representation::{Renderer, refuse_list_transform};
 use objects::store;
 use objects::strategy::Endpoint;
@@ -35,10 +36,11 @@ use wire::response::Response;
 /// Subresource under which managed fields of a scale are recorded.
 const SUBRESOURCE: &str = "scale";
 
-/// The desired replicas in the scale of a custom object that has none. No client can request this value.
+/// Value of `spec.replicas` in the scale of a custom object that does not set the replica count. A client
+/// cannot set this value.
 const NOT_SET: i64 = i32::MIN as i64;
 
-/// Builds the scale of an object, as the subresource shows it.
+/// Builds the Scale object that the subresource returns for an object.
 struct View<'t> {
     message: &'t Message,
     api_version: String,
@@ -49,8 +51,8 @@ struct View<'t> {
 
 /// The values in a scale.
 struct Parts {
-    /// Desired replicas; `None` if a custom object does not have them.
-    wanted: Option<i64>,
+    /// Desired replicas; `None` if a custom object does not set them.
+    desired: Option<i64>,
     actual: i64,
     selector: Option<String>,
 }
@@ -62,17 +64,17 @@ impl<'t> View<'t> {
         View { message: &table.message, api_version, kind: &table.kind, paths: table.scale.as_ref() }
     }
 
-    /// Returns the path of the replica count in parents, for their managed fields.
+    /// Returns the path of the replica count in the parent object, for the managed fields of the parent.
     fn replicas(&self) -> Replicas<'t> {
         self.paths.map_or_else(Replicas::builtin, |paths| Replicas::at(custom::scale::steps(&paths.spec)))
     }
 
-    /// Reads the values from `parent`; 500 if they have the wrong type.
+    /// Reads the values from `parent`; fails with 500 if a value has the wrong type.
     fn parts(&self, parent: &Object) -> Result<Parts, Status> {
         let Some(paths) = self.paths else {
             let count = |path| at(parent, path).and_then(Value::as_i64).unwrap_or(0);
             return Ok(Parts {
-                wanted: Some(count("spec.replicas")),
+                desired: Some(count("spec.replicas")),
                 actual: count("status.replicas"),
                 selector: selector_text(parent),
             });
@@ -83,26 +85,26 @@ impl<'t> View<'t> {
             None => None,
         };
         Ok(Parts {
-            wanted: custom::scale::count(parent, &paths.spec).map_err(failed)?,
+            desired: custom::scale::count(parent, &paths.spec).map_err(failed)?,
             actual: custom::scale::count(parent, &paths.status).map_err(failed)?.unwrap_or(0),
             selector: selector.map(str::to_owned),
         })
     }
 
     /// Builds the Scale of `parent` at `revision`. Fails if a custom object has no desired replicas.
-    fn of(&self, parent: &Object, revision: Revision) -> Result<Object, Status> {
+    fn build_scale(&self, parent: &Object, revision: Revision) -> Result<Object, Status> {
         let parts = self.parts(parent)?;
-        match (parts.wanted, self.paths) {
+        match (parts.desired, self.paths) {
             (None, Some(paths)) => {
                 let path = go_quote(&paths.spec);
                 Err(Status::internal(format!("the spec replicas field {path} does not exist")))
             }
-            _ => Ok(self.shown(parent, revision, parts)),
+            _ => Ok(self.scale_from_parts(parent, revision, parts)),
         }
     }
 
     /// Builds the Scale of `parent` from its values.
-    fn shown(&self, parent: &Object, revision: Revision, parts: Parts) -> Object {
+    fn scale_from_parts(&self, parent: &Object, revision: Revision, parts: Parts) -> Object {
         let mut scale = Object::new();
         scale.push("kind", self.kind.into());
         scale.push("apiVersion", self.api_version.as_str().into());
@@ -113,11 +115,12 @@ impl<'t> View<'t> {
                 set_meta(&mut scale, name, Some(value.into()));
             }
         }
-        // Omit a zero, so that the object looks like one that was decoded from JSON, where zeros are omitted.
-        let wanted = scale.object_entry("spec");
-        let replicas = parts.wanted.unwrap_or(NOT_SET);
+        // Omit a zero, so that the object equals an object that was decoded from JSON, where zeros are
+        // omitted.
+        let spec = scale.object_entry("spec");
+        let replicas = parts.desired.unwrap_or(NOT_SET);
         if replicas != 0 {
-            wanted.insert("replicas", Value::Int(replicas));
+            spec.insert("replicas", Value::Int(replicas));
         }
         let status = scale.object_entry("status");
         status.insert("replicas", Value::Int(parts.actual));
@@ -169,7 +172,7 @@ pub async fn get(call: &mut Call<'_>, table: &SubresourceTable) -> Result<Respon
         return Err(Status::not_found(call.subject(&call.info.name)));
     };
     let view = View::new(call, table);
-    let scale = view.of(&stored.object(call.resource)?, stored.entry.revision())?;
+    let scale = view.build_scale(&stored.object(call.resource)?, stored.entry.revision())?;
     view.respond(call, &scale)
 }
 
@@ -197,7 +200,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
         body,
     )?;
     let kind = view.kind;
-    call.judge_strict(decoded.strict, options.field_validation, |errors| {
+    call.handle_strict_findings(decoded.strict, options.field_validation, |errors| {
         Status::bad_request(format!(
             "{kind} in version \"{}\" cannot be handled as a {kind}: {errors}",
             table.version
@@ -220,7 +223,7 @@ pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
     let kind = kind_of(call.resource, call.server().types.formats, call.request.headers())?;
     let view = View::new(call, table);
     if kind.is_apply() {
-        return apply(call, &view, (kind, body)).await;
+        return apply(call, &view, PatchBody { kind, bytes: body }).await;
     }
     let options = patch_options(call)?;
     call.record_patch(body);
@@ -242,18 +245,20 @@ pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
 }
 
 /// Applies a configuration to a scale.
-async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -> Result<Response, Status> {
+async fn apply(call: &mut Call<'_>, view: &View<'_>, body: PatchBody<'_>) -> Result<Response, Status> {
     let options = super::apply::options(call)?;
-    call.record_patch(body.1);
+    call.record_patch(body.bytes);
     refuse_list_transform(&call.output, call.resource)?;
-    let config = super::apply::configuration(body, (&view.api_version, view.kind), view.message)?;
+    let config =
+        super::apply::configuration(body, TypeName::new(view.kind, &view.api_version), view.message)?;
     write(call, view, Options::Patch(&options), |call, live| {
         let revision = meta(&live, "resourceVersion").to_owned();
         let versions = Versions::of_body(call.request.types().registry(), &view.api_version, view.message);
-        // This module built the view, so no part of it is known to conform to its type. Pass an empty object.
-        let objects = (&live, &Object::new(), &config);
+        // This module built the view, so no part of the view is known to conform to the schema. Therefore
+        // `known` is an empty object.
+        let input = ApplyInput { live: &live, known: &Object::new(), config: &config };
         let mut scale =
-            super::apply::laid_over(call, &versions, SUBRESOURCE, &Reset::none(), objects, &options)?;
+            super::apply::apply_to(call, &versions, SUBRESOURCE, &Reset::none(), input, &options)?;
         scope_to_request(call, &mut scale)?;
         check_identity(call, &scale)?;
         if meta(&scale, "resourceVersion") == revision {
@@ -280,11 +285,11 @@ where
     let written = outcome.written().ok_or_else(|| Status::not_found(call.subject(&call.info.name)))?;
     let object = store::decode_stored(call.resource, &written.value)?;
     let revision = meta(&object, "resourceVersion").parse().unwrap_or(Revision::ZERO);
-    view.respond(call, &view.of(&object, revision)?)
+    view.respond(call, &view.build_scale(&object, revision)?)
 }
 
-/// Refuses an invalid scale, and one that is not the scale of the object that it is written to.
-fn judge(intent: &WriteIntent<'_>, scale: &Object, replicas: i64, stored: &str) -> Result<(), Status> {
+/// Refuses an invalid scale, and a scale whose uid differs from the uid of the stored object.
+fn check_scale(intent: &WriteIntent<'_>, scale: &Object, replicas: i64, stored: &str) -> Result<(), Status> {
     let mut errors = validation::metadata_of_view(intent.server().types.naming, scale);
     if replicas < 0 {
         let detail = "must be greater than or equal to 0";
@@ -294,38 +299,42 @@ fn judge(intent: &WriteIntent<'_>, scale: &Object, replicas: i64, stored: &str) 
         let subject = Subject { group: "autoscaling", kind: "Scale", name: intent.write.name };
         return Err(Status::invalid(subject, &errors));
     }
-    let wanted = meta(scale, "uid");
-    if wanted.is_empty() || wanted == stored {
+    let expected = meta(scale, "uid");
+    if expected.is_empty() || expected == stored {
         return Ok(());
     }
-    let cause = precondition_failed("UID", wanted, stored);
+    let cause = precondition_failed("UID", expected, stored);
     let kind = format!("{}/{SUBRESOURCE}", intent.write.resource.table.plural);
     Err(Status::conflict(Subject { kind: &kind, ..intent.subject(intent.write.name) }, &cause))
 }
 
-/// A scale as a source of a write: plugins get the scale, the store gets the parent.
+/// Source of a write from a scale: admission plugins receive the scale, and the store receives the parent.
 struct Scaled<'v, 't, F> {
     view: &'v View<'t>,
     make: F,
 }
 
-impl<F> Source<Call<'_>> for Scaled<'_, '_, F>
+impl<F> ObjectSource<Call<'_>> for Scaled<'_, '_, F>
 where
     F: FnMut(&mut Call<'_>, Object) -> Result<Object, Status> + Send + Sync,
 {
-    fn form(&self) -> Form {
-        Form::Foreign
+    fn form(&self) -> ObjectForm {
+        ObjectForm::Foreign
     }
 
-    fn decode(&mut self, call: &mut Call<'_>, current: Option<&mut Current>) -> Result<Wanted, Status> {
-        let Some(current) = current else { return Ok(Wanted::AsItIs) };
+    fn decode(
+        &mut self,
+        call: &mut Call<'_>,
+        current: Option<&mut Current>,
+    ) -> Result<RequestedChange, Status> {
+        let Some(current) = current else { return Ok(RequestedChange::AsItIs) };
         let revision = current.revision();
-        let versions = Versions::of(call.request.types().registry(), call.resource);
+        let versions = Versions::for_resource(call.request.types().registry(), call.resource);
         let old = current.live(call.server(), call.resource)?;
-        let mut live = self.view.shown(old, revision, self.view.parts(old)?);
+        let mut live = self.view.scale_from_parts(old, revision, self.view.parts(old)?);
         let replicas = self.view.replicas();
         put_managed_fields(&mut live, to_scale(old, &versions, &self.view.api_version, &replicas));
-        (self.make)(call, live).map(Wanted::Object)
+        (self.make)(call, live).map(RequestedChange::Object)
     }
 
     /// Returns the parent with the resourceVersion and the replica count of the scale. Without a
@@ -344,15 +353,16 @@ where
             let path = go_quote(&paths.spec);
             return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
         }
-        let versions = Versions::of(intent.origin.types.registry(), intent.write.resource);
+        let versions = Versions::for_resource(intent.origin.types.registry(), intent.write.resource);
         let old = current.live(intent.server(), intent.write.resource)?;
         // The scale of a custom object is validated by the rules of its kind.
         if self.view.paths.is_none() {
-            judge(intent, &scale, replicas, meta(old, "uid"))?;
+            check_scale(intent, &scale, replicas, meta(old, "uid"))?;
         }
         let mut parent = old.clone();
         let version = meta(&scale, "resourceVersion");
-        // A custom object cannot be written without a resourceVersion, so it keeps the stored one.
+        // A custom object cannot be written without a resourceVersion, so the object keeps the stored
+        // resourceVersion.
         if !version.is_empty() || self.view.paths.is_none() {
             set_meta(&mut parent, "resourceVersion", (!version.is_empty()).then(|| version.into()));
         }
@@ -368,14 +378,14 @@ where
         Ok(parent)
     }
 
-    fn shown<'o>(
+    fn object_for_admission<'o>(
         &self,
         _intent: &WriteIntent<'_>,
         object: &'o Object,
         revision: Revision,
     ) -> Result<Cow<'o, Object>, Status> {
         let parts = self.view.parts(object)?;
-        Ok(Cow::Owned(self.view.shown(object, revision, parts)))
+        Ok(Cow::Owned(self.view.scale_from_parts(object, revision, parts)))
     }
 }
 

@@ -11,10 +11,10 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/n/deployments";
 const DEPLOYMENT: &str = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
 
 #[tokio::test]
-async fn a_scale_is_valid_and_that_of_the_object() {
+async fn a_scale_is_validated_and_describes_its_object() {
     let server = TestServer::start();
-    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
-    let (code, _, made) = server.ask(&format!("POST {DEPLOYMENTS}"), DEPLOYMENT).await;
+    server.send("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    let (code, _, made) = server.send(&format!("POST {DEPLOYMENTS}"), DEPLOYMENT).await;
     assert_eq!(code, 201);
     let uid = made.str_at(&["metadata", "uid"]);
     let key = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
@@ -46,13 +46,13 @@ async fn a_scale_is_valid_and_that_of_the_object() {
             ),
         ),
     ] {
-        let (code, _, answer) = server.ask(&format!("MERGE {DEPLOYMENTS}/d/scale"), &body).await;
+        let (code, _, answer) = server.send(&format!("MERGE {DEPLOYMENTS}/d/scale"), &body).await;
         assert_eq!((code, answer.str_at(&["message"]).to_owned()), want, "{body}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_scale_of_a_custom_object_has_the_columns_of_its_type() {
+async fn the_table_of_a_custom_scale_has_the_columns_of_its_type() {
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let server = Arc::new(TestServer::start());
     let controllers = controllers::start(server.itself(), &controllers::Selection::default());
@@ -64,10 +64,10 @@ async fn the_scale_of_a_custom_object_has_the_columns_of_its_type() {
             "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object",
                 "x-kubernetes-preserve-unknown-fields":true}}}}}]}}"#;
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    assert_eq!(server.ask(&format!("POST {definitions}"), definition).await.0, 201);
+    assert_eq!(server.send(&format!("POST {definitions}"), definition).await.0, 201);
     let things = "/apis/g.example/v1/things";
     let thing = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"a"},"spec":{"size":4}}"#;
-    while server.ask(&format!("POST {things}"), thing).await.0 == 404 {
+    while server.send(&format!("POST {things}"), thing).await.0 == 404 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let table = server.get(&format!("{things}/a"), TABLE).await;

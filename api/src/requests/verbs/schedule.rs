@@ -1,5 +1,5 @@
-//! Decides when a watch sends a bookmark, and when it ends (docs/api/watches.md#bookmarks, #watch-transport);
-//! both depend only on time.
+//! Decides when a watch sends a bookmark, and when the watch ends (docs/api/watches.md#bookmarks,
+//! #watch-transport). Both decisions depend only on time.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use tokio::time::Instant;
 /// Interval of bookmarks.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Time between the last bookmark and the end of a watch. A client can continue from that bookmark.
+/// Time between the last bookmark and the end of a watch. The client continues from this bookmark with its
+/// next watch.
 const BEFORE_END: Duration = Duration::from_secs(2);
 
 /// The times of bookmarks and of the end of one watch.
@@ -21,7 +22,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// Creates the schedule of a watch that begins `now` and lasts `duration`, with or without bookmarks. A
-    /// watch shorter than the time between its last bookmark and its end has no bookmarks.
+    /// watch that is not longer than `BEFORE_END` has no bookmarks.
     pub fn new(now: Instant, duration: Duration, bookmarks: bool) -> Self {
         let mut schedule = Schedule { end: now + duration, next: None };
         if bookmarks {
@@ -30,7 +31,7 @@ impl Schedule {
         schedule
     }
 
-    /// Returns when the watch must act even if there are no events.
+    /// Returns the time at which the watch must act even without events.
     pub fn wake_at(&self) -> Instant {
         self.next.map_or(self.end, |next| next.min(self.end))
     }
@@ -40,7 +41,7 @@ impl Schedule {
         now >= self.end
     }
 
-    /// Returns whether a bookmark is due; if so, schedules the next one.
+    /// Returns whether a bookmark is due. If a bookmark is due, schedules the next bookmark.
     pub fn take_bookmark(&mut self, now: Instant) -> bool {
         let is_due = self.next.is_some_and(|next| next <= now);
         if is_due {
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bookmarks_come_every_minute_and_two_seconds_before_the_end() {
+    fn bookmarks_are_sent_every_minute_and_two_seconds_before_the_timeout() {
         for (section, lasts, bookmarks, want) in [
             ("bookmarks", 150, true, vec![60, 120, 148]),
             ("bookmarks", 120, true, vec![60, 118]),
@@ -77,7 +78,7 @@ mod tests {
             let start = Instant::now();
             let at = |now: Instant| (now - start).as_secs();
             let mut schedule = Schedule::new(start, Duration::from_secs(lasts), bookmarks);
-            let mut told = Vec::new();
+            let mut times = Vec::new();
             loop {
                 let now = schedule.wake_at();
                 if schedule.is_over(now) {
@@ -86,14 +87,14 @@ mod tests {
                 }
                 assert!(schedule.take_bookmark(now), "woken for nothing");
                 assert!(!schedule.take_bookmark(now), "due once");
-                told.push(at(now));
+                times.push(at(now));
             }
-            assert_eq!(told, want, "{section} {lasts} {bookmarks}");
+            assert_eq!(times, want, "{section} {lasts} {bookmarks}");
         }
     }
 
     #[test]
-    fn one_who_was_busy_catches_up_with_a_single_bookmark() {
+    fn a_delayed_watch_sends_a_single_bookmark_for_the_missed_times() {
         let start = Instant::now();
         let mut schedule = Schedule::new(start, Duration::from_secs(1000), true);
         let late = start + Duration::from_secs(350);

@@ -1,11 +1,11 @@
 //! The objects of a range that a selection matches, in key order, each in the version of the resource.
 //!
 //! ```text
-//! scan ─► in this version, or of a built-in type ─► selected by attributes ─► Found::Entry
-//!      └► in another version ─► ahead: the following ones too, converted together ─► selected ─► Found::Record
+//! scan ─► in this version, or of a built-in type ─► selected by attributes ─► SelectedItem::Entry
+//!      └► in another version ─► converted together with the next objects ─► selected ─► SelectedItem::Record
 //! ```
 //!
-//! A caller that only counts does not read values: entries are returned unread.
+//! Entries are returned before their values are read, so a caller that only counts objects reads no values.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use types::attributes::Selection;
 use types::schema::registry::Resource;
 use values::status::Status;
 
-/// Number of objects that are checked in one go if none of them matches: well under a millisecond, so that a
-/// selector that matches nothing delays no other request on the same thread.
+/// Maximum number of objects that are checked without a yield. The checks take well under a millisecond, so
+/// a selector without matches does not delay other requests.
 const LOOKED_AT_ONCE: usize = 1024;
 
 /// An iterator over the selected objects in a range of one snapshot.
@@ -35,22 +35,22 @@ pub struct Selected {
 }
 
 /// An item of the iteration.
-pub enum Found {
-    /// A selected object that was not read yet. It is in the version of the resource, unless only locations
-    /// were requested.
+pub enum SelectedItem {
+    /// A selected object that was not read yet. The object is in the version of the resource, unless only
+    /// locations were requested.
     Entry(Entry),
     /// A selected object that was read and converted.
     Record(Stored),
-    /// No object was found for a while: the caller should yield to other tasks.
+    /// The iterator has examined many objects and selected no object. The caller should yield to other tasks.
     Pause,
 }
 
 /// The data that the caller needs of each object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Need {
-    /// Only the locations of the objects.
+    /// The caller needs only the locations of the objects.
     Places,
-    /// At most this many objects with their contents.
+    /// The caller needs at most this many objects with their contents.
     Objects(u64),
 }
 
@@ -65,7 +65,7 @@ impl Selected {
         Selected { scan, selection, resource, converter, ahead: VecDeque::new(), looked_at: 0 }
     }
 
-    /// Puts these objects before those of the scan.
+    /// Returns `objects` before the objects of the scan.
     #[must_use]
     pub fn after(mut self, objects: impl Iterator<Item = Stored>) -> Selected {
         self.ahead.extend(objects);
@@ -76,22 +76,22 @@ impl Selected {
     ///
     /// # Errors
     /// An object cannot be read or converted.
-    pub async fn next(&mut self, need: Need) -> Result<Option<Found>, Status> {
+    pub async fn next(&mut self, need: Need) -> Result<Option<SelectedItem>, Status> {
         loop {
             if let Some(stored) = self.ahead.pop_front() {
-                return Ok(Some(Found::Record(stored)));
+                return Ok(Some(SelectedItem::Record(stored)));
             }
             if self.looked_at == LOOKED_AT_ONCE {
                 self.looked_at = 0;
-                return Ok(Some(Found::Pause));
+                return Ok(Some(SelectedItem::Pause));
             }
             self.looked_at += 1;
             let Some(entry) = self.scan.next() else { return Ok(None) };
-            let Some(entry) = entry else { return Ok(Some(Found::Pause)) };
+            let Some(entry) = entry else { return Ok(Some(SelectedItem::Pause)) };
             let needs_no_form = need == Need::Places && self.selection.is_everything();
             if needs_no_form || self.is_current(&entry)? {
                 if store::selects(&self.resource, &self.selection, &entry)? {
-                    return Ok(Some(Found::Entry(entry)));
+                    return Ok(Some(SelectedItem::Entry(entry)));
                 }
                 continue;
             }
@@ -111,7 +111,7 @@ impl Selected {
         Ok(is_current(&self.resource, &attributes))
     }
 
-    /// Converts an object together with the objects that follow it, and keeps the selected ones. If
+    /// Converts an object together with the objects that follow it, and keeps the selected objects. If
     /// everything is selected, at most `most` objects are converted.
     async fn convert(&mut self, first: Entry, most: usize) -> Result<(), Status> {
         let is_everything = self.selection.is_everything();
@@ -145,34 +145,34 @@ impl Selected {
     }
 }
 
-impl Found {
+impl SelectedItem {
     /// Returns the approximate size of the object.
     pub fn record_bytes(&self) -> usize {
         match self {
-            Found::Entry(entry) => entry.stored_len(),
-            Found::Record(stored) => stored.record.value.len(),
-            Found::Pause => 0,
+            SelectedItem::Entry(entry) => entry.stored_len(),
+            SelectedItem::Record(stored) => stored.record.value.len(),
+            SelectedItem::Pause => 0,
         }
     }
 
-    /// Returns the result of `show` for the stored object, without keeping the object; `None` for a pause.
+    /// Returns the result of `show` for the stored object, without keeping the object; `None` if `self` is a pause.
     ///
     /// # Errors
     /// The object cannot be read, or `show` failed.
     pub fn show<T>(&self, show: impl FnOnce(&[u8]) -> Result<T, Status>) -> Result<Option<T>, Status> {
         match self {
-            Found::Entry(entry) => entry.with_value(show).map_err(store::damaged)?.map(Some),
-            Found::Record(stored) => show(&stored.record.value).map(Some),
-            Found::Pause => Ok(None),
+            SelectedItem::Entry(entry) => entry.with_value(show).map_err(store::damaged)?.map(Some),
+            SelectedItem::Record(stored) => show(&stored.record.value).map(Some),
+            SelectedItem::Pause => Ok(None),
         }
     }
 
-    /// Returns the revision that wrote the object; `None` for a pause.
+    /// Returns the revision of the write of the object; `None` if `self` is a pause.
     pub fn revision(&self) -> Option<Revision> {
         match self {
-            Found::Entry(entry) => Some(entry.revision()),
-            Found::Record(stored) => Some(stored.entry.revision()),
-            Found::Pause => None,
+            SelectedItem::Entry(entry) => Some(entry.revision()),
+            SelectedItem::Record(stored) => Some(stored.entry.revision()),
+            SelectedItem::Pause => None,
         }
     }
 
@@ -182,9 +182,9 @@ impl Found {
     /// The object cannot be read.
     pub fn read(self) -> Result<Option<Stored>, Status> {
         match self {
-            Found::Entry(entry) => store::read(entry).map(Some),
-            Found::Record(stored) => Ok(Some(stored)),
-            Found::Pause => Ok(None),
+            SelectedItem::Entry(entry) => store::read(entry).map(Some),
+            SelectedItem::Record(stored) => Ok(Some(stored)),
+            SelectedItem::Pause => Ok(None),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::command::{decode_own, put_condition, success};
 use super::{Call, admit, connect, eviction, log, patch, read, scale, token, write};
 use crate::writes::plugin::Options;
 use crate::writes::write::intent::BINDING;
-use crate::writes::write::{Current, Made, Wanted};
+use crate::writes::write::{Current, FunctionSource, RequestedChange};
 use objects::representation::answer::respond_success;
 use objects::request::Verb;
 use objects::strategy::Endpoint;
@@ -78,7 +78,8 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
     let Some(pods) = call.request.types().registry().resource("", "v1", "pods") else {
         return Err(Status::no_such_route());
     };
-    // The permission to create bindings is the permission to bind; the access to the pod is derived from it.
+    // The permission to create bindings is the permission to bind a pod. The access to the pod is derived from
+    // this permission.
     let info = objects::request::RequestInfo {
         name: name.clone(),
         verb: Verb::Create,
@@ -101,7 +102,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
     response
 }
 
-/// Assigns a pod to its node; fails if it is assigned already.
+/// Assigns a pod to the node in the binding. Fails if the pod is already assigned.
 async fn bind_pod(
     call: &mut Call<'_>,
     binding: &Object,
@@ -123,16 +124,16 @@ async fn bind_pod(
     }
     let mut intent = write::intent(call, Endpoint::Binding, Options::Create(options), "");
     intent.leaves_out = BINDING;
-    let mut source = Made::stored(|call: &mut Call<'_>, current: Option<&mut Current>| {
-        let Some(current) = current else { return Ok(Wanted::AsItIs) };
+    let mut source = FunctionSource::for_stored(|call: &mut Call<'_>, current: Option<&mut Current>| {
+        let Some(current) = current else { return Ok(RequestedChange::AsItIs) };
         let revision = current.revision().to_string();
         let old = current.live(call.server(), call.resource)?;
         for (what, name, found) in
             [("UID", "uid", meta(old, "uid")), ("ResourceVersion", "resourceVersion", &revision)]
         {
-            let wanted = meta(binding, name);
-            if !wanted.is_empty() && wanted != found {
-                return Err(intent.unmet(what, wanted, found));
+            let expected = meta(binding, name);
+            if !expected.is_empty() && expected != found {
+                return Err(intent.unmet(what, expected, found));
             }
         }
         let refuse = |why: &str| {
@@ -167,7 +168,7 @@ async fn bind_pod(
         let status = pod.object_entry("status");
         status.remove("nominatedNodeName");
         set_condition(status, "PodScheduled", "True");
-        Ok(Wanted::Object(pod))
+        Ok(RequestedChange::Object(pod))
     });
     crate::writes::write::write(call, &intent, &mut source).await?;
     let code = StatusCode::CREATED;

@@ -1,8 +1,8 @@
 //! `/token` of service accounts: a signed token for the account, optionally bound to a pod, a secret or a
 //! node (docs/api/authentication.md#token-requests).
 //!
-//! Nothing is stored: the claims of a token are signed, and the objects that it depends on are looked up when
-//! it is used.
+//! The server signs the claims of a token and stores nothing. When a client uses the token, the server looks up
+//! the objects on which the token depends.
 
 use std::time::{Duration, SystemTime};
 
@@ -30,8 +30,9 @@ const LIFETIME_DEFAULT: i64 = 60 * 60;
 /// Minimum and maximum lifetime in seconds that can be requested.
 const LIFETIME: (i64, i64) = (10 * 60, 1 << 32);
 
-/// Lifetime that very old clients request without renewing the token. Their tokens really last a year, or as
-/// long as the signer allows, and their use after this time is noted.
+/// Lifetime in seconds that requests for the token volumes of pods contain. Older programs in pods do not renew
+/// these tokens. Therefore the server makes such tokens valid for a year, or as long as the signer allows, and
+/// reports uses after the requested lifetime.
 const EXTENDED: i64 = 60 * 60 + 7;
 
 /// Issues a token for a service account.
@@ -69,8 +70,8 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
         audiences.clone_from(&tokens.audiences);
         request.object_entry("spec").insert("audiences", audiences.as_slice().into());
     }
-    let asked = at(&request, "spec.expirationSeconds").and_then(Value::as_i64);
-    let mut seconds = asked.unwrap_or(LIFETIME_DEFAULT);
+    let requested = at(&request, "spec.expirationSeconds").and_then(Value::as_i64);
+    let mut seconds = requested.unwrap_or(LIFETIME_DEFAULT);
     let refused = match seconds {
         short if short < LIFETIME.0 => Some("may not specify a duration less than 10 minutes"),
         long if long > LIFETIME.1 => Some("may not specify a duration larger than 2^32 seconds"),
@@ -89,14 +90,14 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     }
     let for_this_server = audiences.iter().all(|audience| tokens.audiences.contains(audience));
     let extended = tokens.extends && bound.pod.is_some() && seconds == EXTENDED && for_this_server;
-    let asked = Duration::from_secs(seconds.unsigned_abs());
+    let lifetime = Duration::from_secs(seconds.unsigned_abs());
     let spec = TokenSpec {
         namespace,
         account,
         audiences: audiences.clone(),
         issued: SystemTime::UNIX_EPOCH + Duration::from_secs(now.unsigned_abs()),
-        lifetime: if extended { tokens.extended_lifetime } else { asked },
-        warn_after: extended.then_some(asked),
+        lifetime: if extended { tokens.extended_lifetime } else { lifetime },
+        warn_after: extended.then_some(lifetime),
         pod: bound.pod,
         secret: bound.secret,
         node: bound.node,
@@ -137,7 +138,7 @@ struct Bound {
 }
 
 impl Bound {
-    /// Looks up the object that a request names.
+    /// Looks up the object to which the request binds the token.
     fn find(call: &Call<'_>, request: &Object, namespace: &str, account: &str) -> Result<Bound, Status> {
         let Some(reference) = at(request, "spec.boundObjectRef").filter(|reference| !reference.is_null())
         else {
@@ -147,7 +148,7 @@ impl Bound {
         let (api_version, kind, name, uid) = (text("apiVersion"), text("kind"), text("name"), text("uid"));
         let (group, version) = match api_version.split_once('/') {
             None => ("", api_version),
-            // A malformed apiVersion counts as an empty one.
+            // A malformed apiVersion counts as an empty apiVersion.
             Some((_, version)) if version.contains('/') => ("", ""),
             Some(both) => both,
         };

@@ -1,22 +1,23 @@
-//! The verb watch: a cursor into the committed log, whose events are rendered as it moves
+//! The verb watch. A watch is a cursor into the committed log: the server renders events as the cursor moves
 //! (docs/api/watches.md#watch-start, #watch-events, #watch-transport).
 //!
 //! ```text
 //! snapshot ──synthetic ADDED──► initial-events-end bookmark ──► tail of the log ──► events · bookmarks ──► end
 //! ```
 //!
-//! A watch at an earlier point sends the state of that point, and nothing after it (`still.rs`).
+//! A watch at an earlier point sends only the state at that point (`start.rs`).
 //!
-//! There is no queue per watcher: a client that reads slowly simply polls its tail later. The meaning of an
-//! event for a watcher follows from the attributes before and after the change, so filtering parses no body.
-//! The rendered event is shared by all watchers with the same representation (`representation::shared`).
+//! There is no queue per watcher: the tail of a client that reads slowly is polled later. The attributes before
+//! and after a change determine the type of the event for a watcher, so filtering does not parse objects. The
+//! rendered event is shared by all watchers with the same representation (`representation::shared`).
 
-mod still;
+mod counts;
+mod start;
+mod tested;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -27,11 +28,13 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use tokio::time::{Instant, Sleep};
 
+use self::counts::{WatchCounts, count};
 use super::Call;
-use super::ahead::Ahead;
-use super::filling::{CHUNK_BYTES, FORM_MULTIPLE, Filling, LARGE_BYTES};
+use super::chunks::{CHUNK_BYTES, ChunkFill, FORM_MULTIPLE, LARGE_BYTES};
+use super::parallel_render::ParallelRender;
 use super::schedule::Schedule;
-use super::selected::{Found, Need, Selected};
+use super::selected::{Need, Selected, SelectedItem};
+use crate::state::testing::WatchProbe;
 use crate::writes::accesses;
 use objects::conversion::{Converter, is_current};
 use objects::negotiate::Encoding;
@@ -41,34 +44,31 @@ use objects::store;
 use types::attributes::Selection;
 use types::bloom;
 use types::options::{ListOptions, version_number};
-use types::schema::registry::Resource;
 use values::memory::Charge;
 use values::status::{Status, StatusReason};
 use wire::metrics::Metrics;
-use wire::metrics::family::micros;
-use wire::metrics::histogram::Histogram;
 use wire::response::Response;
 use wire::server::poll_gate::PollGate;
 use wire::server::websocket::{MessageType, Upgrade};
 use wire::server::{Aborted, Body, LifecycleStage};
 
-/// Maximum number of events taken from the tail at once. A watcher that stops reading keeps these events and
-/// the shared renderings of them, which are at most [`shared::KEPT_BYTES_MAX`] each.
+/// Maximum number of events taken from the tail at once. The stream of a client that stops reading holds
+/// these events and their shared renderings, of at most [`shared::KEPT_BYTES_MAX`] each.
 const EVENTS_MAX: usize = 64;
 
-/// Pause of a watch after a delivery, for each watcher of the same change. It is about the time that one
-/// delivery takes, so the pause is about as long as a delivery to all watchers. Events during the pause are
-/// delivered together. Without it, many watchers with many writes would cost one system call for each event
-/// and watcher. At the end of the pause the timer wakes the task only if an event arrived during the pause
-/// before: then another event is likely, and a wake-up for the event in addition to the timer would be one
-/// too many. Otherwise the next event wakes the task.
+/// Pause of a watch after a delivery, for each watcher of the same change. This time is about as long as the
+/// delivery to one watcher, so the whole pause is about as long as the delivery to all watchers. Events during
+/// the pause are delivered together. Without the pause, many watchers with many writes would cost one system
+/// call for each event and watcher. The timer wakes the task at the end of a pause only if an event arrived
+/// during the previous pause, because an event is then likely in this pause too. Otherwise the next event wakes
+/// the task.
 const REST_EACH: Duration = Duration::from_micros(20);
 
-/// Shorter pauses are skipped, because timers have this resolution. Therefore up to fifty watchers have no
-/// pause.
+/// Shorter pauses are skipped, because timers have this resolution. Therefore a change with fewer than fifty
+/// watchers causes no pause.
 const REST_MIN: Duration = Duration::from_millis(1);
 
-/// Maximum pause; a client that waits for a change does not notice it.
+/// Maximum pause. A client that waits for a change does not notice a delay of this length.
 const REST_MAX: Duration = Duration::from_millis(50);
 
 /// Time that a watch with initial events waits for a future revision (docs/api/watches.md#watch-start).
@@ -81,9 +81,9 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     }
     let meta_group = call.server().types.naming.meta_group();
     let options = ListOptions::from_query(&call.request.query, call.selection()?, true, &meta_group)?;
-    let asked = version_number(&options.resource_version)?;
+    let revision = version_number(&options.resource_version)?;
     let renderer = call.renderer()?;
-    let state = begin(call, renderer, options, asked).await?;
+    let state = begin(call, renderer, options, revision).await?;
     if let Some(upgrade) = call.upgrade.take() {
         return Ok(over_websocket(upgrade, state, call.output.encoding));
     }
@@ -93,29 +93,29 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     Ok(response)
 }
 
-/// Returns the state of a watch that begins after `asked`, or with the newest state. An error that prevents the
-/// watch is its first event.
+/// Returns the state of a watch that begins after `revision`, or with the newest state. If the watch cannot
+/// start, the first event is the error.
 async fn begin(
     call: &Call<'_>,
     renderer: Renderer,
     options: ListOptions,
-    asked: Revision,
+    revision: Revision,
 ) -> Result<State, Status> {
     let store = call.store();
     let namespace = call.info.namespace_of(call.resource).to_owned();
     let prefix = store::collection(call.resource, &namespace);
     let initial = options.send_initial_events == Some(true);
 
-    let mut pending_error = still::not_reached(call, &store, asked, initial).await;
+    let mut pending_error = start::not_reached(call, &store, revision, initial).await;
     let began = Instant::now();
     let view = call.view()?;
     let single_scope = !namespace.is_empty() || !call.resource.namespaced();
     let is_one = single_scope && options.selection.field().exact_name().is_some();
-    if let Some(asked) = accesses::asks_for_watch(call.resource, &options, is_one) {
-        call.server().watched(call.resource, asked, began.elapsed());
+    if let Some(access) = accesses::watch_access(call.resource, &options, is_one) {
+        call.server().watched(call.resource, access, began.elapsed());
     }
     let from_newest = matches!(options.resource_version.as_str(), "" | "0");
-    let start = if initial || from_newest { view.revision() } else { asked };
+    let start = if initial || from_newest { view.revision() } else { revision };
     let tail = match store.tail(start, prefix.clone()) {
         _ if call.request.past.is_some() => None,
         Ok(tail) => Some(tail),
@@ -154,10 +154,10 @@ async fn begin(
             tokio::time::sleep(grace).await;
         }),
         gate: PollGate::new(),
-        retired: still::end_of_type(call),
+        retired: start::end_of_type(call),
         is_still: call.request.past.is_some(),
         is_last: false,
-        counts: Counts::of(
+        counts: WatchCounts::new(
             &call.server().operations.metrics,
             call.resource,
             &call.info.version,
@@ -169,13 +169,14 @@ async fn begin(
         charge: Charge::default(),
         waiting: None,
         ahead: None,
-        made: None,
+        rendered: None,
         ended: false,
+        probe: tested::probe(call),
     })
 }
 
-/// Sends each event as one WebSocket message: text for JSON, and without the length prefix that protobuf
-/// events otherwise have (docs/api/watches.md#watch-transport).
+/// Sends each event as one WebSocket message. A JSON event is a text message. A protobuf event is sent without
+/// its length prefix (docs/api/watches.md#watch-transport).
 fn over_websocket(upgrade: Upgrade, mut state: State, encoding: Encoding) -> Response {
     state.chunk_bytes = 1; // so that each chunk has one event
     let form = if encoding == Encoding::Json { MessageType::Text } else { MessageType::Binary };
@@ -189,8 +190,8 @@ fn over_websocket(upgrade: Upgrade, mut state: State, encoding: Encoding) -> Res
 /// Maximum duration of a watch: a year, which the clock can still add to the current time.
 const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Returns the client's duration, or a random time between once and twice the server's minimum, so that the
-/// ends of watches are spread out.
+/// Returns the duration that the client requested, or a random duration between the server's minimum and twice
+/// the minimum, so that watches end at different times.
 fn duration(seconds: i64, minimum: Duration) -> Duration {
     match seconds {
         0 => minimum.mul_f64(1.0 + random_part()),
@@ -204,12 +205,12 @@ fn random_part() -> f64 {
 }
 
 /// Returns the pause of a watch after a change that concerned `audience` watchers.
-fn rest(audience: u32) -> Duration {
+fn pause_after(audience: u32) -> Duration {
     let rest = REST_EACH.saturating_mul(audience).min(REST_MAX);
     if rest < REST_MIN { Duration::ZERO } else { rest }
 }
 
-/// Returns the error for the client if its tail cannot continue after `seen`.
+/// Returns the error for the client if the tail of the watch cannot continue after `seen`.
 fn broken(seen: Revision, error: &TailError) -> Status {
     match error {
         TailError::Compacted { oldest } => {
@@ -220,17 +221,19 @@ fn broken(seen: Revision, error: &TailError) -> Status {
     }
 }
 
-/// A future that resolves when something has happened.
+/// A future that resolves when the watch must end.
 type Ends = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// An event that [`State::news`] waits for.
-enum News {
+/// An occurrence that [`State::next_occurrence`] waits for.
+enum Occurrence {
     Shutdown,
     /// The type is no longer served.
     Retired,
     Alarm,
-    /// Changes; `None` if they arrived during a pause.
-    Told(Option<Result<Vec<Arc<Event>>, TailError>>),
+    /// The test features have sent a command to the watch.
+    Command,
+    /// Changes; `None` if the changes arrived during a pause.
+    Changes(Option<Result<Vec<Arc<Event>>, TailError>>),
 }
 
 /// Returns the scope of the watch as a metric label.
@@ -242,65 +245,17 @@ fn scope_of(call: &Call<'_>) -> &'static str {
     }
 }
 
-/// Metrics of the events of one watch.
-#[derive(Clone)]
-struct Counts {
-    events: Option<Arc<AtomicU64>>,
-    sizes: Option<Arc<Histogram>>,
-    initial: Option<Arc<AtomicU64>>,
-    changes: Option<Arc<AtomicU64>>,
-    bookmarks: Option<Arc<AtomicU64>>,
-    /// Histogram of the time to send the initial list, and the start time; `None` after the list was sent.
-    lists: Option<(Arc<Histogram>, Instant)>,
-}
-
-fn count(counter: Option<&Arc<AtomicU64>>) {
-    if let Some(counter) = counter {
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl Counts {
-    fn of(metrics: &Metrics, resource: &Resource, version: &str, scope: &str) -> Counts {
-        let (group, plural) = (&*resource.group, &*resource.table.plural);
-        let (labels, stored) = ([group, plural, version], [group, plural]);
-        let lists = metrics.watch_lists.of(&[group, plural, scope, version]);
-        Counts {
-            events: metrics.watch_events.of(&labels),
-            sizes: metrics.watch_event_sizes.of(&labels),
-            initial: metrics.initial_events.of(&stored),
-            changes: (!accesses::is_kept(resource)).then(|| metrics.store_events.of(&stored)).flatten(),
-            bookmarks: metrics.bookmarks.of(&stored),
-            lists: lists.map(|lists| (lists, Instant::now())),
-        }
-    }
-
-    /// Records the time that it took to send the initial list.
-    fn listed(&mut self) {
-        if let Some((lists, began)) = self.lists.take() {
-            lists.record(micros(began.elapsed()));
-        }
-    }
-
-    fn event(&self, bytes: usize) {
-        count(self.events.as_ref());
-        if let Some(sizes) = &self.sizes {
-            sizes.record(bytes as u64);
-        }
-    }
-}
-
 /// The state of one watch.
 struct State {
-    counts: Counts,
+    counts: WatchCounts,
     renderer: Renderer,
     selection: Selection,
     converter: Arc<Converter>,
     /// Objects whose synthetic initial events are still to be sent.
     initial_objects: Option<Selected>,
-    /// `None` if the watch could not start at its revision, and at an earlier point.
+    /// `None` if the watch could not start at its revision, and for a watch at an earlier point.
     tail: Option<Tail>,
-    /// Whether the watch is at an earlier point, so that no events follow its initial events.
+    /// Whether the watch is at an earlier point; such a watch sends no events after its initial events.
     is_still: bool,
     /// Changes taken from the tail that are still to be sent.
     events: std::vec::IntoIter<Arc<Event>>,
@@ -321,25 +276,29 @@ struct State {
     is_busy: bool,
     /// Polls `shutdown`, `retired` and `alarm` only when they are due.
     gate: PollGate,
-    /// Resolves when the server is asked to shut down.
+    /// Resolves when the server begins to shut down.
     shutdown: Ends,
     /// Resolves when the type is no longer served.
     retired: Option<Ends>,
     /// Whether the watch ends after the changes that have already happened.
     is_last: bool,
     metrics: Arc<Metrics>,
-    /// Number of bytes that are gathered before they are passed on.
+    /// Number of bytes that are gathered before they are passed to the connection.
     chunk_bytes: usize,
     buffer: Vec<u8>,
     /// Memory charge for the gathered bytes.
     charge: Charge,
     /// An initial object that waits until the gathered bytes are sent.
-    waiting: Option<Found>,
-    /// The initial objects, if they are rendered on several threads.
-    ahead: Option<Ahead>,
-    /// A chunk that these threads rendered.
-    made: Option<Bytes>,
+    waiting: Option<SelectedItem>,
+    /// The initial objects, if several threads render the initial objects.
+    ahead: Option<ParallelRender>,
+    /// A chunk that the threads of `ahead` rendered.
+    rendered: Option<Bytes>,
     ended: bool,
+    /// The connection of the watch to the test features; `None` on a server without test features. The value is boxed,
+    /// like the futures of the test features, so that watches on servers without these features do not need more
+    /// memory.
+    probe: Option<Box<WatchProbe>>,
 }
 
 impl State {
@@ -353,8 +312,17 @@ impl State {
     /// Returns the next bytes for the client, or `None` at the end of the watch.
     async fn next_chunk(&mut self) -> Option<Result<Bytes, Aborted>> {
         while self.buffer.is_empty() {
+            if self.probe.is_some()
+                && !self.ended
+                && let Some(broken) = Box::pin(self.next_command()).await
+            {
+                return Some(Err(broken));
+            }
             if self.ended {
-                return None;
+                if self.buffer.is_empty() {
+                    return None;
+                }
+                break;
             }
             let filled = if let Some(status) = self.pending_error.take() {
                 Err(status)
@@ -370,19 +338,19 @@ impl State {
             };
             if let Err(status) = filled {
                 if status.reason == StatusReason::TooManyRequests {
-                    // There is no memory for an error event either. The client continues where the stream
-                    // broke off.
+                    // If there is no memory for the events, there is no memory for an error event. The client continues
+                    // where the stream broke off.
                     self.ended = true;
                     return Some(Err(Aborted));
                 }
                 self.fail(&status);
             }
-            if let Some(made) = self.made.take() {
-                return Some(Ok(made));
+            if let Some(rendered) = self.rendered.take() {
+                return Some(Ok(rendered));
             }
             if self.buffer.is_empty() {
-                // Skipping events that do not concern this watcher never waits, so it must yield to other
-                // tasks on the thread.
+                // The loop never waits while it skips events that do not concern this watcher. Therefore the
+                // loop must yield to other tasks on the thread.
                 tokio::task::consume_budget().await;
             }
         }
@@ -409,15 +377,15 @@ impl State {
         };
         if self.charge.bytes() < needed {
             // The charge is released first, so that two streams do not wait for each other's memory. The
-            // gathered bytes are within a chunk.
+            // gathered bytes have at most the size of a chunk.
             drop(std::mem::take(&mut self.charge));
             self.charge = self.renderer.account().answer(needed).await.map_err(Status::no_memory)?;
         }
         Ok(true)
     }
 
-    /// Starts rendering the initial events after the first chunk on several threads, unless they are stored
-    /// bytes, or separate messages.
+    /// Starts rendering the initial events after the first chunk on several threads. Does nothing if the events
+    /// are stored bytes or separate messages.
     fn go_ahead(&mut self) {
         let is_made_here = self.renderer.is_as_stored() || self.chunk_bytes < CHUNK_BYTES;
         if is_made_here || self.waiting.is_some() || self.initial_objects.is_none() {
@@ -430,14 +398,14 @@ impl State {
             counts.event(out.len() - before);
             Ok(())
         };
-        self.ahead = Ahead::new(&self.renderer, &mut self.initial_objects, u64::MAX, Arc::new(show));
+        self.ahead = ParallelRender::new(&self.renderer, &mut self.initial_objects, u64::MAX, Arc::new(show));
     }
 
-    /// Fills one chunk that several threads rendered; after the last one, adds the marker.
+    /// Takes one chunk that several threads rendered. After the last chunk, adds the marker.
     async fn fill_ahead(&mut self) -> Result<(), Status> {
         let Some(ahead) = &mut self.ahead else { return Ok(()) };
         match ahead.next(&self.renderer).await {
-            Ok(Some(chunk)) => self.made = Some(chunk),
+            Ok(Some(chunk)) => self.rendered = Some(chunk),
             Ok(None) => {
                 self.ahead = None;
                 if self.initial_marker {
@@ -452,25 +420,25 @@ impl State {
         Ok(())
     }
 
-    /// Fills one chunk of synthetic ADDED events; after the last one, adds the marker.
+    /// Fills one chunk with synthetic ADDED events. After the last event, adds the marker.
     async fn fill_initial(&mut self) -> Result<(), Status> {
         if let Some(found) = self.waiting.take() {
             return self.show_initial(found).await;
         }
-        let mut filling = Filling::up_to(self.chunk_bytes);
+        let mut filling = ChunkFill::up_to(self.chunk_bytes);
         while let Some(objects) = &mut self.initial_objects
             && filling.takes_more(self.buffer.len())
         {
             let Some(found) = objects.next(Need::Objects(u64::MAX)).await? else {
                 self.initial_objects = None;
-                self.counts.listed();
+                self.counts.record_initial_list();
                 if self.initial_marker {
                     count(self.counts.bookmarks.as_ref());
                     self.renderer.bookmark(self.initial_revision, true, &mut self.buffer);
                 }
                 break;
             };
-            if matches!(found, Found::Pause) {
+            if matches!(found, SelectedItem::Pause) {
                 break;
             }
             self.show_initial(found).await?;
@@ -481,7 +449,7 @@ impl State {
         Ok(())
     }
 
-    async fn show_initial(&mut self, found: Found) -> Result<(), Status> {
+    async fn show_initial(&mut self, found: SelectedItem) -> Result<(), Status> {
         if !self.has_room(found.record_bytes()).await? {
             self.waiting = Some(found);
             return Ok(());
@@ -493,9 +461,10 @@ impl State {
         Ok(())
     }
 
-    /// Fills one chunk with the changes at hand.
+    /// Fills one chunk with changes that were taken from the tail.
     async fn fill_changes(&mut self) -> Result<(), Status> {
         while self.buffer.len() < self.chunk_bytes
+            && !self.probe.as_ref().is_some_and(|probe| probe.is_due())
             && let Some(next) = self.events.as_slice().first()
         {
             let previous_bytes = next.previous.as_ref().map_or(0, |entry| entry.stored_len());
@@ -520,30 +489,35 @@ impl State {
         if self.is_still {
             return self.stand_still().await;
         }
-        match self.news().await {
-            News::Shutdown => self.ended = true,
-            News::Retired => self.is_last = true,
-            News::Alarm => {
-                let now = Instant::now();
-                if now >= self.rests_until {
+        let occurrence = if self.probe.is_some() {
+            Box::pin(self.next_tested_occurrence()).await
+        } else {
+            self.next_occurrence(self.schedule.wake_at()).await
+        };
+        match occurrence {
+            Occurrence::Shutdown => self.ended = true,
+            Occurrence::Retired => self.is_last = true,
+            Occurrence::Alarm => {
+                if Instant::now() >= self.rests_until {
                     self.is_busy = self.tail.as_ref().is_some_and(Tail::has_news);
                 }
-                self.keep_time(now);
+                self.keep_time(self.now());
             }
-            News::Told(None) => self.is_busy = true,
-            News::Told(Some(Ok(events))) => {
+            Occurrence::Command => self.keep_time(self.now()),
+            Occurrence::Changes(None) => self.is_busy = true,
+            Occurrence::Changes(Some(Ok(events))) => {
                 // If a full batch is available at once, there is no pause.
                 if events.len() < EVENTS_MAX {
                     let audience = events.last().map_or(0, |event| event.audience());
-                    self.rests_until = Instant::now() + rest(audience);
+                    self.rests_until = Instant::now() + pause_after(audience);
                 }
                 self.events = events.into_iter();
             }
-            News::Told(Some(Err(error))) => self.fail(&broken(self.sent_revision, &error)),
+            Occurrence::Changes(Some(Err(error))) => self.fail(&broken(self.sent_revision, &error)),
         }
     }
 
-    /// Takes the changes that have already happened. If there are no more, the watch ends.
+    /// Takes the changes that have already happened. The watch ends if no such change is left.
     fn follow_to_end(&mut self) {
         let next = self.tail.as_mut().and_then(|tail| tail.next(EVENTS_MAX).now_or_never());
         match next {
@@ -553,19 +527,19 @@ impl State {
         }
     }
 
-    /// Waits for the next event. A watch without a tail ends as if the server shut down.
-    async fn news(&mut self) -> News {
-        let Some(tail) = &mut self.tail else { return News::Shutdown };
+    /// Waits for the next event, at most until `wake_at`. A watch without a tail ends as if the server shut
+    /// down.
+    async fn next_occurrence(&mut self, wake_at: Instant) -> Occurrence {
         let rests = Instant::now() < self.rests_until;
-        let wake_at = self.schedule.wake_at();
+        let Some(tail) = &mut self.tail else { return Occurrence::Shutdown };
         let alarm_at = if rests && self.is_busy { wake_at.min(self.rests_until) } else { wake_at };
         if self.alarm.deadline() != alarm_at {
             self.alarm.as_mut().reset(alarm_at);
-            self.gate.ask_again();
+            self.gate.make_due();
         }
         let rests_until = self.rests_until;
-        // Resolves to the changes, or to `None` if they arrive during a pause.
-        let told = async {
+        // Resolves to the changes, or to `None` if the changes arrive during a pause.
+        let changes = async {
             if rests {
                 tail.announced().await;
                 if Instant::now() < rests_until {
@@ -574,28 +548,28 @@ impl State {
             }
             Some(tail.next(EVENTS_MAX).await)
         };
-        let mut told = pin!(told);
+        let mut changes = pin!(changes);
         poll_fn(|cx| {
             // Signals are polled before the events; otherwise a watch that always has events would never end.
             let signal = self.gate.poll(cx, |cx| {
                 if self.shutdown.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(News::Shutdown);
+                    return Poll::Ready(Occurrence::Shutdown);
                 }
                 if self.retired.as_mut().is_some_and(|retired| retired.as_mut().poll(cx).is_ready()) {
-                    return Poll::Ready(News::Retired);
+                    return Poll::Ready(Occurrence::Retired);
                 }
-                self.alarm.as_mut().poll(cx).map(|()| News::Alarm)
+                self.alarm.as_mut().poll(cx).map(|()| Occurrence::Alarm)
             });
             if signal.is_ready() || (rests && self.is_busy) {
                 return signal;
             }
-            told.as_mut().poll(cx).map(News::Told)
+            changes.as_mut().poll(cx).map(Occurrence::Changes)
         })
         .await
     }
 
     /// Ends the watch if its time is over, or sends a bookmark if one is due. A bookmark is sent even if its
-    /// revision is unchanged, so that the client knows that the server is alive. No bookmark has a revision
+    /// revision is unchanged, so that the client can detect that the server is alive. No bookmark has a revision
     /// before the start of the watch.
     fn keep_time(&mut self, now: Instant) {
         let progress = self.tail.as_ref().map_or(Revision::ZERO, Tail::progress);
@@ -619,8 +593,8 @@ impl State {
         Ok(is_so(&shared::current(event)?) && shared::previous(event)?.as_ref().is_none_or(is_so))
     }
 
-    /// Renders the meaning of a change for this watcher: the object entered, stayed in, or left the selection
-    /// (docs/api/watches.md#watch-events).
+    /// Renders the watch event of a change for this watcher: ADDED, MODIFIED or DELETED, depending on
+    /// whether the object entered, stayed in, or left the selection (docs/api/watches.md#watch-events).
     fn render(&mut self, event: &Event) -> Result<(), Status> {
         let resource = self.renderer.resource().clone();
         let is_selected = |record: &Record| store::is_selected(&resource, &self.selection, record);
@@ -635,7 +609,7 @@ impl State {
         let before = self.buffer.len();
         self.renderer.change(event, seen, &mut self.buffer)?;
         self.counts.event(self.buffer.len() - before);
-        self.told(event);
+        self.record_sent(event);
         Ok(())
     }
 
@@ -646,7 +620,7 @@ impl State {
         let is_everything = self.selection.is_everything();
         let mut records = vec![shared::current(event)?];
         if !is_everything {
-            // The previous state matters only to watchers that may not have selected the object.
+            // The previous state is needed only for a watch with selectors.
             records.extend(shared::previous(event)?);
         }
         self.converter.convert_records(&resource, &mut records).await?;
@@ -667,19 +641,23 @@ impl State {
         self.renderer.event(seen.event_type(), &value, &mut self.buffer)?;
         self.counts.event(self.buffer.len() - before);
         self.metrics.watch_events_rendered.add(1);
-        self.told(event);
+        self.record_sent(event);
         Ok(())
     }
 
-    fn told(&mut self, event: &Event) {
+    fn record_sent(&mut self, event: &Event) {
         self.metrics.watch_events_sent.add(1);
+        if let Some(probe) = &self.probe {
+            probe.sent_change();
+        }
         count(self.counts.changes.as_ref());
         self.sent_revision = event.revision;
     }
 }
 
-/// Returns the meaning of a change for a watcher whose selection contained the object before and contains it
-/// now; `None` if there is nothing to send.
+/// Returns the type of the watch event for a change; `None` if no event is sent. `was_in` and `is_in` say
+/// whether the selection of the watcher contained the object before the change, and contains it after the
+/// change.
 fn meaning(was_in: bool, is_in: bool, is_put: bool) -> Option<WatchedChange> {
     match (was_in, is_in) {
         (false, true) => Some(WatchedChange::Entered),

@@ -1,5 +1,5 @@
 //! The verbs create and update, and the common code of the verbs that write: the intent of a request, and the
-//! checks of its body before the write path.
+//! checks of the request body before the write path.
 
 use http::StatusCode;
 
@@ -7,7 +7,9 @@ use super::Call;
 use crate::writes::plugin::{Operation, Options, WriteAttributes};
 use crate::writes::write::intent::seen_revision;
 use crate::writes::write::ownership::manager;
-use crate::writes::write::{self, Current, Made, Outcome, Presence, Wanted, WriteIntent};
+use crate::writes::write::{
+    self, Current, FunctionSource, Presence, RequestedChange, WriteIntent, WriteOutcome,
+};
 use objects::representation::answer::respond_object;
 use objects::representation::refuse_list_transform;
 use objects::strategy::owners::{AFTER_ADMISSION, without_repeated_owners};
@@ -29,8 +31,8 @@ pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     let name = meta(&first, "name").to_owned();
     (intent.presence, intent.write.name) = (Presence::New, &name);
     let mut first = Some(first);
-    let mut source = Made::served(|call: &mut Call<'_>, _: Option<&mut Current>| {
-        again(call, first.take(), |call| read_new(call, body, &options)).map(Wanted::Object)
+    let mut source = FunctionSource::for_served(|call: &mut Call<'_>, _: Option<&mut Current>| {
+        read_again(call, first.take(), |call| read_new(call, body, &options)).map(RequestedChange::Object)
     });
     let outcome = write::write(call, &intent, &mut source).await?;
     respond_written(call, outcome).await
@@ -42,7 +44,7 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
     replace(call, body, endpoint, may_create).await
 }
 
-/// Replaces an item by an earlier state of it, or creates it again.
+/// Replaces an item with its earlier state, or creates the item again.
 pub async fn restore(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     replace(call, body, Endpoint::Main, true).await
 }
@@ -64,11 +66,11 @@ async fn replace(
     }
     let (server, resource) = (call.server(), call.resource);
     let mut is_read = false;
-    let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
+    let mut source = FunctionSource::for_served(|call: &mut Call<'_>, current: Option<&mut Current>| {
         is_read = true;
         let is_new = current.is_none();
         let known = match current {
-            Some(current) => current.known(server, resource)?,
+            Some(current) => current.live_for_sharing(server, resource)?,
             None => None,
         };
         let mut object = read_update(call, body, &options, known)?;
@@ -77,15 +79,15 @@ async fn replace(
             forget_revision(&mut object)?;
             as_new(call, &mut object)?;
         }
-        Ok(Wanted::Object(object))
+        Ok(RequestedChange::Object(object))
     });
     let outcome = write::write(call, &intent, &mut source).await;
     if outcome.is_err() && !is_read {
         // The body was not read yet. The error of an unreadable body takes precedence over the other error.
         let object = read_update(call, body, &options, None)?;
         let is_missing = outcome.as_ref().is_err_and(|refused| refused.code == StatusCode::NOT_FOUND);
-        // Upstream looks for the object before it compares the uid, unless PUTs may create objects of this type.
-        // This also holds for the subresources of the type.
+        // Kubernetes looks for the object before it compares the uid, unless a PUT may create objects of this type. The
+        // same order applies to the subresources of the type.
         if is_missing && call.resource.table.put_creates {
             without_uid(&intent, &object)?;
         }
@@ -93,7 +95,7 @@ async fn replace(
     respond_written(call, outcome?).await
 }
 
-/// Removes the resourceVersion from an object that is to be created by PUT or apply. It is not a
+/// Removes the resourceVersion from an object that a PUT or an apply creates. The resourceVersion is not a
 /// precondition, but must be a number.
 ///
 /// # Errors
@@ -152,14 +154,14 @@ pub fn intent<'w>(
     }
 }
 
-/// Returns the response with the object that was written: 201 for a new one.
-pub async fn respond_written(call: &Call<'_>, outcome: Outcome) -> Result<Response, Status> {
-    let code = if matches!(outcome, Outcome::Created(_)) { StatusCode::CREATED } else { StatusCode::OK };
+/// Returns the response with the object that was written. The code is 201 for a new object.
+pub async fn respond_written(call: &Call<'_>, outcome: WriteOutcome) -> Result<Response, Status> {
+    let code = if matches!(outcome, WriteOutcome::Created(_)) { StatusCode::CREATED } else { StatusCode::OK };
     let written = outcome.written().ok_or_else(|| Status::not_found(call.subject(&call.info.name)))?;
     respond_object(call.renderer()?, code, &written.value).await
 }
 
-/// Removes system metadata from an object that is to be created, and sets its namespace.
+/// Removes system metadata from a new object, and sets the namespace of the object.
 ///
 /// # Errors
 /// The object has another namespace than the request.
@@ -170,9 +172,10 @@ pub fn as_new(call: &mut Call<'_>, object: &mut Object) -> Result<(), Status> {
     Ok(())
 }
 
-/// Returns the object of the first round, or reads the body again in a later round, which is rare and costs
-/// less than a copy for every write. The warnings were already given in the first round.
-fn again(
+/// Returns the decoded object in the first round of a write. A later round decodes the body again: later rounds
+/// are rare, and a copy of the object for every write would cost more. The warnings were already given in the
+/// first round.
+fn read_again(
     call: &mut Call<'_>,
     first: Option<Object>,
     read: impl FnOnce(&mut Call<'_>) -> Result<Object, Status>,
@@ -235,7 +238,7 @@ fn decode_copy(
         Err(_) => expected.strict_as_named(input, call.request.types().registry(), body),
     };
     let version = &call.resource.version;
-    call.judge_strict(strict, options.field_validation, |errors| {
+    call.handle_strict_findings(strict, options.field_validation, |errors| {
         let kind = &table.kind;
         Status::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: {errors}"
@@ -248,31 +251,33 @@ fn decode_copy(
 
 /// Checks the body's name and namespace against the URL.
 pub fn check_identity(call: &Call<'_>, object: &Object) -> Result<(), Status> {
-    let (name, wanted) = (meta(object, "name"), call.info.name.as_str());
+    let (name, expected) = (meta(object, "name"), call.info.name.as_str());
     if name.is_empty() {
         return Err(Status::bad_request(format!(
-            "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+            "the name of the object ({expected} based on URL) was undeterminable: name must be provided"
         )));
     }
-    if name != wanted {
+    if name != expected {
         return Err(Status::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({wanted})"
+            "the name of the object ({name}) does not match the name on the URL ({expected})"
         )));
     }
     Ok(())
 }
 
-/// Sets the namespace of the request in the object, or removes it for a cluster-scoped one.
+/// Sets the namespace of the object to the namespace of the request. Removes the namespace from a
+/// cluster-scoped object.
 pub fn scope_to_request(call: &Call<'_>, object: &mut Object) -> Result<(), Status> {
     strategy::scope_to(call.resource, &call.info.namespace, object)
 }
 
-/// Drops repeated owners from a body, with a warning that names them.
+/// Removes repeated owner references from a body, and adds a warning that names the repeated references.
 pub fn dedup_owners(call: &mut Call<'_>, object: &mut Object) {
     call.warnings.extend(without_repeated_owners(object, ""));
 }
 
-/// Drops repeated owners from a patched object. Upstream does this after the admission plugins.
+/// Removes repeated owner references from a patched object. Kubernetes removes these references after the admission
+/// plugins.
 pub fn dedup_patched_owners(call: &mut Call<'_>, object: &mut Object) {
     call.warnings.extend(without_repeated_owners(object, AFTER_ADMISSION));
 }

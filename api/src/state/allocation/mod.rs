@@ -26,14 +26,14 @@ use values::status::{Status, Subject};
 /// The ranges to allocate from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ranges {
-    /// Networks of cluster IPs: one, or one of each family. The first is the default.
+    /// Networks of cluster IPs: one network, or one network of each family. The first network is the default.
     pub networks: Vec<Network>,
     /// Range of node ports.
     pub ports: Ports,
 }
 
 impl Ranges {
-    /// Parses networks, separated by commas; the first one is the default.
+    /// Parses networks that are separated by commas. The first network is the default.
     ///
     /// # Errors
     /// Fails for a malformed network, and for a default network that is too small.
@@ -49,7 +49,7 @@ impl Ranges {
         Ok(networks)
     }
 
-    /// Checks that there is one network, or one of each family.
+    /// Checks that there is one network, or one network of each family.
     ///
     /// # Errors
     /// Fails for more than two networks, or two of the same family.
@@ -73,7 +73,7 @@ impl Default for Ranges {
 }
 
 /// Returns the addresses and ports of a stored service, without duplicates.
-pub fn held(value: &[u8]) -> (Vec<std::net::IpAddr>, Vec<u16>) {
+pub fn allocated_items(value: &[u8]) -> (Vec<std::net::IpAddr>, Vec<u16>) {
     let (mut addresses, mut ports) = (Vec::new(), Vec::new());
     for item in pools::held_by(value) {
         match item {
@@ -89,7 +89,7 @@ pub struct Allocations {
     pools: Pools,
 }
 
-/// The items reserved for one write. Dropping it releases those that were not stored.
+/// The items reserved for one write. Dropping the reservation releases the items that were not stored.
 #[must_use]
 pub struct Reservation<'a> {
     pools: &'a Pools,
@@ -113,18 +113,18 @@ impl Allocations {
         Allocations { pools: Pools::new(engine, prefix, ranges.networks, ranges.ports) }
     }
 
-    /// Returns the cluster IP of this server's own service: the first of the default network.
+    /// Returns the cluster IP of this server's own service, which is the first address of the default network.
     pub fn own_address(&self) -> Option<std::net::IpAddr> {
         self.pools.networks.first().and_then(Network::first)
     }
 
-    /// Returns the networks of cluster IPs as text, the default one first.
+    /// Returns the networks of cluster IPs as text, the default network first.
     pub fn networks(&self) -> impl Iterator<Item = String> {
         self.pools.networks.iter().map(Network::to_string)
     }
 
-    /// Allocates the items that a service to be stored requests or lacks. `old` is its stored form on an
-    /// update. Other objects are left unchanged.
+    /// Allocates the items that a new or updated service requests or lacks. On an update, `old` is the stored
+    /// service. Objects of other types are left unchanged.
     ///
     /// # Errors
     /// 422 for an unavailable item, 500 if a range is exhausted.

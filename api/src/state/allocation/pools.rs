@@ -1,4 +1,4 @@
-//! The addresses and ports in use: those of stored services, and those of writes in progress.
+//! The addresses and ports that stored services and writes in progress use.
 //!
 //! ```text
 //! log ─ tail on services ─ caught up at each use ─► holdings ──┐
@@ -6,10 +6,11 @@
 //! writes between their choice and their commit ─► reservations ┘
 //! ```
 //!
-//! The log is the only source. Allocations are not stored separately from the services, so nothing can
-//! contradict them after a crash, and every removal of a service releases its items. A single lock covers both
-//! steps: reading the log to its end and making a reservation. A reservation ends after its write, when the
-//! event of the write is already in the log. So two writers never get the same item.
+//! The log is the only source of the allocations: the server rebuilds the pools from the log at each start. Allocations
+//! are not stored separately from the services. Therefore allocations are consistent with the services after a crash,
+//! and every removal of a service releases the items of the service. A single lock covers both steps: reading the log
+//! to its end and making a reservation. A reservation ends after its write, when the event of the write is already in
+//! the log. So two writers never get the same item.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -26,7 +27,7 @@ use values::names;
 /// Maximum number of events read from the tail at once.
 const EVENTS_MAX: usize = 1024;
 
-/// Random positions tried before the range is searched linearly.
+/// Number of random positions that are tried before the range is searched linearly.
 const RANDOM_TRIES: usize = 16;
 
 /// An item that at most one service may hold.
@@ -64,8 +65,8 @@ struct State {
     tail: Option<Tail>,
     /// Items of each stored service.
     holdings: HashMap<Bytes, Vec<Item>>,
-    /// Number of services that hold each item. Only services stored before this server allocated items can
-    /// share one.
+    /// Number of services that hold each item. Two services can hold the same item only if they were stored
+    /// before this server allocated items.
     held: HashMap<Item, usize>,
     /// Items of writes in progress.
     reserved: HashSet<Item>,
@@ -113,7 +114,7 @@ impl Pools {
         }
     }
 
-    /// Reserves one of `count` items; one of the first `reserved` only if all others are in use.
+    /// Reserves one of `count` items. The first `reserved` items are chosen only if all other items are in use.
     fn take_any(
         &self,
         count: u128,
@@ -147,12 +148,12 @@ impl Pools {
         }
     }
 
-    /// Returns the state after applying everything committed so far.
+    /// Applies all commits up to now, and returns the state.
     fn caught_up(&self) -> parking_lot::MutexGuard<'_, State> {
         let mut state = self.state.lock();
         if state.follow(self.engine.revision()).is_err() {
-            // The log no longer reaches back to the position of the tail, or part of it is damaged: read the
-            // newest state instead.
+            // The history at the position of the tail is no longer retained, or a part of the history is damaged, so
+            // read the newest state instead.
             if let Err(error) = state.begin(&self.engine, &self.prefix) {
                 tracing::error!(%error, "cannot follow changes of services");
             }

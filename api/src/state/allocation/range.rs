@@ -1,13 +1,13 @@
 //! Ranges of allocation: networks of addresses, and ports.
 //!
-//! Both have a lower band for explicit requests, so that these rarely collide with random allocations
-//! (docs/api/validation.md#services).
+//! Each range has a lower band for explicit requests, so that explicit requests rarely collide with random
+//! allocations (docs/api/validation.md#services).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::{IntErrorKind, ParseIntError};
 
-/// An address family, named as in objects.
+/// An address family of a service.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Family {
     /// The family `IPv4` of addresses.
@@ -18,7 +18,7 @@ pub enum Family {
 
 impl Family {
     /// Returns the family of an address.
-    pub fn of(address: IpAddr) -> Family {
+    pub fn from_address(address: IpAddr) -> Family {
         if address.is_ipv4() { Family::V4 } else { Family::V6 }
     }
 
@@ -44,7 +44,8 @@ impl Family {
     }
 }
 
-/// A network to allocate from: all addresses except the first, and for IPv4 the last.
+/// A network to allocate from. All addresses are allocatable, except the first address and, for IPv4, the last
+/// address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Network {
     /// The network address.
@@ -66,17 +67,17 @@ impl Network {
         let invalid = || format!("invalid CIDR address: {text}");
         let (address, prefix) = text.split_once('/').ok_or_else(invalid)?;
         let address: IpAddr = without_zeros(address).parse().map_err(|_| invalid())?;
-        let family = Family::of(address);
+        let family = Family::from_address(address);
         let bits = bits(family);
         let prefix: u8 = prefix.parse().ok().filter(|prefix| *prefix <= bits).ok_or_else(invalid)?;
         let mask = u128::MAX.checked_shl(u32::from(bits - prefix)).unwrap_or(0);
         Ok(Network { base: number(address) & mask, family, prefix })
     }
 
-    /// Checks that the network is large enough to be the default one.
+    /// Checks that the network is large enough to be the default network.
     ///
     /// # Errors
-    /// Fails if it has fewer than eight addresses.
+    /// Fails if the range has fewer than eight addresses.
     pub fn check_size(&self) -> Result<(), String> {
         if self.size() < ADDRESSES_MIN {
             return Err(format!(
@@ -93,10 +94,10 @@ impl Network {
 
     /// Returns whether an address is of the family of the network.
     pub fn is_of_family(&self, address: IpAddr) -> bool {
-        Family::of(address) == self.family
+        Family::from_address(address) == self.family
     }
 
-    /// Returns the first allocatable address, which is that of this server's own service. `None` if the
+    /// Returns the first allocatable address, which is the address of this server's own service. `None` if the
     /// network has no allocatable address.
     pub fn first(&self) -> Option<IpAddr> {
         (self.count() > 0).then(|| self.nth(0))
@@ -104,13 +105,14 @@ impl Network {
 
     /// Returns whether the address is allocatable.
     pub fn contains(&self, address: IpAddr) -> bool {
-        Family::of(address) == self.family && self.offset(address).is_some_and(|offset| offset < self.count())
+        Family::from_address(address) == self.family
+            && self.offset(address).is_some_and(|offset| offset < self.count())
     }
 
     /// Returns whether the address is in the network, allocatable or not.
     pub fn covers(&self, address: IpAddr) -> bool {
         let offset = number(address).checked_sub(self.base);
-        Family::of(address) == self.family && offset.is_some_and(|offset| offset < self.size())
+        Family::from_address(address) == self.family && offset.is_some_and(|offset| offset < self.size())
     }
 
     /// Returns the number of allocatable addresses.
@@ -121,7 +123,7 @@ impl Network {
         }
     }
 
-    /// Returns the number of addresses, from the first on, that are reserved for explicit requests.
+    /// Returns the number of addresses at the start of the network that are reserved for explicit requests.
     pub fn reserved(&self) -> u128 {
         band(self.count(), 16, 256, 16)
     }
@@ -166,8 +168,8 @@ impl Ports {
         if text.is_empty() {
             return Ok(Ports::DEFAULT);
         }
-        // The error texts are those of the reference server. Only a number that does not fit 64 bits is out
-        // of range.
+        // The error texts are those of the reference server, which reports "out of range" only for numbers that
+        // do not fit into 64 bits.
         let number = |text: &str| {
             let why = |error: ParseIntError| match error.kind() {
                 IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
@@ -190,7 +192,7 @@ impl Ports {
         let too_great = |_| format!("the port range cannot be greater than 65535: {text}");
         match (u16::try_from(first), u16::try_from(last)) {
             (Err(error), _) | (_, Err(error)) => Err(too_great(error)),
-            // Port 0 stands for a port to be allocated, so no service has it.
+            // In a service, port 0 requests the allocation of a port, so port 0 itself is not allocatable.
             (Ok(first), Ok(last)) if last > 0 => Ok(Ports { first: first.max(1), last }),
             (Ok(_), Ok(_)) => Err(format!("the port range has no port but 0: {text}")),
         }
@@ -206,7 +208,7 @@ impl Ports {
         self.last - self.first + 1
     }
 
-    /// Returns the number of ports, from the first on, that are reserved for explicit requests.
+    /// Returns the number of ports at the start of the range that are reserved for explicit requests.
     pub fn reserved(&self) -> u16 {
         band(self.count().into(), 16, 128, 32) as u16
     }
@@ -269,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_allocate_the_addresses_inside() {
+    fn a_service_network_allocates_only_addresses_inside_it() {
         for (text, want) in [
             ("10.0.0.0/31", Ok("10.0.0.0/31 first None last None reserved 0")),
             ("255.255.255.255/32", Ok("255.255.255.255/32 first None last None reserved 0")),

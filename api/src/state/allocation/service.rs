@@ -1,9 +1,9 @@
-//! Allocation for one service: address families, cluster IPs and node ports, requested or missing
-//! (docs/api/validation.md#services; the order is that of the reference server's allocator).
+//! Allocation of the requested or missing items of one service: address families, cluster IPs and node ports
+//! (docs/api/validation.md#services). The steps have the same order as in the reference server's allocator.
 //!
-//! Validation has the rules of single fields. This module contains only rules that allocation depends on.
-//! Fields that an update omits are filled in from the stored object (`members.rs`), so that a client may send
-//! fewer fields than it read.
+//! The validation of services checks single fields. This module contains only the rules that allocation
+//! depends on. Fields that an update omits are filled in from the stored object (`members.rs`), so that a client may
+//! send fewer fields than the client has read.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ pub(super) enum Trouble {
     Invalid(Vec<FieldError>),
     /// A range is exhausted, or a health check port is unavailable.
     Internal(String),
-    /// Ports of one protocol share a node port.
+    /// Two ports of one protocol request the same node port.
     Plain(String),
 }
 
@@ -92,7 +92,7 @@ fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>)
     };
     let policy = policy.to_owned();
     fail_on(check_addresses(service))?;
-    let mut errors = old.map_or_else(Vec::new, |old| narrow(service, &policy, old));
+    let mut errors = old.map_or_else(Vec::new, |old| remove_second_family(service, &policy, old));
     let networks = &pools.pools.networks;
     let mut families = requested_families(networks, service, &policy, &mut errors);
     fail_on(errors)?;
@@ -112,12 +112,12 @@ fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>)
     Ok(())
 }
 
-/// Fails if there are errors.
+/// Returns an error if `errors` is not empty.
 fn fail_on(errors: Vec<FieldError>) -> Result<(), Trouble> {
     if errors.is_empty() { Ok(()) } else { Err(Trouble::Invalid(errors)) }
 }
 
-/// Returns the error that the cluster or the service does not fit the policy.
+/// Returns the error for a policy that does not fit the cluster or the service.
 fn policy_error(policy: &str, detail: String) -> FieldError {
     FieldError::invalid("spec.ipFamilyPolicy", &Value::from(policy), detail)
 }
@@ -126,7 +126,7 @@ fn has_network(networks: &[Network], family: &str) -> bool {
     networks.iter().any(|network| network.family().name() == family)
 }
 
-/// Returns the families that the service names, followed by those of its other addresses.
+/// Returns the families that the service names, followed by the families of its other addresses.
 fn requested_families(
     networks: &[Network],
     service: &Object,
@@ -138,14 +138,15 @@ fn requested_families(
     if policy == "SingleStack" {
         for (several, what) in [(addresses.len() > 1, "cluster IPs"), (families.len() > 1, "IP families")] {
             if several {
-                let wanted = "must be 'RequireDualStack' or 'PreferDualStack'";
-                errors.push(policy_error(policy, format!("{wanted} when multiple {what} are specified")));
+                let requirement = "must be 'RequireDualStack' or 'PreferDualStack'";
+                errors
+                    .push(policy_error(policy, format!("{requirement} when multiple {what} are specified")));
             }
         }
     }
     for (position, address) in addresses.iter().enumerate().skip(families.len()) {
         let Ok(address) = address.parse::<IpAddr>() else { break };
-        let family = Family::of(address).name();
+        let family = Family::from_address(address).name();
         if has_network(networks, family) {
             families.push(family.to_owned());
         } else {
@@ -192,9 +193,10 @@ fn adopt(service: &mut Object, old: &Object) {
     }
 }
 
-/// Removes the second family of a service whose policy no longer has two families. Refuses to remove it under
-/// another policy.
-fn narrow(service: &mut Object, policy: &str, old: &Object) -> Vec<FieldError> {
+/// If the policy is `SingleStack`, removes the second cluster IP and the second family that the client left
+/// unchanged. Under any other policy, the result contains an error if the client removed the second cluster IP
+/// or the second family.
+fn remove_second_family(service: &mut Object, policy: &str, old: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (name, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
         let (now, before) = (texts(service, name), texts(old, name));
@@ -268,14 +270,14 @@ fn check_addresses(service: &Object) -> Vec<FieldError> {
         return errors;
     }
     if let [one, other, ..] = parsed[..]
-        && (Family::of(one) == Family::of(other) || parsed.len() > 2)
+        && (Family::from_address(one) == Family::from_address(other) || parsed.len() > 2)
     {
         let detail = "may specify no more than one IP for each IP family";
         errors.push(FieldError::invalid(PATH, &whole(), detail));
     }
     if errors.is_empty() {
         for (position, (address, family)) in parsed.iter().zip(&families).enumerate() {
-            if Family::of(*address).name() != family {
+            if Family::from_address(*address).name() != family {
                 let detail = format!("expected an {family} value as indicated by `ipFamilies[{position}]`");
                 let value = Value::from(address.to_string());
                 errors.push(FieldError::invalid(format!("{PATH}[{position}]"), &value, detail));
@@ -285,7 +287,7 @@ fn check_addresses(service: &Object) -> Vec<FieldError> {
     errors
 }
 
-/// Allocates an address for each family from position `had` on.
+/// Allocates an address for each family except the first `had` families, which have addresses already.
 fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> Result<(), Trouble> {
     if text(service, "clusterIP") == NONE {
         return Ok(());
@@ -295,8 +297,8 @@ fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> R
     for (position, family) in families.iter().enumerate().skip(had) {
         let Some(family) = Family::by_name(family) else { continue };
         match all.get(position).filter(|text| !text.is_empty()) {
-            Some(asked) => {
-                let Ok(address) = asked.parse::<IpAddr>() else { continue };
+            Some(requested) => {
+                let Ok(address) = requested.parse::<IpAddr>() else { continue };
                 pools.take(Item::Address(address)).map_err(|refusal| {
                     let mut networks = pools.pools.networks.iter();
                     let network = networks.find(|network| network.family() == family && network.covers(address));
@@ -310,7 +312,7 @@ fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> R
                         }
                         _ => "provided IP is already allocated".to_owned(),
                     };
-                    let detail = format!("failed to allocate IP {asked}: {why}");
+                    let detail = format!("failed to allocate IP {requested}: {why}");
                     Trouble::Invalid(vec![FieldError::invalid("spec.clusterIPs", &Value::from(all.as_slice()), detail)])
                 })?;
             }
@@ -332,7 +334,8 @@ fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> R
 }
 
 impl Reservation<'_> {
-    /// Reserves an item. A second request of the same service is refused like that of another service.
+    /// Reserves an item. If the service requests the same item twice, the second request is refused, as if
+    /// another service held the item.
     fn take(&mut self, item: Item) -> Result<(), ReservationRefusal> {
         if self.items.contains(&item) {
             return Err(ReservationRefusal::Taken);
@@ -379,15 +382,15 @@ impl Reservation<'_> {
 /// Allocates the node ports of a new service. Ports with equal numbers share a node port across protocols.
 fn new_node_ports(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(), Trouble> {
     let allocates = allocates_node_ports(service);
-    let asked: Vec<(i64, i64)> =
+    let requested: Vec<(i64, i64)> =
         ports(service).iter().map(|port| (number(port, "port"), number(port, "nodePort"))).collect();
     let mut wished: HashMap<i64, i64> = HashMap::new();
-    for (port, wish) in asked.iter().filter(|(_, wish)| *wish != 0) {
+    for (port, wish) in requested.iter().filter(|(_, wish)| *wish != 0) {
         wished.entry(*port).or_insert(*wish);
     }
     let mut of_port: HashMap<i64, i64> = HashMap::new();
-    let mut chosen = Vec::with_capacity(asked.len());
-    for (position, (port, node_port)) in asked.into_iter().enumerate() {
+    let mut chosen = Vec::with_capacity(requested.len());
+    for (position, (port, node_port)) in requested.into_iter().enumerate() {
         if node_port == 0 && !allocates {
             chosen.push(0);
             continue;
@@ -414,8 +417,8 @@ fn new_node_ports(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(
     Ok(())
 }
 
-/// Allocates the node ports of an updated service: old ones are kept, missing ones allocated. Ports share a
-/// node port only across protocols.
+/// Allocates the node ports of an updated service: existing node ports are kept, and missing node ports are
+/// allocated. Ports share a node port only across protocols.
 fn changed_node_ports(
     pools: &mut Reservation<'_>,
     service: &mut Object,
@@ -423,19 +426,19 @@ fn changed_node_ports(
 ) -> Result<(), Trouble> {
     let allocates = allocates_node_ports(service);
     let mut had: HashSet<i64> = node_ports(old).into_iter().collect();
-    let asked: Vec<(String, i64)> =
+    let requested: Vec<(String, i64)> =
         ports(service).iter().map(|port| (protocol(port).to_owned(), number(port, "nodePort"))).collect();
     let mut pairs = HashSet::new();
-    let mut chosen = Vec::with_capacity(asked.len());
-    for (position, &(ref protocol, asked)) in asked.iter().enumerate() {
-        if asked == 0 && !allocates {
+    let mut chosen = Vec::with_capacity(requested.len());
+    for (position, &(ref protocol, node_port)) in requested.iter().enumerate() {
+        if node_port == 0 && !allocates {
             chosen.push(0);
             continue;
         }
-        let port = if asked == 0 { pools.any_node_port()? } else { asked };
-        if asked != 0 && !had.contains(&asked) {
-            pools.take_node_port(position, asked)?;
-            had.insert(asked);
+        let port = if node_port == 0 { pools.any_node_port()? } else { node_port };
+        if node_port != 0 && !had.contains(&node_port) {
+            pools.take_node_port(position, node_port)?;
+            had.insert(node_port);
         }
         if !pairs.insert((protocol.as_str(), port)) {
             return Err(Trouble::Plain(format!("duplicate nodePort: {{{protocol} {port}}}")));
@@ -454,7 +457,7 @@ fn set_node_ports(service: &mut Object, chosen: &[i64]) {
     }
 }
 
-/// Allocates the port on which nodes report whether they have endpoints of the service.
+/// Allocates the health check port, on which each node reports whether the node has endpoints of the service.
 fn health_check_port(
     pools: &mut Reservation<'_>,
     service: &mut Object,
@@ -463,18 +466,18 @@ fn health_check_port(
     if !needs_health_check_port(service) || old.is_some_and(needs_health_check_port) {
         return Ok(());
     }
-    let asked = at(service, "spec.healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0);
-    let port = if asked == 0 {
+    let requested = at(service, "spec.healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0);
+    let port = if requested == 0 {
         let port = pools.pools.take_port().map_err(|_| {
             Trouble::Internal("failed to allocate a HealthCheck NodePort 0: range is full".to_owned())
         })?;
         pools.items.insert(Item::Port(port));
         i64::from(port)
     } else {
-        pools.take_port_number(asked).map_err(|why| {
-            Trouble::Internal(format!("failed to allocate requested HealthCheck NodePort {asked}: {why}"))
+        pools.take_port_number(requested).map_err(|why| {
+            Trouble::Internal(format!("failed to allocate requested HealthCheck NodePort {requested}: {why}"))
         })?;
-        asked
+        requested
     };
     set(service, "healthCheckNodePort", Value::Int(port));
     Ok(())

@@ -1,4 +1,5 @@
-//! Tests of allocation for services: each case is a sent spec, and the stored spec or the error.
+//! Tests of allocation for services. Each case has the spec that a client sends, and the stored spec or the
+//! error.
 
 use engine::{Change, Engine, Expected, Payload, Write};
 
@@ -36,20 +37,20 @@ impl Cluster {
         Cluster { directory, engine, registry, allocations }
     }
 
-    /// Begins a write and returns the spec it would store, or the error.
+    /// Begins a write and returns the spec that the write would store, or the error.
     fn begin(&self, spec: &str, old: Option<&str>) -> Result<(Object, Option<Reservation<'_>>), String> {
         let resource = self.registry.resource("", "v1", "services").unwrap();
         let of = |spec: &str| object(&format!(r#"{{"metadata":{{"name":"s"}},"spec":{spec}}}"#));
         let (mut service, old) = (of(spec), old.map(of));
         let reservation = self.allocations.begin(resource, &mut service, old.as_ref());
         let reservation = reservation.map_err(|status| {
-            let text = status.message;
+            let text = status.into_message();
             text.split_once(" is invalid: ").map_or(text.clone(), |(_, cause)| cause.to_owned())
         })?;
         Ok((service, reservation))
     }
 
-    fn shown(&self, spec: &str, old: Option<&str>) -> String {
+    fn spec_text(&self, spec: &str, old: Option<&str>) -> String {
         match self.begin(spec, old) {
             Ok((service, _)) => {
                 let mut out = Vec::new();
@@ -76,7 +77,7 @@ impl Cluster {
 
 /// The upper bands have one address and one port left, so the result is predictable.
 #[tokio::test]
-async fn a_new_service_gets_its_missing_items() {
+async fn a_new_service_gets_its_missing_addresses_and_ports() {
     // See docs/api/validation.md#services.
     let single = r#""ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack""#;
     let cluster = Cluster::new("10.0.0.0/29", "30000-30001");
@@ -140,7 +141,7 @@ async fn a_new_service_gets_its_missing_items() {
             r#"{"type":"ClusterIP","clusterIP":"10.0.0.7"}"#,
             r#"spec.clusterIPs: Invalid value: ["10.0.0.7"]: failed to allocate IP 10.0.0.7: the provided IP (10.0.0.7) is not in the valid range. The range of valid IPs is 10.0.0.0/29"#.to_owned(),
         ),
-        // An address of a family without a network is refused itself, not through the derived family.
+        // The error for an address of a family without a network names the address, not the derived family.
         (
             r#"{"type":"ClusterIP","clusterIP":"FD00::1"}"#,
             r#"spec.clusterIPs[0]: Invalid value: ["FD00::1"]: IPv6 is not configured on this cluster"#.to_owned(),
@@ -216,11 +217,11 @@ async fn a_new_service_gets_its_missing_items() {
         ),
     ] {
         // Nothing was committed, so each case leaves the pools unchanged.
-        assert_eq!(cluster.shown(spec, None), want, "{spec}");
+        assert_eq!(cluster.spec_text(spec, None), want, "{spec}");
     }
     cluster.store("1", Some(&object(r#"{"spec":{"clusterIPs":["10.0.0.1"]}}"#))).await;
     assert_eq!(
-        cluster.shown(r#"{"type":"ClusterIP"}"#, None),
+        cluster.spec_text(r#"{"type":"ClusterIP"}"#, None),
         "Internal error occurred: failed to allocate a serviceIP: range is full"
     );
     // Deletions and changes of services release items.
@@ -234,7 +235,7 @@ async fn a_new_service_gets_its_missing_items() {
 }
 
 #[test]
-fn two_families_are_allocated_on_request() {
+fn a_service_gets_addresses_of_both_families_on_request() {
     let cluster = Cluster::new("10.0.0.0/24,fd00::/120", "30000-32767");
     for (spec, families, policy) in [
         (r#"{"type":"ClusterIP"}"#, "IPv4", "SingleStack"),
@@ -257,16 +258,16 @@ fn two_families_are_allocated_on_request() {
         assert_eq!(text(&service, "ipFamilyPolicy"), policy, "{spec}");
         let addresses = texts(&service, "clusterIPs");
         let given: Vec<_> =
-            addresses.iter().map(|address| Family::of(address.parse().unwrap()).name()).collect();
+            addresses.iter().map(|address| Family::from_address(address.parse().unwrap()).name()).collect();
         assert_eq!(given.join(","), families, "{spec}");
         assert_eq!(text(&service, "clusterIP"), addresses[0], "{spec}");
         drop(held);
     }
 }
 
-/// Checks that a service without a policy has one family, even if its fields name two.
+/// Checks that a service without a policy has one family, even if the client names two families.
 #[test]
-fn two_families_without_a_policy_are_refused() {
+fn two_families_without_a_dual_stack_policy_are_refused() {
     let cluster = Cluster::new("10.0.0.0/24,fd00::/120", "30000-32767");
     let detail = |what: &str| {
         format!(
@@ -280,12 +281,12 @@ fn two_families_without_a_policy_are_refused() {
             detail("cluster IPs"),
         ),
     ] {
-        assert_eq!(cluster.shown(spec, None), want, "{spec}");
+        assert_eq!(cluster.spec_text(spec, None), want, "{spec}");
     }
 }
 
 #[test]
-fn a_second_network_may_have_no_address() {
+fn a_second_network_without_free_addresses_refuses_dual_stack_services() {
     for second in ["fd00::/128", "fd00::/127"] {
         let cluster = Cluster::new(&format!("10.0.0.0/24,{second}"), "30000-32767");
         let spec = r#"{"type":"ClusterIP","ipFamilyPolicy":"PreferDualStack"}"#;
@@ -296,7 +297,7 @@ fn a_second_network_may_have_no_address() {
 }
 
 #[test]
-fn an_update_keeps_omitted_items() {
+fn a_service_update_keeps_omitted_addresses_and_ports() {
     let cluster = Cluster::new("10.0.0.0/24,fd00::/120", "30000-32767");
     let address = r#""clusterIP":"10.0.0.5","clusterIPs":["10.0.0.5"]"#;
     let stored = format!(r#"{address},"ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack""#);
@@ -316,7 +317,7 @@ fn an_update_keeps_omitted_items() {
                 r#"{{"type":"NodePort","ports":[{{"name":"a","port":2,"nodePort":30001}},{{"name":"b","port":3,"nodePort":30002}}],{stored}}}"#
             ),
         ),
-        // A type that needs less drops items that the client did not change.
+        // The server removes an item that the new type does not use and the client did not change.
         (
             format!(r#"{{"type":"ExternalName","externalName":"x",{stored}}}"#),
             format!(r#"{{"type":"ClusterIP",{stored}}}"#),
@@ -391,7 +392,7 @@ fn an_update_keeps_omitted_items() {
         ),
     ] {
         let same = |text: &str| parse(text.as_bytes()).ok();
-        let got = cluster.shown(&spec, Some(&old));
+        let got = cluster.spec_text(&spec, Some(&old));
         match same(&want) {
             Some(want) => {
                 let (got, want) = (same(&got).expect(&got), want);
@@ -403,7 +404,7 @@ fn an_update_keeps_omitted_items() {
             None => assert_eq!(got, want, "{spec} after {old}"),
         }
     }
-    // A second family is added on request, and a type that needs more items gets them.
+    // A second family is added on request. A change to a type with more items allocates the additional items.
     let (service, _) = cluster
         .begin(
             &format!(r#"{{"type":"ClusterIP",{}}}"#, stored.replace("SingleStack", "PreferDualStack")),
@@ -417,7 +418,7 @@ fn an_update_keeps_omitted_items() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_writes_never_get_the_same_item() {
+async fn concurrent_writes_never_get_the_same_address_or_port() {
     let cluster = std::sync::Arc::new(Cluster::new("10.0.0.0/26", "30000-30063"));
     let askers = (0..64).map(|asker| {
         let cluster = cluster.clone();

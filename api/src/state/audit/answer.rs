@@ -1,7 +1,7 @@
 //! The last stages of a trail: the content of the response, and the time when it is sent.
 //!
-//! A response is observed on its way to the client, so only what is recorded is kept. The object of a
-//! response is recorded in any encoding; a list only if it is sent as JSON.
+//! The response is recorded while it is sent, so only the recorded bytes are kept in memory. A response with
+//! one object is recorded for every encoding. A list is recorded only if the list is sent as JSON.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::body::Body as _;
 
 use super::{AuditStage, Trail};
-use objects::representation::answer::{Reported, ShownObject};
+use objects::representation::answer::{Reported, ResponseObject};
 use values::json::{self, Value};
 use wire::response::Response;
 use wire::server::body::Observer;
 use wire::server::upgrade::attach;
 
-/// Maximum size of a response whose object is recorded, so that the server never holds a long list as a
-/// whole.
+/// Maximum size of a response whose object is recorded, so that the server never holds a whole long list in
+/// memory.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Records the response to a request whose handler panicked.
@@ -29,23 +29,23 @@ pub fn panicked(trail: &Trail) {
     trail.reach(AuditStage::Panic);
 }
 
-/// Records the response to credentials that were refused. This is the only event of such a request.
+/// Records the response to a request with refused credentials. Such a request has only this event.
 pub fn unauthenticated(trail: &Trail, response: &Response) {
     report(trail, response);
     trail.reach(AuditStage::ResponseStarted);
 }
 
-/// Records a response, now or when it is sent. If `long_running` is set, the response may last long, and its
-/// head causes an event.
+/// Records a response, now or when it is sent. If `long_running` is set, the response may last long, and the
+/// head of the response causes an event.
 pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Response {
     report(&trail, &response);
     if long_running {
         trail.reach(AuditStage::ResponseStarted);
     }
     if trail.wants_response() && !long_running {
-        record_shown(&trail, &response);
+        record_object(&trail, &response);
     }
-    let is = |name, wanted| response.headers().get(name).is_some_and(|value| value == wanted);
+    let is = |name, expected| response.headers().get(name).is_some_and(|value| value == expected);
     let is_reported = response.extensions().get::<Reported>().is_some();
     let gathers = trail.wants_response()
         && !is_reported
@@ -65,10 +65,10 @@ pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Re
 }
 
 /// Records the object of a response that is sent in an encoding other than JSON.
-fn record_shown(trail: &Trail, response: &Response) {
-    let object = match response.extensions().get::<ShownObject>() {
-        Some(ShownObject::Text(text)) => json::parse(text).ok(),
-        Some(ShownObject::Tree(object)) => Some(Value::Object(object.as_ref().clone())),
+fn record_object(trail: &Trail, response: &Response) {
+    let object = match response.extensions().get::<ResponseObject>() {
+        Some(ResponseObject::Text(text)) => json::parse(text).ok(),
+        Some(ResponseObject::Tree(object)) => Some(Value::Object(object.as_ref().clone())),
         None => None,
     };
     if let Some(object) = object {
@@ -88,11 +88,11 @@ fn report(trail: &Trail, response: &Response) {
     }
 }
 
-/// A response on its way. The trail ends when this is dropped, whether everything was sent or the client
-/// disconnected.
+/// The recorded part of a response that is being sent. Dropping the value ends the trail, because the response
+/// was sent or the client has disconnected.
 struct Gathered {
     trail: Arc<Trail>,
-    /// The bytes sent so far; `None` if they are not recorded.
+    /// The bytes that were sent so far; `None` if the response is not recorded.
     text: Option<Vec<u8>>,
     is_compressed: bool,
 }

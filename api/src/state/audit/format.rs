@@ -1,4 +1,4 @@
-//! Events as text: JSON objects, or lines of the legacy format, truncated if they are too long
+//! Encodes events as JSON objects or as lines of the legacy format. Events that are too long are truncated
 //! (docs/api/audit.md#log).
 
 use std::borrow::Cow;
@@ -28,7 +28,7 @@ pub enum EncodeError {
     #[error("the event is too long")]
     TooLong,
     /// The patch of the request cannot be written as JSON.
-    #[error("the patch is no JSON")]
+    #[error("the patch is not JSON")]
     LacksPatch,
 }
 
@@ -45,8 +45,8 @@ impl Encoder {
     /// Returns the text of an event, without a line break.
     ///
     /// # Errors
-    /// The event is too long even without the objects of request and response, or it lacks its patch and the
-    /// format or the size limit requires JSON.
+    /// The event is too long even without the objects of request and response, or the event lacks its patch and
+    /// the format or the size limit requires JSON.
     pub fn encode(&self, event: &Event) -> Result<Vec<u8>, EncodeError> {
         let is_json = self.format != Format::Legacy || self.event_bytes_max.is_some();
         if event.lacks_patch && is_json {
@@ -94,7 +94,7 @@ fn truncated(event: &Object) -> Object {
     event
 }
 
-/// Returns the line of the legacy format. A missing member is shown as a word in angle brackets.
+/// Returns the line of the legacy format. A missing member is replaced by a word in angle brackets.
 fn legacy(event: &Object) -> String {
     let event = Value::Object(event.clone());
     let text = |path: &[&str], absent: &str| {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn long_events_lose_their_objects_and_longer_ones_are_lost() {
+    fn oversized_audit_events_lose_their_objects_or_are_dropped() {
         let long =
             r#"{"verb":"get","requestObject":{"a":1},"responseObject":{"b":2},"annotations":{"k":"v"}}"#;
         let short = r#"{"verb":"get","annotations":{"audit.k8s.io/truncated":"true","k":"v"}}"#;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_lack_their_patch_are_legacy_lines_alone() {
+    fn audit_events_without_their_patch_are_written_only_in_the_legacy_format() {
         let event = Event { members: Object::new(), lacks_patch: true };
         for (format, event_bytes_max, is_written) in [
             (Format::Json, None, false),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn legacy_lines_have_words_for_what_is_absent() {
+    fn legacy_audit_lines_have_placeholders_for_absent_values() {
         let encoder = Encoder { format: Format::Legacy, event_bytes_max: None };
         for (text, want) in [
             (

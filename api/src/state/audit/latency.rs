@@ -1,6 +1,6 @@
-//! The annotations `apiserver.latency.k8s.io/…` of slow requests, which say where the time was spent. They
-//! are added once the response has been sent, for requests that are not streams and took more than 500 ms by
-//! then, as in kube-apiserver 1.36. A layer that took no time of its own has no annotation.
+//! The annotations `apiserver.latency.k8s.io/…` of slow requests, which say where the time was spent. The
+//! annotations are added when the response has been sent, for requests that are not streams and took more than
+//! 500 ms, as in kube-apiserver 1.36. A layer without a measured duration has no annotation.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ mod tests {
     use values::request_scope::{ClientOrigin, called_webhook, stored};
 
     #[tokio::test]
-    async fn slow_requests_are_annotated_by_layer() {
+    async fn audit_events_of_slow_requests_have_the_latency_of_each_layer() {
         let ms = Duration::from_millis;
         let received = Instant::now();
         let scope = RequestScope::new(ClientOrigin {
@@ -81,13 +81,13 @@ mod tests {
         assert!(latency.annotations(received + ms(500)).is_empty());
         let annotations = latency.annotations(received + ms(501));
         let shown: Vec<String> = annotations.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let wanted = [
+        let want = [
             "authentication=3µs",
             "etcd=2ms",
             "validating-webhook=480ms",
             "response-write=2ms",
             "total=501ms",
         ];
-        assert_eq!(shown, wanted.map(|text| format!("apiserver.latency.k8s.io/{text}")));
+        assert_eq!(shown, want.map(|text| format!("apiserver.latency.k8s.io/{text}")));
     }
 }

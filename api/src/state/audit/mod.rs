@@ -1,4 +1,4 @@
-//! Audit: decides which requests are recorded, and with what content (docs/api/audit.md).
+//! Audit: decides which requests are recorded, and which data of each request (docs/api/audit.md).
 //!
 //! ```text
 //! authenticated ─► Policy::decide ─► Trail ─► RequestReceived · ResponseStarted · ResponseComplete · Panic ─► Sink
@@ -25,7 +25,7 @@ pub use latency::Latency;
 pub use policy::{AuditLevel, AuditPolicy, AuditStage};
 pub use trail::{Arrival, Trail};
 
-/// An event as passed to sinks.
+/// An audit event that a sink receives.
 #[derive(Clone, Debug, Default)]
 pub struct Event {
     /// The members of the event.
@@ -48,8 +48,8 @@ pub trait Sink: Send + Sync {
         0
     }
 
-    /// Stops accepting events, and returns once the accepted ones are written or dropped, at `until` at the
-    /// latest. Returns how many were dropped because of the deadline. Blocks.
+    /// Stops accepting events, and blocks until all accepted events are written or dropped, at most until the time
+    /// `until`. Returns the number of events that were dropped because of this deadline.
     fn close(&self, _until: Instant) -> usize {
         0
     }
@@ -58,7 +58,7 @@ pub trait Sink: Send + Sync {
 /// The audit policy, and the receiver of the events.
 #[derive(Clone)]
 pub struct Auditor {
-    /// Decides what is recorded of a request.
+    /// Determines the data that is recorded about a request.
     pub policy: Arc<AuditPolicy>,
     /// Receives the events of all requests.
     pub sink: Arc<dyn Sink>,

@@ -1,5 +1,5 @@
-//! The audit policy: ordered rules, of which the first that matches a request decides how much of it is
-//! recorded (docs/api/audit.md#policy).
+//! The audit policy, which consists of ordered rules. The first rule that matches a request decides how much of
+//! the request is recorded (docs/api/audit.md#policy).
 //!
 //! Unknown members are ignored, so that a policy written for another release is accepted.
 
@@ -13,16 +13,16 @@ use values::naming::Naming;
 use values::type_meta::type_of;
 use wire::typed;
 
-/// The amount of data recorded for a request. Each level includes those before it.
+/// The amount of data that is recorded for a request. Each level includes the levels before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum AuditLevel {
     /// The request is not recorded.
     None,
     /// User, target and outcome of the request.
     Metadata,
-    /// Also the object of the request.
+    /// The metadata, and the object of the request.
     Request,
-    /// Also the object of the response.
+    /// The metadata, and the objects of the request and of the response.
     RequestResponse,
 }
 
@@ -133,7 +133,7 @@ impl AuditPolicy {
     /// Reads a policy, in YAML or JSON.
     ///
     /// # Errors
-    /// Describes what is wrong with its form or, if the form is valid, lists all errors in its rules.
+    /// The text is malformed, or its rules are invalid; the message lists all errors in the rules.
     pub fn parse(text: &[u8], naming: &Naming) -> Result<AuditPolicy, String> {
         let value = typed::parse(text).map_err(|why| format!("failed decoding: {why}"))?;
         let none = Object::new();
@@ -143,7 +143,7 @@ impl AuditPolicy {
         let scheme = naming.own("apiserver/pkg/audit/scheme.go:31");
         let is_own = api_version == format!("{group}/v1");
         match kind {
-            // A missing kind counts as the expected one.
+            // A missing kind counts as the expected kind.
             "" | "Policy" if is_own => {}
             "" | "Policy" if api_version.is_empty() => {
                 return Err(format!("unknown group version field {group}/__internal, Kind=Policy in policy"));
@@ -295,7 +295,7 @@ impl Resources {
         self.resources.iter().any(|pattern| match pattern.split_once('/') {
             None if pattern == "*" => true,
             None => info.subresource.is_empty() && *pattern == info.resource,
-            // Items such as `*/scale`, `pods/*` and `pods/log` match only subresources.
+            // Patterns such as `*/scale`, `pods/*` and `pods/log` match only subresources.
             Some((resource, subresource)) => {
                 !info.subresource.is_empty()
                     && (resource == info.resource || resource == "*" && subresource != "*")
@@ -359,13 +359,13 @@ impl<'v> Reader<'v> {
         self.members.get(name).filter(|value| !value.is_null())
     }
 
-    fn mismatch(&self, value: &Value, name: &str, wanted: &str) -> String {
-        mismatch(value, self.kind, &format!("{}{name}", self.path), wanted)
+    fn mismatch(&self, value: &Value, name: &str, expected: &str) -> String {
+        mismatch(value, self.kind, &format!("{}{name}", self.path), expected)
     }
 
-    fn text(&self, name: &str, wanted: &str) -> Result<&'v str, String> {
+    fn text(&self, name: &str, expected: &str) -> Result<&'v str, String> {
         let Some(value) = self.member(name) else { return Ok("") };
-        value.as_str().ok_or_else(|| self.mismatch(value, name, wanted))
+        value.as_str().ok_or_else(|| self.mismatch(value, name, expected))
     }
 
     fn boolean(&self, name: &str) -> Result<Option<bool>, String> {
@@ -373,9 +373,9 @@ impl<'v> Reader<'v> {
         value.as_bool().map(Some).ok_or_else(|| self.mismatch(value, name, "bool"))
     }
 
-    fn list(&self, name: &str, wanted: &str) -> Result<&'v [Value], String> {
+    fn list(&self, name: &str, expected: &str) -> Result<&'v [Value], String> {
         let Some(value) = self.member(name) else { return Ok(&[]) };
-        value.as_array().ok_or_else(|| self.mismatch(value, name, wanted))
+        value.as_array().ok_or_else(|| self.mismatch(value, name, expected))
     }
 
     fn texts(&self, name: &str) -> Result<Vec<String>, String> {
@@ -383,12 +383,12 @@ impl<'v> Reader<'v> {
     }
 
     /// Reads strings of a named type.
-    fn texts_of(&self, name: &str, wanted: &str) -> Result<Vec<String>, String> {
+    fn texts_of(&self, name: &str, expected: &str) -> Result<Vec<String>, String> {
         let text = |value: &Value| match value {
             Value::Null => Ok(String::new()),
-            value => value.as_str().map(str::to_owned).ok_or_else(|| self.mismatch(value, name, wanted)),
+            value => value.as_str().map(str::to_owned).ok_or_else(|| self.mismatch(value, name, expected)),
         };
-        self.list(name, &format!("[]{wanted}"))?.iter().map(text).collect()
+        self.list(name, &format!("[]{expected}"))?.iter().map(text).collect()
     }
 
     fn stages(&self, path: &str, errors: &mut Vec<FieldError>) -> Result<Stages, String> {
@@ -409,8 +409,8 @@ impl<'v> Reader<'v> {
     }
 }
 
-fn mismatch(value: &Value, kind: &str, field: &str, wanted: &str) -> String {
-    let why = go::json::unfit_member(value.go_kind(), &format!("{kind}.{field}"), wanted);
+fn mismatch(value: &Value, kind: &str, field: &str, expected: &str) -> String {
+    let why = go::json::unfit_member(value.go_kind(), &format!("{kind}.{field}"), expected);
     format!("failed decoding: {why}")
 }
 
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_policy_is_said_at_once() {
+    fn an_invalid_audit_policy_is_refused_with_all_its_errors() {
         for (text, want) in [
             ("rules: [{level: Metadata}]", ""),
             ("rules: [{level: Metadata, verb: [get], verbs: ['']}]", ""),
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_in_json_is_read_as_json() {
+    fn an_audit_policy_in_json_has_the_errors_of_a_json_parser() {
         for (text, want) in [
             (r#" {"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"None"}]}"#, ""),
             (
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_matches_decides() {
+    fn the_first_matching_rule_of_an_audit_policy_decides() {
         let text = "omitStages: [RequestReceived]\nomitManagedFields: true\nrules:\n\
              - {level: None, users: [quiet]}\n\
              - {level: Request, userGroups: [devs], verbs: [update], omitStages: [Panic], omitManagedFields: false}\n\

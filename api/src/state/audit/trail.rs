@@ -1,8 +1,8 @@
 //! The audit trail of one request: the collected data, and an event for each audit stage
 //! (docs/api/audit.md#audit-events).
 //!
-//! The stages of a request share the trail, so the data that they add is behind a lock, which is never held
-//! across a wait.
+//! The stages of a request share the trail. A lock protects the data that the stages add. The lock is never
+//! held across a wait.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ use wire::metrics::Metrics;
 /// Maximum length of a user agent in an event, in bytes.
 const AGENT_BYTES_MAX: usize = 1024;
 
-/// A request as it arrived.
+/// The properties of a request at its arrival.
 pub struct Arrival<'r> {
     /// The naming profile in use.
     pub naming: &'static Naming,
@@ -88,7 +88,7 @@ struct Reference {
 }
 
 impl Trail {
-    /// Begins the trail of a request; returns `None` if the policy records nothing of it.
+    /// Begins the trail of a request; returns `None` if the policy does not record the request.
     pub fn begin(auditor: &Auditor, arrival: &Arrival<'_>) -> Option<Trail> {
         let Arrival { naming, info, user, uri, audit_id, headers, peer, metrics } = arrival;
         let decision = auditor.policy.decide(*user, info);
@@ -189,7 +189,7 @@ impl Trail {
         self.found.lock().response = Some(object);
     }
 
-    /// Records the outcome: the status code, and the response's Status object if it is one.
+    /// Records the outcome: the status code, and the response body if it is a Status object.
     pub fn status(&self, code: StatusCode, status: Option<&Object>) {
         let mut outcome = Object::with_capacity(6);
         outcome.push("metadata", Value::Object(Object::new()));
@@ -202,7 +202,7 @@ impl Trail {
         self.found.lock().status = Some(outcome);
     }
 
-    /// Adds an annotation; the first value of a key stays.
+    /// Adds an annotation. If the key already has a value, this value is kept.
     pub fn annotate(&self, key: String, value: String) {
         self.found.lock().annotations.entry(key).or_insert(value);
     }
@@ -327,8 +327,8 @@ impl Reference {
     }
 }
 
-/// Converts field sets, which object trees keep as text, to the JSON form that clients see; removes them if
-/// `omit` is set.
+/// Converts field sets, which are text in object trees, to the JSON form that clients receive. If `omit` is
+/// set, removes the managed fields instead.
 fn settle_managed_fields(object: &mut Object, omit: bool) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     if omit {
@@ -344,8 +344,8 @@ fn settle_managed_fields(object: &mut Object, omit: bool) {
     }
 }
 
-/// Returns the addresses through which the request came: those that proxies report, which may be false, and
-/// last the peer.
+/// Returns the source addresses of the request: first the addresses that proxies report, which may be false,
+/// and last the address of the peer.
 fn source_addresses(headers: &HeaderMap, peer: IpAddr) -> Vec<IpAddr> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut addresses: Vec<IpAddr> =
@@ -381,9 +381,9 @@ mod tests {
     use values::query::Query;
 
     /// A sink that keeps events, or loses them if the flag is set.
-    struct Kept(Mutex<Vec<String>>, bool);
+    struct MemorySink(Mutex<Vec<String>>, bool);
 
-    impl Sink for Kept {
+    impl Sink for MemorySink {
         fn record(&self, event: &Event) -> std::io::Result<()> {
             if self.1 {
                 return Err(std::io::Error::other("no room"));
@@ -395,7 +395,7 @@ mod tests {
         }
     }
 
-    fn trail(rule: &str, path: &str, sink: &Arc<Kept>) -> Option<Trail> {
+    fn trail(rule: &str, path: &str, sink: &Arc<MemorySink>) -> Option<Trail> {
         let text = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{rule}]");
         let policy = Arc::new(AuditPolicy::parse(text.as_bytes(), &KUBERNETES).unwrap());
         let auditor = Auditor { policy, sink: sink.clone(), strict: true };
@@ -420,8 +420,8 @@ mod tests {
     }
 
     #[test]
-    fn an_event_says_what_is_known_at_its_stage() {
-        let sink = Arc::new(Kept(Mutex::default(), false));
+    fn an_audit_event_contains_the_data_known_at_its_stage() {
+        let sink = Arc::new(MemorySink(Mutex::default(), false));
         let path = "/api/v1/namespaces/n/pods";
         assert!(trail("{level: None}", path, &sink).is_none());
         let rule = "{level: Request, omitStages: [ResponseStarted], omitManagedFields: true}";
@@ -462,8 +462,8 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_event_is_noticed() {
-        let sink = Arc::new(Kept(Mutex::default(), true));
+    fn reach_returns_false_if_the_audit_event_is_lost() {
+        let sink = Arc::new(MemorySink(Mutex::default(), true));
         assert!(!trail("{level: Metadata}", "/version", &sink).unwrap().reach(AuditStage::RequestReceived));
     }
 }

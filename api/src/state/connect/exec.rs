@@ -1,5 +1,5 @@
-//! Commands over WebSocket for clients that close individual streams, with node agents that support only SPDY
-//! (docs/api/nodes.md#streams).
+//! Runs commands for clients that use WebSocket and can close individual streams, with node agents that support
+//! only SPDY (docs/api/nodes.md#streams).
 //!
 //! ```text
 //! client ─ v5.channel.k8s.io ─┬─ channel 0 ──► stream stdin      (closed by 255 0: the stream's end)
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Each direction is read only as fast as the other end accepts the data. Failures, including failures to
-//! reach the agent, are reported on channel 3, because the client already has its 101 by then.
+//! reach the agent, are reported on channel 3, because the client has already received the response 101.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::messages::{Messages, WebSocketEvent};
-use super::outlet::Outlet;
+use super::shared_writer::SharedWriter;
 use super::spdy;
 use super::tunnel::{Activity, IDLE_MAX};
 use super::upgrade::{agreed, request};
@@ -36,7 +36,7 @@ use wire::server::websocket::{self, Upgrade};
 /// The protocol in which individual streams can be closed.
 const PROTOCOL: &str = "v5.channel.k8s.io";
 
-/// Protocols that the agent may choose from; all of them report outcomes as a Status.
+/// Protocols from which the agent may choose. All these protocols report outcomes as a Status.
 const AGENT_PROTOCOLS: [&str; 2] = [PROTOCOL, "v4.channel.k8s.io"];
 
 /// Maximum size of an outcome or a refusal that is read.
@@ -62,18 +62,20 @@ pub struct Streams {
     pub stdin: bool,
     /// Whether the command writes standard output.
     pub stdout: bool,
-    /// Whether the command writes standard error. Not used with a terminal, which has only one output.
+    /// Whether the command writes standard error. The value is not used with a terminal, because a terminal has
+    /// only one output.
     pub stderr: bool,
     /// Whether the command runs in a terminal.
     pub tty: bool,
 }
 
 /// Returns whether a request offers the protocol in which individual streams can be closed.
-pub fn is_asked(headers: &HeaderMap) -> bool {
-    websocket::is_asked(headers) && has_token(headers, &http::header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL)
+pub fn offers_protocol(headers: &HeaderMap) -> bool {
+    websocket::requests_websocket(headers)
+        && has_token(headers, &http::header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL)
 }
 
-/// Accepts the WebSocket of the client, and runs the command behind it.
+/// Accepts the WebSocket of the client, and connects it to the command.
 pub fn pass(
     endpoint: Endpoint,
     upgrade: Upgrade,
@@ -84,36 +86,36 @@ pub fn pass(
     let protocol = Some(HeaderValue::from_static(PROTOCOL));
     upgrade.take_over(protocol, move |client| async move {
         let (reader, writer) = tokio::io::split(client);
-        let client = Outlet::new(writer);
+        let client = SharedWriter::new(writer);
         let run = async {
             let (reader_of_agent, writer_of_agent) = match dial(&endpoint, answered_within).await {
                 Ok(agent) => tokio::io::split(agent),
-                Err(told) => return Some(told),
+                Err(outcome) => return Some(outcome),
             };
-            let agent = Outlet::new(writer_of_agent);
+            let agent = SharedWriter::new(writer_of_agent);
             translate(Messages::new(reader), &client, spdy::Reader::new(reader_of_agent), &agent, streams)
                 .await
         };
-        let told = tokio::select! {
-            told = run => told,
-            () = shutdown.begun() => Some(failure("the server is shutting down", b"")),
+        let outcome = tokio::select! {
+            outcome = run => outcome,
+            () = shutdown.wait_for_drain() => Some(failure("the server is shutting down", b"")),
         };
-        if let Some(told) = told {
-            end(&client, &told).await;
+        if let Some(outcome) = outcome {
+            end(&client, &outcome).await;
         }
     })
 }
 
 /// Sends the outcome, which is the last message.
-async fn end<W: AsyncWrite + Unpin>(client: &Outlet<W>, told: &[u8]) {
-    let head = frame_head(opcode::BINARY, told.len() + 1);
-    let sent = client.send(&[&head, &[channel::ERROR], told, &close_frame(close::NORMAL)]).await;
+async fn end<W: AsyncWrite + Unpin>(client: &SharedWriter<W>, outcome: &[u8]) {
+    let head = frame_head(opcode::BINARY, outcome.len() + 1);
+    let sent = client.send(&[&head, &[channel::ERROR], outcome, &close_frame(close::NORMAL)]).await;
     if sent.is_ok() {
         client.close().await;
     }
 }
 
-/// Returns the connection to the agent, or the outcome to send to the client instead.
+/// Returns the connection to the agent, or the outcome for the client if the connection failed.
 async fn dial(
     endpoint: &Endpoint,
     answered_within: Duration,
@@ -134,8 +136,8 @@ async fn dial(
         return agreed(opened).into_stream().await.ok_or_else(broken);
     }
     let limited = http_body_util::Limited::new(opened.response.into_body(), OUTCOME_BYTES_MAX).collect();
-    let said = match tokio::time::timeout(answered_within, limited).await {
-        Ok(Ok(said)) => said.to_bytes(),
+    let content = match tokio::time::timeout(answered_within, limited).await {
+        Ok(Ok(content)) => content.to_bytes(),
         _ => {
             return Err(failure(
                 "unable to upgrade connection: unable to read error from server response",
@@ -143,8 +145,8 @@ async fn dial(
             ));
         }
     };
-    let text = String::from_utf8_lossy(&said);
-    Err(failure(&format!("unable to upgrade connection: {}", text.trim()), &said))
+    let text = String::from_utf8_lossy(&content);
+    Err(failure(&format!("unable to upgrade connection: {}", text.trim()), &content))
 }
 
 /// The streams of the agent that are open for the client.
@@ -178,13 +180,13 @@ impl Opened {
     }
 }
 
-/// Forwards streams until the command has ended. Returns the outcome for the client; `None` if the client is
-/// gone.
+/// Forwards streams until the command has ended. Returns the outcome for the client; `None` if the client has
+/// disconnected.
 async fn translate<CR, CW, AR, AW>(
     messages: Messages<CR>,
-    client: &Outlet<CW>,
+    client: &SharedWriter<CW>,
     frames: spdy::Reader<AR>,
-    agent: &Outlet<AW>,
+    agent: &SharedWriter<AW>,
     streams: Streams,
 ) -> Option<Vec<u8>>
 where
@@ -201,10 +203,10 @@ where
     let activity = Activity::new();
     let mut up = pin!(input(messages, client, agent, &opened, &activity));
     let mut down = pin!(output(frames, client, agent, &opened, &activity));
-    let told = tokio::select! {
-        told = &mut down => told,
+    let outcome = tokio::select! {
+        outcome = &mut down => outcome,
         end = &mut up => match end {
-            // The agent no longer reads, but its output must still be delivered.
+            // The agent no longer reads, but the server must still deliver the output of the agent.
             InputEnd::AgentFailed => down.await,
             InputEnd::ClientLeft => return None,
             InputEnd::Nonsense => {
@@ -216,7 +218,7 @@ where
         () = activity.idle(IDLE_MAX) => lost("nothing moved for too long"),
     };
     agent.close().await;
-    told
+    outcome
 }
 
 /// The reason why no more input is forwarded.
@@ -229,8 +231,8 @@ enum InputEnd {
 /// Forwards the messages of the client to the agent.
 async fn input<R, CW, AW>(
     mut messages: Messages<R>,
-    client: &Outlet<CW>,
-    agent: &Outlet<AW>,
+    client: &SharedWriter<CW>,
+    agent: &SharedWriter<AW>,
     opened: &Opened,
     activity: &Activity,
 ) -> InputEnd
@@ -240,7 +242,7 @@ where
     AW: AsyncWrite + Unpin,
 {
     let mut stdin_is_open = true;
-    // The channel of the current message, known once its first byte has arrived.
+    // The channel of the current message, which is known when the first byte of the message has arrived.
     let mut current = None;
     loop {
         let heard = messages.next().await;
@@ -271,7 +273,8 @@ where
                 stdin_is_open = false;
                 send(agent, opened.stdin, spdy::FLAG_FIN, b"").await
             }
-            // Clients do not send on other channels. Such data is ignored, as in the reference server.
+            // Clients do not send data on other channels. The server ignores data on other channels, as the reference
+            // server does.
             _ => Ok(()),
         };
         if sent.is_err() {
@@ -283,9 +286,9 @@ where
     }
 }
 
-/// Sends data of a stream, if it is open.
+/// Sends data on a stream of the agent, if the stream is open.
 async fn send<W: AsyncWrite + Unpin>(
-    agent: &Outlet<W>,
+    agent: &SharedWriter<W>,
     stream: Option<u32>,
     flags: u8,
     bytes: &[u8],
@@ -296,12 +299,12 @@ async fn send<W: AsyncWrite + Unpin>(
     }
 }
 
-/// Forwards the streams of the agent until all have ended. Returns the outcome for the client; `None` if the
-/// client is gone.
+/// Forwards the streams of the agent until all streams have ended. Returns the outcome for the client; `None`
+/// if the client has disconnected.
 async fn output<R, CW, AW>(
     mut frames: spdy::Reader<R>,
-    client: &Outlet<CW>,
-    agent: &Outlet<AW>,
+    client: &SharedWriter<CW>,
+    agent: &SharedWriter<AW>,
     opened: &Opened,
     activity: &Activity,
 ) -> Option<Vec<u8>>
@@ -311,14 +314,14 @@ where
     AW: AsyncWrite + Unpin,
 {
     let mut open: Vec<u32> = [Some(ERROR), opened.stdout, opened.stderr].into_iter().flatten().collect();
-    let mut said = Vec::new();
+    let mut content = Vec::new();
     while !open.is_empty() {
         let heard = frames.next().await;
         activity.touch();
         let why = match heard {
             Ok(spdy::SpdyEvent::Data(stream, piece, is_last)) => {
-                if stream == ERROR && said.len() < OUTCOME_BYTES_MAX {
-                    said.extend_from_slice(&piece[..piece.len().min(OUTCOME_BYTES_MAX - said.len())]);
+                if stream == ERROR && content.len() < OUTCOME_BYTES_MAX {
+                    content.extend_from_slice(&piece[..piece.len().min(OUTCOME_BYTES_MAX - content.len())]);
                 }
                 let number = match Some(stream) {
                     of if of == opened.stdout => Some(channel::STDOUT),
@@ -351,7 +354,7 @@ where
         }
         break;
     }
-    Some(outcome(&said))
+    Some(outcome(&content))
 }
 
 #[cfg(test)]
@@ -366,7 +369,7 @@ mod tests {
         [&[0x82, 0x80 | payload.len() as u8, 0, 0, 0, 0], payload].concat()
     }
 
-    /// Returns everything that the client and the agent receive when they send these bytes.
+    /// Returns all bytes that the client and the agent receive when `client_says` and `agent_says` are sent.
     async fn heard(client_says: &[u8], agent_says: &[u8], streams: Streams) -> (Vec<u8>, Vec<u8>) {
         let (client, near) = tokio::io::duplex(1 << 20);
         let (far, agent) = tokio::io::duplex(1 << 20);
@@ -376,10 +379,11 @@ mod tests {
         let run = async {
             let (reader, writer) = tokio::io::split(near);
             let (frames, to_agent) = tokio::io::split(far);
-            let (client, agent) = (Outlet::new(writer), Outlet::new(to_agent));
-            let told = translate(Messages::new(reader), &client, spdy::Reader::new(frames), &agent, streams);
-            if let Some(told) = told.await {
-                end(&client, &told).await;
+            let (client, agent) = (SharedWriter::new(writer), SharedWriter::new(to_agent));
+            let outcome =
+                translate(Messages::new(reader), &client, spdy::Reader::new(frames), &agent, streams);
+            if let Some(outcome) = outcome.await {
+                end(&client, &outcome).await;
             }
         };
         let agent_side = async {
@@ -402,7 +406,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn channels_are_streams() {
+    async fn each_websocket_channel_is_one_spdy_stream() {
         let client = [
             masked(b"\0input"),
             masked(b"\x04{\"Width\":1}"),
@@ -430,7 +434,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_terminal_has_one_output_and_a_size() {
+    async fn a_terminal_session_has_one_output_and_a_resize_stream() {
         let streams = Streams { tty: true, ..ALL };
         let (opened, _) = Opened::new(streams);
         assert_eq!(
@@ -443,7 +447,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_agent_that_leaves_early_is_a_failure() {
+    async fn an_agent_that_closes_early_is_a_failure() {
         for (agent, why) in [
             (spdy::data(5, 0, b"out"), "error reading from error stream: unexpected EOF"),
             (b"garbage!!".to_vec(), "error reading from error stream"),

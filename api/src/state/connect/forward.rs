@@ -54,7 +54,7 @@ fn encoded(text: &str) -> String {
     percent_encode(&bytes, PARAMETER).to_string().replace("%20", "+")
 }
 
-/// Formats parameters as a query, in their order.
+/// Formats parameters as a query, in the given order.
 pub fn encode<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> String {
     let pairs =
         pairs.into_iter().map(|(name, value)| format!("{}={}", encoded_text(name), encoded_text(&value)));
@@ -72,18 +72,18 @@ pub fn encoded_path(path: &str) -> String {
 
 /// Returns a path without `.` and `..`, for display.
 pub fn cleaned(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
+    let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
             "" | "." => {}
-            ".." => drop(kept.pop()),
-            part => kept.push(part),
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
         }
     }
-    format!("/{}", kept.join("/"))
+    format!("/{}", parts.join("/"))
 }
 
-/// Returns headers without those that apply to one connection.
+/// Returns the headers without the headers that apply to one connection.
 pub fn without_connection(headers: &HeaderMap) -> HeaderMap {
     let named: Vec<String> = headers
         .get_all(CONNECTION)
@@ -92,7 +92,7 @@ pub fn without_connection(headers: &HeaderMap) -> HeaderMap {
         .flat_map(|value| value.split(','))
         .map(|name| name.trim().to_ascii_lowercase())
         .collect();
-    let mut kept = HeaderMap::with_capacity(headers.len());
+    let mut remaining = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {
         let is_of_connection = OF_CONNECTION.contains(name)
             || matches!(
@@ -101,10 +101,10 @@ pub fn without_connection(headers: &HeaderMap) -> HeaderMap {
             )
             || named.iter().any(|named| named == name.as_str());
         if !is_of_connection {
-            kept.append(name.clone(), value.clone());
+            remaining.append(name.clone(), value.clone());
         }
     }
-    kept
+    remaining
 }
 
 /// Returns the headers of a request without the credentials for this server.
@@ -149,19 +149,19 @@ pub fn accepts(method: &Method, headers: &mut HeaderMap) -> bool {
     inflates
 }
 
-/// Returns the response with the headers that are forwarded. `inflates` means that [`accepts`] requested it
-/// in compressed form.
+/// Returns the response with the headers that are forwarded. `inflates` means that [`accepts`] requested a
+/// compressed response.
 pub fn passed_on(opened: Opened, inflates: bool) -> Response {
     let Opened { response, connection } = opened;
     let (head, body) = response.into_parts();
-    // Without a length, the body ends with the connection, however the server closes it.
+    // Without a length, the body ends with the connection, regardless of how the server closes the connection.
     let ends_with_connection =
         ![CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| head.headers.contains_key(name));
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
-        return unasked_upgrade(&head.headers);
+        return respond_unrequested_upgrade(&head.headers);
     }
     let mut headers = without_connection(&head.headers);
-    // The length describes the framed body, and must be ignored for a chunked one (RFC 9112, 6.3).
+    // The length of a chunked body must be ignored (RFC 9112, 6.3).
     if head.headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
@@ -184,7 +184,7 @@ pub fn passed_on(opened: Opened, inflates: bool) -> Response {
 }
 
 /// Returns the response if the server switched protocols without a request to do so.
-fn unasked_upgrade(headers: &HeaderMap) -> Response {
+fn respond_unrequested_upgrade(headers: &HeaderMap) -> Response {
     let protocol =
         headers.get(UPGRADE).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
     let quoted = go::quote(&protocol);
@@ -208,7 +208,8 @@ fn chunks(
                 }
                 Some(Ok(frame)) => {
                     let Ok(bytes) = frame.into_data() else { continue };
-                    // A reader that knows the length does not check whether there is more.
+                    // A reader that has a length does not poll for the end of the body, so check for the end
+                    // here.
                     if body.is_end_stream() {
                         connection.give_back();
                         return Some((Ok(bytes), None));
@@ -222,15 +223,15 @@ fn chunks(
     })
 }
 
-/// Number of compressed bytes that are decompressed at once. Deflate expands one byte to at most 1032, so
-/// these expand to at most 64 KiB.
+/// Number of compressed bytes that are decompressed at once. Deflate expands one byte to at most 1032 bytes, so
+/// 64 bytes expand to about 64 KiB at most.
 const INFLATED_AT_ONCE_BYTES: usize = 64;
 
-/// Amount of text that is collected before it is forwarded.
+/// Amount of text that is collected before the text is forwarded.
 const INFLATED_BYTES: usize = 32 * 1024;
 
 /// Decompresses chunks into pieces of at most [`INFLATED_BYTES`] plus the output of one more step, regardless
-/// of the compression ratio. The next piece is produced once the client has taken the previous one.
+/// of the compression ratio. The next piece is produced when the client has taken the previous piece.
 fn inflated(
     chunks: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static,
 ) -> impl Stream<Item = Result<Bytes, Aborted>> + Send {
@@ -269,7 +270,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_chunk_is_inflated_as_a_whole() {
+    async fn no_compressed_chunk_is_inflated_as_a_whole() {
         const TEXT_BYTES: usize = 64 << 20;
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&vec![0; TEXT_BYTES]).unwrap();
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn compressed_answers_are_inflated_as_they_come() {
+    async fn compressed_answers_are_inflated_while_they_arrive() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(b"one two three").unwrap();
         let whole = encoder.finish().unwrap();
@@ -302,20 +303,20 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_written_anew() {
-        for (path, query, wanted) in [
+    fn target_paths_and_queries_are_escaped_again() {
+        for (path, query, want) in [
             ("/apis/g/v1/things", None, "/apis/g/v1/things"),
             ("/apis/g/v1/a b/ü", Some(""), "/apis/g/v1/a%20b/%C3%BC"),
             ("/x", Some("x=%20y&x=%2F&a=1"), "/x?a=1&x=+y&x=%2F"),
             ("/x", Some("watch"), "/x?watch="),
         ] {
-            assert_eq!(target(path, query), wanted);
+            assert_eq!(target(path, query), want);
         }
         assert_eq!(cleaned("/apis/g/v1/things/../x/./y/"), "/apis/g/v1/x/y");
     }
 
     #[test]
-    fn whole_bodies_are_asked_for_in_compressed_form() {
+    fn forwarded_requests_for_whole_answers_accept_gzip() {
         for (method, given, want) in [
             (Method::GET, None, true),
             (Method::DELETE, None, true),
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_the_connection_stay_behind() {
+    fn connection_headers_are_not_forwarded() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("connection", "close, X-Own"),

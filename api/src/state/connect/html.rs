@@ -1,7 +1,7 @@
-//! Rewriting of links in HTML pages, so that they lead through the proxy (docs/api/nodes.md#links).
+//! Rewrites the links in HTML pages, so that the links lead through the proxy (docs/api/nodes.md#links).
 //!
-//! Only the values of link attributes change. Everything else passes byte for byte as it arrives; at most one
-//! tag is buffered. Styles and scripts are not examined.
+//! Only the values of link attributes change. All other bytes are forwarded unchanged and without delay. At most
+//! one tag is buffered. Styles and scripts are not examined.
 
 /// Maximum length of a tag whose links are rewritten; a longer tag passes unchanged.
 const TAG_BYTES_MAX: usize = 64 * 1024;
@@ -52,12 +52,12 @@ pub(super) struct Rewriter<F> {
 enum Within {
     Text,
     Comment,
-    /// In the content of an element of [`RAW`].
+    /// The content of an element whose name is in [`RAW`].
     Raw(&'static str),
 }
 
 impl<F: FnMut(&str) -> Option<String>> Rewriter<F> {
-    /// Returns a rewriter. `rewrite` returns the new link, if it changes.
+    /// Returns a rewriter. `rewrite` returns the new link, or `None` if the link does not change.
     pub(super) fn new(rewrite: F) -> Rewriter<F> {
         Rewriter { rewrite, held: Vec::new(), within: Within::Text }
     }
@@ -80,7 +80,7 @@ impl<F: FnMut(&str) -> Option<String>> Rewriter<F> {
         std::mem::take(&mut self.held)
     }
 
-    /// Forwards a part of `rest` and returns its length; `None` if more bytes are needed.
+    /// Forwards the first bytes of `rest` and returns their number; `None` if more bytes are needed.
     fn step(&mut self, rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         if rest.is_empty() {
             return None;
@@ -102,15 +102,15 @@ impl<F: FnMut(&str) -> Option<String>> Rewriter<F> {
         }
     }
 
-    /// Forwards everything up to `end`, and `with` bytes of it. If `end` is missing, forwards all bytes that
-    /// cannot be part of it.
+    /// Forwards all bytes before `end`, and the first `with` bytes of `end`. If `end` is missing, forwards all
+    /// bytes that cannot belong to `end`.
     fn until(&mut self, rest: &[u8], end: &[u8], with: usize, out: &mut Vec<u8>) -> Option<usize> {
         let found = rest.windows(end.len()).position(|window| window.eq_ignore_ascii_case(end));
         let len = match found {
             Some(at) => {
                 self.within = Within::Text;
                 if at + with == 0 {
-                    // After the end tag comes markup again, and the end tag itself must not be taken for the
+                    // Markup follows the end tag, and the parser must not interpret the end tag as the
                     // beginning of an element.
                     out.extend_from_slice(&rest[..end.len()]);
                     return Some(end.len());
@@ -180,7 +180,8 @@ fn is_end_of_name(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>')
 }
 
-/// Returns the length of the tag that begins here, if its end is present: a `>` outside quoted values.
+/// Returns the length of the tag at the start of `rest`, if `rest` contains the end of the tag. The end is a
+/// `>` outside quoted values.
 fn tag_len(rest: &[u8]) -> Option<usize> {
     let mut quote = None;
     let mut after_equals = false;
@@ -254,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_change_and_everything_else_stays() {
+    fn the_html_rewriter_changes_links_and_nothing_else() {
         for (page, want) in [
             ("<a href=\"/x\">/x</a>", "<a href=\"P/x\">/x</a>"),
             ("<A class=b HREF='/x' id=c>", "<A class=b HREF='P/x' id=c>"),
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_tag_is_not_held() {
+    fn the_html_rewriter_does_not_buffer_an_endless_tag() {
         let mut rewriter = Rewriter::new(|_: &str| None);
         let mut out = rewriter.feed(b"<a href=\"");
         for _ in 0..100 {

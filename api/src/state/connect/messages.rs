@@ -1,7 +1,7 @@
 //! Messages that a client sends over WebSocket (RFC 6455, section 5), in pieces of a bounded size.
 //!
-//! A message of any length needs only one buffer: its payload is forwarded as it arrives. Text and binary
-//! messages are treated the same.
+//! A message of any length needs only one buffer of fixed size, because the server forwards the payload of the message
+//! as the payload arrives. Text and binary messages are treated the same.
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -12,7 +12,7 @@ use wire::server::frames::{FrameHead, opcode};
 /// An item received from the client.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum WebSocketEvent {
-    /// A piece of a message. `is_first` and `is_last` give its position in the message.
+    /// A piece of a message. `is_first` and `is_last` give the position of the piece in the message.
     Piece { bytes: BytesMut, is_first: bool, is_last: bool },
     /// A ping, with the payload that the pong must carry.
     Ping(BytesMut),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_come_whole_however_they_are_cut() {
+    async fn websocket_messages_are_read_whole_from_any_fragments() {
         let long = "x".repeat(30_000);
         let sent = [
             frame(0x82, b"whole"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_client_may_not_send_is_nonsense() {
+    async fn invalid_frames_of_a_client_are_errors() {
         for (sent, want) in [
             (vec![0x82, 1, b'a'], "Nonsense"),
             (frame(0xc2, b"reserved"), "Nonsense"),

@@ -8,16 +8,17 @@
 //!                                         └─ logs:    the response as it arrives ────────────► forward
 //! ```
 //!
-//! Each request has its own connection to its target and a few buffers; nothing is kept for a client that
-//! does not read. The module knows neither verbs nor the store: callers pass the objects.
+//! Each request has its own connection to its target and a few buffers; the server buffers no further data for
+//! a client that does not read. This module depends on neither the verbs nor the store: callers pass the
+//! objects.
 
 pub mod exec;
 pub mod forward;
 mod html;
 mod messages;
-mod outlet;
 pub mod portforward;
 pub mod proxy;
+mod shared_writer;
 mod spdy;
 pub mod target;
 pub mod tunnel;
@@ -30,11 +31,11 @@ use arc_swap::ArcSwap;
 
 use wire::outgoing::{ClientTls, Credentials, Egress, Identity, OwnAddresses};
 
-/// Port of a node agent if the node does not set one.
+/// Port of a node agent if the node does not set a port.
 pub const AGENT_PORT: u16 = 10250;
 
-/// Time until an agent must begin its response. Pods and services have [`SERVICE_ANSWER_TIMEOUT`], because
-/// their clients may wait for an event.
+/// Time until an agent must begin its response. The limit for pods and services is [`SERVICE_ANSWER_TIMEOUT`],
+/// because clients of a pod or a service may wait for an event.
 pub const AGENT_ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time until a pod or a service must begin its response.
@@ -76,10 +77,10 @@ pub struct NodeConnections {
     egress: Egress,
     /// The current TLS settings for agents, shared by all clones.
     agents: Arc<ArcSwap<Agents>>,
-    /// The addresses of this server. No request of a client may lead back to them.
+    /// The addresses of this server. A request of a client must not be forwarded to these addresses.
     own: OwnAddresses,
-    /// TLS settings for pods and services. They are reached by address, which certificates usually do not
-    /// contain, so their certificates are not verified.
+    /// TLS settings for pods and services. This server connects to the addresses of pods and services.
+    /// Certificates usually do not contain these addresses, so the certificates are not verified.
     service: ClientTls,
 }
 
@@ -123,10 +124,10 @@ impl NodeConnections {
         &self.own
     }
 
-    /// Replaces the certificates for agents, from the next connection on.
+    /// Replaces the certificates for agents. Only new connections use the new certificates.
     ///
     /// # Errors
-    /// Fails if the certificates cannot be read; the previous ones stay in use.
+    /// Fails if the certificates cannot be read. The previous certificates then stay in use.
     pub fn replace(
         &self,
         certificate: Option<(Vec<u8>, Vec<u8>)>,

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use super::forward::forwarded_for;
 use super::messages::{Messages, WebSocketEvent};
-use super::outlet::Outlet;
+use super::shared_writer::SharedWriter;
 use super::tunnel::{Activity, BUFFER_BYTES, IDLE_MAX};
 use super::upgrade::{UpgradeOutcome, UpgradeRequest, open};
 use values::status::Status;
@@ -33,8 +33,8 @@ const PREFIX: &str = "SPDY/3.1+";
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
 /// Returns whether a request is for SPDY inside WebSocket.
-pub fn is_asked(headers: &HeaderMap) -> bool {
-    websocket::is_asked(headers) && !protocols(headers).is_empty()
+pub fn offers_protocol(headers: &HeaderMap) -> bool {
+    websocket::requests_websocket(headers) && !protocols(headers).is_empty()
 }
 
 /// Returns the protocols with the prefix that a request offers.
@@ -44,17 +44,17 @@ fn protocols(headers: &HeaderMap) -> Vec<String> {
     names.filter(|name| name.starts_with(PREFIX)).map(str::to_owned).collect()
 }
 
-/// Requests SPDY from the agent and, after its 101, accepts the WebSocket of the client.
+/// Requests SPDY from the agent and, after the agent has responded with 101, accepts the WebSocket of the client.
 ///
 /// # Errors
 /// The agent was not reached, or its response is invalid.
 pub async fn pass(
     endpoint: &Endpoint,
     upgrade: Upgrade,
-    asked: UpgradeRequest<'_>,
+    request: UpgradeRequest<'_>,
     answered_within: Duration,
 ) -> Result<Response, Status> {
-    let mut headers = asked.headers.clone();
+    let mut headers = request.headers.clone();
     let offered = protocols(&headers);
     for name in [SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, PROTOCOL_VERSION] {
         headers.remove(name);
@@ -66,7 +66,7 @@ pub async fn pass(
             headers.append(PROTOCOL_VERSION, name);
         }
     }
-    forwarded_for(&mut headers, asked.peer);
+    forwarded_for(&mut headers, request.peer);
     let (headers, agent) = match open(endpoint, &Method::POST, headers, answered_within).await? {
         UpgradeOutcome::Refused(response) => return Ok(response),
         UpgradeOutcome::Agreed { headers, agent } => (headers, agent),
@@ -76,12 +76,12 @@ pub async fn pass(
     }
     let chosen = headers.get(PROTOCOL_VERSION).and_then(|chosen| chosen.to_str().ok());
     let chosen = chosen.map_or_else(|| offered[0].clone(), |chosen| format!("{PREFIX}{chosen}"));
-    let shutdown = asked.shutdown;
+    let shutdown = request.shutdown;
     Ok(upgrade.take_over(HeaderValue::from_str(&chosen).ok(), move |client| async move {
         let Some(agent) = agent.into_stream().await else { return };
         tokio::select! {
             () = relay(client, agent) => {}
-            () = shutdown.begun() => {}
+            () = shutdown.wait_for_drain() => {}
         }
     }))
 }
@@ -95,7 +95,7 @@ where
     let activity = Activity::new();
     let (client_reader, client_writer) = tokio::io::split(client);
     let (mut agent_reader, agent_writer) = tokio::io::split(agent);
-    let (client, agent) = (Outlet::new(client_writer), Outlet::new(agent_writer));
+    let (client, agent) = (SharedWriter::new(client_writer), SharedWriter::new(agent_writer));
     let mut messages = Messages::new(client_reader);
     let up = pin!(async {
         loop {
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_prefix_makes_a_tunnel() {
+    fn only_protocols_with_the_spdy_prefix_request_a_tunnel() {
         for (protocols, want) in [
             ("SPDY/3.1+portforward.k8s.io", true),
             ("v4.channel.k8s.io, SPDY/3.1+portforward.k8s.io", true),
@@ -154,12 +154,12 @@ mod tests {
             headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
             headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             headers.insert(SEC_WEBSOCKET_PROTOCOL, protocols.parse().unwrap());
-            assert_eq!(is_asked(&headers), want, "{protocols}");
+            assert_eq!(offers_protocol(&headers), want, "{protocols}");
         }
     }
 
     #[tokio::test]
-    async fn messages_are_bytes_and_bytes_are_messages() {
+    async fn the_tunnel_translates_websocket_messages_to_bytes_and_back() {
         let (mut client, near) = tokio::io::duplex(1 << 16);
         let (far, mut agent) = tokio::io::duplex(1 << 16);
         let tunnel = tokio::spawn(relay(near, far));

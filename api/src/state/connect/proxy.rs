@@ -5,7 +5,7 @@
 //!        ◄─ Location and links of HTML pages point to the proxy ────────
 //! ```
 //!
-//! Bodies are streamed in both directions. A missing response causes a 503.
+//! Bodies are streamed in both directions. If the target sends no response, the client receives a 503.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,7 +24,8 @@ use wire::outgoing::{self, Endpoint, Failure, Opened};
 use wire::response::Response;
 use wire::server::{Aborted, Body, Incoming};
 
-/// CORS headers, with which a target would open this server to pages of other origins. They are removed.
+/// CORS headers. The proxy removes these headers, because with CORS headers a target could give pages of other origins
+/// access to this server.
 const OF_ORIGINS: [HeaderName; 4] = [
     http::header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
     http::header::ACCESS_CONTROL_ALLOW_HEADERS,
@@ -33,7 +34,7 @@ const OF_ORIGINS: [HeaderName; 4] = [
 ];
 
 /// A request to proxy to a target.
-pub struct Proxied<'p> {
+pub struct ProxyRequest<'p> {
     /// Method, URL and headers as received.
     pub head: &'p Head,
     /// Decoded path of the request.
@@ -67,8 +68,8 @@ pub fn target(location: &str, query: Option<&str>) -> String {
     }
 }
 
-/// Returns a redirect for a read of the proxy path itself. It adds a trailing slash, because the links of a
-/// page are relative to such a path.
+/// Returns a redirect for a read of the proxy path itself. The redirect adds a trailing slash, because the
+/// links of a page are relative to such a path.
 pub fn moved(head: &Head, path: &str) -> Response {
     let query = head.uri.query().filter(|query| !query.is_empty()).map(|query| format!("?{query}"));
     let location = format!("{}/{}", encoded_path(path), query.unwrap_or_default());
@@ -86,10 +87,10 @@ pub fn moved(head: &Head, path: &str) -> Response {
 /// 503 if there is no response.
 pub async fn pass(
     endpoint: &Endpoint,
-    proxied: Proxied<'_>,
+    proxied: ProxyRequest<'_>,
     answered_within: Duration,
 ) -> Result<Response, Status> {
-    let Proxied { head, path, location, peer, incoming } = proxied;
+    let ProxyRequest { head, path, location, peer, incoming } = proxied;
     let mut headers = without_connection(&head.headers);
     headers.remove(AUTHORIZATION);
     let host = head.headers.get(HOST).cloned().or_else(|| {
@@ -121,7 +122,7 @@ pub async fn pass(
     let links = Links {
         prefix: path.strip_suffix(location).unwrap_or(path).to_owned(),
         target: endpoint.url().authority().map(ToString::to_string).unwrap_or_default(),
-        asked: host.and_then(|host| host.to_str().map(str::to_owned).ok()).unwrap_or_default(),
+        own_host: host.and_then(|host| host.to_str().map(str::to_owned).ok()).unwrap_or_default(),
     };
     Ok(answer(opened, links, inflates, &head.method))
 }
@@ -147,7 +148,7 @@ fn answer(opened: Opened, links: Links, inflates: bool, method: &Method) -> Resp
     response.headers_mut().remove(CONTENT_LENGTH);
     response.map(|body| {
         let rewriter = Rewriter::new(move |link: &str| links.rewrite(link));
-        // The final `None` marks the end of the body, after which the rest of the page is flushed.
+        // The final `None` marks the end of the body. At the end, the buffered part of the page is sent.
         let parts = BodyStream::new(body).map(Some).chain(futures_util::stream::iter([None]));
         let parts = parts.scan(rewriter, |rewriter, part| {
             let passed = match part {
@@ -174,7 +175,7 @@ struct Links {
     /// Host and port of the target.
     target: String,
     /// Host and port under which the client reaches this server.
-    asked: String,
+    own_host: String,
 }
 
 impl Links {
@@ -187,13 +188,16 @@ impl Links {
             }
             _ => ("", "", link),
         };
-        if !rest.starts_with('/') || !host.is_empty() && host != self.target && host != self.asked {
+        if !rest.starts_with('/') || !host.is_empty() && host != self.target && host != self.own_host {
             return None;
         }
         let (path, tail) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
         let prefix = encoded_path(&self.prefix);
-        let base =
-            if host.is_empty() || host != self.asked { String::new() } else { format!("{scheme}//{host}") };
+        let base = if host.is_empty() || host != self.own_host {
+            String::new()
+        } else {
+            format!("{scheme}//{host}")
+        };
         let path = if path.starts_with(&prefix) {
             path.to_owned()
         } else {
@@ -218,11 +222,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_to_the_target_lead_through_the_proxy() {
+    fn links_to_the_proxied_target_are_rewritten_to_the_proxy() {
         let links = Links {
             prefix: "/api/v1/namespaces/n/pods/p/proxy".to_owned(),
             target: "10.0.0.1:80".to_owned(),
-            asked: "localhost:6443".to_owned(),
+            own_host: "localhost:6443".to_owned(),
         };
         let proxy = "/api/v1/namespaces/n/pods/p/proxy";
         for (link, want) in [
@@ -249,8 +253,8 @@ mod tests {
     }
 
     #[test]
-    fn the_path_of_the_target_keeps_its_slash() {
-        for (path, want, asked) in [
+    fn the_path_of_a_proxied_request_keeps_its_slash() {
+        for (path, want, proxied) in [
             ("", "", "/?q"),
             ("/", "/", "/?q"),
             ("/a/b", "/a/b", "/a/b?q"),
@@ -260,7 +264,7 @@ mod tests {
         ] {
             let own = location(path);
             assert_eq!(own, want, "{path}");
-            assert_eq!(target(&own, Some("q")), asked);
+            assert_eq!(target(&own, Some("q")), proxied);
         }
         assert_eq!(target("/a", None), "/a");
     }

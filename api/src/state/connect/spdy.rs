@@ -6,10 +6,10 @@
 //! data frame:    0 | stream (31 bits)                | flags (8) | length (24) | payload
 //! ```
 //!
-//! Headers are sent in stored blocks of one zlib stream, which every decoder can read. Headers of the agent
-//! are not read, because none of them is needed. There is no flow control, as agents have none: a reader that
-//! lags stops the connection. Payloads are returned in pieces, so a frame of any length needs only the
-//! buffer.
+//! Headers are sent in stored blocks of one zlib stream, which every decoder can read. Headers of the agent are
+//! skipped, because this server does not need them. This module has no flow control, because agents do not
+//! implement flow control. Therefore a slow reader stops the whole connection. Payloads are returned in pieces,
+//! so a frame of any length needs only one buffer of fixed size.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// Flag that ends a direction of a stream.
 pub const FLAG_FIN: u8 = 1;
 
-/// Maximum size of the headers of a stream that is opened here, because a stored block has a length of 16
+/// Maximum size of the headers of a stream that this server opens, because a stored block has a length of 16
 /// bits.
 const HEADERS_BYTES_MAX: usize = u16::MAX as usize;
 
@@ -53,12 +53,12 @@ impl Headers {
             payload.extend_from_slice(&[0x78, 0x01]); // a zlib stream without a dictionary (RFC 1950, section 2.2)
         }
         let len = block.len() as u16;
-        payload.push(0); // a stored block that is not the last one (RFC 1951, section 3.2.4)
+        payload.push(0); // a stored block that is not the last block (RFC 1951, section 3.2.4)
         payload.extend_from_slice(&len.to_le_bytes());
         payload.extend_from_slice(&(!len).to_le_bytes());
         payload.extend_from_slice(&block);
-        // An empty block is a flush point, at which the decoders of agents return their output instead of
-        // waiting for more input and failing.
+        // An empty block is a flush point. At a flush point, the decoders of agents return their output; without the
+        // flush point, the decoders would wait for more input and fail.
         payload.extend_from_slice(&[0, 0, 0, 0xff, 0xff]);
         control(kind::SYN_STREAM, &payload)
     }
@@ -89,7 +89,7 @@ pub fn ping(id: [u8; 4]) -> Vec<u8> {
 /// An item received from the agent.
 #[derive(Debug, Eq, PartialEq)]
 pub enum SpdyEvent<'b> {
-    /// A piece of a stream's data, and whether the stream ends with it.
+    /// A piece of a stream's data, and whether the stream ends with this piece.
     Data(u32, &'b [u8], bool),
     /// The agent aborted a stream.
     Reset(u32),
@@ -105,8 +105,8 @@ pub struct Reader<R> {
     buffer: Vec<u8>,
     /// Range of the bytes in the buffer that have not been returned yet.
     filled: std::ops::Range<usize>,
-    /// The data frame whose payload is being received: its stream, the remaining bytes, and whether it ends
-    /// the stream.
+    /// The data frame whose payload is being received: the number of its stream, the number of remaining bytes,
+    /// and whether the frame ends the stream.
     within: Option<(u32, usize, bool)>,
     /// Number of remaining bytes of a control frame to skip.
     skipped: usize,
@@ -118,7 +118,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Reader { reader, buffer: vec![0; PIECE_BYTES], filled: 0..0, within: None, skipped: 0 }
     }
 
-    /// Returns the next relevant frame, or a piece of it.
+    /// Returns the next relevant frame, or a piece of a data frame.
     ///
     /// # Errors
     /// The connection failed, or the data is not SPDY.
@@ -161,7 +161,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// Returns how many bytes of the next frame must be buffered to process it.
+    /// Returns how many bytes of the next frame must be buffered before the frame can be processed.
     fn needs(&self) -> usize {
         let head = &self.buffer[self.filled.clone()];
         match (head.first(), head.get(2..4)) {
@@ -174,7 +174,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// Begins the next frame, if enough of it is buffered. The reader's state keeps what remains to be done.
+    /// Begins the next frame, if enough bytes of the frame are buffered. The state of the reader contains the
+    /// remaining steps.
     fn begin(&mut self) -> io::Result<Option<SpdyEvent<'static>>> {
         if self.filled.len() < 8 || self.filled.len() < self.needs() {
             return Ok(None);
@@ -191,12 +192,12 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         if first >> 16 != 0x8003 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "no frame of SPDY/3.1"));
         }
-        let (heard, wanted) = match first as u16 {
+        let (heard, needed) = match first as u16 {
             kind::PING => (Some(SpdyEvent::Ping(word(8).to_be_bytes())), 4),
             kind::RST_STREAM => (Some(SpdyEvent::Reset(word(8) & 0x7fff_ffff)), 8),
             _ => (None, 0),
         };
-        if len < wanted {
+        if len < needed {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame of SPDY/3.1 is too short"));
         }
         self.filled.start += 8;
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_opened_by_headers_that_zlib_reads() {
+    fn streams_are_opened_with_zlib_compressed_headers() {
         let mut headers = Headers::default();
         let first = headers.open(1, &[("streamtype", "error")]);
         let second = headers.open(3, &[("streamtype", "stdin"), ("a", "")]);
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_are_read_in_pieces_of_any_size() {
+    async fn spdy_frames_are_read_from_fragments_of_any_size() {
         let reply = control(2, &[0; 40_000]);
         let sent = [
             reply,
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_spdy_is_an_error() {
+    async fn bytes_that_are_not_spdy_are_an_error() {
         for (sent, want) in [
             (&b"\x80\x02\0\x01\0\0\0\0"[..], "no frame of SPDY/3.1"),
             (b"\x80\x03\0\x06\0\0\0\x01....", "a frame of SPDY/3.1 is too short"),

@@ -9,8 +9,8 @@ use values::object::at;
 use values::status::{Status, StatusReason, Subject};
 use wire::outgoing::{Endpoint, Guard, is_global};
 
-/// The feature with which a node declares that its agent supports WebSockets with individually closed
-/// streams, and port forwarding over them.
+/// The feature with which a node declares that its agent supports WebSockets whose streams can be closed
+/// individually, and port forwarding over WebSockets.
 const DECLARES_WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
 
 /// A name in a path: `name`, `name:port` or `scheme:name:port`.
@@ -18,7 +18,7 @@ const DECLARES_WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
 pub struct Name<'n> {
     /// Name of the object.
     pub name: &'n str,
-    /// Number or name of a port; empty for the default one.
+    /// Number or name of a port; empty for the default port.
     pub port: &'n str,
     is_https: bool,
 }
@@ -43,7 +43,7 @@ impl<'n> Name<'n> {
 pub struct Agent {
     host: String,
     port: u16,
-    /// Whether the agent supports the WebSockets of newer clients itself.
+    /// Whether the agent itself supports the WebSocket protocols of newer clients.
     pub takes_websockets: bool,
 }
 
@@ -80,8 +80,8 @@ impl NodeConnections {
     /// Returns the endpoint for a path of an agent.
     ///
     /// # Errors
-    /// 500 for an address that a URL cannot contain. 400 for the address of this server, because it would
-    /// authenticate the request by its own client certificate.
+    /// 500 for an address that a URL cannot contain. 400 for the address of this server, because this server
+    /// would accept its own client certificate as credentials.
     pub fn of_agent(&self, agent: &Agent, target: &str, is_verified: bool) -> Result<Endpoint, Status> {
         self.check_not_own(&agent.host, agent.port)?;
         let agents = self.agents.load();
@@ -92,7 +92,7 @@ impl NodeConnections {
         Ok(endpoint.through(&self.egress).dialed_within(self.timeout).guarded(guard))
     }
 
-    /// Returns the endpoint for a path of a node: of its agent, or of another port.
+    /// Returns the endpoint for a path at the agent of a node, or at another port of the node.
     ///
     /// # Errors
     /// 400 for another port of a node whose address is not global.
@@ -128,7 +128,7 @@ impl NodeConnections {
         }
     }
 
-    /// Returns the endpoint for a path of one of the pods behind a service. `pod` looks up a pod by name.
+    /// Returns the endpoint for a path at one of the pods of a service. `pod` looks up a pod by name.
     ///
     /// # Errors
     /// 404 for a service without endpoint slices; 503 if the service lacks the port or has no ready pod.
@@ -189,8 +189,8 @@ impl NodeConnections {
         Err(Status::new(StatusReason::ServiceUnavailable, why))
     }
 
-    /// Returns the endpoint for a path at a port, which is given as a number. If it is empty, the port is 80,
-    /// or 443 with TLS.
+    /// Returns the endpoint for a path at the port number `port`. If `port` is empty, the number is 80, or 443
+    /// with TLS.
     fn at(&self, host: &str, name: Name<'_>, port: &str, target: &str) -> Result<Endpoint, Status> {
         let unreachable = |why: String| {
             Status::new(StatusReason::ServiceUnavailable, format!("error trying to reach service: {why}"))
@@ -240,7 +240,7 @@ mod tests {
         NodeConnections::new(Settings::default()).unwrap()
     }
 
-    fn shown(endpoint: Result<Endpoint, Status>) -> String {
+    fn endpoint_text(endpoint: Result<Endpoint, Status>) -> String {
         endpoint.map_or_else(
             |status| format!("{} {}", status.code.as_u16(), status.message),
             |it| it.url().to_string(),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_schemes_and_ports() {
+    fn the_name_of_a_proxy_target_may_include_a_scheme_and_a_port() {
         let name = |name, port, is_https| Some(Name { name, port, is_https });
         for (text, want) in [
             ("a", name("a", "", false)),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_are_where_their_nodes_say() {
+    fn the_address_of_an_agent_comes_from_the_status_of_its_node() {
         let nodes = nodes();
         for (status, want) in [
             (r#""addresses":[{"type":"InternalIP","address":"10.0.0.1"}]"#, "https://10.0.0.1:10250/x"),
@@ -284,7 +284,7 @@ mod tests {
         ] {
             let node = object(&format!(r#"{{"status":{{{status}}}}}"#));
             let agent = nodes.agent(&node);
-            assert_eq!(shown(agent.and_then(|agent| nodes.of_agent(&agent, "/x", true))), want);
+            assert_eq!(endpoint_text(agent.and_then(|agent| nodes.of_agent(&agent, "/x", true))), want);
         }
         let declares = object(
             r#"{"status":{"addresses":[{"type":"Hostname","address":"h"}],"declaredFeatures":["ExtendWebSocketsToKubelet"]}}"#,
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_ports_of_nodes_need_an_address_that_others_have() {
+    async fn another_port_of_a_node_is_reachable_only_at_a_global_address() {
         let nodes = nodes();
         for (host, name, want) in [
             ("127.0.0.1", "n", "https://127.0.0.1:10250/x"),
@@ -304,12 +304,12 @@ mod tests {
         ] {
             let agent = Agent { host: host.to_owned(), port: AGENT_PORT, takes_websockets: false };
             let endpoint = nodes.of_node(&agent, Name::parse(name).unwrap(), "/x").await;
-            assert_eq!(shown(endpoint), want, "{host} {name}");
+            assert_eq!(endpoint_text(endpoint), want, "{host} {name}");
         }
     }
 
     #[tokio::test]
-    async fn no_spelling_of_an_address_leads_to_this_host_or_this_server() {
+    async fn addresses_of_this_host_are_refused_in_every_spelling() {
         let nodes = nodes();
         nodes.own_addresses().set("10.9.8.7:6443".parse().unwrap(), Vec::new());
         // Forms of addresses that operating systems accept: a single number, octal and hexadecimal parts,
@@ -317,7 +317,7 @@ mod tests {
         for host in ["0x7f000001", "2130706433", "0177.0.0.1", "127.1", "::127.0.0.1", "64:ff9b::7f00:1"] {
             let agent = Agent { host: host.to_owned(), port: AGENT_PORT, takes_websockets: false };
             let endpoint = nodes.of_node(&agent, Name::parse("n:80").unwrap(), "/x").await;
-            assert_eq!(shown(endpoint), "400 address not allowed", "{host}");
+            assert_eq!(endpoint_text(endpoint), "400 address not allowed", "{host}");
         }
         for (host, port, name, want) in [
             ("10.9.8.7", 6443, "n", "400 address not allowed"),
@@ -330,13 +330,13 @@ mod tests {
         ] {
             let agent = Agent { host: host.to_owned(), port, takes_websockets: false };
             let endpoint = nodes.of_node(&agent, Name::parse(name).unwrap(), "/x").await;
-            assert_eq!(shown(endpoint), want, "{host} {port} {name}");
+            assert_eq!(endpoint_text(endpoint), want, "{host} {port} {name}");
         }
         // Pods in the host network share the addresses of the host, and are reached at other ports.
         for (port, want) in [("6443", "400 address not allowed"), ("10257", "http://10.9.8.7:10257/x")] {
             let pod = object(r#"{"status":{"podIP":"10.9.8.7"}}"#);
             let name = Name { name: "p", port, is_https: false };
-            assert_eq!(shown(nodes.of_pod(&pod, name, "/x")), want, "{port}");
+            assert_eq!(endpoint_text(nodes.of_pod(&pod, name, "/x")), want, "{port}");
         }
     }
 
@@ -369,12 +369,16 @@ mod tests {
             ("", ports, "p", "400 address not allowed"),
         ] {
             let pod = object(&format!(r#"{{{ports}"status":{{"podIP":"{address}"}}}}"#));
-            assert_eq!(shown(nodes.of_pod(&pod, Name::parse(name).unwrap(), "/x")), want, "{address} {name}");
+            assert_eq!(
+                endpoint_text(nodes.of_pod(&pod, Name::parse(name).unwrap(), "/x")),
+                want,
+                "{address} {name}"
+            );
         }
     }
 
     #[test]
-    fn a_service_without_endpoints_objects_is_not_found() {
+    fn a_proxied_service_without_endpoints_is_not_found() {
         let service = object(r#"{"metadata":{"namespace":"n"},"spec":{"ports":[{"name":"web","port":80}]}}"#);
         for (id, want) in [
             ("s", "404 services \"s\" not found"),
@@ -383,12 +387,12 @@ mod tests {
             ("s:81", "503 no service port 81 found for service \"s\""),
         ] {
             let found = nodes().of_service(&service, &[], id, Name::parse(id).unwrap(), "/x", |_| None);
-            assert_eq!(shown(found), want, "{id}");
+            assert_eq!(endpoint_text(found), want, "{id}");
         }
     }
 
     #[test]
-    fn services_are_reached_at_one_of_their_pods() {
+    fn a_proxied_service_is_reached_at_one_of_its_pods() {
         let nodes = nodes();
         let service = object(
             r#"{"metadata":{"namespace":"n"},"spec":{"ports":[{"name":"web","port":80},{"name":"other","port":81}]}}"#,
@@ -423,11 +427,11 @@ mod tests {
                 |name: &str| (name == "p").then(|| object(r#"{"status":{"podIPs":[{"ip":"10.0.0.1"}]}}"#));
             let name = Name::parse(id).unwrap();
             let found = nodes.of_service(&service, &[slice(&endpoints)], id, name, "/x", pod);
-            assert_eq!(shown(found), want, "{id} {endpoints}");
+            assert_eq!(endpoint_text(found), want, "{id} {endpoints}");
         }
         for id in ["s", "s:80", "s:web", "s:none"] {
             let found = nodes.of_service(&service, &[], id, Name::parse(id).unwrap(), "/x", |_| None);
-            assert_eq!(shown(found), "404 services \"s\" not found", "{id}");
+            assert_eq!(endpoint_text(found), "404 services \"s\" not found", "{id}");
         }
     }
 }

@@ -6,8 +6,9 @@
 //!        ◄─write── BUFFER_BYTES ◄──read──
 //! ```
 //!
-//! A side that does not read stops the other one, and only the two buffers are held. The end of one direction
-//! is forwarded, and the other direction may continue as long as data moves. The module knows no protocol.
+//! If one side does not read, the server stops reading from the other side. Therefore a tunnel needs only the
+//! two buffers. The end of one direction is forwarded, and the other direction may continue as long as data
+//! moves. This module is independent of the protocol.
 
 use std::io;
 use std::pin::pin;
@@ -24,10 +25,10 @@ pub(super) const BUFFER_BYTES: usize = 8 * 1024;
 /// their streams.
 pub(super) const IDLE_MAX: Duration = Duration::from_secs(4 * 3600);
 
-/// The same limit after one direction has ended.
+/// Time without a byte after which a tunnel is closed, if one direction has ended.
 const HALF_CLOSED_IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// How long a side may leave waiting bytes unread, as on any other connection.
+/// Time in which a side must read waiting bytes. Other connections have the same limit.
 pub(super) const WRITE_STALL: Duration = Duration::from_secs(15 * 60);
 
 /// The time of the last activity.
@@ -58,7 +59,7 @@ impl Activity {
     }
 }
 
-/// Copies bytes until both directions have ended, one of them fails, or no data moves for too long.
+/// Copies bytes until both directions have ended, one direction fails, or no data moves for too long.
 pub async fn relay<A, B>(client: A, agent: B)
 where
     A: AsyncRead + AsyncWrite,
@@ -80,7 +81,7 @@ where
     }
 }
 
-/// Copies one direction, and forwards its end.
+/// Copies the bytes of one direction, and forwards the end of the stream.
 async fn pump(
     mut reader: impl AsyncRead + Unpin,
     mut writer: impl AsyncWrite + Unpin,
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn bytes_pass_both_ways_and_an_end_of_one_direction_leaves_the_other_open() {
+    async fn a_tunnel_relays_both_directions_and_stays_open_when_one_direction_ends() {
         let (mut client, near) = tokio::io::duplex(16);
         let (far, mut agent) = tokio::io::duplex(16);
         let tunnel = tokio::spawn(relay(near, far));
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_tunnel_in_which_nothing_moves_is_closed() {
+    async fn an_idle_tunnel_is_closed() {
         let (mut client, near) = tokio::io::duplex(16);
         let (far, mut agent) = tokio::io::duplex(16);
         let began = Instant::now();
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(agent.read_u8().await.unwrap(), b'a');
         tunnel.await.unwrap();
         assert_eq!(began.elapsed().as_secs(), (IDLE_MAX + Duration::from_secs(3600)).as_secs());
-        // After the end of one direction, the limit for the other one is shorter.
+        // After the end of one direction, the limit for the other direction is shorter.
         let (mut client, near) = tokio::io::duplex(16);
         let (far, _agent) = tokio::io::duplex(16);
         client.shutdown().await.unwrap();

@@ -1,7 +1,8 @@
-//! Forwarding of upgrades: the request goes to the target with its headers, and a 101 turns both connections
-//! into a tunnel (docs/api/nodes.md#streams).
+//! Forwards upgrades: the server sends the request with its headers to the target, and a 101 turns both
+//! connections into a tunnel (docs/api/nodes.md#streams).
 //!
-//! An error response of the target is forwarded to the client. A success without an upgrade is an error.
+//! An error response of the target is forwarded to the client. A successful response without an upgrade is an
+//! error.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -34,26 +35,27 @@ pub struct UpgradeRequest<'a> {
     pub shutdown: Shutdown,
 }
 
-/// Forwards an upgrade, and all bytes after it. `answered_within` limits the time until the response.
+/// Forwards an upgrade, and all bytes that follow the upgrade. `answered_within` limits the time until the
+/// response.
 ///
 /// # Errors
 /// The target was not reached, or its response is invalid.
 pub async fn pass(
     endpoint: &Endpoint,
-    asked: UpgradeRequest<'_>,
+    request: UpgradeRequest<'_>,
     answered_within: Duration,
 ) -> Result<Response, Status> {
-    let mut headers = asked.headers.clone();
-    forwarded_for(&mut headers, asked.peer);
-    match open(endpoint, asked.method, headers, answered_within).await? {
+    let mut headers = request.headers.clone();
+    forwarded_for(&mut headers, request.peer);
+    match open(endpoint, request.method, headers, answered_within).await? {
         UpgradeOutcome::Refused(response) => Ok(response),
         UpgradeOutcome::Agreed { headers, agent } => {
-            let shutdown = asked.shutdown;
-            Ok(asked.switch.take_over(headers, move |client| async move {
+            let shutdown = request.shutdown;
+            Ok(request.switch.take_over(headers, move |client| async move {
                 let Some(agent) = agent.into_stream().await else { return };
                 tokio::select! {
                     () = relay(client, agent) => {}
-                    () = shutdown.begun() => {}
+                    () = shutdown.wait_for_drain() => {}
                 }
             }))
         }
@@ -63,22 +65,22 @@ pub async fn pass(
 /// The response of a target to a request for an upgrade.
 pub(super) enum UpgradeOutcome {
     /// The target accepted: the headers of its response, and its connection.
-    Agreed { headers: HeaderMap, agent: Agreed },
+    Agreed { headers: HeaderMap, agent: UpgradedConnection },
     /// The target returned an error.
     Refused(Response),
 }
 
 /// The connection of a target that accepted the upgrade.
-pub(super) struct Agreed {
+pub(super) struct UpgradedConnection {
     on: OnUpgrade,
     connection: Lease,
 }
 
-impl Agreed {
+impl UpgradedConnection {
     /// Returns the byte stream; `None` if the connection failed.
     pub(super) async fn into_stream(self) -> Option<TokioIo<Upgraded>> {
         let upgraded = self.on.await.ok();
-        // The connection has been handed over by its task at this point.
+        // At this point the task of the connection has handed the connection over.
         drop(self.connection);
         upgraded.map(TokioIo::new)
     }
@@ -113,9 +115,9 @@ pub(super) async fn open(
     Ok(UpgradeOutcome::Refused(passed_on(opened, false)))
 }
 
-/// Returns the connection behind a 101 response.
-pub(super) fn agreed(opened: Opened) -> Agreed {
-    Agreed { on: hyper::upgrade::on(opened.response), connection: opened.connection }
+/// Returns the connection of a 101 response.
+pub(super) fn agreed(opened: Opened) -> UpgradedConnection {
+    UpgradedConnection { on: hyper::upgrade::on(opened.response), connection: opened.connection }
 }
 
 /// Sends a request without a body for an upgrade, and waits for the head of the response.

@@ -7,9 +7,9 @@
 //!                        └─► condition Available
 //! ```
 //!
-//! A request finds its server in a table that is replaced as a whole. A server that does not respond affects
-//! only the requests for it: nothing waits for a check, and documents are built from earlier reports of the
-//! servers.
+//! A table contains the server of each version. A change replaces the whole table. An extension server that
+//! does not respond affects only the requests for that server. Requests do not wait for availability checks,
+//! and documents are built from earlier reports of the servers.
 
 pub mod proxy;
 
@@ -34,7 +34,8 @@ use wire::outgoing::{Credentials, Endpoint, Identity, Networks, Service};
 pub struct Settings {
     /// PEM of the certificate and the key with which this server identifies itself to extension servers.
     pub certificate: Option<(Vec<u8>, Vec<u8>)>,
-    /// PEM of the authorities that the operating system trusts, for servers whose APIService names none.
+    /// PEM of the authorities that the operating system trusts, for servers whose APIService names no
+    /// authorities.
     pub system: Vec<u8>,
     /// Network paths to the servers.
     pub networks: Networks,
@@ -53,7 +54,8 @@ pub struct IdentityClaims {
 }
 
 impl IdentityClaims {
-    /// Returns the names and prefixes that an operator chose, in addition to the usual ones.
+    /// Creates a set of the names and prefixes that the operator configured. The set always includes the
+    /// prefixes in `USUAL_CLAIMS`.
     pub fn new(
         names: impl IntoIterator<Item: AsRef<str>>,
         prefixes: impl IntoIterator<Item: AsRef<str>>,
@@ -76,8 +78,8 @@ impl IdentityClaims {
 /// Prefixes of the usual identity headers of API servers, and of the impersonation headers of clients.
 const USUAL_CLAIMS: [&str; 2] = ["x-remote-", "impersonate-"];
 
-/// Normalizes a header name as a receiver may: CGI gateways and many frameworks map all characters other than
-/// letters and digits to the same character.
+/// Normalizes a header name as a receiver may do: CGI gateways and many frameworks map all characters other
+/// than letters and digits to the same character.
 fn folded(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
 }
@@ -110,7 +112,7 @@ struct State {
     was_checked: bool,
     is_available: bool,
     /// The last report of the server.
-    told: ExtensionReport,
+    report: ExtensionReport,
 }
 
 /// The report of an extension server about a version.
@@ -137,7 +139,7 @@ impl Extensions {
         self.settings.load_full()
     }
 
-    /// Replaces the settings. Requests use the new credentials from the next one on.
+    /// Replaces the settings. New requests use the new credentials.
     pub fn replace_settings(&self, settings: Settings) {
         for extension in self.all() {
             *extension.endpoint.write() = endpoint(&extension.spec, &extension.service, &settings);
@@ -162,13 +164,13 @@ impl Extensions {
         table.get(&(group.to_owned(), version.to_owned())).cloned()
     }
 
-    /// Returns all extension servers of the table.
+    /// Returns all extension servers in the table.
     pub fn all(&self) -> Vec<Arc<Extension>> {
         self.table.load().values().cloned().collect()
     }
 
-    /// Returns whether the table contains this exact value, and not one from before a change of the
-    /// APIService.
+    /// Returns whether the table contains this exact value. A change of the APIService replaces the value in
+    /// the table.
     pub fn has(&self, extension: &Arc<Extension>) -> bool {
         self.table.load().values().any(|known| Arc::ptr_eq(known, extension))
     }
@@ -180,7 +182,7 @@ impl Extensions {
 
     /// Sets the APIServices. An APIService with a server keeps its known state if its spec does not change.
     /// An APIService without a server counts only if this server does not serve the version itself
-    /// (`is_own`). Returns whether a spec changed, or an APIService was added or removed.
+    /// (`is_own`). The result is `true` if a spec changed, or an APIService was added or removed.
     pub fn configure(&self, services: &[Value], is_own: impl Fn(&Value) -> bool) -> bool {
         let before = self.table.load_full();
         let mut table = BTreeMap::new();
@@ -214,9 +216,9 @@ impl Extensions {
         let foreign = table.iter().map(|((group, version), extension)| {
             let state = extension.state.read();
             Foreign {
-                resources: state.told.resources.clone().filter(|_| state.is_available),
-                openapi: state.told.openapi.clone().filter(|_| state.is_available),
-                swagger: state.told.swagger.clone().filter(|_| state.is_available),
+                resources: state.report.resources.clone().filter(|_| state.is_available),
+                openapi: state.report.openapi.clone().filter(|_| state.is_available),
+                swagger: state.report.swagger.clone().filter(|_| state.is_available),
                 ..discovery_entry(group, version, &extension.spec)
             }
         });
@@ -264,21 +266,22 @@ impl Extension {
         self.state.read().is_available
     }
 
-    /// Stores the result of a check. Returns whether it changed.
+    /// Stores the result of a check. Returns whether the result changed.
     pub fn set_available(&self, is_available: bool) -> bool {
         let mut state = self.state.write();
         state.was_checked = true;
         std::mem::replace(&mut state.is_available, is_available) != is_available
     }
 
-    /// Changes the stored report of the server, while it is available. Returns whether the report changed.
+    /// Changes the stored report about the types of an extension server, if that server is available.
+    /// Returns whether the report changed.
     pub fn learn(&self, change: impl FnOnce(&mut ExtensionReport)) -> bool {
         let mut state = self.state.write();
-        let mut told = state.told.clone();
-        change(&mut told);
-        let is_changed = state.is_available && state.told != told;
+        let mut report = state.report.clone();
+        change(&mut report);
+        let is_changed = state.is_available && state.report != report;
         if is_changed {
-            state.told = told;
+            state.report = report;
         }
         is_changed
     }
@@ -290,9 +293,9 @@ impl Extension {
 
     /// Returns whether the last report contains this subresource, or the resource itself if `subresource` is
     /// empty.
-    pub fn has_told_of(&self, resource: &str, subresource: &str) -> bool {
+    pub fn has_reported(&self, resource: &str, subresource: &str) -> bool {
         let state = self.state.read();
-        let resources = state.told.resources.as_deref().unwrap_or_default();
+        let resources = state.report.resources.as_deref().unwrap_or_default();
         let Some(found) = resources.iter().find(|one| one.str_at(&["resource"]) == resource) else {
             return false;
         };
@@ -300,22 +303,22 @@ impl Extension {
         subresource.is_empty() || all.iter().any(|one| one.str_at(&["subresource"]) == subresource)
     }
 
-    /// Returns the OpenAPI v2 part that was reported together with the v3 document `openapi`, which contains
-    /// its hash.
+    /// Returns the OpenAPI v2 part that was reported together with the v3 document `openapi`. The text
+    /// `openapi` contains the hash of the v3 document.
     pub fn swagger_of(&self, openapi: &str) -> Option<Arc<Swagger>> {
         let state = self.state.read();
-        state.told.swagger.clone().filter(|_| state.told.openapi.as_deref() == Some(openapi))
+        state.report.swagger.clone().filter(|_| state.report.openapi.as_deref() == Some(openapi))
     }
 
     /// Returns whether the server has an OpenAPI document for the version.
     pub fn has_openapi(&self) -> bool {
-        self.state.read().told.openapi.is_some()
+        self.state.read().report.openapi.is_some()
     }
 
     /// Returns the current endpoint of the server.
     ///
     /// # Errors
-    /// Says why it cannot be reached.
+    /// The reason why the server cannot be reached.
     pub fn endpoint(&self, services: &Services) -> Result<Endpoint, String> {
         let (host, port) = services.address(&self.service)?;
         self.endpoint.read().as_ref().map_err(String::clone)?.moved(host, port)
@@ -360,8 +363,9 @@ const KEY: &AsciiSet = &NON_ALPHANUMERIC
 /// Adds headers with the identity of the user to a request.
 ///
 /// # Errors
-/// A part of the user is not valid in a header; the text is that of Go's error. Such a request must not be
-/// sent: without the name, the other server would take it for a request of this server itself.
+/// A name, a group or an extra value of the user is not valid in a header. The error text is that of Go. The caller
+/// must not send such a request: without the name, the extension server would treat the request as a request of this
+/// server itself.
 pub fn identify(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
     let mut add = |name: &str, value: &str| {
         let key = HeaderName::try_from(name)
@@ -396,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_below_a_version_are_its_servers() {
+    fn paths_below_a_registered_version_belong_to_its_extension_server() {
         let extensions = Extensions::new(Settings::default());
         assert!(extensions.of_path("/apis/g.io/v1").is_none());
         let local = |group: &str| {
@@ -424,25 +428,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_stays_while_the_spec_does() {
+    fn the_report_of_an_extension_server_is_kept_until_its_spec_changes() {
         let extensions = Extensions::new(Settings::default());
         extensions.configure(&[service("v1", "")], |_| true);
         let found = extensions.all().remove(0);
-        let told = || ExtensionReport {
+        let report = || ExtensionReport {
             resources: Some(Arc::from([Value::Null])),
             openapi: Some("/o?hash=1".to_owned()),
             swagger: None,
         };
-        assert!(!found.learn(|known| *known = told()), "it is not available");
+        assert!(!found.learn(|known| *known = report()), "it is not available");
         assert!(found.set_available(true));
         assert!(!found.set_available(true));
         assert!(!found.has_openapi());
-        assert!(found.learn(|known| *known = told()));
-        assert!(!found.learn(|known| known.openapi = told().openapi));
+        assert!(found.learn(|known| *known = report()));
+        assert!(!found.learn(|known| known.openapi = report().openapi));
         assert!(found.has_openapi());
         assert!(!extensions.configure(&[service("v1", "")], |_| true));
         assert!(extensions.all()[0].is_available());
-        assert_eq!(extensions.foreign()[0].resources, told().resources);
+        assert_eq!(extensions.foreign()[0].resources, report().resources);
         assert!(found.set_available(false));
         assert_eq!((&extensions.foreign()[0].resources, &extensions.foreign()[0].openapi), (&None, &None));
         assert!(extensions.configure(&[service("v1", r#","insecureSkipTLSVerify":true"#)], |_| true));
@@ -451,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_say_who_asks() {
+    fn proxied_requests_identify_the_user_in_headers() {
         let mut user = User::new("ü", ["a", "b"]);
         user.uid = "7".to_owned();
         user.extra.insert("example.com/k%y".to_owned(), vec!["v".to_owned()]);
@@ -466,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_a_client_are_known_in_every_spelling() {
+    fn identity_headers_of_a_client_are_recognized_in_every_spelling() {
         let claims = IdentityClaims::new(["X-Custom_User"], ["X-My-Extra-"]);
         for (name, want) in [
             ("x-remote-user", true),
@@ -492,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_that_headers_cannot_name_is_not_passed_on() {
+    fn a_user_whose_name_does_not_fit_in_a_header_is_not_forwarded() {
         let named = |name: &str| User::new(name, ["a"]);
         let extra = User { extra: [("k".to_owned(), vec!["a\0".to_owned()])].into(), ..named("a") };
         for (user, want) in [
@@ -505,8 +509,8 @@ mod tests {
             (User::new("a", ["b\u{7f}"]), "net/http: invalid header field value for \"X-Remote-Group\""),
             (extra, "net/http: invalid header field value for \"X-Remote-Extra-k\""),
         ] {
-            let told = identify(&mut HeaderMap::new(), &user);
-            assert_eq!(told.err().unwrap_or_default(), want, "{user:?}");
+            let identified = identify(&mut HeaderMap::new(), &user);
+            assert_eq!(identified.err().unwrap_or_default(), want, "{user:?}");
         }
     }
 }

@@ -71,7 +71,7 @@ pub async fn forward(endpoint: &Endpoint, forwarded: Forwarded<'_>) -> Response 
     };
     let method = request.method().clone();
     let inflates = accepts(&method, request.headers_mut());
-    match outgoing::open_kept(&endpoint, request).await {
+    match outgoing::open_pooled(&endpoint, request).await {
         Ok(opened) => answer(&endpoint, opened, inflates),
         Err(failure) => unreachable(failure.to_string()),
     }
@@ -80,7 +80,7 @@ pub async fn forward(endpoint: &Endpoint, forwarded: Forwarded<'_>) -> Response 
 /// Forwards an upgrade, with the headers that request it.
 ///
 /// # Errors
-/// The user is not valid in headers.
+/// The name, a group or an extra value of the user contains characters that a header cannot contain.
 async fn upgraded(
     endpoint: &Endpoint,
     forwarded: &Forwarded<'_>,
@@ -93,8 +93,8 @@ async fn upgraded(
         }
     }
     let (method, peer, shutdown) = (&forwarded.head.method, forwarded.peer, forwarded.shutdown.clone());
-    let asked = UpgradeRequest { switch, method, headers: &headers, peer, shutdown };
-    let passed = upgrade::pass(endpoint, asked, UPGRADE_TIMEOUT).await;
+    let request = UpgradeRequest { switch, method, headers: &headers, peer, shutdown };
+    let passed = upgrade::pass(endpoint, request, UPGRADE_TIMEOUT).await;
     let failed =
         |status: Status| respond_text(StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", status.message));
     Ok(passed.unwrap_or_else(failed))
@@ -118,8 +118,8 @@ fn request(
     Ok(request)
 }
 
-/// Returns whether a request is forwarded with a body, which may be empty. A read is forwarded with a body
-/// only if it has one.
+/// Returns whether a request is forwarded with a body, which may be empty. A read is forwarded with a body only
+/// if the client sent a body.
 fn has_body(method: &Method, incoming: &Incoming) -> bool {
     !matches!(*method, Method::GET | Method::HEAD) || !incoming.is_end_stream()
 }
@@ -127,7 +127,7 @@ fn has_body(method: &Method, incoming: &Incoming) -> bool {
 /// Returns the headers for the server, without the address of the client.
 ///
 /// # Errors
-/// The user is not valid in headers.
+/// A name of the user contains characters that a header cannot contain.
 fn headers(endpoint: &Endpoint, forwarded: &Forwarded<'_>) -> Result<HeaderMap, String> {
     let mut headers = without_credentials(&without_connection(&forwarded.head.headers));
     let drop: Vec<HeaderName> =
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_that_came_are_passed_on() {
+    fn a_request_has_a_body_if_its_method_usually_has_one_or_bytes_arrived() {
         for (method, body, want) in [
             (Method::GET, "", false),
             (Method::HEAD, "", false),

@@ -20,11 +20,11 @@ pub struct Demand {
 /// The number of wanted seats in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// Average over the period.
+    /// Average demand over the period.
     pub average: f64,
-    /// Standard deviation over the period.
+    /// Standard deviation of the demand over the period.
     pub deviation: f64,
-    /// Maximum of the period.
+    /// Highest demand in the period.
     pub highest: f64,
 }
 
@@ -35,7 +35,7 @@ pub struct Load {
     pub waiting: u32,
     pub in_use: u32,
     pub limit: u32,
-    /// Total number of requests that fit into its queues.
+    /// Total number of requests that fit into the queues of the level.
     pub room: u64,
 }
 
@@ -45,14 +45,14 @@ impl Demand {
         Demand { since: now, at: now, value: 0.0, sum: 0.0, sum_of_squares: 0.0, highest: 0.0 }
     }
 
-    /// Sets the number of wanted seats from now on.
+    /// Sets the number of seats that are wanted after `now`.
     pub fn set(&mut self, value: u32, now: Instant) {
         self.pass_time(now);
         self.value = f64::from(value);
         self.highest = self.highest.max(self.value);
     }
 
-    /// Returns the statistics of the period, and begins a new one.
+    /// Returns the statistics of the period, and begins a new period.
     pub fn take(&mut self, now: Instant) -> Observed {
         self.pass_time(now);
         let length = now.saturating_duration_since(self.since).as_secs_f64();
@@ -76,7 +76,8 @@ impl Demand {
     }
 }
 
-/// Returns the demand of a level over many periods, which rises at once and falls slowly.
+/// Returns the smoothed demand of a level over many periods. The value rises immediately with the demand,
+/// and falls slowly.
 pub fn smooth(before: f64, observed: &Observed) -> f64 {
     let envelope = observed.average + observed.deviation;
     envelope.max(KEPT * before + (1.0 - KEPT) * envelope)
@@ -93,8 +94,8 @@ pub struct Entitlement {
     pub most: f64,
 }
 
-/// Divides `total` seats among levels, given as entitlement, smoothed demand and highest demand of the last
-/// period. Each level gets the same fraction of its demand, within its bounds.
+/// Divides `total` seats among levels. Each element of the input is a level: its entitlement, its smoothed demand, and
+/// its highest demand in the last period. Each level gets the same fraction of its demand, within its bounds.
 pub fn divide(total: f64, levels: &[(Entitlement, f64, f64)]) -> Vec<u32> {
     let claims: Vec<(f64, f64, f64)> = levels
         .iter()
@@ -105,7 +106,7 @@ pub fn divide(total: f64, levels: &[(Entitlement, f64, f64)]) -> Vec<u32> {
         .collect();
     let given =
         |fraction: f64| claims.iter().map(move |(low, want, high)| (want * fraction).clamp(*low, *high));
-    // The sum grows with the fraction, so bisection finds it.
+    // The sum grows with the fraction, so bisection finds the fraction.
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..64 {
         if given(high).sum::<f64>() >= total {

@@ -132,18 +132,18 @@ fn requests(reports: &[Report], has_details: bool) -> Vec<Row> {
         let runners = |queue: Option<usize>| {
             let of_queue = report.runners.iter().filter(move |runner| runner.queue == queue);
             of_queue.map(move |runner| {
-                let Runner { schema, flow, asked, seats, arrived, began, .. } = runner;
+                let Runner { schema, flow, attributes_text, seats, arrived, began, .. } = runner;
                 let position = Position { queue, at: None };
                 let ages = Ages { arrived: arrived.elapsed(), began: Some(began.elapsed()) };
-                detailed(request(report, position, schema, flow, *seats, ages), asked, has_details)
+                detailed(request(report, position, schema, flow, *seats, ages), attributes_text, has_details)
             })
         };
         for (queue, waiting) in report.queues.iter().enumerate() {
             rows.extend(waiting.waiting.iter().enumerate().map(|(at, waiter)| {
-                let WaiterReport { schema, flow, asked, waited, seats } = waiter;
+                let WaiterReport { schema, flow, attributes_text, waited, seats } = waiter;
                 let position = Position { queue: Some(queue), at: Some(at) };
                 let ages = Ages { arrived: *waited, began: None };
-                detailed(request(report, position, schema, flow, *seats, ages), asked, has_details)
+                detailed(request(report, position, schema, flow, *seats, ages), attributes_text, has_details)
             }));
             rows.extend(runners(Some(queue)));
         }
@@ -184,15 +184,15 @@ fn request(report: &Report, position: Position, schema: &str, flow: &str, seats:
     ]
 }
 
-/// Adds the request attributes to the row of a request, if wanted.
-fn detailed(mut row: Row, asked: &str, has_details: bool) -> Row {
+/// Adds the request attributes to the row of a request if `has_details` is true.
+fn detailed(mut row: Row, attributes_text: &str, has_details: bool) -> Row {
     if has_details {
-        row.extend(asked.splitn(DETAILS.len(), BETWEEN).map(str::to_owned));
+        row.extend(attributes_text.splitn(DETAILS.len(), BETWEEN).map(str::to_owned));
     }
     row
 }
 
-/// Shown as the time of an event that has not happened.
+/// The time that is displayed for an event that has not happened.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
 /// Formats cells that end with a comma and are aligned in columns.

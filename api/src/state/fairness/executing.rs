@@ -22,13 +22,13 @@ struct Places {
 /// A running request, for display.
 #[derive(Clone, Debug)]
 pub(super) struct Runner {
-    /// Name of its flow schema.
+    /// Name of the flow schema of the request.
     pub(super) schema: String,
-    /// Name of its flow.
+    /// Name of the flow of the request.
     pub(super) flow: String,
-    /// Its request attributes, as [`format_attributes`] formats them.
-    pub(super) asked: String,
-    /// The queue through which the request came; `None` in a level without queues.
+    /// The attributes of the request, as [`format_attributes`] formats them.
+    pub(super) attributes_text: String,
+    /// The queue of the flow of the request; `None` in a level without queues.
     pub(super) queue: Option<usize>,
     /// Number of seats that the request takes.
     pub(super) seats: u32,
@@ -51,10 +51,11 @@ pub(super) fn format_attributes(attributes: &Attributes<'_>) -> String {
     text
 }
 
-/// Separator of the request attributes. An attribute that contains it is shown as two.
+/// Separator of the request attributes. An attribute that contains the separator is displayed as two
+/// attributes.
 pub(super) const BETWEEN: &str = "\0";
 
-/// The slot of a request, until this is dropped.
+/// The slot of a request. Dropping the value frees the slot.
 #[derive(Debug)]
 pub(super) struct ExecutingEntry {
     executing: Arc<Executing>,
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_has_eight_parts() {
+    fn an_executing_request_is_described_by_eight_attributes() {
         let user = auth::User::new("joe", ["g"]);
         let path = Attributes::path(&user, "get", "/a");
         let scale = Attributes {
@@ -119,12 +120,20 @@ mod tests {
     }
 
     #[test]
-    fn places_are_used_again() {
+    fn slots_of_finished_requests_are_reused() {
         let executing = Arc::new(Executing::default());
         let list = |flow: &str| {
             let now = Instant::now();
-            let (schema, flow, asked) = (String::new(), flow.to_owned(), String::new());
-            executing.list(Runner { schema, flow, asked, queue: None, seats: 1, arrived: now, began: now })
+            let (schema, flow, attributes_text) = (String::new(), flow.to_owned(), String::new());
+            executing.list(Runner {
+                schema,
+                flow,
+                attributes_text,
+                queue: None,
+                seats: 1,
+                arrived: now,
+                began: now,
+            })
         };
         let flows = || executing.all().into_iter().map(|runner| runner.flow).collect::<Vec<_>>();
         let (first, _second) = (list("a"), list("b"));

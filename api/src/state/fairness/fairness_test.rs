@@ -63,7 +63,7 @@ async fn schema_of(fairness: &Fairness, attributes: &Attributes<'_>) -> Option<S
 }
 
 #[tokio::test]
-async fn the_first_schema_that_matches_has_the_request() {
+async fn the_first_matching_flow_schema_classifies_a_request() {
     let group = |name: &str| json!({"kind": "Group", "group": {"name": name}});
     let user = |name: &str| json!({"kind": "User", "user": {"name": name}});
     let account =
@@ -118,14 +118,14 @@ async fn the_first_schema_that_matches_has_the_request() {
         (Attributes::path(&u, "get", "/b/c"), Some("paths")),
         (Attributes::path(&u, "post", "/b"), Some("last")),
     ];
-    for (attributes, wanted) in cases {
+    for (attributes, want) in cases {
         let found = schema_of(&fairness, &attributes).await;
-        assert_eq!(found.as_deref(), wanted, "{attributes:?}");
+        assert_eq!(found.as_deref(), want, "{attributes:?}");
     }
 }
 
 #[tokio::test]
-async fn a_level_keeps_its_requests_when_its_object_changes() {
+async fn a_priority_level_keeps_its_requests_when_its_object_changes() {
     let user = User::new("u", ["g"]);
     let attributes = list(&user, "n", "pods", "");
     let fairness = Fairness::new(Settings { is_shared: true, reading: 1, writing: 0 });
@@ -144,7 +144,7 @@ async fn a_level_keeps_its_requests_when_its_object_changes() {
 }
 
 #[tokio::test]
-async fn plain_bounds_hold_for_all_but_administrators() {
+async fn limits_of_concurrent_requests_apply_to_all_users_except_administrators() {
     let fairness = Fairness::new(Settings { is_shared: false, reading: 1, writing: 1 });
     let (user, admin) = (User::new("u", ["g"]), User::new("a", [identity::MASTERS]));
     let (ours, theirs) = (list(&user, "n", "pods", ""), list(&admin, "n", "pods", ""));
@@ -159,7 +159,7 @@ async fn plain_bounds_hold_for_all_but_administrators() {
 }
 
 #[test]
-fn lists_take_seats_by_their_bytes() {
+fn a_list_takes_seats_in_proportion_to_its_bytes() {
     let cases = [(0, 1), (100_000, 1), (100_001, 2), (1_000_000, 10), (u64::MAX, 20)];
     for (bytes, seats) in cases {
         assert_eq!(Work::List(bytes).seats(20), seats, "{bytes}");
@@ -169,17 +169,17 @@ fn lists_take_seats_by_their_bytes() {
 }
 
 #[test]
-fn seats_are_divided_by_demand_within_bounds() {
+fn seats_are_divided_among_levels_by_demand_within_their_bounds() {
     let entitled = |nominal, least, most| Entitlement { nominal, least, most };
     type Case<'c> = (f64, &'c [(Entitlement, f64, f64)], &'c [u32]);
     let cases: &[Case<'_>] = &[
-        // No level wants seats: they are divided in proportion to the minimum of each.
+        // No level demands seats: the seats are divided in proportion to the minimum of each level.
         (
             100.0,
             &[(entitled(50.0, 50.0, 100.0), 0.0, 0.0), (entitled(50.0, 50.0, 100.0), 0.0, 0.0)],
             &[50, 50],
         ),
-        // The first level wants everything, the other one lends half.
+        // The first level demands all seats, and the other level lends half of its seats.
         (
             100.0,
             &[(entitled(50.0, 50.0, 100.0), 500.0, 500.0), (entitled(50.0, 25.0, 100.0), 0.0, 0.0)],
@@ -191,7 +191,7 @@ fn seats_are_divided_by_demand_within_bounds() {
             &[(entitled(50.0, 50.0, 60.0), 500.0, 500.0), (entitled(50.0, 25.0, 100.0), 0.0, 0.0)],
             &[60, 40],
         ),
-        // Both levels want everything.
+        // Both levels demand all seats.
         (
             100.0,
             &[(entitled(80.0, 40.0, 100.0), 500.0, 500.0), (entitled(20.0, 10.0, 100.0), 500.0, 500.0)],
@@ -201,13 +201,13 @@ fn seats_are_divided_by_demand_within_bounds() {
         (10.0, &[(entitled(8.0, 8.0, 8.0), 9.0, 9.0), (entitled(8.0, 8.0, 8.0), 9.0, 9.0)], &[8, 8]),
         (0.0, &[], &[]),
     ];
-    for (total, levels, wanted) in cases {
-        assert_eq!(demand::divide(*total, levels), *wanted, "{total} {levels:?}");
+    for (total, levels, want) in cases {
+        assert_eq!(demand::divide(*total, levels), *want, "{total} {levels:?}");
     }
 }
 
 #[test]
-fn demand_is_measured_over_time_and_falls_slowly() {
+fn seat_demand_is_measured_over_time_and_decreases_slowly() {
     let begin = Instant::now();
     let at = |seconds| begin + Duration::from_secs(seconds);
     let mut demand = Demand::new(begin);
@@ -225,7 +225,7 @@ fn demand_is_measured_over_time_and_falls_slowly() {
 }
 
 #[test]
-fn the_more_are_refused_the_later_they_may_come_again() {
+fn retry_after_grows_with_the_number_of_refused_requests() {
     let begin = Instant::now();
     let at = |seconds| begin + Duration::from_secs(seconds);
     let mut retry = RetryAfter::new(begin);
@@ -244,7 +244,7 @@ fn the_more_are_refused_the_later_they_may_come_again() {
 }
 
 #[tokio::test]
-async fn tables_show_levels_queues_and_who_waits() {
+async fn flow_control_tables_list_levels_queues_and_waiting_requests() {
     let fairness = Fairness::new(Settings { is_shared: true, reading: 1, writing: 0 });
     let subject = json!({"kind": "User", "user": {"name": "*"}});
     let level = object(&json!({

@@ -15,9 +15,9 @@ pub struct Schema {
     pub uid: String,
     /// Precedence; schemas with a lower value are tried first.
     pub precedence: i64,
-    /// Name of the priority level that serves its requests.
+    /// Name of the priority level that serves the requests of the schema.
     pub level: String,
-    /// The distinguisher of its flows.
+    /// The distinguisher of the flows of the schema.
     pub distinguisher: Distinguisher,
     rules: Vec<Rule>,
 }
@@ -189,7 +189,7 @@ impl PathRule {
     }
 }
 
-/// Returns whether the path of a rule is the path of a request, or a directory above it.
+/// Returns whether the path of a rule is the path of a request, or a directory that contains this path.
 fn covers(rule: &str, path: &str) -> bool {
     if rule == "*" || rule == path {
         return true;

@@ -16,7 +16,7 @@ use wire::metrics::family::{Counters, Family, Gauges, Histograms, labels_text, m
 use wire::metrics::histogram::Histogram;
 use wire::metrics::page::Page;
 
-/// The metric families that are counted; the others are computed from the levels.
+/// The metric families whose values are counted. The values of the other families are computed from the levels.
 #[derive(Debug)]
 pub(super) struct Families {
     dispatched: Counters,
@@ -100,8 +100,8 @@ impl Families {
     }
 
     /// Records the load of a level, and its average demand relative to its nominal seats.
-    pub(super) fn sample(&self, level: &str, load: Load, wanted: f64, nominal: f64) {
-        let share = if nominal > 0.0 { wanted / nominal * 1e3 } else { 0.0 };
+    pub(super) fn sample(&self, level: &str, load: Load, demand: f64, nominal: f64) {
+        let share = if nominal > 0.0 { demand / nominal * 1e3 } else { 0.0 };
         self.demands.record(&[level], share as u64);
         let (limit, room) = (u64::from(load.limit), load.room);
         self.filled.record(&["executing", level], millis(load.executing.into(), limit));
@@ -118,21 +118,21 @@ impl Families {
     pub(super) fn meter(&self, schema: &str, level: &str) -> Meter {
         let labels = [schema, level];
         Meter {
-            dispatched: self.dispatched.of(&labels),
-            rejected: REASONS.map(|why| self.rejected.of(&[schema, level, why.as_str()])),
-            waiting: self.waiting.of(&labels),
-            executing: self.executing.of(&labels),
-            seats: self.seats.of(&labels),
-            waiting_seats: self.waiting_seats.of(&labels),
-            estimates: self.estimates.of(&labels),
-            lengths: self.lengths.of(&labels),
-            waits: ["false", "true"].map(|execute| self.waits.of(&[execute, schema, level])),
-            executions: self.executions.of(&[schema, level, "regular"]),
+            dispatched: self.dispatched.series(&labels),
+            rejected: REASONS.map(|why| self.rejected.series(&[schema, level, why.as_str()])),
+            waiting: self.waiting.series(&labels),
+            executing: self.executing.series(&labels),
+            seats: self.seats.series(&labels),
+            waiting_seats: self.waiting_seats.series(&labels),
+            estimates: self.estimates.series(&labels),
+            lengths: self.lengths.series(&labels),
+            waits: ["false", "true"].map(|execute| self.waits.series(&[execute, schema, level])),
+            executions: self.executions.series(&[schema, level, "regular"]),
         }
     }
 }
 
-/// Counts a running request until it is dropped.
+/// Counts a running request until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     meter: Arc<Meter>,
@@ -140,7 +140,7 @@ pub(super) struct Running {
     began: Instant,
 }
 
-/// Counts a waiting request until it is dropped.
+/// Counts a waiting request until the value is dropped.
 pub(super) struct Waiting<'m> {
     meter: &'m Meter,
     seats: u32,
@@ -282,7 +282,7 @@ impl Fairness {
             "Seats that a level wants, over many periods.",
             &|level, _| smoothed.get(level).copied().unwrap_or_default(),
         );
-        let wanted = |level: &str| plan.levels.get(level).map(|planned| *planned.observed.lock());
+        let observation = |level: &str| plan.levels.get(level).map(|planned| *planned.observed.lock());
         for (name, help, value) in [
             (
                 "apiserver_flowcontrol_demand_seats_average",
@@ -300,7 +300,7 @@ impl Fairness {
                 |observed| observed.highest,
             ),
         ] {
-            of_levels(name, Alpha, help, &|level, _| wanted(level).map(value).unwrap_or_default());
+            of_levels(name, Alpha, help, &|level, _| observation(level).map(value).unwrap_or_default());
         }
         of_levels(
             "apiserver_flowcontrol_target_seats",

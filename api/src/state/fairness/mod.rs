@@ -7,8 +7,8 @@
 //! controllers/flow_control ─ objects ─► configure; every 10 s: demand ─► divide ─► seats of each level
 //! ```
 //!
-//! The alternative is two plain limits, one for reads and one for writes. The module knows the attributes of
-//! requests and the flow control objects, but neither resources nor the store.
+//! The alternative is two limits without priorities, one for reads and one for writes. This module depends
+//! on the attributes of requests and on the flow control objects, but not on resources or the store.
 
 mod definitions;
 mod demand;
@@ -48,12 +48,12 @@ const PATIENCE_MAX: Duration = Duration::from_secs(60);
 /// Maximum number of seats of a list, and of a write.
 const SEATS_MAX: (u32, u32) = (100, 10);
 
-/// Maximum number of queues that a level keeps. A configuration may set more, which would only take memory
-/// without benefit.
+/// Maximum number of queues that a level keeps. A configuration may contain a larger number, which would use memory
+/// without a benefit.
 const QUEUES_MAX: i64 = 4096;
 
-/// Maximum number of seats of a flow whose requests run without taking turns. More of them than processors
-/// would only wait for each other.
+/// Maximum number of seats of a flow whose requests run without taking turns. If the number of such requests exceeded
+/// the number of processors, the requests would only wait for each other.
 const CROWD_SEATS: u32 = 4;
 
 /// Maximum share of a level's seats that one request may take.
@@ -62,7 +62,7 @@ const PART_MAX: f64 = 0.15;
 /// The settings of the operator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Settings {
-    /// Whether priority levels share the capacity of the server. If not, only the limits `reading` and
+    /// Whether priority levels share the capacity of the server. If the value is false, only the limits `reading` and
     /// `writing` apply.
     pub is_shared: bool,
     /// Maximum number of concurrent reads; 0 means unlimited.
@@ -83,7 +83,7 @@ pub struct Fairness {
     reading: Arc<AtomicU32>,
     writing: Arc<AtomicU32>,
     plan: ArcSwap<Plan>,
-    /// The smoothed demand of each level. Locked while levels change.
+    /// The smoothed demand of each level. The lock is held while levels change.
     smoothed: Mutex<BTreeMap<String, f64>>,
     families: Families,
     /// Number of waiting requests: reads, and writes.
@@ -107,7 +107,7 @@ struct Flow {
     meter: Arc<Meter>,
 }
 
-/// UIDs of the objects by which a request was classified.
+/// UIDs of the flow schema and the priority level that flow control selected for a request.
 #[derive(Debug)]
 pub struct Ids {
     /// UID of the flow schema.
@@ -121,20 +121,20 @@ struct Planned {
     level: Arc<PriorityLevel>,
     entitled: Entitlement,
     is_limited: bool,
-    /// Its demand in the last period.
+    /// The demand of the level in the last period.
     observed: Mutex<Observed>,
 }
 
 /// The result for a request that waited for its turn.
 #[derive(Debug)]
 pub struct Turn {
-    /// The objects by which the request was classified, if it was.
+    /// The flow schema and priority level of the request; `None` if the request was not classified.
     pub ids: Option<Arc<Ids>>,
     /// The permit to run, or the seconds after which the client may retry.
     pub permit: Result<Permit, u32>,
 }
 
-/// The permit to run, valid until it is dropped.
+/// The permit to run, which is valid until the value is dropped.
 #[derive(Debug)]
 pub struct Permit {
     seat: Option<(seats::Seat, Running, ExecutingEntry)>,
@@ -150,8 +150,8 @@ impl Drop for Permit {
 }
 
 impl Permit {
-    /// Returns whether the request is large or belongs to a flow with many running requests. Such requests
-    /// take turns on the processor.
+    /// Returns whether the request is large or belongs to a flow with many running requests. Requests for which this
+    /// method returns true take turns on the processor.
     pub fn is_crowded(&self) -> bool {
         self.seat.as_ref().is_some_and(|(seat, ..)| seat.flow_seats() > CROWD_SEATS)
     }
@@ -162,7 +162,7 @@ impl Permit {
 /// The estimated size of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Work {
-    /// A list of this many bytes.
+    /// A list of objects with this total size in bytes.
     List(u64),
     /// A write of any kind.
     Write,
@@ -186,8 +186,8 @@ impl Work {
 }
 
 impl Fairness {
-    /// Creates flow control without levels. Until the first configuration nothing is limited, except by the
-    /// plain limits if they apply.
+    /// Creates flow control without levels. Until the first configuration, only the limits for reads and for writes
+    /// apply, if the operator has set them.
     pub fn new(settings: Settings) -> Fairness {
         Fairness {
             settings,
@@ -205,8 +205,8 @@ impl Fairness {
         self.settings.is_shared
     }
 
-    /// Waits until a request may run. `work` is called only if the estimate matters; `time_allowed` is the
-    /// timeout of the request.
+    /// Waits until a request may run. `work` is called only if flow control needs the estimate. `time_allowed`
+    /// is the timeout of the request.
     pub async fn turn(
         &self,
         attributes: &Attributes<'_>,
@@ -226,12 +226,12 @@ impl Fairness {
         let seats = if flow.seats_max > 1 { work().seats(flow.seats_max) } else { 1 };
         // The plan may change while the request waits.
         drop(plan);
-        let asked = executing::format_attributes(attributes);
+        let attributes_text = executing::format_attributes(attributes);
         let entrant = Entrant {
             hash: matching::hash(&schema, name),
             schema: &schema,
             flow: name,
-            asked: &asked,
+            attributes_text: &attributes_text,
             seats,
             patience: (time_allowed / 4).min(PATIENCE_MAX),
         };
@@ -248,7 +248,8 @@ impl Fairness {
                 let running = meter.runs(seats, now.saturating_duration_since(began));
                 let flow = name.to_owned();
                 let queue = seat.queue();
-                let runner = Runner { schema, flow, asked, queue, seats, arrived: began, began: now };
+                let runner =
+                    Runner { schema, flow, attributes_text, queue, seats, arrived: began, began: now };
                 let listed = level.executing().list(runner);
                 Ok(Permit { seat: Some((seat, running, listed)), counted: None })
             }
@@ -261,7 +262,7 @@ impl Fairness {
         Turn { ids: Some(ids), permit }
     }
 
-    /// Applies the plain limits. Members of `system:masters` are not limited.
+    /// Applies the limits for reads and for writes. Members of `system:masters` are not limited.
     fn bounded(&self, attributes: &Attributes<'_>, work: impl FnOnce() -> Work) -> Result<Permit, u32> {
         let (counter, bound) = match work() {
             Work::Write => (&self.writing, self.settings.writing),
@@ -343,7 +344,7 @@ impl Fairness {
     }
 }
 
-/// Increments a counter until it is dropped.
+/// Increments a counter until the value is dropped.
 struct Counted<'n>(&'n AtomicI64);
 
 impl<'n> Counted<'n> {
@@ -385,9 +386,9 @@ struct LevelSpec {
     uid: String,
     manner: Manner,
     shares: f64,
-    /// Share of its seats that other levels may borrow.
+    /// Share of the level's seats that other levels may borrow.
     lendable: f64,
-    /// How much it may borrow, as a share of its own seats; `None` means unlimited.
+    /// Maximum number of borrowed seats, as a share of the level's own seats; `None` means unlimited.
     borrowing: Option<f64>,
 }
 
@@ -431,8 +432,7 @@ impl LevelSpec {
     }
 }
 
-/// Reads the queue settings of a level. Numbers that validation would refuse are clamped, so that no object
-/// can do harm.
+/// Reads the queue settings of a level. Numbers outside of the range that validation permits are clamped.
 fn read_queuing(queuing: &Value) -> Queuing {
     let number = |member: &str, default: i64, most: i64| {
         let number = queuing.get(member).and_then(Value::as_i64).unwrap_or(default);

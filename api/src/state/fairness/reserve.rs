@@ -1,20 +1,20 @@
 //! The reserved seats of a level, for flows with few running requests (docs/api/fairness.md#levels). A flow
-//! that floods its level cannot take them, so requests of other flows run at once instead of waiting for long
-//! requests to end.
+//! that floods its level cannot use the reserved seats, so requests of other flows start at once and do not
+//! wait until long requests end.
 //!
-//! The module knows only seats and hashes of flows. It keeps only flows with running requests, so their
-//! number is bounded by the running requests.
+//! This module depends only on seats and on hashes of flows. The reserve keeps only flows with running
+//! requests, so the number of flows is at most the number of running requests.
 
 use std::collections::HashMap;
 
-/// Number of seats of which one is reserved; a level with fewer seats reserves no seat.
+/// Number of seats for which the level reserves one seat; a level with fewer seats has no reserve.
 const PART: u32 = 8;
 
 /// The reserved seats of a level, and the seats that each flow uses.
 #[derive(Debug, Default)]
 pub(super) struct Reserve {
     in_use: u32,
-    /// Seats of each flow, reserved and others.
+    /// Number of seats of each flow, including reserved seats.
     flows: HashMap<u64, u32>,
 }
 
@@ -29,10 +29,10 @@ impl Reserve {
         self.in_use
     }
 
-    /// Returns how many reserved seats a request of a flow may take, if any: enough seats must be free, and
-    /// the flow may then have at most half as many seats as are reserved. A request that wants more gets half
-    /// of the reserved seats if it is the only one of its flow: seats that a flood occupies may become free
-    /// only after minutes, and one large list does no harm.
+    /// Returns the number of reserved seats that a request of a flow may take, if any. Enough reserved seats
+    /// must be free, and with this request the flow may have at most half of the reserved seats. If the
+    /// request needs more seats and its flow has no other request, the request gets half of the reserved
+    /// seats: otherwise a large list could wait for minutes until a flood frees seats.
     pub(super) fn room(&self, limit: u32, flow: u64, seats: u32) -> Option<u32> {
         let size = Reserve::size(limit);
         let (half, under_way) = ((size / 2).max(1), self.under_way(flow));
@@ -72,12 +72,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flows_with_little_under_way_have_room() {
+    fn reserved_seats_go_to_flows_with_few_requests_in_flight() {
         let (flood, one, other) = (1, 2, 3);
         let mut reserve = Reserve::default();
         reserve.begin(flood, 40, false);
-        // A level with 49 seats reserves 6, at most 3 of them for each flow.
-        for (flow, seats, limit, wanted) in [
+        // A level with 49 seats reserves 6 seats. Each flow may use at most 3 of these seats.
+        for (flow, seats, limit, want) in [
             (flood, 1, 49, None),
             (one, 3, 49, Some(3)),
             (one, 40, 49, Some(3)),
@@ -85,7 +85,7 @@ mod tests {
             (one, 2, 8, Some(1)),
             (one, 1, 7, None),
         ] {
-            assert_eq!(reserve.room(limit, flow, seats), wanted, "{flow} {seats} of {limit}");
+            assert_eq!(reserve.room(limit, flow, seats), want, "{flow} {seats} of {limit}");
         }
         reserve.begin(one, 2, true);
         assert_eq!(reserve.room(49, one, 2), None, "another one takes what it wants or waits");

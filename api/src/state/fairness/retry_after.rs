@@ -1,5 +1,5 @@
-//! Computes when a refused client may retry: the more requests are refused, the later
-//! (docs/api/fairness.md#refusals).
+//! Computes the delay after which a refused client may retry. The delay grows with the number of
+//! refused requests (docs/api/fairness.md#refusals).
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ pub struct RetryAfter {
 }
 
 impl RetryAfter {
-    /// Returns a delay of one second at first.
+    /// Creates the delay with an initial value of one second.
     pub fn new(now: Instant) -> RetryAfter {
         RetryAfter { seconds: 1, dropped: 0, since: now }
     }

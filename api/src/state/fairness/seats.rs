@@ -1,14 +1,14 @@
-//! The seats of one priority level: which requests have seats, which wait for them, and which is next
-//! (docs/api/fairness.md#levels).
+//! The seats of one priority level: the requests that have seats, the requests that wait for seats, and the
+//! choice of the next request (docs/api/fairness.md#levels).
 //!
 //! ```text
-//! enter ─ a seat is free and no request waits, or a reserved one is free ───► Seat ─ drop ─► release ─► the next request
-//!    └─ queue of the least work among the flow's hand ─ full? ─ wait ───────┘
+//! enter ─ a seat is free and no request waits, or a reserved seat is free ─► Seat ─ drop ─► release ─► next request
+//!    └─ queue of the least work among the flow's hand ─ full? ─ wait ───────────┘
 //! ```
 //!
 //! Queues are served fairly in virtual time: the work done for a queue advances its position, and the next
-//! request is the one that would end first in virtual time. The state is behind one lock per level, which is
-//! held for a few comparisons and never across an await.
+//! request is the request that would end first in virtual time. Each level has a lock that protects the state. The lock
+//! is held for a few comparisons, and never across an await.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -109,24 +109,24 @@ struct Waiter {
     arrived: Instant,
     schema: String,
     flow: String,
-    asked: String,
+    attributes_text: String,
     grant: oneshot::Sender<Seat>,
 }
 
-/// A request that wants seats.
+/// A request for seats.
 #[derive(Clone, Copy, Debug)]
 pub struct Entrant<'e> {
-    /// Hash of its flow.
+    /// Hash of the flow of the request.
     pub hash: u64,
-    /// Name of its flow schema.
+    /// Name of the flow schema of the request.
     pub schema: &'e str,
-    /// Its flow within the schema.
+    /// Name of the flow of the request within the flow schema.
     pub flow: &'e str,
-    /// Its request attributes, for display.
-    pub asked: &'e str,
-    /// Number of seats that it takes; at least 1.
+    /// The attributes of the request, for display.
+    pub attributes_text: &'e str,
+    /// Number of seats that the request takes; at least 1.
     pub seats: u32,
-    /// Maximum time for which it waits.
+    /// Maximum time for which the request waits.
     pub patience: Duration,
 }
 
@@ -161,13 +161,13 @@ impl Why {
     }
 }
 
-/// The seats of a request. Dropping it frees them.
+/// The seats of a request. Dropping the value frees the seats.
 #[derive(Debug)]
 pub struct Seat {
     /// `None` only while the value is being dropped.
     level: Option<Arc<PriorityLevel>>,
     taken: Taken,
-    /// Number of seats of its flow, including these; 0 in a level without queues.
+    /// Number of seats of the flow of the request, including these seats; 0 in a level without queues.
     flow_seats: u32,
 }
 
@@ -175,16 +175,17 @@ pub struct Seat {
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     queue: Option<usize>,
-    /// Hash of its flow.
+    /// Hash of the flow of the request.
     hash: u64,
     seats: u32,
-    /// Whether the seats are reserved seats. The level reserves them for flows with few running requests.
+    /// Whether the seats are reserved seats. The level reserves such seats for flows with few running
+    /// requests.
     is_kept: bool,
     began: Instant,
 }
 
 impl Seat {
-    /// Returns the queue through which the request came.
+    /// Returns the queue of the request; `None` in a level without queues.
     pub(super) fn queue(&self) -> Option<usize> {
         self.taken.queue
     }
@@ -194,8 +195,8 @@ impl Seat {
         self.taken.seats
     }
 
-    /// Returns the number of seats that the flow had when the request began, including these. 0 in a level
-    /// without queues, which does not distinguish flows.
+    /// Returns the number of seats that the flow had when the request began, including the seats of the
+    /// request. 0 in a level without queues, which does not distinguish flows.
     pub(super) fn flow_seats(&self) -> u32 {
         self.flow_seats
     }
@@ -245,7 +246,8 @@ impl PriorityLevel {
         &self.executing
     }
 
-    /// Changes what the level does with a request if no seat is free. Waiting requests keep their positions.
+    /// Sets the behavior of the level for requests for which no seat is free. Waiting requests keep their
+    /// positions.
     pub fn set_manner(self: &Arc<PriorityLevel>, manner: Manner) {
         let mut state = self.state.lock();
         if state.manner != manner {
@@ -292,7 +294,7 @@ impl PriorityLevel {
     /// Waits for seats. `queued` is called with the length of the queue in which the request waits.
     ///
     /// # Errors
-    /// No seats are available, now or in time.
+    /// Not enough seats became free in time, or the level refuses requests that must wait.
     pub async fn enter(
         self: &Arc<PriorityLevel>,
         entrant: Entrant<'_>,
@@ -330,13 +332,13 @@ impl PriorityLevel {
             let (grant, granted) = oneshot::channel();
             let id = state.enqueue(queue, &entrant, arrived, grant);
             queued(state.queues[queue].waiting.len());
-            // Serving may have skipped this queue while its first request had no room.
+            // The level may have skipped this queue, because too few seats were free for its first request.
             self.serve(&mut state);
             (granted, Queued { level: self, queue, id, why: None })
         };
         match tokio::time::timeout(entrant.patience, &mut granted).await {
             Ok(Ok(seat)) => Ok(seat),
-            // The sender of a waiting request is not dropped, and a seat may have arrived at the last moment.
+            // The channel is still open, so a seat may have arrived between the timeout and this check.
             Ok(Err(_)) | Err(_) => match granted.try_recv() {
                 Ok(seat) => Ok(seat),
                 Err(_) => {
@@ -348,7 +350,7 @@ impl PriorityLevel {
         }
     }
 
-    /// Assigns seats to the next requests, as long as there is room.
+    /// Assigns seats to the next requests, as long as enough seats are free.
     fn serve(self: &Arc<PriorityLevel>, state: &mut State) {
         while let Some((queue, kept)) = state.next_served() {
             let Some(waiter) = state.leave_queue(queue, 0) else { return };
@@ -359,7 +361,8 @@ impl PriorityLevel {
             let (seats, is_kept) = (kept.unwrap_or(seats), kept.is_some());
             let taken = Taken { queue: Some(queue), hash, seats, is_kept, began: Instant::now() };
             let seat = self.seat(state, taken);
-            // The client no longer waits. Its seats are freed here, because the lock is already held.
+            // The client no longer waits. The seats of the request are freed here, because the lock is
+            // already held.
             if let Err(mut seat) = grant.send(seat) {
                 seat.level = None;
                 state.end(&seat.taken);
@@ -417,26 +420,26 @@ pub struct Report {
 pub struct QueueReport {
     /// Number of running requests from this queue.
     pub executing: u32,
-    /// Seats that they take.
+    /// Seats that these requests take.
     pub in_use: u32,
-    /// Virtual time at which its first request may start.
+    /// Virtual time at which the first request of the queue may start.
     pub next: f64,
-    /// The waiting requests, the first one first.
+    /// The waiting requests, in their order.
     pub waiting: Vec<WaiterReport>,
 }
 
 /// A waiting request, for display.
 #[derive(Clone, Debug)]
 pub struct WaiterReport {
-    /// Name of its flow schema.
+    /// Name of the flow schema of the request.
     pub schema: String,
-    /// Its flow within the schema.
+    /// The name of the flow within the schema.
     pub flow: String,
     /// The request attributes as text.
-    pub asked: String,
-    /// How long it has been waiting.
+    pub attributes_text: String,
+    /// Time for which the request has been waiting.
     pub waited: Duration,
-    /// Number of seats that it wants.
+    /// Number of seats that the request needs.
     pub seats: u32,
 }
 
@@ -449,7 +452,7 @@ impl Queue {
         let waiting = self.waiting.iter().map(|waiter| WaiterReport {
             schema: waiter.schema.clone(),
             flow: waiter.flow.clone(),
-            asked: waiter.asked.clone(),
+            attributes_text: waiter.attributes_text.clone(),
             waited: waiter.arrived.elapsed(),
             seats: waiter.seats,
         });
@@ -462,12 +465,12 @@ impl Queue {
     }
 }
 
-/// The position of a request in a queue. Dropping it removes the request from the queue.
+/// The position of a request in a queue. Dropping the value removes the request from the queue.
 struct Queued<'l> {
     level: &'l Arc<PriorityLevel>,
     queue: usize,
     id: u64,
-    /// The reason for leaving; `None` if the client cancelled.
+    /// The reason why the request leaves the queue; `None` if the client cancelled the request.
     why: Option<Why>,
 }
 
@@ -481,23 +484,23 @@ impl Drop for Queued<'_> {
             Some(_) => state.counts.timed_out += 1,
             None => state.counts.cancelled += 1,
         }
-        // The removed request may have been the first one, and too large for the free seats.
+        // The removed request may have been the first of its queue, and too large for the free seats.
         self.level.serve(&mut state);
     }
 }
 
 impl State {
-    /// Creates the configured number of queues; queues in use stay.
+    /// Creates the configured number of queues. Queues in use are kept.
     fn make_queues(&mut self) {
-        let wanted = match self.manner {
+        let configured = match self.manner {
             Manner::Queue(queuing) => queuing.queues,
             Manner::Exempt | Manner::Reject => 0,
         };
         let used = self.queues.iter().rposition(Queue::is_active).map_or(0, |last| last + 1);
-        self.queues.resize_with(wanted.max(used), Queue::default);
+        self.queues.resize_with(configured.max(used), Queue::default);
     }
 
-    /// Returns whether enough seats are free besides the reserved ones. Only levels with queues reserve
+    /// Returns whether enough seats are free in addition to the reserved seats. Only levels with queues reserve
     /// seats.
     fn has_room(&self, seats: u32) -> bool {
         let kept = if matches!(self.manner, Manner::Queue(_)) { Reserve::size(self.limit) } else { 0 };
@@ -510,7 +513,7 @@ impl State {
         let passed = now.saturating_duration_since(self.read_at).as_secs_f64();
         self.read_at = self.read_at.max(now);
         if self.executing == 0 && self.waiting == 0 {
-            return; // no request needs virtual time
+            return; // without requests, virtual time has no effect
         }
         if self.active > 0 {
             let seats = (self.in_use + self.waiting_seats).min(self.limit);
@@ -518,7 +521,7 @@ impl State {
         }
     }
 
-    /// Returns the queue with the least work among the hand of the flow.
+    /// Returns the queue with the least work among the queues that the flow may use.
     fn choose(&self, queuing: &Queuing, hash: u64) -> usize {
         let load = |queue: &usize| self.queues[*queue].waiting_seats + self.queues[*queue].in_use;
         deal(hash, queuing.queues, queuing.hand).into_iter().min_by_key(load).unwrap_or_default()
@@ -552,9 +555,10 @@ impl State {
     ) -> u64 {
         self.begin_queue(queue);
         self.ids += 1;
-        let Entrant { hash, schema, flow, asked, seats, .. } = *entrant;
-        let (schema, flow, asked) = (schema.to_owned(), flow.to_owned(), asked.to_owned());
-        let waiter = Waiter { id: self.ids, hash, seats, arrived, schema, flow, asked, grant };
+        let Entrant { hash, schema, flow, attributes_text, seats, .. } = *entrant;
+        let (schema, flow, attributes_text) =
+            (schema.to_owned(), flow.to_owned(), attributes_text.to_owned());
+        let waiter = Waiter { id: self.ids, hash, seats, arrived, schema, flow, attributes_text, grant };
         self.change(queue, |queue| {
             queue.waiting.push_back(waiter);
             queue.waiting_seats += seats;
@@ -576,8 +580,8 @@ impl State {
         Some(waiter)
     }
 
-    /// Returns the queue whose first request has room now, and the number of reserved seats that it takes, if
-    /// any.
+    /// Returns the queue whose first request can get seats now, and the number of reserved seats that this request
+    /// takes; `None` if the request takes no reserved seats.
     fn next_served(&self) -> Option<(usize, Option<u32>)> {
         let next = self.next_queue(|_| true)?;
         if self.queues[next].waiting.front().is_some_and(|first| self.has_room(first.seats)) {
@@ -591,8 +595,8 @@ impl State {
         Some((next, self.queues[next].waiting.front().and_then(room)))
     }
 
-    /// Among the queues whose first request satisfies `is_such`, returns the one whose first request would
-    /// end first in virtual time. Among equals, returns the next one after the queue that was served last.
+    /// Returns the queue whose first request satisfies `is_such` and would end first in virtual time. If
+    /// several queues are equal, returns the next queue after the queue that was served last.
     fn next_queue(&self, is_such: impl Fn(&Waiter) -> bool) -> Option<usize> {
         if self.waiting == 0 {
             return None;
@@ -655,10 +659,10 @@ impl State {
     }
 }
 
-/// Returns the queues that a flow may use: `hand` different ones of `queues`, drawn by its hash like cards
-/// from a deck.
+/// Returns the queues that a flow may use: `hand` different queues of `queues`. The hash of the flow selects
+/// the queues, like cards that are drawn from a deck.
 fn deal(mut hash: u64, queues: usize, hand: usize) -> Vec<usize> {
-    // Each draw is a position among the cards that are left.
+    // Each draw is a position among the remaining cards.
     let mut draws: Vec<usize> = Vec::with_capacity(hand);
     for i in 0..hand.min(queues) {
         let left = (queues - i) as u64;
@@ -666,7 +670,7 @@ fn deal(mut hash: u64, queues: usize, hand: usize) -> Vec<usize> {
         hash /= left;
     }
     // Convert each draw to a position in the whole deck by going back over the earlier draws. Convert the
-    // last draws first, since the earlier ones are needed unconverted.
+    // last draws first, because their conversion needs the unconverted earlier draws.
     for i in (1..draws.len()).rev() {
         for j in (0..i).rev() {
             if draws[i] >= draws[j] {

@@ -16,7 +16,7 @@ fn level(manner: Manner, limit: u32) -> Arc<PriorityLevel> {
 
 fn entrant(flow: &'static str, seats: u32) -> Entrant<'static> {
     let hash = crate::state::fairness::matching::hash("s", flow);
-    Entrant { hash, schema: "s", flow, asked: "", seats, patience: Duration::from_secs(30) }
+    Entrant { hash, schema: "s", flow, attributes_text: "", seats, patience: Duration::from_secs(30) }
 }
 
 /// Starts a request that waits in its own task.
@@ -28,7 +28,7 @@ fn wait(
     tokio::spawn(async move { level.enter(entrant, |_| ()).await })
 }
 
-/// Waits until this many requests wait.
+/// Waits until `count` requests wait at the level.
 async fn until_waiting(level: &PriorityLevel, count: usize) {
     while level.report().waiting != count {
         tokio::task::yield_now().await;
@@ -36,7 +36,7 @@ async fn until_waiting(level: &PriorityLevel, count: usize) {
 }
 
 #[tokio::test]
-async fn a_level_without_queues_refuses_what_it_has_no_seat_for() {
+async fn a_level_without_queues_refuses_a_request_without_a_free_seat() {
     let level = level(Manner::Reject, 2);
     let held = [
         level.enter(entrant("a", 1), |_| ()).await.unwrap(),
@@ -49,7 +49,7 @@ async fn a_level_without_queues_refuses_what_it_has_no_seat_for() {
 }
 
 #[tokio::test]
-async fn an_idle_level_serves_one_however_few_seats_it_has() {
+async fn an_idle_level_executes_one_request_even_without_enough_seats() {
     for seats in [1, 7] {
         let level = level(queuing(1, 1, 1), 0);
         let held = level.enter(entrant("a", seats), |_| ()).await.unwrap();
@@ -69,7 +69,7 @@ async fn an_exempt_level_serves_every_request() {
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_and_a_waiting_request_is_served_when_a_seat_is_free() {
+async fn a_full_queue_refuses_and_a_free_seat_goes_to_a_waiting_request() {
     let level = level(queuing(1, 1, 1), 1);
     let held = level.enter(entrant("a", 1), |_| ()).await.unwrap();
     let waiting = wait(&level, entrant("a", 1));
@@ -108,7 +108,7 @@ async fn a_client_that_goes_away_leaves_the_queue() {
 }
 
 #[tokio::test]
-async fn a_wide_request_that_leaves_lets_those_behind_it_pass() {
+async fn a_wide_request_that_is_dropped_no_longer_blocks_requests_behind_it() {
     let level = level(queuing(1, 1, 10), 3);
     let _held = level.enter(entrant("a", 1), |_| ()).await.unwrap();
     let wide = wait(&level, entrant("a", 3));
@@ -150,7 +150,7 @@ async fn flows_take_turns_however_many_requests_one_of_them_has() {
 }
 
 #[tokio::test]
-async fn a_flood_leaves_kept_seats_to_flows_with_little_under_way() {
+async fn a_flood_leaves_the_reserved_seats_to_flows_with_few_requests() {
     let level = level(queuing(64, 6, 50), 16);
     let now = |flow, seats| level.enter(Entrant { patience: Duration::ZERO, ..entrant(flow, seats) }, |_| ());
     let mut flood = Vec::new();
@@ -167,7 +167,8 @@ async fn a_flood_leaves_kept_seats_to_flows_with_little_under_way() {
     assert_eq!(wide.count(), 1, "the only request of a flow takes what there is for one");
     drop(wide);
     let other = now("other", 1).await.unwrap();
-    // A waiting request gets a reserved seat as soon as one is free, even if the flood has waited longer.
+    // A waiting request gets a reserved seat as soon as a reserved seat is free, even if the flood has waited
+    // longer.
     let third = wait(&level, entrant("third", 1));
     until_waiting(&level, 11).await;
     drop(other);
@@ -182,7 +183,7 @@ async fn a_flood_leaves_kept_seats_to_flows_with_little_under_way() {
 }
 
 #[tokio::test]
-async fn fewer_queues_lose_no_request() {
+async fn reducing_the_number_of_queues_loses_no_request() {
     let level = level(queuing(64, 1, 100), 1);
     let held = level.enter(entrant("a", 1), |_| ()).await.unwrap();
     let mut waiting = Vec::new();
@@ -204,7 +205,7 @@ async fn fewer_queues_lose_no_request() {
 }
 
 #[test]
-fn a_hand_has_different_cards_of_the_deck() {
+fn a_shuffle_shard_hand_has_distinct_queues() {
     for hash in (0..1_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
         for (queues, hand) in [(1, 1), (4, 4), (64, 6), (128, 8)] {
             let dealt = deal(hash, queues, hand);

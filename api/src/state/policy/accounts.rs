@@ -1,5 +1,5 @@
-//! Looks up service accounts, the objects to which their tokens are bound, and the secrets of tokens, for
-//! every token presented.
+//! Looks up service accounts, the objects to which their tokens are bound, and the secrets of tokens, whenever
+//! a client presents a token.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,8 +43,9 @@ impl EngineAccounts {
         self.uses.clone()
     }
 
-    /// Reads members of the object at `/core/<resource>/<place>`. An object that cannot be read counts as
-    /// missing, so its tokens are refused.
+    /// Reads members of the object at `/core/<resource>/<place>`, where `place` consists of namespace and name
+    /// as in the key. An object that cannot be read counts as missing, so the tokens that depend on the object
+    /// are refused.
     fn read<T: DeserializeOwned>(&self, resource: &str, place: &str) -> Option<T> {
         let entry = self.engine.snapshot().get(format!("/core/{resource}/{place}").as_bytes())?;
         let record = entry
@@ -64,7 +65,7 @@ impl EngineAccounts {
     }
 }
 
-/// The members that are read of an object; the others are skipped.
+/// The members of an object that are read; other members are skipped.
 #[derive(Deserialize)]
 struct Head {
     metadata: Metadata,
@@ -79,7 +80,7 @@ struct Metadata {
     labels: BTreeMap<String, String>,
 }
 
-/// The members that are read of a secret.
+/// The members of a secret that are read.
 #[derive(Deserialize)]
 struct Secret {
     metadata: Metadata,
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_strictly_as_those_of_objects() {
+    fn rfc3339_parses_times_as_strictly_as_the_reference_server() {
         // Each row: text, seconds since 1970; `None` if the text is not a time.
         for (text, want) in [
             ("1970-01-02T00:00:00Z", Some(86_400)),

@@ -8,8 +8,8 @@ use auth::authz::aggregation::{Candidate, LabelSelector, Requirement, settle};
 use super::rules::{read_rules, write_rule};
 use values::json::{Object, Value};
 
-/// Returns the cluster roles with an aggregation rule whose `rules` are stale: the position of each and the
-/// `rules` to write. Once these are written, another call returns nothing.
+/// Returns the cluster roles that have an aggregation rule and stale `rules`: the position of each role, and
+/// the `rules` to write. After these roles are written, another call returns no roles.
 pub fn aggregated(cluster_roles: &[Value]) -> Vec<(usize, Value)> {
     let mut candidates: Vec<Candidate<'_, Rule>> = cluster_roles
         .iter()

@@ -10,41 +10,41 @@ use values::object::same_but_for_collection;
 
 /// Checks that replacing `existing` by `new` grants only permissions that the writer has.
 ///
-/// `asked` are the attributes of the request, for one of `roles`, `clusterroles`, `rolebindings`,
-/// `clusterrolebindings`; objects of other resources pass. Both objects are complete and defaulted. Any
-/// change counts, even of a label, because labels decide which aggregated roles include the rules. Only
-/// writes of garbage collection (owner references and finalizers) pass, because it must be able to remove
-/// roles whose permissions it does not have.
+/// `attributes` describes the request. Only `roles`, `clusterroles`, `rolebindings` and
+/// `clusterrolebindings` are checked. Both objects are complete and defaulted. Any change is checked, even a
+/// change of a label, because labels decide which aggregated roles include the rules. Only writes of the
+/// garbage collector (changes of owner references and finalizers) pass without the check, because the collector must be
+/// able to remove roles whose permissions the collector does not have.
 ///
 /// # Errors
 /// Returns the refusal; see [`Escalation`].
 pub async fn confirm_no_escalation(
     authorizer: &Authorizer,
-    asked: &Attributes<'_>,
+    attributes: &Attributes<'_>,
     existing: Option<&Object>,
     new: &Object,
 ) -> Result<(), Escalation> {
-    if asked.group != authorizer.rbac().group() {
+    if attributes.group != authorizer.rbac().group() {
         return Ok(());
     }
     if existing.is_some_and(|existing| same_but_for_collection(existing, new)) {
         return Ok(());
     }
-    match asked.resource {
+    match attributes.resource {
         "roles" | "clusterroles" => {
             let rules = read_rules(new.get("rules"));
             let has_rule = |role: &Object| role.get("aggregationRule").is_some_and(|rule| !rule.is_null());
             let aggregates = existing.is_some_and(has_rule) || has_rule(new);
-            let (resource, namespace, name) = (asked.resource, asked.namespace, asked.name);
+            let (resource, namespace, name) = (attributes.resource, attributes.namespace, attributes.name);
             // A rule restricted to a name does not match the creation of an object, because the path contains
             // no name.
-            let name = if asked.verb == "create" { "" } else { name };
+            let name = if attributes.verb == "create" { "" } else { name };
             let write = RoleWrite { resource, namespace, name, rules: &rules, aggregates };
-            authorizer.check_role(asked.user, &write).await
+            authorizer.check_role(attributes.user, &write).await
         }
         "rolebindings" | "clusterrolebindings" => {
             let role = read_role_ref(new.get("roleRef"));
-            authorizer.check_binding(asked.user, asked.namespace, &role).await
+            authorizer.check_binding(attributes.user, attributes.namespace, &role).await
         }
         _ => Ok(()),
     }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_change_but_those_of_garbage_collection_is_checked() {
+    async fn role_changes_are_checked_for_escalation_except_those_of_garbage_collection() {
         // Each row: resource, before, after, whether it passes
         // (docs/api/authorization.md#privilege-escalation).
         let get = "{'rules':[{'verbs':['get'],'apiGroups':[''],'resources':['pods']}]}";
@@ -115,9 +115,11 @@ mod tests {
             ("others", "", put, true),
         ] {
             let nothing = Attributes::path(&user, if before.is_empty() { "create" } else { "update" }, "");
-            let asked = Attributes { resource_request: true, group: "rbac", resource, name: "x", ..nothing };
+            let attributes =
+                Attributes { resource_request: true, group: "rbac", resource, name: "x", ..nothing };
             let existing = (!before.is_empty()).then(|| object(before));
-            let result = confirm_no_escalation(&authorizer, &asked, existing.as_ref(), &object(after)).await;
+            let result =
+                confirm_no_escalation(&authorizer, &attributes, existing.as_ref(), &object(after)).await;
             assert_eq!(result.is_ok(), passes, "{resource}: {before} to {after}: {result:?}");
         }
     }

@@ -6,11 +6,12 @@
 //! ```
 //!
 //! A decision must include every write acknowledged before it, so each read compares the tail's progress with
-//! the store's revision. While no role or binding was written, this costs two atomic loads. After such a
-//! write, the reader applies the events itself before it decides. There is no background task that could lag.
+//! the store's revision. If no role or binding was written since the last read, the comparison costs two atomic loads.
+//! After such a write, the reader itself applies the events before the decision. There is no background task
+//! for this work, because a background task could lag.
 //!
-//! An object that cannot be read (damaged on disk) counts as absent: it grants nothing, and bindings to it
-//! are reported as resolution errors.
+//! An object that cannot be read (damaged on disk) counts as absent: the object grants nothing, and bindings to the
+//! object are reported as resolution errors.
 
 mod accounts;
 mod aggregation;
@@ -40,7 +41,7 @@ const PREFIX: &[u8] = b"/rbac.authorization/";
 /// Maximum number of events applied at once.
 const BATCH_MAX: usize = 1024;
 
-/// The roles and bindings of the store, always as new as the store.
+/// The roles and bindings of the store, at the newest revision of the store at each read.
 pub struct EnginePolicy {
     engine: Engine,
     state: RwLock<State>,
@@ -83,16 +84,17 @@ impl State {
         let tail = engine.tail(snapshot.revision(), Bytes::from_static(PREFIX))?;
         let mut policy = Policy::default();
         for entry in snapshot.prefix(PREFIX) {
-            put(&mut policy, &entry);
+            apply_object(&mut policy, &entry);
         }
         Ok(State { policy, tail })
     }
 
-    /// Applies all events up to `revision`, which is already published, so this does not wait.
+    /// Applies all events up to `revision`. The revision is already published, so this function does not wait.
     fn catch_up(&mut self, engine: &Engine, revision: Revision) {
         while self.tail.progress() < revision {
-            // A no-op waker is enough. If the future is not ready, it either yields to other tasks, or it
-            // waits for events after `revision`. In the second case the loop condition ends the loop.
+            // A no-op waker is enough, because this loop polls the future again. A pending future either
+            // yields to other tasks or waits for events after `revision`; in the second case the loop
+            // condition ends the loop.
             let next = pin!(self.tail.next(BATCH_MAX)).poll(&mut Context::from_waker(Waker::noop()));
             match next {
                 Poll::Ready(Ok(events)) => events.iter().for_each(|event| apply(&mut self.policy, event)),
@@ -109,7 +111,7 @@ impl State {
                     }
                     match State::load(engine) {
                         Ok(fresh) => *self = fresh,
-                        // The engine was closed: there will be no further events.
+                        // The engine was closed, so no further events will follow.
                         Err(_) => return,
                     }
                 }
@@ -120,9 +122,9 @@ impl State {
 
 fn apply(policy: &mut Policy, event: &Event) {
     match event.kind {
-        EventKind::Put => put(policy, &event.entry),
+        EventKind::Put => apply_object(policy, &event.entry),
         EventKind::Delete => {
-            if let Some(place) = Place::of(&event.key) {
+            if let Some(place) = PolicyObject::parse(&event.key) {
                 place.forget(policy);
             }
         }
@@ -130,8 +132,8 @@ fn apply(policy: &mut Policy, event: &Event) {
 }
 
 /// Applies one stored object.
-fn put(policy: &mut Policy, entry: &Entry) {
-    let Some(place) = Place::of(entry.key()) else { return };
+fn apply_object(policy: &mut Policy, entry: &Entry) {
+    let Some(place) = PolicyObject::parse(entry.key()) else { return };
     let object = entry
         .read()
         .map_err(|error| error.to_string())
@@ -147,36 +149,38 @@ fn put(policy: &mut Policy, entry: &Entry) {
 }
 
 /// The object that a key names.
-enum Place<'k> {
+enum PolicyObject<'k> {
     ClusterRole(&'k str),
     Role(&'k str, &'k str),
     /// Namespace (empty for cluster-wide bindings) and name.
     Binding(&'k str, &'k str),
 }
 
-impl<'k> Place<'k> {
+impl<'k> PolicyObject<'k> {
     /// Parses `/rbac.authorization/<resource>/[<namespace>/]<name>`; returns `None` for any other key.
-    fn of(key: &'k [u8]) -> Option<Place<'k>> {
+    fn parse(key: &'k [u8]) -> Option<PolicyObject<'k>> {
         let rest = std::str::from_utf8(key.strip_prefix(PREFIX)?).ok()?;
         let (resource, place) = rest.split_once('/')?;
         match resource {
-            "clusterroles" => Some(Place::ClusterRole(place)),
-            "clusterrolebindings" => Some(Place::Binding("", place)),
-            "roles" => place.split_once('/').map(|(namespace, name)| Place::Role(namespace, name)),
-            "rolebindings" => place.split_once('/').map(|(namespace, name)| Place::Binding(namespace, name)),
+            "clusterroles" => Some(PolicyObject::ClusterRole(place)),
+            "clusterrolebindings" => Some(PolicyObject::Binding("", place)),
+            "roles" => place.split_once('/').map(|(namespace, name)| PolicyObject::Role(namespace, name)),
+            "rolebindings" => {
+                place.split_once('/').map(|(namespace, name)| PolicyObject::Binding(namespace, name))
+            }
             _ => None,
         }
     }
 
     fn set(self, policy: &mut Policy, object: &Value) {
         match self {
-            Place::ClusterRole(name) => {
+            PolicyObject::ClusterRole(name) => {
                 policy.set_cluster_role(name, Some(rules::read_rules(object.get("rules")).into()));
             }
-            Place::Role(namespace, name) => {
+            PolicyObject::Role(namespace, name) => {
                 policy.set_role(namespace, name, Some(rules::read_rules(object.get("rules")).into()));
             }
-            Place::Binding(namespace, name) => policy.set_binding(Binding {
+            PolicyObject::Binding(namespace, name) => policy.set_binding(Binding {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 role: rules::read_role_ref(object.get("roleRef")),
@@ -187,9 +191,9 @@ impl<'k> Place<'k> {
 
     fn forget(self, policy: &mut Policy) {
         match self {
-            Place::ClusterRole(name) => policy.set_cluster_role(name, None),
-            Place::Role(namespace, name) => policy.set_role(namespace, name, None),
-            Place::Binding(namespace, name) => policy.forget_binding(namespace, name),
+            PolicyObject::ClusterRole(name) => policy.set_cluster_role(name, None),
+            PolicyObject::Role(namespace, name) => policy.set_role(namespace, name, None),
+            PolicyObject::Binding(namespace, name) => policy.forget_binding(namespace, name),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Permissions of node agents (docs/api/authorization.md#node-authorizer): those of the role of agents, and
-//! in addition access to objects that belong to the pods bound to the node.
+//! Permissions of node agents (docs/api/authorization.md#node-authorizer): the permissions of the role
+//! `system:node`, and access to the objects that belong to the pods of the node.
 //!
 //! ```text
 //! node ◄─ pod ◄─ secret, config map, service account
@@ -7,8 +7,8 @@
 //! node ◄─ attachment
 //! ```
 //!
-//! The paths are looked up in the store, whose selector attributes identify the pods of a node without
-//! reading other pods. The volumes that need a secret are cached until a volume changes.
+//! The authorizer looks up these paths in the store. The selector attributes identify the pods of a node, so
+//! other pods are not read. The volumes that need a secret are cached until a volume changes.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ struct Volumes {
     known: Mutex<(Revision, Arc<ClaimsBySecret>)>,
 }
 
-/// Namespace and name of claims, by those of a secret.
+/// Namespace and name of claims, by namespace and name of a secret.
 type ClaimsBySecret = HashMap<(String, String), Vec<(String, String)>>;
 
 impl NodeAuthorizer {
@@ -94,7 +94,7 @@ impl NodeAuthorizer {
     }
 
     /// Returns whether `found` returns true for a pod of a namespace that is bound to a node, including pods
-    /// that have ended. Mirror pods are created by agents and give them no access.
+    /// that have ended. Mirror pods give no access, because agents create mirror pods themselves.
     fn any_pod(
         &self,
         snapshot: &Snapshot,
@@ -118,11 +118,11 @@ impl NodeAuthorizer {
     }
 
     /// Returns whether an object belongs to the pods of a node.
-    fn is_related(&self, node: &str, asked: &Attributes<'_>) -> bool {
+    fn is_related(&self, node: &str, attributes: &Attributes<'_>) -> bool {
         let snapshot = self.engine.snapshot();
-        let (namespace, name) = (asked.namespace, asked.name);
-        match asked.resource {
-            "pods" => self.names_node(&snapshot, "", asked, node),
+        let (namespace, name) = (attributes.namespace, attributes.name);
+        match attributes.resource {
+            "pods" => self.names_node(&snapshot, "", attributes, node),
             "secrets" => {
                 self.any_pod(&snapshot, node, namespace, |pod| names(pod, "secret").any(|n| n == name))
                     || self
@@ -150,8 +150,8 @@ impl NodeAuthorizer {
                         .is_some_and(|(namespace, name)| self.is_claimed(&snapshot, node, namespace, name))
                 })
             }
-            "volumeattachments" => self.names_node(&snapshot, "storage", asked, node),
-            "resourceslices" => self.names_node(&snapshot, "resource", asked, node),
+            "volumeattachments" => self.names_node(&snapshot, "storage", attributes, node),
+            "resourceslices" => self.names_node(&snapshot, "resource", attributes, node),
             "resourceclaims" => self.any_pod(&snapshot, node, namespace, |pod| {
                 let list = |path: &str| at(pod, path).and_then(Value::as_array).unwrap_or_default().iter();
                 list("spec.resourceClaims")
@@ -164,8 +164,8 @@ impl NodeAuthorizer {
     }
 
     /// Returns whether the requested object itself names the node.
-    fn names_node(&self, snapshot: &Snapshot, group: &str, asked: &Attributes<'_>, node: &str) -> bool {
-        let object = self.object(snapshot, group, asked.resource, asked.namespace, asked.name);
+    fn names_node(&self, snapshot: &Snapshot, group: &str, attributes: &Attributes<'_>, node: &str) -> bool {
+        let object = self.object(snapshot, group, attributes.resource, attributes.namespace, attributes.name);
         object.is_some_and(|object| at(&object, "spec.nodeName").and_then(Value::as_str) == Some(node))
     }
 
@@ -174,7 +174,7 @@ impl NodeAuthorizer {
         self.any_pod(snapshot, node, namespace, |pod| claims(pod).any(|claim| claim == name))
     }
 
-    /// Returns the claims of the volumes that need a secret. Reads all volumes if one has changed.
+    /// Returns the claims of the volumes that need a secret. Reads all volumes if a volume has changed.
     fn claims_by_secret(&self, snapshot: &Snapshot) -> Arc<ClaimsBySecret> {
         let (Some(changed), Some(volumes)) = (&self.volumes.changed, self.resource("", "persistentvolumes"))
         else {
@@ -197,26 +197,26 @@ impl NodeAuthorizer {
         known.1.clone()
     }
 
-    fn decide_for(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
-        let Some(stem) = self.stem(asked.group) else { return self.by_role(asked) };
-        match (stem, asked.resource) {
-            ("", "secrets" | "configmaps") => self.read_namespaced(node, asked),
-            ("", "persistentvolumeclaims") if asked.subresource == "status" => {
-                if !matches!(asked.verb, "update" | "patch") {
+    fn decide_for(&self, node: &str, attributes: &Attributes<'_>) -> Result<(), String> {
+        let Some(stem) = self.stem(attributes.group) else { return self.by_role(attributes) };
+        match (stem, attributes.resource) {
+            ("", "secrets" | "configmaps") => self.read_namespaced(node, attributes),
+            ("", "persistentvolumeclaims") if attributes.subresource == "status" => {
+                if !matches!(attributes.verb, "update" | "patch") {
                     return refused("can only get/update/patch this type");
                 }
-                self.related(node, asked)
+                self.related(node, attributes)
             }
             ("", "persistentvolumeclaims" | "persistentvolumes")
             | ("storage", "volumeattachments")
-            | ("resource", "resourceclaims") => self.get_only(node, asked),
-            ("", "serviceaccounts") => self.account(node, asked),
-            ("", "nodes") => own_node(node, asked),
-            ("", "pods") => self.own_pod(node, asked),
-            ("coordination", "leases") => self.own_lease(node, asked),
-            ("storage", "csinodes") => own(node, asked, "CSINode"),
-            ("resource", "resourceslices") => self.own_slice(node, asked),
-            _ => self.by_role(asked),
+            | ("resource", "resourceclaims") => self.get_only(node, attributes),
+            ("", "serviceaccounts") => self.account(node, attributes),
+            ("", "nodes") => own_node(node, attributes),
+            ("", "pods") => self.own_pod(node, attributes),
+            ("coordination", "leases") => self.own_lease(node, attributes),
+            ("storage", "csinodes") => check_own_name(node, attributes, "CSINode"),
+            ("resource", "resourceslices") => self.own_slice(node, attributes),
+            _ => self.by_role(attributes),
         }
     }
 
@@ -225,58 +225,58 @@ impl NodeAuthorizer {
         self.registry.group(group).and_then(|_| group.split('.').next())
     }
 
-    fn by_role(&self, asked: &Attributes<'_>) -> Result<(), String> {
-        if auth::authz::rbac::permits(&self.rules, asked) { Ok(()) } else { refused("") }
+    fn by_role(&self, attributes: &Attributes<'_>) -> Result<(), String> {
+        if auth::authz::rbac::permits(&self.rules, attributes) { Ok(()) } else { refused("") }
     }
 
-    fn read_namespaced(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
-        if !matches!(asked.verb, "get" | "list" | "watch") {
+    fn read_namespaced(&self, node: &str, attributes: &Attributes<'_>) -> Result<(), String> {
+        if !matches!(attributes.verb, "get" | "list" | "watch") {
             return refused("can only read resources of this type");
         }
-        if !asked.subresource.is_empty() {
+        if !attributes.subresource.is_empty() {
             return refused("cannot read subresource");
         }
-        if asked.namespace.is_empty() {
+        if attributes.namespace.is_empty() {
             return refused("can only read namespaced object of this type");
         }
-        self.related(node, asked)
+        self.related(node, attributes)
     }
 
-    /// Authorizes access to the service accounts of a node's pods, and to tokens for them.
-    fn account(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
-        if asked.verb == "get" && asked.subresource.is_empty() {
-            return self.related(node, asked);
+    /// Authorizes access to the service accounts of a node's pods, and to tokens for these accounts.
+    fn account(&self, node: &str, attributes: &Attributes<'_>) -> Result<(), String> {
+        if attributes.verb == "get" && attributes.subresource.is_empty() {
+            return self.related(node, attributes);
         }
-        if asked.verb != "create" || asked.name.is_empty() {
+        if attributes.verb != "create" || attributes.name.is_empty() {
             return refused("can only create tokens for individual service accounts");
         }
-        if asked.subresource != "token" {
+        if attributes.subresource != "token" {
             return refused("can only create token subresource of serviceaccount");
         }
-        self.related(node, asked)
+        self.related(node, attributes)
     }
 
     /// Authorizes access to the pods of a node. Admission decides which pods the agent may create, delete and
     /// report on.
-    fn own_pod(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
-        match (asked.subresource, asked.verb) {
-            ("", "get") => self.related(node, asked),
-            ("", "list" | "watch") if is_selected(node, asked) => Ok(()),
-            ("", "list" | "watch") if !asked.name.is_empty() => self.related(node, asked),
+    fn own_pod(&self, node: &str, attributes: &Attributes<'_>) -> Result<(), String> {
+        match (attributes.subresource, attributes.verb) {
+            ("", "get") => self.related(node, attributes),
+            ("", "list" | "watch") if is_selected(node, attributes) => Ok(()),
+            ("", "list" | "watch") if !attributes.name.is_empty() => self.related(node, attributes),
             ("", "list" | "watch") => refused("can only list/watch pods with spec.nodeName field selector"),
-            _ => self.by_role(asked),
+            _ => self.by_role(attributes),
         }
     }
 
     /// Authorizes access to the device slices of a node. Admission checks the node in a new slice.
-    fn own_slice(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
-        if !asked.subresource.is_empty() {
+    fn own_slice(&self, node: &str, attributes: &Attributes<'_>) -> Result<(), String> {
+        if !attributes.subresource.is_empty() {
             return refused("cannot authorize ResourceSlice subresources");
         }
-        match asked.verb {
+        match attributes.verb {
             "create" => Ok(()),
-            "get" | "update" | "patch" | "delete" => self.related(node, asked),
-            "list" | "watch" | "deletecollection" if is_selected(node, asked) => Ok(()),
+            "get" | "update" | "patch" | "delete" => self.related(node, attributes),
+            "list" | "watch" | "deletecollection" if is_selected(node, attributes) => Ok(()),
             "list" | "watch" | "deletecollection" => {
                 refused("can only list/watch/deletecollection resourceslices with nodeName field selector")
             }
@@ -287,38 +287,38 @@ impl NodeAuthorizer {
         }
     }
 
-    fn get_only(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
-        if asked.verb != "get" {
+    fn get_only(&self, node: &str, attributes: &Attributes<'_>) -> Result<(), String> {
+        if attributes.verb != "get" {
             return refused("can only get individual resources of this type");
         }
-        if !asked.subresource.is_empty() {
+        if !attributes.subresource.is_empty() {
             return refused("cannot get subresource");
         }
-        self.related(node, asked)
+        self.related(node, attributes)
     }
 
-    fn related(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
-        if asked.name.is_empty() {
+    fn related(&self, node: &str, attributes: &Attributes<'_>) -> Result<(), String> {
+        if attributes.name.is_empty() {
             return refused("No Object name found");
         }
-        if self.is_related(node, asked) {
+        if self.is_related(node, attributes) {
             return Ok(());
         }
         Err(format!("no relationship found between node '{node}' and this object"))
     }
 
-    fn own_lease(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
-        if !matches!(asked.verb, "get" | "create" | "update" | "patch" | "delete") {
+    fn own_lease(&self, node: &str, attributes: &Attributes<'_>) -> Result<(), String> {
+        if !matches!(attributes.verb, "get" | "create" | "update" | "patch" | "delete") {
             return refused("can only get, create, update, patch, or delete a node lease");
         }
-        if asked.namespace != self.lease_namespace {
+        if attributes.namespace != self.lease_namespace {
             return Err(format!(
                 "can only access leases in the \"{}\" system namespace",
                 self.lease_namespace
             ));
         }
         // Admission checks the name of a new lease.
-        if asked.verb != "create" && asked.name != node {
+        if attributes.verb != "create" && attributes.name != node {
             return refused("can only access node lease with the same name as the requesting node");
         }
         Ok(())
@@ -330,50 +330,54 @@ fn refused(why: &str) -> Result<(), String> {
 }
 
 /// Authorizes access to the node itself. Admission decides which node the agent may create and change.
-fn own_node(node: &str, asked: &Attributes<'_>) -> Result<(), String> {
-    match (asked.subresource, asked.verb) {
+fn own_node(node: &str, attributes: &Attributes<'_>) -> Result<(), String> {
+    match (attributes.subresource, attributes.verb) {
         ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
-        ("", "get" | "list" | "watch") => match asked.name {
+        ("", "get" | "list" | "watch") => match attributes.name {
             name if name == node => Ok(()),
             "" => Err(format!("node '{node}' cannot read all nodes, only its own Node object")),
-            _ => Err(format!("node '{node}' cannot read '{}', only its own Node object", asked.name)),
+            _ => Err(format!("node '{node}' cannot read '{}', only its own Node object", attributes.name)),
         },
         _ => refused(""),
     }
 }
 
 /// Returns whether a field selector restricts the request to objects on this node.
-fn is_selected(node: &str, asked: &Attributes<'_>) -> bool {
+fn is_selected(node: &str, attributes: &Attributes<'_>) -> bool {
     let on_node =
         |each: &auth::FieldRequirement| each.is_equal && each.field == "spec.nodeName" && each.value == node;
-    asked.selectors.fields.iter().any(on_node)
+    attributes.selectors.fields.iter().any(on_node)
 }
 
 /// Authorizes access to an object with the name of the node.
-fn own(node: &str, asked: &Attributes<'_>, kind: &str) -> Result<(), String> {
-    if !matches!(asked.verb, "get" | "create" | "update" | "patch" | "delete") {
+fn check_own_name(node: &str, attributes: &Attributes<'_>, kind: &str) -> Result<(), String> {
+    if !matches!(attributes.verb, "get" | "create" | "update" | "patch" | "delete") {
         return Err(format!("can only get, create, update, patch, or delete a {kind}"));
     }
-    if !asked.subresource.is_empty() {
+    if !attributes.subresource.is_empty() {
         return Err(format!("cannot authorize {kind} subresources"));
     }
-    if asked.verb != "create" && asked.name != node {
+    if attributes.verb != "create" && attributes.name != node {
         return Err(format!("can only access {kind} with the same name as the requesting node"));
     }
     Ok(())
 }
 
 impl NodePolicy for NodeAuthorizer {
-    fn decide(&self, asked: &Attributes<'_>) -> Decision {
+    fn decide(&self, attributes: &Attributes<'_>) -> Decision {
         let no_opinion = |reason: String| Decision::NoOpinion { reason: reason.into() };
-        let Some(node) = asked.user.node() else { return no_opinion(String::new()) };
+        let Some(node) = attributes.user.node() else { return no_opinion(String::new()) };
         if node.is_empty() {
             return no_opinion(format!(
                 "unknown node for user {}",
-                values::field::go_quote(&asked.user.name)
+                values::field::go_quote(&attributes.user.name)
             ));
         }
-        let decided = if asked.resource_request { self.decide_for(node, asked) } else { self.by_role(asked) };
+        let decided = if attributes.resource_request {
+            self.decide_for(node, attributes)
+        } else {
+            self.by_role(attributes)
+        };
         match decided {
             Ok(()) => Decision::Allow { reason: Reason::None },
             Err(why) => no_opinion(why),
@@ -381,7 +385,7 @@ impl NodePolicy for NodeAuthorizer {
     }
 }
 
-/// Returns the claims of a pod: those that it names, and those created for its volumes.
+/// Returns the claims of a pod: the claims that the pod names, and the claims of its ephemeral volumes.
 fn claims(pod: &Object) -> impl Iterator<Item = String> + '_ {
     let pod_name = at(pod, "metadata.name").and_then(Value::as_str).unwrap_or_default();
     volumes(pod).filter_map(move |volume| {
@@ -420,7 +424,7 @@ fn names<'p>(pod: &'p Object, kind: &'static str) -> impl Iterator<Item = &'p st
             "secret" => volume.str_at(&["secret", "secretName"]),
             _ => volume.str_at(&["configMap", "name"]),
         };
-        // Volume drivers that authenticate with a secret of the pod's namespace.
+        // Some volume drivers authenticate with a secret in the namespace of the pod.
         let drivers = volume.as_object().into_iter().flat_map(Object::iter);
         let drivers = drivers.flat_map(|(_, source)| {
             [
@@ -451,7 +455,7 @@ fn secrets_of_volume(volume: &Object) -> impl Iterator<Item = (&str, &str)> {
     let places = sources.flat_map(|(_, source)| {
         let references = REFERENCES.into_iter().filter_map(|name| source.get(name));
         let named = references.map(|secret| (secret.str_at(&["namespace"]), secret.str_at(&["name"])));
-        // Some drivers have two members instead of a reference.
+        // Some volume sources have two members instead of a reference.
         named.chain([(source.str_at(&["secretNamespace"]), source.str_at(&["secretName"]))])
     });
     places

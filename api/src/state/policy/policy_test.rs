@@ -13,7 +13,7 @@ use engine::{Change, Durability, Expected, Options, Payload, Write};
 use super::*;
 use testkit::TempDir;
 
-/// A fresh directory, removed when dropped.
+/// Opens an engine in a test directory, without waiting for syncs.
 fn engine(directory: &TempDir) -> Engine {
     Engine::open(Options { durability: Durability::Relaxed, ..Options::new(directory.path()) }).unwrap()
 }
@@ -38,8 +38,8 @@ fn authorizer(engine: &Engine) -> Authorizer {
 fn decide(authorizer: &Authorizer, verb: &str, namespace: &str) -> Decision {
     let jane = User::new("jane", ["dev"]);
     let nothing = Attributes::path(&jane, verb, "");
-    let asked = Attributes { resource_request: true, resource: "pods", namespace, ..nothing };
-    authorizer.decide_now(&asked).unwrap().decision
+    let attributes = Attributes { resource_request: true, resource: "pods", namespace, ..nothing };
+    authorizer.decide_now(&attributes).unwrap().decision
 }
 
 fn role(verb: &str) -> String {
@@ -82,7 +82,7 @@ async fn a_decision_includes_every_write_acknowledged_before_it() {
     write(&engine, "/rbac.authorization/clusterrolebindings/b", Some("{not json")).await;
     write(&engine, "/rbac.authorization/clusterrolebindings/c", Some("[1]")).await;
     assert!(!may("get", "x"));
-    // A second reader and one that starts later see the same state.
+    // A second authorizer, which starts later, reads the same state.
     write(&engine, "/rbac.authorization/clusterrolebindings/b", Some(BIND_CLUSTER)).await;
     assert!(may("get", "x") && decide(&self::authorizer(&engine), "get", "x").is_allowed());
     engine.close().await;
@@ -113,7 +113,7 @@ async fn readers_never_miss_a_revocation_while_others_write() {
 }
 
 #[tokio::test]
-async fn a_check_costs_little_however_many_bindings_there_are() {
+async fn the_cost_of_an_authorization_check_does_not_grow_with_the_number_of_bindings() {
     let temp = TempDir::new();
     let engine = engine(&temp);
     write(&engine, "/rbac.authorization/clusterroles/c", Some(&role("get"))).await;
@@ -142,7 +142,7 @@ async fn a_check_costs_little_however_many_bindings_there_are() {
 }
 
 #[tokio::test]
-async fn accounts_are_looked_up_by_their_uid_and_deletion() {
+async fn accounts_and_pods_are_looked_up_with_uid_and_deletion_time() {
     let temp = TempDir::new();
     let engine = engine(&temp);
     write(
@@ -171,14 +171,14 @@ async fn accounts_are_looked_up_by_their_uid_and_deletion() {
 }
 
 #[tokio::test]
-async fn agents_hear_why_they_may_not() {
+async fn the_node_authorizer_explains_its_refusals() {
     // See docs/api/authorization.md#node-authorizer.
     const UNRELATED: &str = "no relationship found between node 'n' and this object";
     const ONE_BY_ONE: &str = "can only get individual resources of this type";
     let dir = TempDir::new();
     let nodes = NodeAuthorizer::new(engine(&dir), &values::naming::KUBERNETES);
     let agent = User::new("system:node:n", ["system:nodes"]);
-    for (asked, want) in [
+    for (request, want) in [
         ("get - secrets status ns s", "cannot read subresource"),
         ("patch - secrets - ns s", "can only read resources of this type"),
         ("list - configmaps - - -", "can only read namespaced object of this type"),
@@ -216,13 +216,13 @@ async fn agents_hear_why_they_may_not() {
             "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, \
              deletecollection",
         ),
-        // Groups whose names only begin like built-in ones.
+        // These groups are not built in: only the beginnings of the group names equal the names of built-in groups.
         ("create resource.example.com resourceslices - - -", ""),
         ("get resource resourceclaims - ns c", ""),
         ("get storage.example.com csinodes - - n", ""),
     ] {
-        let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
-        let [verb, group, resource, subresource, namespace, name] = words[..] else { panic!("{asked}") };
+        let words: Vec<&str> = request.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
+        let [verb, group, resource, subresource, namespace, name] = words[..] else { panic!("{request}") };
         let nothing = Attributes::path(&agent, verb, "");
         let attributes =
             Attributes { resource_request: true, group, resource, subresource, namespace, name, ..nothing };
@@ -230,12 +230,12 @@ async fn agents_hear_why_they_may_not() {
             Decision::Allow { .. } => "yes".to_owned(),
             decision => decision.reason().to_string(),
         };
-        assert_eq!(got, want, "{asked}");
+        assert_eq!(got, want, "{request}");
     }
 }
 
 #[tokio::test]
-async fn agents_read_what_the_pods_of_their_node_refer_to() {
+async fn a_node_agent_reads_the_objects_that_pods_of_its_node_refer_to() {
     // See docs/api/authorization.md#node-authorizer.
     let mirror = "'annotations':{'kubernetes.io/config.mirror':'x'}";
     let named = "'resourceClaims':[{'name':'a','resourceClaimName':'c'}]";
@@ -267,14 +267,14 @@ async fn agents_read_what_the_pods_of_their_node_refer_to() {
         );
         write(&engine, "/core/pods/ns/p", Some(&pod)).await;
         let nothing = Attributes::path(&agent, "get", "");
-        let asked =
+        let attributes =
             Attributes { resource_request: true, group, resource, namespace: "ns", name: "c", ..nothing };
-        assert_eq!(nodes.decide(&asked).is_allowed(), is_allowed, "{resource} {pod}");
+        assert_eq!(nodes.decide(&attributes).is_allowed(), is_allowed, "{resource} {pod}");
     }
 }
 
 #[tokio::test]
-async fn agents_read_the_volumes_that_name_a_claim_of_their_pods() {
+async fn a_node_agent_reads_volumes_bound_to_a_claim_of_its_pods() {
     // Each row: spec of the volume, claim of the pod, readable volume, readable secret
     // (docs/api/authorization.md#node-authorizer).
     let bound = "'claimRef':{'namespace':'ns','name':'c'}";
@@ -315,7 +315,7 @@ async fn agents_read_the_volumes_that_name_a_claim_of_their_pods() {
 }
 
 #[test]
-fn aggregated_roles_settle_in_one_go() {
+fn a_chain_of_aggregated_roles_is_resolved_in_one_pass() {
     // The role admin includes edit, which includes view, by labels (docs/api/authorization.md#rbac,
     // docs/api/controllers.md#role-aggregation).
     let parse = |text: &str| json::parse(text.replace('\'', "\"").as_bytes()).unwrap();

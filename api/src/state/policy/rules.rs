@@ -1,6 +1,6 @@
 //! Converts RBAC objects between their JSON form and the types of auth.
 //!
-//! Members of a wrong type count as absent: stored objects were validated when they were written.
+//! Members of a wrong type count as absent, because stored objects were validated when they were written.
 
 use auth::authz::{RoleRef, Rule, Subject};
 

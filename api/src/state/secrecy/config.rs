@@ -1,12 +1,12 @@
-//! The file of `--encryption-provider-config`: an `EncryptionConfiguration`, checked with the error texts of
-//! the reference server (docs/api/encryption.md#which-objects-are-encrypted).
+//! The file of `--encryption-provider-config`: an `EncryptionConfiguration`. The error texts are those of the
+//! reference server (docs/api/encryption.md#which-objects-are-encrypted).
 //!
 //! Error messages about the file never contain secrets.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth::strict::{Form, Object as Members};
+use auth::strict::{MemberType, Object as Members};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -21,9 +21,9 @@ use wire::config_type::ConfigType;
 const FORM: Members = Members {
     name: "EncryptionConfiguration",
     members: &[
-        ("apiVersion", Form::Text),
-        ("kind", Form::Text),
-        ("resources", Form::List(&Form::Object(&RULE))),
+        ("apiVersion", MemberType::Text),
+        ("kind", MemberType::Text),
+        ("resources", MemberType::List(&MemberType::Object(&RULE))),
     ],
 };
 
@@ -36,37 +36,41 @@ const FILE: ConfigType = ConfigType {
 
 const RULE: Members = Members {
     name: "ResourceConfiguration",
-    members: &[("resources", Form::List(&Form::Text)), ("providers", Form::List(&Form::Object(&PROVIDER)))],
+    members: &[
+        ("resources", MemberType::List(&MemberType::Text)),
+        ("providers", MemberType::List(&MemberType::Object(&PROVIDER))),
+    ],
 };
 
 const PROVIDER: Members = Members {
     name: "ProviderConfiguration",
     members: &[
-        ("aesgcm", Form::Object(&AES)),
-        ("aescbc", Form::Object(&AES)),
-        ("secretbox", Form::Object(&SECRETBOX)),
-        (IDENTITY, Form::Object(&Members { name: "IdentityConfiguration", members: &[] })),
-        (KMS, Form::Object(&SERVICE)),
+        ("aesgcm", MemberType::Object(&AES)),
+        ("aescbc", MemberType::Object(&AES)),
+        ("secretbox", MemberType::Object(&SECRETBOX)),
+        (IDENTITY, MemberType::Object(&Members { name: "IdentityConfiguration", members: &[] })),
+        (KMS, MemberType::Object(&SERVICE)),
     ],
 };
 
 const AES: Members = Members { name: "AESConfiguration", members: KEYS };
 const SECRETBOX: Members = Members { name: "SecretboxConfiguration", members: KEYS };
-const KEYS: &[(&str, Form)] = &[("keys", Form::List(&Form::Object(&KEY)))];
-const KEY: Members = Members { name: "Key", members: &[("name", Form::Text), ("secret", Form::Text)] };
+const KEYS: &[(&str, MemberType)] = &[("keys", MemberType::List(&MemberType::Object(&KEY)))];
+const KEY: Members =
+    Members { name: "Key", members: &[("name", MemberType::Text), ("secret", MemberType::Text)] };
 
 const SERVICE: Members = Members {
     name: "KMSConfiguration",
     members: &[
-        ("apiVersion", Form::Text),
-        ("name", Form::Text),
-        ("cachesize", Form::Int32),
-        ("endpoint", Form::Text),
-        ("timeout", Form::Duration),
+        ("apiVersion", MemberType::Text),
+        ("name", MemberType::Text),
+        ("cachesize", MemberType::Int32),
+        ("endpoint", MemberType::Text),
+        ("timeout", MemberType::Duration),
     ],
 };
 
-/// Names of the provider without keys, and of the one that uses a key service.
+/// Names of the provider without keys, and of the provider that uses a key service.
 const IDENTITY: &str = "identity";
 const KMS: &str = "kms";
 
@@ -83,7 +87,8 @@ pub enum Wrong {
     Content(String),
 }
 
-/// Creates a client for the key service at a socket, with a timeout per call. Does not connect yet.
+/// Creates a client for the key service at a socket, with a timeout per call. The client connects at its
+/// first call.
 pub type Connect<'c> = dyn Fn(&str, Duration) -> Arc<dyn KeyService> + 'c;
 
 /// The state for reading a provider.
@@ -98,7 +103,7 @@ struct Reading<'r> {
 /// Reads the rules of a file.
 ///
 /// # Errors
-/// Lists all errors in the file.
+/// The error text contains all errors in the file.
 pub fn read(bytes: &[u8], naming: &'static Naming, connect: &Connect<'_>) -> Result<Vec<Rule>, Wrong> {
     let document = FILE.read(bytes, naming).map_err(Wrong::Form)?;
     let mut reading = Reading { mark: mark(naming), connect, services: Vec::new(), wrong: Vec::new() };
@@ -367,7 +372,7 @@ mod tests {
     const NONE: &Connect<'static> = &|_, _| Arc::new(Nothing);
 
     #[test]
-    fn key_services_are_checked() {
+    fn the_kms_section_of_an_encryption_configuration_is_validated() {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:";
         let kms = |kms: &str| format!("{head} [{{resources: [secrets], providers: [{{kms: {{{kms}}}}}]}}]");
         let at = "resources[0].providers[0].kms";
@@ -409,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_checked() {
+    fn an_encryption_configuration_is_validated() {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:";
         let key = "keys: [{name: a, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]";
         let good = format!(

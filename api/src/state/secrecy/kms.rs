@@ -7,9 +7,9 @@
 //! stored: <word>:enc:kms:v2:<name>: | message { sealed value, id of the key, wrapped seed, annotations, kind }
 //! ```
 //!
-//! The service is asked to wrap a seed if no seed exists or the service's key has another id, and to unwrap a
-//! seed that is not cached. It is never asked to seal a value. Sealing does not wait. Opening waits for the
-//! service at most once for each seed.
+//! The server asks the service to wrap a new seed if the server has no seed, or if the key of the service has a new id.
+//! The server asks the service to unwrap a seed that is not cached. The service never encrypts values itself. Sealing
+//! a value does not wait for the service. Opening waits for the service at most once for each seed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -34,14 +34,14 @@ const WRAPPED_BYTES_MAX: usize = 1 << 10;
 const KEY_ID_BYTES_MAX: usize = 1 << 10;
 const ANNOTATIONS_BYTES_MAX: usize = 32 << 10;
 
-/// How long values may be sealed after the service last reported that it is healthy.
+/// Time after the last healthy report of the service during which the server still seals values.
 const TRUST: Duration = Duration::from_secs(3 * 60);
 
-/// Maximum number of cached unwrapped seeds. There is one for each start of a server and each key of the
+/// Maximum number of cached unwrapped seeds. There is one seed for each start of a server and each key of the
 /// service.
 const SEEDS_MAX: usize = 1000;
 
-/// Calls to a key service, which may be on another machine. Blocks, for a bounded time.
+/// A client of a key service, which may be on another machine. Calls block for a bounded time.
 pub trait KeyService: Send + Sync {
     /// Calls a method of the service with a message, and returns the response message.
     ///
@@ -126,7 +126,7 @@ struct KeyIdOf {
 const KIND_KEY: i32 = 0;
 const KIND_SEED: i32 = 1;
 
-/// The unwrapped bytes.
+/// The unwrapped bytes of a key or a seed.
 type Source = [u8; SEED_BYTES];
 
 /// The seed with which values are sealed at present.
@@ -142,9 +142,10 @@ pub struct Wrapping {
     name: String,
     calls: Arc<dyn KeyService>,
     current: ArcSwapOption<Current>,
-    /// The time when the service last reported that it is healthy, and the error since then.
+    /// The time when the service last reported that the service is healthy, and the last error after this time; empty
+    /// without an error.
     condition: Mutex<(Option<Instant>, String)>,
-    /// Unwrapped seeds, by the digests of wrapped ones.
+    /// Unwrapped seeds, by the digests of the wrapped seeds.
     seeds: Mutex<HashMap<[u8; 32], Source>>,
 }
 
@@ -171,7 +172,8 @@ impl Wrapping {
         &self.name
     }
 
-    /// Asks the service for its status and, if its key has changed, to wrap a new seed.
+    /// Asks the service for its status. If the key of the service has changed, asks the service to wrap a new
+    /// seed.
     ///
     /// # Errors
     /// The service is not healthy.
@@ -188,10 +190,13 @@ impl Wrapping {
     fn refreshed(&self) -> Result<(), String> {
         let status: StatusResponse = self.call("Status", &StatusRequest {})?;
         if !matches!(status.version.as_str(), "v2" | "v2beta1") {
-            return Err(format!("the key service speaks version {:?}, not v2", status.version));
+            return Err(format!(
+                "the key service has version {:?}, and only v2 is supported",
+                status.version
+            ));
         }
         if status.healthz != "ok" {
-            return Err(format!("the key service says that it is {:?}, not ok", status.healthz));
+            return Err(format!("the key service reports {:?} instead of ok", status.healthz));
         }
         checked_id(&status.key_id)?;
         if self.current.load().as_ref().is_some_and(|current| current.key_id == status.key_id) {
@@ -216,7 +221,7 @@ impl Wrapping {
         Ok(())
     }
 
-    /// Checks that values can be sealed and, as far as known, opened.
+    /// Checks that the last refresh found the service healthy.
     ///
     /// # Errors
     /// Returns the last error of the service.
@@ -272,7 +277,7 @@ impl Wrapping {
     /// Decrypts the value that is stored under the key `place`, given without its head.
     ///
     /// # Errors
-    /// The value is malformed, or the service does not unwrap its seed.
+    /// The value is malformed, or the service does not unwrap the seed of the value.
     pub fn open(&self, place: &[u8], stored: &[u8]) -> Result<Vec<u8>, SealError> {
         let unopened = || failed("the value cannot be decrypted with the key that it names");
         let object = EncryptedObject::decode(stored).map_err(|_| unopened())?;
@@ -296,7 +301,7 @@ impl Wrapping {
 
     /// Returns the unwrapped bytes for a stored value.
     fn unwrapped(&self, object: &EncryptedObject) -> Result<Source, SealError> {
-        if let Some(source) = self.seeds.lock().get(&named(&object.wrapped)) {
+        if let Some(source) = self.seeds.lock().get(&seed_digest(&object.wrapped)) {
             return Ok(*source);
         }
         // The lock is not held here, so that other values can be opened in the meantime.
@@ -317,10 +322,10 @@ impl Wrapping {
     fn remember(&self, wrapped: &[u8], source: Source) {
         let mut seeds = self.seeds.lock();
         if seeds.len() >= SEEDS_MAX {
-            // This is rare and cheap to recover from: each seed that is still in use is unwrapped once more.
+            // Dropping all seeds is rare and cheap: the service unwraps each seed that is still in use once more.
             seeds.clear();
         }
-        seeds.insert(named(wrapped), source);
+        seeds.insert(seed_digest(wrapped), source);
     }
 
     fn call<M: Message + Default>(&self, method: &'static str, request: &impl Message) -> Result<M, String> {
@@ -337,7 +342,7 @@ fn checked_id(id: &str) -> Result<(), String> {
     }
 }
 
-fn named(wrapped: &[u8]) -> [u8; 32] {
+fn seed_digest(wrapped: &[u8]) -> [u8; 32] {
     let mut name = [0; 32];
     name.copy_from_slice(digest(&SHA256, wrapped).as_ref());
     name
@@ -423,7 +428,7 @@ mod tests {
     const PLACE: &[u8] = b"/core/secrets/a/b";
 
     #[test]
-    fn values_are_sealed_without_the_service_and_opened_with_one_question_for_each_seed() {
+    fn sealing_needs_no_kms_call_and_opening_needs_one_for_each_seed() {
         let service = Arc::new(Fake::default());
         let wrapping = Wrapping::new("one", service.clone());
         assert!(wrapping.seal(HEAD, PLACE, b"{}").is_err(), "no seed yet");
@@ -448,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_of_the_service_brings_another_seed_and_makes_values_old() {
+    fn a_new_kms_key_brings_a_new_seed_and_marks_old_values_as_stale() {
         let service = Arc::new(Fake::default());
         let wrapping = Wrapping::new("one", service.clone());
         wrapping.refresh().unwrap();
@@ -466,9 +471,9 @@ mod tests {
         assert!(wrapping.seal(b"", PLACE, b"{}").is_ok(), "trusted for a while");
     }
 
-    /// Checks the vector of RFC 5869, A.1, for the second step only.
+    /// Checks the second step of the test vector in RFC 5869, appendix A.1.
     #[test]
-    fn keys_are_made_as_the_rfc_says() {
+    fn derive_key_matches_the_hkdf_vector_of_rfc_5869() {
         let hex = |text: &str| -> Vec<u8> {
             (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
         };

@@ -1,13 +1,14 @@
-//! Encryption of stored values: which values, and with which keys (docs/api/encryption.md).
+//! Encrypts stored values. The configuration decides which values are encrypted, and with which keys
+//! (docs/api/encryption.md).
 //!
 //! ```text
 //! write: key of the log ─► resource ─► first rule that names it ─► its first provider ─► sealed, or unchanged
 //! read:  head of the value ─► the key that it names, of any rule ─► value
 //! ```
 //!
-//! A configuration is replaced as a whole. Values in etcd, whose keys are those of kube-apiserver, are
-//! treated the same way. This module reads no files: the server program reads the configuration, and reads it
-//! again when it changes.
+//! A configuration is replaced as a whole. Values in etcd are encrypted in the same way; their keys in etcd are
+//! the keys that kube-apiserver uses. This module reads no files: the server program reads the configuration,
+//! and reads it again when it changes.
 
 pub mod config;
 mod kms;
@@ -27,7 +28,8 @@ use self::provider::Key;
 use types::schema::registry::Registry;
 use values::naming::Naming;
 
-/// Plural names of resources that are stored once although two groups serve them: the core group counts.
+/// Plural names of resources that are stored once although two groups serve them. Rules for the core group
+/// apply to these resources.
 const OF_TWO_GROUPS: [&str; 1] = ["events"];
 
 /// A rule of a configuration.
@@ -37,19 +39,19 @@ pub struct Rule {
     providers: Vec<Provider>,
 }
 
-/// A way in which values are stored.
+/// A provider of the configuration, which decides how values are stored.
 #[derive(Debug)]
 enum Provider {
     /// Values are stored unencrypted.
     Identity,
-    /// Values are encrypted with the first of the keys, and read with any of them.
+    /// Values are encrypted with the first key, and can be decrypted with each of the keys.
     Keys(Vec<Key>),
 }
 
 /// The encryption configuration in use.
 pub struct Secrecy {
     rules: ArcSwap<Vec<Rule>>,
-    /// Full names of built-in groups, by their part in keys.
+    /// Full names of built-in groups, by the name of the group in keys of the log.
     groups: BTreeMap<String, String>,
     mark: String,
 }
@@ -73,7 +75,7 @@ impl Secrecy {
         Secrecy { rules: ArcSwap::from_pointee(rules), groups: groups.collect(), mark: config::mark(naming) }
     }
 
-    /// Asks the key services for their status, and to wrap new seeds where necessary. Blocks.
+    /// Asks the key services for their status, and to wrap new seeds where necessary. This call blocks.
     ///
     /// # Errors
     /// A service reported an error, or was not reached.
@@ -81,7 +83,7 @@ impl Secrecy {
         refresh(&self.rules.load())
     }
 
-    /// Checks that each key service was healthy when it was last asked.
+    /// Checks that the last status of each key service was healthy.
     ///
     /// # Errors
     /// A service reported an error, or was not reached.
@@ -99,8 +101,8 @@ impl Secrecy {
         self.rules.store(Arc::new(rules));
     }
 
-    /// Returns the key with which these rules encrypt the values of a key of the log; `None` if they do not
-    /// encrypt them.
+    /// Returns the encryption key for the values of a key of the log; `None` if the rules do not encrypt these
+    /// values.
     fn writing<'r>(&self, rules: &'r [Rule], key: &[u8]) -> Option<&'r Key> {
         let mut parts = std::str::from_utf8(key).ok()?.split('/').skip(1);
         let (group, plural) = (parts.next()?, parts.next()?);
@@ -113,8 +115,8 @@ impl Secrecy {
         }
     }
 
-    /// Encrypts a value that is stored outside the log under the key `place`, if the rules say so for `key`,
-    /// its key in the log.
+    /// Encrypts a value that is stored outside the log under the key `place`. `key` is the key of the value in
+    /// the log. The value is unchanged if the rules do not require encryption for `key`.
     ///
     /// # Errors
     /// The value cannot be encrypted.
@@ -126,7 +128,7 @@ impl Secrecy {
         }
     }
 
-    /// Decrypts the value that is stored under the key `place`; returns `None` if it is not encrypted.
+    /// Decrypts the value that is stored under the key `place`. Returns `None` if the value is not encrypted.
     ///
     /// # Errors
     /// Returns an error if no configured key can open the value.
@@ -157,10 +159,11 @@ fn services(rules: &[Rule]) -> impl Iterator<Item = &Wrapping> {
     })
 }
 
-/// Asks the key services of rules for their status. Blocks.
+/// Asks the key services of rules for their status. This call blocks.
 ///
 /// # Errors
-/// Returns the error of the first service that is not healthy; the others are asked as well.
+/// Returns the error of the first service that is not healthy; the status of the other services is requested
+/// as well.
 pub fn refresh(rules: &[Rule]) -> Result<(), String> {
     services(rules).map(Wrapping::refresh).fold(Ok(()), Result::and)
 }
@@ -209,7 +212,7 @@ mod tests {
     const NEW: &str = "{aesgcm: {keys: [{name: new, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]}}";
 
     #[test]
-    fn the_first_rule_that_names_a_resource_counts() {
+    fn the_first_encryption_rule_that_names_a_resource_applies() {
         let text = format!(
             "[{{resources: [configmaps], providers: [{{identity: {{}}}}]}},
               {{resources: ['*.', deployments.apps, '*.networking.k8s.io', widgets.example.com], providers: [{NEW}]}}]"
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn older_keys_open_what_they_sealed_as_long_as_they_are_configured() {
+    fn a_replaced_key_opens_its_old_values_while_it_is_configured() {
         let with = |providers: &str| rules(&format!("[{{resources: [secrets], providers: [{providers}]}}]"));
         let secrecy = Secrecy::new(with(OLD), &Registry::new(&KUBERNETES), &KUBERNETES);
         let key = b"/core/secrets/a/b";

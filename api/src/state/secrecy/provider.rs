@@ -1,4 +1,4 @@
-//! The encryption providers, each in the form that kube-apiserver stores
+//! The encryption providers. Each provider stores values in the form of kube-apiserver
 //! (docs/api/encryption.md#stored-form).
 //!
 //! ```text
@@ -42,7 +42,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// All kinds of providers with keys.
+    /// The provider types that encrypt with configured keys.
     pub const ALL: [Method; 3] = [Method::AesGcm, Method::AesCbc, Method::Secretbox];
 
     /// Returns the name in configuration files and heads.
@@ -63,7 +63,8 @@ impl Method {
     }
 }
 
-/// A key with the head of the values that it seals. `Debug` does not show its bytes.
+/// A key, and the prefix of the stored values that are encrypted with this key. `Debug` does not show the bytes
+/// of the key.
 pub struct Key {
     head: Box<[u8]>,
     cipher: Cipher,
@@ -71,7 +72,7 @@ pub struct Key {
 
 enum Cipher {
     Gcm(LessSafeKey),
-    /// Boxed because it is forty times as large as the other variants.
+    /// The value is boxed, because it is forty times as large as the other variants.
     Cbc(Box<(PaddedBlockEncryptingKey, PaddedBlockDecryptingKey)>),
     Box(Box<XSalsa20Poly1305>),
     Wrapped(Wrapping),
@@ -88,8 +89,8 @@ fn failed(what: &str) -> SealError {
 }
 
 impl Key {
-    /// Returns a key of a method whose values begin with `mark`; `None` if its length is invalid for the
-    /// method.
+    /// Returns a key of an encryption method, for stored values that begin with `mark`; `None` if the length of
+    /// the key is invalid for the method.
     pub fn new(mark: &str, method: Method, name: &str, secret: &[u8]) -> Option<Key> {
         let head = format!("{mark}{}:v1:{name}:", method.name()).into_bytes().into();
         let cipher = match method {
@@ -134,7 +135,7 @@ impl Key {
         }
     }
 
-    /// Returns whether a stored value was sealed with the key that would be used now.
+    /// Returns whether a stored value was sealed with the key that seals new values.
     pub fn is_current(&self, stored: &[u8]) -> bool {
         let rest = stored.strip_prefix(&*self.head);
         rest.is_some_and(|rest| self.service().is_none_or(|service| service.is_current(rest)))
@@ -189,7 +190,7 @@ impl Key {
         stored.starts_with(&self.head)
     }
 
-    /// Decrypts the value that is stored under the key `place`. It must name this encryption key.
+    /// Decrypts the value that is stored under the key `place`. The value must name this encryption key.
     pub fn open(&self, place: &[u8], stored: &[u8]) -> Result<Vec<u8>, SealError> {
         let unopened = || failed("the value cannot be decrypted with the key that it names");
         let rest = stored.strip_prefix(&*self.head).ok_or_else(unopened)?;
@@ -235,7 +236,7 @@ mod tests {
     const MARK: &str = "word:enc:";
 
     #[test]
-    fn what_is_sealed_opens_at_its_place_and_with_its_key() {
+    fn a_sealed_value_opens_only_with_its_storage_key_and_its_encryption_key() {
         for method in Method::ALL {
             for &len in method.key_bytes() {
                 let key = Key::new(MARK, method, "one", &vec![7; len]).unwrap();
@@ -262,9 +263,9 @@ mod tests {
         }
     }
 
-    /// Checks the box of the NaCl test vectors (`secretbox` in its tests).
+    /// Checks the test vector of NaCl for `secretbox`.
     #[test]
-    fn a_secret_box_is_that_of_nacl() {
+    fn secretbox_matches_the_nacl_test_vector() {
         let hex = |text: &str| -> Vec<u8> {
             (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
         };

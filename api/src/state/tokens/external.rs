@@ -1,4 +1,4 @@
-//! Tokens that another process on the machine signs, which has the key
+//! Tokens that are signed by another process on the machine, which has the signing key
 //! (docs/api/authentication.md#external-signers).
 //!
 //! ```text
@@ -6,8 +6,9 @@
 //! periodically, and for an unknown key ─► FetchKeys ─► verify, and the issuer's documents
 //! ```
 //!
-//! Only one call fetches keys at a time, and for unknown keys at most once a second. A waiting request is
-//! answered by the next call that began after its arrival. A signer that fails leaves the keys unchanged.
+//! Only one call fetches keys at a time. For unknown keys, the server fetches keys at most once a second. A
+//! waiting request is answered by the next call that begins after the arrival of the request. If the signer
+//! fails, the keys stay unchanged.
 
 use std::fmt;
 use std::pin::Pin;
@@ -27,14 +28,14 @@ use tokio::sync::{Mutex, Semaphore};
 use super::IssuerDocuments;
 use wire::metrics::Metrics;
 
-/// Minimum time between two fetches for unknown keys, so that tokens with invented keys do not cause a call
-/// each.
+/// Minimum time between two fetches for unknown keys. Without this limit, each token with an invented key would
+/// cause a call.
 const FETCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Pause after a failed fetch, as in kube-apiserver.
 const FETCH_AGAIN: Duration = Duration::from_secs(10);
 
-/// Maximum time between two fetches, whatever the signer says.
+/// Maximum time between two fetches, even if the signer requests a longer interval.
 const FRESH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Maximum number of requests with an unknown key that wait for the signer.
@@ -46,7 +47,8 @@ const KEYS_MAX: usize = 1000;
 /// Maximum length of a key id in bytes.
 const KEY_ID_BYTES_MAX: usize = 1 << 10;
 
-/// Minimum for the signer's maximum token lifetime: the minimum lifetime of a token request.
+/// Minimum value of the signer's maximum token lifetime. The value is the minimum lifetime that a token request
+/// may contain.
 const LIFETIME_MIN_S: i64 = 10 * 60;
 
 /// Name of the service, as in the method labels of metrics.
@@ -59,7 +61,7 @@ pub trait Calls: Send + Sync {
     fn call(&self, method: &'static str, message: Vec<u8>) -> Called;
 }
 
-/// The future response of [`Calls`].
+/// Future that resolves to the response of a call in [`Calls`].
 pub type Called = Pin<Box<dyn Future<Output = Result<Vec<u8>, CallError>> + Send>>;
 
 /// The reason why a call failed.
@@ -158,7 +160,7 @@ pub enum FetchError {
 /// The reason why a token was not issued.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// The draft of the token failed, because no random bytes are available.
+    /// The token could not be drafted, because no random bytes are available.
     #[error(transparent)]
     Draft(#[from] TokenIssueError),
     /// The call to the signer failed.
@@ -170,14 +172,14 @@ pub enum SignError {
     /// The response did not pass verification.
     #[error(transparent)]
     Answer(#[from] AnswerError),
-    /// The key may only be used for verification.
+    /// The key must be used only for verification.
     #[error(
         "while validating header: key used for signing JWT (kid: {0}) is excluded from OIDC discovery docs"
     )]
     Excluded(String),
 }
 
-/// Returns the outcome of a call as named in metrics.
+/// Returns the name of the outcome of a call in metrics.
 fn code_of<T>(outcome: &Result<T, Option<&'static str>>) -> &'static str {
     match outcome {
         Ok(_) => "OK",
@@ -238,7 +240,7 @@ impl Keys {
     }
 }
 
-/// The content of the issuer's documents, besides the keys.
+/// The content of the issuer's documents, except the keys.
 #[derive(Clone, Debug)]
 pub struct IssuerDescription {
     /// The issuer of tokens.
@@ -249,28 +251,28 @@ pub struct IssuerDescription {
     pub address: String,
 }
 
-/// An external signer, and its keys as last fetched.
+/// An external signer, and the keys that were fetched last.
 pub struct External {
     calls: Arc<dyn Calls>,
     metrics: Arc<Metrics>,
     keys: RwLock<Arc<Keys>>,
-    /// Locked while keys are fetched.
-    asked: Mutex<Asked>,
+    /// The lock is held while keys are fetched.
+    fetches: Mutex<FetchTimes>,
     waiting: Semaphore,
     /// Maximum lifetime of a token.
     lifetime_max: Duration,
     used: OnceLock<Used>,
 }
 
-/// The times of the last fetches.
-struct Asked {
-    /// Start of the last call, whose caller may have given up before the response.
+/// Start times of the last calls that fetched keys.
+struct FetchTimes {
+    /// Start of the last call. The caller may have stopped waiting before the response.
     last: Instant,
     /// Start of the last call that completed.
     answered: Instant,
 }
 
-/// The data that is known once the server is assembled.
+/// The data that [`External::use_for`] sets.
 struct Used {
     drafts: Drafts,
     about: IssuerDescription,
@@ -292,7 +294,7 @@ impl External {
         const SETTING_UP: &str = "while setting up external-jwt-signer";
         const FILLING: &str = "while initially filling key cache: while performing initial cache fill: \
                                while fetching token verification keys";
-        let asked = Instant::now();
+        let started = Instant::now();
         let keys = fetch(&*calls, &metrics).await;
         let keys = keys.map_err(|error| format!("{SETTING_UP}: {FILLING}: {error}"))?;
         let answer = timed(&*calls, &metrics, "Metadata", Empty {}.encode_to_vec()).await;
@@ -309,7 +311,7 @@ impl External {
             calls,
             metrics,
             keys: RwLock::new(Arc::new(keys)),
-            asked: Mutex::new(Asked { last: asked, answered: asked }),
+            fetches: Mutex::new(FetchTimes { last: started, answered: started }),
             waiting: Semaphore::new(WAITING_MAX),
             lifetime_max: Duration::from_secs(lifetime_max),
             used: OnceLock::new(),
@@ -380,22 +382,22 @@ impl External {
         Ok(assemble(&header, claims, &signature, &keys.verifying())?)
     }
 
-    /// Fetches the keys because the key `id` is unknown. Returns whether the fetched keys include it.
+    /// Fetches the keys because the key `id` is unknown. Returns whether the fetched keys include this key.
     async fn learn(&self, id: &str) -> bool {
         let came = Instant::now();
         let Ok(_place) = self.waiting.try_acquire() else { return false };
-        let mut asked = self.asked.lock().await;
-        if asked.answered < came {
-            tokio::time::sleep_until((asked.last + FETCH_INTERVAL).into()).await;
-            asked.last = Instant::now();
+        let mut fetches = self.fetches.lock().await;
+        if fetches.answered < came {
+            tokio::time::sleep_until((fetches.last + FETCH_INTERVAL).into()).await;
+            fetches.last = Instant::now();
             self.refresh().await;
-            asked.answered = asked.last;
+            fetches.answered = fetches.last;
         }
-        drop(asked);
+        drop(fetches);
         self.keys.read().has(id)
     }
 
-    /// Fetches and stores the keys. Returns whether the signer returned them.
+    /// Fetches and stores the keys. Returns whether the signer returned valid keys.
     async fn refresh(&self) -> bool {
         let keys = match fetch(&*self.calls, &self.metrics).await {
             Ok(keys) => keys,
@@ -420,10 +422,10 @@ impl External {
         let mut next = self.keys.read().refresh;
         loop {
             tokio::time::sleep_until(next.into()).await;
-            let mut asked = self.asked.lock().await;
-            asked.last = Instant::now();
+            let mut fetches = self.fetches.lock().await;
+            fetches.last = Instant::now();
             next = if self.refresh().await { self.keys.read().refresh } else { Instant::now() + FETCH_AGAIN };
-            asked.answered = asked.last;
+            fetches.answered = fetches.last;
         }
     }
 }
@@ -458,11 +460,11 @@ async fn fetch(calls: &dyn Calls, metrics: &Metrics) -> Result<Keys, FetchError>
     keys
 }
 
-/// An authenticator that fetches the keys for tokens signed by an unknown key.
+/// An authenticator that fetches the keys again if a token is signed by an unknown key.
 pub struct UnknownKeys(pub Arc<External>);
 
 impl UnknownKeys {
-    async fn judge(
+    async fn verify_with_new_keys(
         &self,
         token: &str,
         target: &[String],
@@ -476,7 +478,7 @@ impl UnknownKeys {
 
 impl RemoteTokenAuthenticator for UnknownKeys {
     fn authenticate<'t>(&'t self, token: &'t str, target: &'t [String], now: SystemTime) -> Answer<'t> {
-        Box::pin(self.judge(token, target, now))
+        Box::pin(self.verify_with_new_keys(token, target, now))
     }
 
     fn knows_audiences(&self) -> bool {

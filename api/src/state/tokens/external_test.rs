@@ -13,49 +13,49 @@ fn key(id: &str) -> KeyMessage {
     KeyMessage { key_id: id.to_owned(), key: der, exclude_from_oidc_discovery: false }
 }
 
-fn told(keys: Vec<KeyMessage>) -> KeysResponse {
+fn keys_response(keys: Vec<KeyMessage>) -> KeysResponse {
     KeysResponse { keys, data_timestamp: Some(Timestamp { seconds: 7, nanos: 0 }), refresh_hint_seconds: 60 }
 }
 
 #[test]
-fn keys_are_taken_whole_or_not_at_all() {
+fn a_key_set_of_an_external_signer_with_any_invalid_key_is_refused() {
     let good = key("one");
     let with = |change: fn(&mut KeysResponse)| {
-        let mut told = told(vec![good.clone()]);
-        change(&mut told);
-        told
+        let mut response = keys_response(vec![good.clone()]);
+        change(&mut response);
+        response
     };
-    for (told, want) in [
+    for (response, want) in [
         (with(|_| {}), "1 keys"),
-        (with(|told| told.refresh_hint_seconds = 0), "found invalid refresh hint (0s)"),
-        (with(|told| told.refresh_hint_seconds = -5), "found invalid refresh hint (-5s)"),
-        (with(|told| told.refresh_hint_seconds = i64::MAX), "1 keys"),
-        (with(|told| told.keys.clear()), "found no keys"),
+        (with(|response| response.refresh_hint_seconds = 0), "found invalid refresh hint (0s)"),
+        (with(|response| response.refresh_hint_seconds = -5), "found invalid refresh hint (-5s)"),
+        (with(|response| response.refresh_hint_seconds = i64::MAX), "1 keys"),
+        (with(|response| response.keys.clear()), "found no keys"),
         (
-            with(|told| told.keys = vec![told.keys[0].clone(); KEYS_MAX + 1]),
+            with(|response| response.keys = vec![response.keys[0].clone(); KEYS_MAX + 1]),
             "found 1001 keys, more than 1000",
         ),
-        (with(|told| told.data_timestamp = None), "invalid data timestamp"),
-        (with(|told| told.data_timestamp.as_mut().unwrap().nanos = -1), "invalid data timestamp"),
-        (with(|told| told.keys[0].key_id.clear()), "found invalid public key id \"\""),
-        (with(|told| told.keys[0].key.clear()), "found empty public key"),
+        (with(|response| response.data_timestamp = None), "invalid data timestamp"),
+        (with(|response| response.data_timestamp.as_mut().unwrap().nanos = -1), "invalid data timestamp"),
+        (with(|response| response.keys[0].key_id.clear()), "found invalid public key id \"\""),
+        (with(|response| response.keys[0].key.clear()), "found empty public key"),
         (
-            with(|told| told.keys[0].key.truncate(40)),
+            with(|response| response.keys[0].key.truncate(40)),
             "while parsing external public keys: no RSA, P-256, P-384 or P-521 public key",
         ),
     ] {
-        let got = match Keys::read(&told.encode_to_vec()) {
+        let got = match Keys::read(&response.encode_to_vec()) {
             Ok(keys) => format!("{} keys", keys.all.len()),
             Err(error) => error.to_string(),
         };
         assert_eq!(got, want);
     }
     let long = KeyMessage { key_id: "k".repeat(KEY_ID_BYTES_MAX + 1), ..good };
-    assert!(matches!(Keys::read(&told(vec![long]).encode_to_vec()), Err(FetchError::Id(_))));
+    assert!(matches!(Keys::read(&keys_response(vec![long]).encode_to_vec()), Err(FetchError::Id(_))));
     assert!(matches!(Keys::read(&[0xff]), Err(FetchError::Unreadable(_))));
 }
 
-/// A fake signer that adds one key per call: each call of FetchKeys returns the keys so far, and counts.
+/// A fake signer: each call of FetchKeys adds one key, returns all keys so far, and increments a counter.
 struct Fake {
     keys: Vec<KeyMessage>,
     fetches: AtomicUsize,
@@ -67,7 +67,7 @@ impl Calls for Fake {
         let answer = match method {
             "FetchKeys" => {
                 let count = self.fetches.fetch_add(1, Ordering::Relaxed) + 1;
-                told(self.keys.iter().take(count).cloned().collect()).encode_to_vec()
+                keys_response(self.keys.iter().take(count).cloned().collect()).encode_to_vec()
             }
             "Metadata" => MetadataResponse { max_token_expiration_seconds: self.lifetime }.encode_to_vec(),
             _ => return Box::pin(async { Err(CallError { code: "Unimplemented", text: "no".to_owned() }) }),
@@ -81,7 +81,7 @@ fn fake(lifetime: i64) -> Arc<Fake> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_signer_of_short_tokens_is_refused() {
+async fn a_signer_with_token_lifetimes_below_ten_minutes_is_refused() {
     for (lifetime, want) in [(600, None), (599, Some("(599s)")), (0, Some("(0s)")), (-1, Some("(-1s)"))] {
         let opened = External::open(fake(lifetime), Arc::default()).await;
         let why = opened.map_err(|why| why.contains("is less than acceptable (min 600s)").then_some(why));
@@ -94,7 +94,7 @@ async fn a_signer_of_short_tokens_is_refused() {
 }
 
 #[tokio::test]
-async fn requests_with_unknown_keys_share_a_call() {
+async fn requests_with_unknown_keys_share_one_fetch_of_the_keys() {
     let signer = fake(3600);
     let external = Arc::new(External::open(signer.clone(), Arc::default()).await.unwrap());
     assert_eq!(signer.fetches.load(Ordering::Relaxed), 1);

@@ -1,5 +1,5 @@
-//! Service account tokens: the settings for issuing them, and the documents with which others verify them
-//! (docs/api/authentication.md#issuer-documents).
+//! Service account tokens: the settings for issuing tokens, and the documents with which other programs verify
+//! tokens (docs/api/authentication.md#issuer-documents).
 
 pub mod external;
 pub mod uses;
@@ -20,23 +20,24 @@ use self::uses::TokenUses;
 use values::status::Status;
 use wire::response::{Response, respond};
 
-/// The lifetime of tokens for clients that do not renew them, unless the signer allows less: one year.
+/// The lifetime of tokens for clients that do not renew tokens: one year. An external signer may allow only a
+/// shorter lifetime.
 pub const EXTENDED_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The settings for issuing tokens.
 pub struct Tokens {
     /// The signer of tokens.
     pub signer: TokenSigner,
-    /// Audiences of this server, used unless the request names another one.
+    /// Audiences of this server. A token has these audiences if the token request names no audiences.
     pub audiences: Vec<String>,
     /// Maximum lifetime of a token.
     pub lifetime_max: Option<Duration>,
-    /// Whether tokens for clients that do not renew them live longer than requested.
+    /// Whether tokens for clients that do not renew tokens are valid for longer than requested.
     pub extends: bool,
     /// Lifetime of these extended tokens.
     pub extended_lifetime: Duration,
-    /// Documents about the issuer, if this server has the key. `None` if the issuer is not an address that
-    /// others could request.
+    /// Documents about the issuer, if this server has the key. `None` if other programs cannot request the
+    /// address of the issuer.
     pub documents: RwLock<Option<IssuerDocuments>>,
     /// Legacy tokens that are in use.
     pub uses: Arc<TokenUses>,
@@ -51,7 +52,7 @@ pub enum TokenSigner {
 }
 
 impl Tokens {
-    /// Issues a token. Waits if another process signs.
+    /// Issues a token. This method waits if another process signs tokens.
     ///
     /// # Errors
     /// 500 if the token was not signed.
@@ -78,7 +79,8 @@ impl Tokens {
     /// Replaces the signing key and the documents. Has no effect if another process signs.
     pub fn replace(&self, key: SigningKey, documents: Option<IssuerDocuments>) {
         if let TokenSigner::Own(issuer) = &self.signer {
-            // The documents are replaced first, so that verifiers know a key before it signs.
+            // The documents are replaced first, so that verifiers can read a key before tokens are signed with
+            // the key.
             *self.documents.write() = documents;
             issuer.replace_key(key);
         }
@@ -94,11 +96,11 @@ const KEYS_PATH: &str = "/openid/v1/jwks";
 /// Media type of key sets (RFC 7517, section 8.5).
 const KEY_SET: &str = "application/jwk-set+json";
 
-/// How long clients may cache the documents. A key should be accepted for at least this long after it is no
-/// longer used to sign.
+/// Time for which clients may cache the documents. A server should accept a key for at least this time after it
+/// has stopped signing with the key.
 const FRESH: Duration = Duration::from_secs(60 * 60);
 
-/// The documents with which others verify tokens of this server.
+/// The documents with which other programs verify tokens of this server.
 #[derive(Clone, Debug)]
 pub struct IssuerDocuments {
     configuration: Bytes,
@@ -107,8 +109,9 @@ pub struct IssuerDocuments {
 }
 
 impl IssuerDocuments {
-    /// Returns the documents of `issuer` with its `keys`, which are served at `keys_uri` or, if that is
-    /// absent, at this server's `address`. `None` if the issuer is not an https address.
+    /// Returns the documents of `issuer` with its `keys`; `None` if the issuer is not an https address. The
+    /// documents name `keys_uri` as the address of the keys. If `keys_uri` is absent, the documents name a
+    /// URL at this server's `address`.
     pub fn new(
         issuer: &str,
         keys: &[VerificationKey],
@@ -185,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_are_served_where_their_media_type_is_accepted() {
+    fn issuer_documents_are_served_if_their_media_type_is_accepted() {
         let documents = IssuerDocuments::new("https://issuer.example", &[], None, "10.0.0.1:6443").unwrap();
         for (request, accept, want) in [
             ("GET /.well-known/openid-configuration", "application/json", "200 application/json"),
@@ -225,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_issuer_without_a_reachable_address_has_no_documents() {
+    fn an_issuer_that_is_not_an_https_url_has_no_discovery_documents() {
         for issuer in ["kubernetes", "http://issuer.example", "https://", "HTTPS:issuer"] {
             assert!(IssuerDocuments::new(issuer, &[], None, "10.0.0.1:6443").is_none(), "{issuer}");
         }

@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 
 use values::naming::Naming;
 
-/// Maximum number of waiting secrets. A secret beyond the limit is recorded again at the next use of its
-/// token.
+/// Maximum number of secrets whose last-used label is still to be written. A secret beyond the limit is
+/// recorded again at the next use of its token.
 const WAITING_MAX: usize = 1024;
 
 /// A secret whose token is in use.
@@ -23,7 +23,7 @@ pub struct TokenUse {
     pub uid: String,
 }
 
-/// Secrets in use to which the day has not been written yet.
+/// Token secrets in use whose last-used date has not been stored yet.
 #[derive(Debug, Default)]
 pub struct TokenUses {
     waiting: Mutex<BTreeSet<TokenUse>>,
@@ -41,7 +41,8 @@ impl TokenUses {
         }
     }
 
-    /// Takes all waiting secrets; waits until there is at least one. Only one caller at a time.
+    /// Waits until there is at least one waiting secret, and takes all waiting secrets. Only one caller may
+    /// wait at a time.
     pub async fn take(&self) -> BTreeSet<TokenUse> {
         loop {
             let taken = std::mem::take(&mut *self.waiting.lock());
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn each_secret_waits_once_and_only_so_many_wait() {
+    async fn token_uses_wait_once_for_each_secret_up_to_a_limit() {
         let uses = TokenUses::default();
         for at in 0..WAITING_MAX + 5 {
             uses.add("ns", &format!("{at:04}"), "u");

@@ -5,8 +5,8 @@
 //! tail on cluster roles ─ does it concern an aggregated role? ─► all roles → settle → changed rules → store
 //! ```
 //!
-//! The deciding function settles whole chains of roles in one go and is idempotent, so the events of this
-//! controller's own writes lead to one more check and to no more writes.
+//! The decision covers chains of aggregated roles in one step and is idempotent. Therefore the events of the
+//! controller's own writes cause one more check and no further writes.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use futures_util::future::join_all;
 
 use super::{EVENTS_MAX, Ending, Pass};
 use crate::state::policy::{aggregated, labels_of, selectors_of};
-use crate::writes::bootstrap::{Target, Written};
+use crate::writes::bootstrap::{ObjectTarget, WriteResult};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
-use objects::store;
+use objects::store::{self, ObjectName};
 use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
 use values::json::{self, Object, Value};
 use values::retry::Attempts;
 use values::status::{Status, StatusReason};
 
-/// Field manager of the rules that the controller applies, and its name for authorization.
+/// Name of the controller: the field manager of the rules that the controller applies, and the name for authorization.
 const NAME: &str = "clusterrole-aggregation-controller";
 
 /// Runs the controller, which follows the cluster roles.
 pub(super) async fn follow(server: Arc<Server>) -> Ending {
     let prefix = store::collection(cluster_roles(&Loopback::new(&server))?, "");
-    // The tail begins before the first check, so no change is missed in between.
+    // The tail begins before the first check, so that no change between the two is missed.
     let mut tail = server.store.engine().tail(server.store.engine().revision(), prefix)?;
     let loopback = Loopback::controller(&server, NAME);
     let mut selectors = reconcile(&loopback).await?;
@@ -44,8 +44,8 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
     }
 }
 
-/// Sets the rules of all aggregated roles at the start, before the first request. While there may be roles
-/// that cannot be read, the aggregated roles keep their rules.
+/// Sets the rules of all aggregated roles at the start, before the first request. While the store may contain
+/// roles that cannot be read, the aggregated roles keep their rules.
 ///
 /// # Errors
 /// The store failed.
@@ -53,7 +53,7 @@ pub async fn prepare(server: &Server) -> Result<(), Status> {
     if !server.store.backends.is_whole() {
         return Ok(());
     }
-    reconcile(&Loopback::controller(server, NAME).unasked()).await.map(drop)
+    reconcile(&Loopback::controller(server, NAME).without_admission()).await.map(drop)
 }
 
 /// Sets the rules of all aggregated roles, and returns their selectors. The cost is one pass over the cluster
@@ -75,10 +75,13 @@ async fn reconcile(loopback: &Loopback<'_>) -> Result<Vec<LabelSelector>, Status
             let config = configuration(resource, name, rules);
             let seen = revisions[at];
             async move {
-                match loopback.apply(resource, ("", name), (seen, Endpoint::Main), NAME, &config).await {
+                match loopback
+                    .apply(resource, ObjectName::cluster_scoped(name), seen, Endpoint::Main, NAME, &config)
+                    .await
+                {
                     Err(error) if error.reason == StatusReason::Invalid => {
                         tracing::error!(role = name, %error, "aggregated role cannot be written");
-                        (name, Ok(Written::Done))
+                        (name, Ok(WriteResult::Done))
                     }
                     outcome => (name, outcome),
                 }
@@ -86,7 +89,7 @@ async fn reconcile(loopback: &Loopback<'_>) -> Result<Vec<LabelSelector>, Status
         });
         let (mut pass, mut is_done) = (Pass::default(), true);
         for (name, written) in join_all(writes).await {
-            pass.note(name, written.map(|written| is_done &= written == Written::Done));
+            pass.note(name, written.map(|written| is_done &= written == WriteResult::Done));
         }
         pass.end()?;
         if is_done {
@@ -96,8 +99,8 @@ async fn reconcile(loopback: &Loopback<'_>) -> Result<Vec<LabelSelector>, Status
     }
 }
 
-/// Returns the configuration to apply, with these rules. An empty list is applied too, so that rules written
-/// by hand are removed.
+/// Returns the configuration to apply, with these rules. An empty list is applied too, so that rules that a
+/// user has written are removed.
 fn configuration(resource: &Resource, name: &str, rules: Value) -> Object {
     let mut config = Object::new();
     config.push("kind", resource.table.kind.clone().into());
@@ -107,8 +110,8 @@ fn configuration(resource: &Resource, name: &str, rules: Value) -> Object {
     config
 }
 
-/// Returns whether a change may affect an aggregated role: the changed role is one, or was or is selected by
-/// one.
+/// Returns whether a change may affect an aggregated role: the changed role is an aggregated role, or an
+/// aggregated role selects the changed role before or after the change.
 fn concerns(event: &Event, selectors: &[LabelSelector]) -> bool {
     let states = [Some(&event.entry).filter(|_| event.kind == EventKind::Put), event.previous.as_ref()];
     states.into_iter().flatten().any(|entry| match read(entry) {
@@ -131,7 +134,7 @@ fn read(entry: &Entry) -> Option<Value> {
 
 /// Returns the resource type of cluster roles.
 fn cluster_roles<'a>(loopback: &Loopback<'a>) -> Result<&'a Resource, Status> {
-    loopback.resource(&Target {
+    loopback.resource(&ObjectTarget {
         group: "rbac.authorization",
         version: "v1",
         resource: "clusterroles",

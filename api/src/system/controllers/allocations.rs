@@ -10,7 +10,7 @@ use crate::writes::server::Server;
 /// Interval of repairs.
 const LOOK: Duration = Duration::from_secs(180);
 
-/// Interval of repairs while an allocation without a service is still to be released.
+/// Interval of repairs while an allocation without a service has not been released.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Repairs allocations periodically, if there is a ledger.

@@ -1,7 +1,7 @@
 //! The stored APIServices and the objects that they refer to.
 
 use super::collections::objects;
-use crate::writes::bootstrap::Target;
+use crate::writes::bootstrap::ObjectTarget;
 use engine::Snapshot;
 use objects::store;
 use types::schema::registry::Resource;
@@ -9,8 +9,8 @@ use values::json::Value;
 
 pub(super) const GROUP: &str = "apiregistration";
 
-pub(super) fn target(group: &'static str, resource: &'static str, name: &str) -> Target {
-    Target { group, version: "v1", resource, namespace: String::new(), name: name.to_owned() }
+pub(super) fn target(group: &'static str, resource: &'static str, name: &str) -> ObjectTarget {
+    ObjectTarget { group, version: "v1", resource, namespace: String::new(), name: name.to_owned() }
 }
 
 /// Returns the objects of a collection, or of one namespace.

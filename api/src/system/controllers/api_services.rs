@@ -1,4 +1,4 @@
-//! APIServices: those of this server's own versions, and the extension servers of other versions
+//! The APIServices of this server's own versions, and the extension servers of other versions
 //! (docs/api/extension-servers.md).
 //!
 //! ```text
@@ -17,10 +17,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::api_service_objects::{GROUP, all, target};
 use super::availability::{Checks, report_local};
 use super::{EVENTS_MAX, Ending, Pass, Trouble};
-use crate::writes::bootstrap::{ObjectStore, Target};
+use crate::writes::bootstrap::{ObjectStore, ObjectTarget};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
-use objects::store;
+use objects::store::{self, ObjectName};
 use types::schema::registry::{Priorities, Registry};
 use values::json::Value;
 use values::status::Status;
@@ -28,18 +28,18 @@ use values::status::Status;
 /// Interval of availability checks if nothing changed.
 const CHECKED_EVERY: Duration = Duration::from_secs(30);
 
-/// Registers the versions that this server serves itself, and loads the extension servers. Must be called
-/// once at start.
+/// Registers the versions that this server serves itself, and loads the extension servers. The server calls
+/// this function once at start.
 ///
 /// # Errors
 /// The store failed.
 pub async fn prepare(server: &Server) -> Result<(), Status> {
-    register(&Loopback::new(server).unasked(), false).await?;
+    register(&Loopback::new(server).without_admission(), false).await?;
     load(server).await
 }
 
 /// Returns the APIServices of the built-in versions.
-pub fn own(server: &Server) -> Vec<Target> {
+pub fn own(server: &Server) -> Vec<ObjectTarget> {
     let versions = versions(server.types.now().registry(), false);
     versions.iter().map(|(group, version, _)| target(GROUP, "apiservices", &name(group, version))).collect()
 }
@@ -72,15 +72,19 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
             }
             events = backend => {
                 let changed = events?;
-                let changed: HashSet<(&str, &str)> =
-                    changed.iter().map(|event| store::identity(of_backends, &event.key)).collect();
-                checks.begin(|extension| changed.contains(&(&*extension.service.namespace, &*extension.service.name)));
+                let changed: HashSet<ObjectName<'_>> =
+                    changed.iter().map(|event| store::object_name(of_backends, &event.key)).collect();
+                checks.begin(|extension| {
+                    let (namespace, name) = (&*extension.service.namespace, &*extension.service.name);
+                    changed.contains(&ObjectName { namespace, name })
+                });
             }
             events = slice => {
-                // The labels of a slice name its service. The namespace limits the slices sufficiently.
+                // Only the labels of a slice name the service of the slice. The controller does not read the
+                // labels, but checks all extension servers in the namespace.
                 let changed = events?;
                 let changed: HashSet<&str> =
-                    changed.iter().map(|event| store::identity(of_slices, &event.key).0).collect();
+                    changed.iter().map(|event| store::object_name(of_slices, &event.key).namespace).collect();
                 checks.begin(|extension| changed.contains(&*extension.service.namespace));
             }
             changed = types.changed() => {
@@ -89,7 +93,7 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
                 }
             }
             _ = due.tick() => checks.begin(|_| true),
-            ended = checks.ended() => checks.tell(ended).await?,
+            ended = checks.ended() => checks.publish(ended).await?,
         }
     }
 }
@@ -124,12 +128,14 @@ fn is_local(service: &Value) -> bool {
 /// Returns whether the condition of an APIService says that it has no extension server.
 fn says_local(service: &Value) -> bool {
     let conditions = service.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
-    let told = conditions.iter().find(|one| one.str_at(&["type"]) == "Available");
-    told.is_some_and(|told| (told.str_at(&["status"]), told.str_at(&["reason"])) == ("True", "Local"))
+    let condition = conditions.iter().find(|one| one.str_at(&["type"]) == "Available");
+    condition.is_some_and(|condition| {
+        (condition.str_at(&["status"]), condition.str_at(&["reason"])) == ("True", "Local")
+    })
 }
 
 /// Sets the metric of APIServices without an extension server to available, and removes the series of deleted
-/// ones.
+/// APIServices.
 fn count(server: &Server, services: &[Value]) {
     let unavailable = &server.operations.metrics.unavailable;
     let mut there = HashSet::new();
@@ -143,7 +149,7 @@ fn count(server: &Server, services: &[Value]) {
     unavailable.retain(|values| values.iter().all(|name| there.contains(&**name)));
 }
 
-/// Returns an APIService as this server registers it.
+/// Returns the APIService that this server registers for a version.
 fn registered(server: &Server, group: &str, version: &str, priorities: Priorities, managed: &str) -> Value {
     let object = |members: &[(&str, Value)]| {
         Value::Object(
@@ -170,17 +176,18 @@ fn name(group: &str, version: &str) -> String {
     format!("{version}.{group}")
 }
 
-/// Returns the label of the APIServices that this server manages. Its value is `onstart`, or `true` for those
-/// of custom types.
+/// Returns the label of the APIServices that this server manages. The value of the label is `onstart`, or
+/// `true` for APIServices of custom types.
 fn label(server: &Server) -> String {
     let naming = server.types.naming;
     format!("{}.{}/automanaged", naming.system("aggregator"), naming.domain)
 }
 
-/// Registers the versions of this server that have no APIService: those of custom types, or the built-in
-/// ones. APIServices of removed custom types are deleted.
+/// Registers the versions of this server that have no APIService: the versions of custom types if `custom` is
+/// true, and the built-in versions otherwise. APIServices of removed custom types are deleted.
 ///
-/// This function looks at the keys of all APIServices, and reads only those that may have to be deleted.
+/// This function scans the keys of all APIServices, and reads only the APIServices that may have to be
+/// deleted.
 async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
     let server = loopback.server();
     let mut pass = Pass::default();
@@ -189,7 +196,7 @@ async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
     let snapshot = server.store.engine().snapshot();
     let mut there: HashSet<String> = snapshot
         .prefix(&store::collection(resource, ""))
-        .map(|entry| store::identity(resource, entry.key()).1.to_owned())
+        .map(|entry| store::object_name(resource, entry.key()).name.to_owned())
         .collect();
     for (group, version, priorities) in versions(types.registry(), custom) {
         let name = name(&group, &version);
@@ -200,7 +207,7 @@ async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
             pass.note(&name, loopback.create(&target(GROUP, "apiservices", &name), object).await.map(drop));
         }
     }
-    // A version that is not served may belong to a definition that cannot be read.
+    // If this server does not serve the version, the version may belong to a definition that cannot be read.
     if !custom || !server.store.backends.is_whole() {
         return pass.end();
     }

@@ -1,8 +1,8 @@
 //! The ConfigMap from which extension servers learn how to authenticate users: it contains the authorities
 //! and headers of this server (docs/api/extension-servers.md#identity).
 //!
-//! All servers of the cluster write the same object. It contains the values of all servers, and the values
-//! that this server had before a change of its settings. So no extension server refuses requests from any of
+//! All servers of the cluster write the same object. The object contains the values of all servers, and also the
+//! earlier values of this server if its settings have changed. Therefore extension servers accept requests from all of
 //! these servers.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::{EVENTS_MAX, Ending};
-use crate::writes::bootstrap::{ObjectStore, Target};
+use crate::writes::bootstrap::{ObjectStore, ObjectTarget};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
 use objects::store;
@@ -25,10 +25,10 @@ const NAME: &str = "extension-apiserver-authentication";
 /// Key of the authorities of client certificates.
 const CLIENT_BUNDLE: &str = "client-ca-file";
 
-/// Key of the authorities of authenticating proxies; the lists have no effect without it.
+/// Key of the authorities of authenticating proxies. Without this key, the lists have no effect.
 const PROXY_BUNDLE: &str = "requestheader-client-ca-file";
 
-/// Key of the list that is present only if it has an entry: servers of older releases do not know it.
+/// Key of a list that older releases do not write. Therefore the list is present only if the list has an entry.
 const UID_HEADERS: &str = "requestheader-uid-headers";
 
 /// Keys of the settings for authenticating proxies. The value of each key is a JSON array of strings.
@@ -47,7 +47,7 @@ type Data = BTreeMap<String, String>;
 /// unchanged.
 pub(super) async fn follow(server: Arc<Server>) -> Ending {
     let loopback = Loopback::new(&server);
-    let target = Target {
+    let target = ObjectTarget {
         group: "",
         version: "v1",
         resource: "configmaps",
@@ -64,13 +64,14 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
         let found = loopback.get(&target)?;
         let there = found.as_ref().map(data).unwrap_or_default();
         match (merged(&there, own, clock::now_seconds()), found) {
-            (Some(wanted), _) if wanted == there => {}
+            (Some(desired), _) if desired == there => {}
             (None, _) => tracing::warn!(name = NAME, "ConfigMap cannot be read and is not updated"),
-            // A conflict means that another writer was faster; its write is an event.
-            (Some(wanted), None) => drop(loopback.create(&target, object(&target, &wanted)).await?),
-            (Some(wanted), Some(mut found)) => {
+            // After a conflict, the write of the other writer causes an event, which triggers the next
+            // attempt.
+            (Some(desired), None) => drop(loopback.create(&target, object(&target, &desired)).await?),
+            (Some(desired), Some(mut found)) => {
                 if let Value::Object(object) = &mut found {
-                    object.insert("data", members(&wanted));
+                    object.insert("data", members(&desired));
                 }
                 loopback.update(&target, found).await?;
             }
@@ -92,7 +93,7 @@ fn members(data: &Data) -> Value {
     Object::from_iter(data.iter().map(|(name, value)| (name.clone().into(), value.as_str().into()))).into()
 }
 
-fn object(target: &Target, data: &Data) -> Value {
+fn object(target: &ObjectTarget, data: &Data) -> Value {
     let mut metadata = Object::new();
     metadata.push("name", NAME.into());
     metadata.push("namespace", target.namespace.as_str().into());
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_add_what_they_say_to_what_is_there() {
+    fn authentication_info_merges_the_data_of_all_servers() {
         let (a, b, over) = (certificate(2040), certificate(2050), certificate(2020));
         let bundle =
             |parts: &[&str]| merged(&data(&[(CLIENT_BUNDLE, &parts.concat())]), &data(&[]), 0).unwrap();

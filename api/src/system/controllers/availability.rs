@@ -1,9 +1,9 @@
-//! Availability of extension servers: each is checked independently, and its APIService and the discovery
-//! documents show the result (docs/api/extension-servers.md#availability).
+//! Availability of extension servers: each extension server is checked independently, and its APIService and
+//! the discovery documents contain the result (docs/api/extension-servers.md#availability).
 //!
 //! ```text
-//! begin ─► a check of each that has none ─► ended ─► tell ─┬─► condition Available ─► store
-//!            └ one that has: again, when it ends           └─► questions (extension_documents.rs) ─► documents
+//! begin ─► one check of each server ─────► ended ─► tell ─┬─► condition Available ─► store
+//!            └ running check: again at its end             └─► questions (extension_documents.rs) ─► documents
 //! ```
 //!
 //! A server that responds slowly delays only its own result. The availability of a server does not wait for
@@ -27,7 +27,7 @@ use super::extension_documents::{asker, learn};
 use crate::state::extension::{Extension, identify};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
-use objects::store;
+use objects::store::{self, ObjectName};
 use objects::strategy::Endpoint;
 use values::json::{Object, Value};
 use values::status::Status;
@@ -37,7 +37,7 @@ use wire::outgoing::{self, Service};
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 5;
 
-/// User agent of the request, the same as that of Go's client.
+/// User agent of the request, which is the user agent of Go's HTTP client.
 const AGENT: &str = "Go-http-client/1.1";
 
 /// Error message for a server that exceeds the time limit.
@@ -48,15 +48,17 @@ pub(super) struct Checks<'a> {
     server: &'a Server,
     running: FuturesUnordered<BoxFuture<'a, Ended>>,
     checked: Turns,
-    asked: Turns,
+    queried: Turns,
 }
 
-/// The APIServices for which an operation is running, and whether it must be repeated after that.
+/// The APIServices for which an operation is running. The value is true if the operation must be repeated after its
+/// end.
 #[derive(Default)]
 struct Turns(HashMap<String, bool>);
 
 impl Turns {
-    /// Returns whether the operation may begin now. If one is running already, it is marked to be repeated.
+    /// Returns whether the operation may begin now. An operation that is running already is marked to be
+    /// repeated.
     fn begin(&mut self, name: &str) -> bool {
         if let Some(again) = self.0.get_mut(name) {
             *again = true;
@@ -66,7 +68,7 @@ impl Turns {
         true
     }
 
-    /// Ends the operation; returns whether it must be repeated.
+    /// Ends the operation. Returns whether the operation must be repeated.
     fn end(&mut self, name: &str) -> bool {
         self.0.remove(name) == Some(true)
     }
@@ -90,7 +92,7 @@ impl<'a> Checks<'a> {
             server,
             running: FuturesUnordered::new(),
             checked: Turns::default(),
-            asked: Turns::default(),
+            queried: Turns::default(),
         }
     }
 
@@ -108,18 +110,19 @@ impl<'a> Checks<'a> {
     }
 
     /// Begins to query the documents of an extension server. A running query is repeated after it ends.
-    fn ask(&mut self, extension: Arc<Extension>) {
+    fn begin_query(&mut self, extension: Arc<Extension>) {
         let server = self.server;
-        if self.asked.begin(&extension.name) {
-            let ask = async move {
+        if self.queried.begin(&extension.name) {
+            let query = async move {
                 learn(server, &extension).await;
                 Ended::Questions(extension)
             };
-            self.running.push(ask.boxed());
+            self.running.push(query.boxed());
         }
     }
 
-    /// Waits until an operation has ended, and returns all that have. This function is cancel safe.
+    /// Waits until an operation has ended, and returns all operations that have ended. This function is cancel
+    /// safe.
     pub(super) async fn ended(&mut self) -> Vec<Ended> {
         let Some(first) = self.running.next().await else { return std::future::pending().await };
         let mut ended = vec![first];
@@ -131,7 +134,7 @@ impl<'a> Checks<'a> {
 
     /// Publishes the results. The conditions are written concurrently, so that they share syncs. If a write
     /// is refused, its error is returned after the other writes.
-    pub(super) async fn tell(&mut self, ended: Vec<Ended>) -> Result<(), Status> {
+    pub(super) async fn publish(&mut self, ended: Vec<Ended>) -> Result<(), Status> {
         let server = self.server;
         let mut is_changed = false;
         let mut found = Vec::new();
@@ -144,7 +147,7 @@ impl<'a> Checks<'a> {
                     if server.outgoing.extensions.has(&extension) {
                         is_changed |= extension.set_available(checked.verdict.is_ok());
                         if checked.verdict.is_ok() {
-                            self.ask(extension.clone());
+                            self.begin_query(extension.clone());
                         }
                         found.push(checked);
                     }
@@ -154,10 +157,10 @@ impl<'a> Checks<'a> {
                 }
                 Ended::Questions(extension) => {
                     // The server may have been replaced in the meantime.
-                    let again = self.asked.end(&extension.name);
+                    let again = self.queried.end(&extension.name);
                     let mut all = server.outgoing.extensions.all().into_iter();
                     if again && let Some(now) = all.find(|other| other.name == extension.name) {
-                        self.ask(now);
+                        self.begin_query(now);
                     }
                 }
             }
@@ -173,11 +176,11 @@ impl<'a> Checks<'a> {
             report(server, &extension.name, status, reason, &message).await
         });
         let mut outcomes = stream::iter(reports).buffer_unordered(WRITES_MAX);
-        let mut told = Ok(());
+        let mut result = Ok(());
         while let Some(outcome) = outcomes.next().await {
-            told = told.and(outcome);
+            result = result.and(outcome);
         }
-        told
+        result
     }
 }
 
@@ -225,7 +228,7 @@ async fn check(server: &Server, extension: &Extension) -> Result<(), Unavailable
             return Err(("MissingEndpoints", message));
         }
     }
-    ask(server, extension).await.map_err(|why| ("FailedDiscoveryCheck", why))
+    query_resources(server, extension).await.map_err(|why| ("FailedDiscoveryCheck", why))
 }
 
 /// Returns whether a slice has an endpoint that listens on a port.
@@ -240,7 +243,7 @@ fn has_endpoints(slice: &Value, port_name: &str) -> bool {
 }
 
 /// Queries the resources of a server's version. Any successful response is sufficient.
-async fn ask(server: &Server, extension: &Extension) -> Result<(), String> {
+async fn query_resources(server: &Server, extension: &Extension) -> Result<(), String> {
     let endpoint = extension.endpoint(&server.outgoing.services)?;
     let url = endpoint.url().clone();
     let mut headers = HeaderMap::new();
@@ -273,7 +276,7 @@ pub(super) async fn report_local(server: &Server, name: &str) -> Result<(), Stat
     report(server, name, "True", "Local", "Local APIServices are always available").await
 }
 
-/// Writes the condition Available, if it differs from the stored one.
+/// Writes the condition Available, if it differs from the stored condition.
 async fn report(
     server: &Server,
     name: &str,
@@ -285,7 +288,7 @@ async fn report(
     let is_unavailable = status == "False";
     if metrics
         .unavailable
-        .of(&[name])
+        .series(&[name])
         .is_some_and(|before| before.swap(is_unavailable.into(), Ordering::Relaxed) == 0 && is_unavailable)
     {
         metrics.became_unavailable.count(&[name, reason]);
@@ -294,17 +297,17 @@ async fn report(
     let resource = loopback.resource(&target(GROUP, "apiservices", ""))?;
     let condition = Condition { kind: "Available", status, reason, message };
     let make = |old: &Object| {
-        let told = old.get("status").and_then(|status| status.get("conditions"));
-        let mut told = told.and_then(Value::as_array).unwrap_or_default().to_vec();
-        if condition.is_in(&told) {
+        let conditions = old.get("status").and_then(|status| status.get("conditions"));
+        let mut conditions = conditions.and_then(Value::as_array).unwrap_or_default().to_vec();
+        if condition.is_in(&conditions) {
             return None;
         }
-        condition.put(&mut told);
+        condition.put(&mut conditions);
         let mut new = old.clone();
-        new.object_entry("status").insert("conditions", Value::Array(told));
+        new.object_entry("status").insert("conditions", Value::Array(conditions));
         Some(new)
     };
-    loopback.change(resource, ("", name), Endpoint::Status, make).await
+    loopback.change(resource, ObjectName::cluster_scoped(name), Endpoint::Status, make).await
 }
 
 #[cfg(test)]
@@ -332,10 +335,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_condition_says_what_a_server_lacks() {
+    async fn the_available_condition_names_the_reason_of_unavailability() {
         let server = TestServer::start();
-        server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
-        let made = server.ask("POST /apis/apiregistration.k8s.io/v1/apiservices", API_SERVICE).await;
+        server.send("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+        let made = server.send("POST /apis/apiregistration.k8s.io/v1/apiservices", API_SERVICE).await;
         assert_eq!(made.0, 201, "{made:?}");
         let services = "/api/v1/namespaces/n/services";
         let slices = "/apis/discovery.k8s.io/v1/namespaces/n/endpointslices";
@@ -379,19 +382,23 @@ mod tests {
             (&format!("POST {services}"), external.to_owned(), "FailedDiscoveryCheck", refused),
         ] {
             if !request.is_empty() {
-                let (code, _, answer) = server.ask(request, &body).await;
+                let (code, _, answer) = server.send(request, &body).await;
                 assert!(code < 300, "{request}: {code} {answer:?}");
             }
             server.outgoing.extensions.configure(&[parse(API_SERVICE.as_bytes()).unwrap()], |_| false);
             let mut checks = Checks::new(&server);
             checks.begin(|_| true);
             let ended = checks.ended().await;
-            checks.tell(ended).await.unwrap();
+            checks.publish(ended).await.unwrap();
             let path = "GET /apis/apiregistration.k8s.io/v1/apiservices/v1.g.io";
-            let (_, _, shown) = server.ask(path, "").await;
+            let (_, _, shown) = server.send(path, "").await;
             let conditions = shown.at(&["status", "conditions"]).and_then(Value::as_array).unwrap();
-            let told = ["type", "status", "reason", "message"].map(|name| conditions[0].str_at(&[name]));
-            assert_eq!((conditions.len(), told), (1, ["Available", "False", reason, message]), "{request}");
+            let members = ["type", "status", "reason", "message"].map(|name| conditions[0].str_at(&[name]));
+            assert_eq!(
+                (conditions.len(), members),
+                (1, ["Available", "False", reason, message]),
+                "{request}"
+            );
         }
     }
 }

@@ -21,10 +21,10 @@ use http::StatusCode;
 
 use super::collections::objects;
 use super::{EVENTS_MAX, Ending, Pass};
-use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::bootstrap::{ObjectStore, ObjectTarget, WriteResult};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
-use objects::store;
+use objects::store::{self, ObjectName};
 use types::options::DeleteOptions;
 use types::schema::registry::Resource;
 use values::base64_text;
@@ -42,7 +42,7 @@ const CLUSTER_INFO: &str = "cluster-info";
 const SIGNED: &str = "kubeconfig";
 const SIGNATURE_PREFIX: &str = "jws-kubeconfig-";
 
-/// A bootstrap token as described by its secret.
+/// A bootstrap token, read from its secret.
 #[derive(Debug, Eq, PartialEq)]
 struct Token {
     name: String,
@@ -91,8 +91,8 @@ fn tokens(server: &Server, prefix: &Bytes) -> Vec<Token> {
     secrets.iter().filter_map(|(_, secret)| Token::read(secret, server.types.naming)).collect()
 }
 
-fn target(resource: &'static str, namespace: String, name: &str) -> Target {
-    Target { group: "", version: "v1", resource, namespace, name: name.to_owned() }
+fn target(resource: &'static str, namespace: String, name: &str) -> ObjectTarget {
+    ObjectTarget { group: "", version: "v1", resource, namespace, name: name.to_owned() }
 }
 
 fn secrets<'a>(loopback: &Loopback<'a>) -> Result<(&'a Resource, Bytes), Status> {
@@ -108,7 +108,7 @@ async fn until_next_end(tokens: &[Token]) {
     match next {
         Some(end) => {
             let left = Duration::from_secs(u64::try_from(end - now).unwrap_or(0));
-            tokio::time::sleep(left.min(SLEEP_MAX)).await;
+            clock::sleep(left.min(SLEEP_MAX)).await;
         }
         None => std::future::pending().await,
     }
@@ -126,7 +126,10 @@ pub(super) async fn clean(server: Arc<Server>) -> Ending {
         let mut pass = Pass::default();
         for token in tokens.iter().filter(|token| token.is_over(now)) {
             let options = DeleteOptions { uid: Some(token.uid.clone()), ..DeleteOptions::default() };
-            match loopback.delete_object(resource, (&namespace, &token.name), &options).await {
+            match loopback
+                .delete_object(resource, ObjectName { namespace: &namespace, name: &token.name }, &options)
+                .await
+            {
                 Err(error) if !matches!(error.code, StatusCode::NOT_FOUND | StatusCode::CONFLICT) => {
                     pass.note(&token.name, Err(error));
                 }
@@ -155,16 +158,16 @@ pub(super) async fn sign(server: Arc<Server>) -> Ending {
         let tokens = tokens(&server, &prefix);
         let written = match loopback.get(&target)? {
             Some(found) => match signed(&found, &tokens, clock::now_seconds()) {
-                Some(wanted) => loopback.update(&target, wanted).await?,
-                None => Written::Done,
+                Some(changed) => loopback.update(&target, changed).await?,
+                None => WriteResult::Done,
             },
             None => match information(&server, &target) {
                 Some(object) => loopback.create(&target, object).await?,
-                None => Written::Done,
+                None => WriteResult::Done,
             },
         };
-        // A conflict means that another writer was faster; its write is an event.
-        let _: Written = written;
+        // After a conflict, the write of the other writer causes an event, which triggers the next attempt.
+        let _: WriteResult = written;
         let (map, secrets) = (pin!(of_map.next(EVENTS_MAX)), pin!(of_tokens.next(EVENTS_MAX)));
         tokio::select! {
             events = map => drop(events?),
@@ -175,7 +178,7 @@ pub(super) async fn sign(server: Arc<Server>) -> Ending {
 }
 
 /// Returns the information that a node needs to find this server; `None` if the server's address is unknown.
-fn information(server: &Server, target: &Target) -> Option<Value> {
+fn information(server: &Server, target: &ObjectTarget) -> Option<Value> {
     let text = |members: &[(&str, &str)]| {
         Object::from_iter(members.iter().map(|(name, text)| ((*name).to_owned().into(), (*text).into())))
     };
@@ -191,11 +194,12 @@ fn information(server: &Server, target: &Target) -> Option<Value> {
     Some(object.into())
 }
 
-/// Returns the ConfigMap with the signatures of exactly these tokens; `None` if it already has them.
+/// Returns the ConfigMap with the signatures of exactly these tokens; `None` if the ConfigMap already has these
+/// signatures.
 fn signed(map: &Value, tokens: &[Token], now: i64) -> Option<Value> {
     let data = map.get("data").and_then(Value::as_object)?;
     let config = data.get(SIGNED).and_then(Value::as_str)?;
-    let wanted: BTreeMap<String, String> = tokens
+    let desired: BTreeMap<String, String> = tokens
         .iter()
         .filter(|token| token.signs && !token.is_over(now) && !token.secret.is_empty())
         .map(|token| (format!("{SIGNATURE_PREFIX}{}", token.id), signature(token, config)))
@@ -203,19 +207,19 @@ fn signed(map: &Value, tokens: &[Token], now: i64) -> Option<Value> {
     let held = data.iter().filter(|(name, _)| name.starts_with(SIGNATURE_PREFIX));
     let held: BTreeMap<String, String> =
         held.map(|(name, value)| (name.to_owned(), value.as_str().unwrap_or_default().to_owned())).collect();
-    if held == wanted {
+    if held == desired {
         return None;
     }
     let mut new = map.as_object()?.clone();
     let data = new.object_entry("data");
     data.retain(|name, _| !name.starts_with(SIGNATURE_PREFIX));
-    for (name, value) in wanted {
+    for (name, value) in desired {
         data.insert(name, value.into());
     }
     Some(new.into())
 }
 
-/// Returns a signature without its payload (RFC 7515, appendix F), made with the whole token.
+/// Returns a detached JWS (RFC 7515, appendix F) whose HMAC key is the whole token.
 fn signature(token: &Token, payload: &str) -> String {
     let Token { id, secret, .. } = token;
     let head = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"HS256","kid":"{id}"}}"#));
@@ -249,7 +253,7 @@ mod tests {
         [("token-id", "abcdef"), ("token-secret", "0123456789abcdef"), ("usage-bootstrap-signing", "true")];
 
     #[test]
-    fn tokens_sign_under_their_own_name_until_they_are_over() {
+    fn a_bootstrap_token_signs_under_its_own_name_until_it_expires() {
         type Members = Vec<(&'static str, &'static str)>;
         let with = |more: &[(&'static str, &'static str)]| -> Members { [&WHOLE, more].concat() };
         let cases = [
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_has_the_signatures_of_the_tokens_and_no_others() {
+    fn cluster_info_has_exactly_the_signatures_of_the_current_tokens() {
         let token = Token::read(&secret("bootstrap-token-abcdef", &WHOLE), &KUBERNETES).unwrap();
         let map =
             json::parse(br#"{"data":{"kubeconfig":"text","jws-kubeconfig-gone00":"x","own":"y"}}"#).unwrap();

@@ -5,8 +5,8 @@ use engine::{Revision, Snapshot};
 
 use values::json::{self, Value};
 
-/// Returns the objects below `prefix`, each with its revision. Objects that cannot be read are skipped,
-/// because requests for them return an error anyway.
+/// Returns the objects below `prefix`, each with its revision. Objects that cannot be read are skipped, because
+/// requests for these objects return an error anyway.
 pub(super) fn objects(snapshot: &Snapshot, prefix: &Bytes) -> Vec<(Revision, Value)> {
     let read = |entry: engine::Entry| {
         let revision = entry.revision();

@@ -12,7 +12,7 @@ pub(super) struct Condition<'c> {
 }
 
 impl Condition<'_> {
-    /// Returns whether a list contains the same condition.
+    /// Returns whether a list contains this condition.
     pub fn is_in(&self, list: &[Value]) -> bool {
         let held = list.iter().find(|held| held.str_at(&["type"]) == self.kind);
         held.is_some_and(|held| {
@@ -22,8 +22,8 @@ impl Condition<'_> {
         })
     }
 
-    /// Returns the condition as the successor of the one in a list. Its transition time changes only if its
-    /// status does.
+    /// Returns the condition as an object. If `list` has a condition of the same type and with the same status, the
+    /// object keeps the transition time of that condition.
     pub fn object(&self, list: &[Value]) -> Object {
         let held = list.iter().find(|held| held.str_at(&["type"]) == self.kind);
         let since = held.filter(|held| held.str_at(&["status"]) == self.status);
@@ -39,7 +39,7 @@ impl Condition<'_> {
         Object::from_iter(members.map(|(name, text)| (name.into(), text.into())))
     }
 
-    /// Sets the condition in a list, in its old position if it has one.
+    /// Sets the condition in a list. A condition of the same type is replaced at its position.
     pub fn put(&self, list: &mut Vec<Value>) {
         let condition = self.object(list).into();
         match list.iter_mut().find(|held| held.str_at(&["type"]) == self.kind) {
@@ -55,7 +55,7 @@ mod tests {
     use values::json;
 
     #[test]
-    fn a_condition_keeps_its_place_and_the_time_of_its_last_change() {
+    fn a_condition_keeps_its_position_and_transition_time_while_its_status_is_unchanged() {
         let list = br#"[{"type":"A","status":"True","lastTransitionTime":"2001-01-01T00:00:00Z","reason":"r","message":"m"},{"type":"B"}]"#;
         let Value::Array(mut list) = json::parse(list).unwrap() else { panic!("a list") };
         let mut condition = Condition { kind: "A", status: "True", reason: "r", message: "m" };

@@ -11,33 +11,33 @@ use types::options::{DeleteOptions, Propagation};
 use types::schema::registry::Resource;
 
 /// Maximum number of failures that a condition lists.
-const FAILURES_TOLD_MAX: usize = 10;
+const FAILURES_REPORTED_MAX: usize = 10;
 
 /// The number of objects that could not be deleted, and the reasons of the first failures.
 #[derive(Default)]
 pub struct Failures {
     /// Number of failures so far.
     pub count: u64,
-    told: Vec<String>,
+    reasons: Vec<String>,
 }
 
 impl Failures {
     /// Adds a failure with its reason.
     pub fn note(&mut self, why: String) {
         self.count += 1;
-        if self.told.len() < FAILURES_TOLD_MAX {
-            self.told.push(why);
+        if self.reasons.len() < FAILURES_REPORTED_MAX {
+            self.reasons.push(why);
         }
     }
 
     /// Returns the reasons as text; `None` without any failure.
     pub fn text(&self) -> Option<String> {
-        go::join_errors(&self.told)
+        go::join_errors(&self.reasons)
     }
 }
 
-/// Deletes all objects of a resource in a namespace, or everywhere if `namespace` is empty, as a
-/// deletecollection request would. With `again`, objects that are already being deleted are skipped.
+/// Deletes all objects of a resource in a namespace, or in all namespaces if `namespace` is empty, like a
+/// deletecollection request. With `again`, objects that are already being deleted are skipped.
 pub async fn delete_all(
     loopback: &Loopback<'_>,
     resource: &Resource,
@@ -53,8 +53,8 @@ pub async fn delete_all(
         if again && Attributes::new(&stored.record.attributes).is_deleting() {
             return Ok(());
         }
-        let (namespace, name) = store::identity(resource, &stored.record.key);
-        match loopback.delete_of_collection(resource, (namespace, name), options).await {
+        let object = store::object_name(resource, &stored.record.key);
+        match loopback.delete_of_collection(resource, object, options).await {
             Err(error) if error.code != StatusCode::NOT_FOUND => Err(error),
             _ => Ok(()),
         }
@@ -62,7 +62,7 @@ pub async fn delete_all(
     let mut outcomes = stream::iter(deletions).buffer_unordered(WRITES_MAX);
     while let Some(outcome) = outcomes.next().await {
         if let Err(error) = outcome {
-            failures.note(error.message);
+            failures.note(error.into_message());
         }
     }
 }

@@ -7,8 +7,9 @@
 //!   └──────────────────────────────────────────────────────────────────────┘ controllers end
 //! ```
 //!
-//! Whether a lease has expired depends on the time since this server saw it change, not on the times in the
-//! lease, because clocks differ. A leader that cannot renew its lease stops well before others may take over.
+//! A lease has expired if this server has noticed no change of the lease for the duration of the lease. The times in
+//! the lease are not used, because the clocks of servers differ. A leader that cannot renew its lease stops well before
+//! another server may take over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Selection, start_shared};
-use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::bootstrap::{ObjectStore, ObjectTarget, WriteResult};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
 use values::clock;
@@ -34,7 +35,7 @@ const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Interval of attempts to become leader, and of renewals.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// The lease as a server last saw it, and the time when the server saw this state first.
+/// The last state of the lease that the server has read, and the time at which it first read this state.
 #[derive(Default)]
 struct Observed {
     seen: Option<(String, Instant)>,
@@ -58,9 +59,10 @@ pub(super) fn candidate(server: &Server) -> String {
     format!("{}_{}", server.types.naming.system("apiserver"), names::uid())
 }
 
-/// Releases the lease of a server that stops, if it is the leader. Its controllers must have ended.
+/// Releases the lease of a server that stops, if the server is the leader. The controllers of this server must
+/// have ended.
 pub(super) async fn release(server: &Server, id: &str) {
-    let loopback = Loopback::new(server).unasked();
+    let loopback = Loopback::new(server).without_admission();
     let target = target(server);
     let Ok(Some(mut lease)) = loopback.get(&target) else { return };
     if lease.str_at(&["spec", "holderIdentity"]) != id {
@@ -77,8 +79,8 @@ pub(super) async fn release(server: &Server, id: &str) {
     }
 }
 
-fn target(server: &Server) -> Target {
-    Target {
+fn target(server: &Server) -> ObjectTarget {
+    ObjectTarget {
         group: "coordination",
         version: "v1",
         resource: "leases",
@@ -124,9 +126,9 @@ pub(super) async fn lead(server: Arc<Server>, selection: Selection, id: String) 
     }
 }
 
-/// Takes or renews the lease; returns whether this server holds it now.
+/// Takes or renews the lease. Returns whether this server holds the lease now.
 async fn elected(server: &Server, id: &str, observed: &mut Observed) -> Result<bool, Status> {
-    let loopback = Loopback::new(server).unasked();
+    let loopback = Loopback::new(server).without_admission();
     let target = target(server);
     server.store.current(loopback.resource(&target)?).await?;
     let now = Value::from(clock::now_micros());
@@ -167,7 +169,7 @@ async fn elected(server: &Server, id: &str, observed: &mut Observed) -> Result<b
             loopback.update(&target, lease).await?
         }
     };
-    Ok(written == Written::Done)
+    Ok(written == WriteResult::Done)
 }
 
 #[cfg(test)]
@@ -175,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_over_when_it_was_seen_unchanged_for_long() {
+    fn a_lease_is_over_when_it_was_observed_unchanged_for_its_duration() {
         let start = Instant::now();
         let mut observed = Observed::default();
         for (text, seconds, is_over) in [

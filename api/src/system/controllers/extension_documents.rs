@@ -1,4 +1,4 @@
-//! Queries the discovery and OpenAPI documents of extension servers after they became available
+//! Queries the discovery and OpenAPI documents of extension servers when the servers become available
 //! (docs/api/extension-servers.md#groups-of-extension-servers).
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use crate::state::extension::proxy::forwarded_to;
 use crate::state::extension::{Extension, identify};
 use crate::writes::server::Server;
-use types::discovery::{Swagger, listed};
+use types::discovery::{Swagger, resource_lists};
 use values::json::{self, Value};
 use values::naming::Naming;
 use wire::outgoing::{self, ANSWER_BYTES_MAX, Endpoint};
@@ -28,8 +28,8 @@ pub(super) fn asker() -> User {
     User::new("system:kube-aggregator", [auth::identity::MASTERS])
 }
 
-/// Queries the documents of a server's version, and shows each in this server's documents as it arrives. The
-/// server need not support any of them.
+/// Queries the documents of a server's version, and adds each document to this server's documents when it
+/// arrives. Extension servers do not have to support these documents.
 pub(super) async fn learn(server: &Server, extension: &Extension) {
     let Ok(endpoint) = extension.endpoint(&server.outgoing.services) else { return };
     join(learn_resources(server, extension, &endpoint), learn_openapi(server, extension, &endpoint)).await;
@@ -37,7 +37,7 @@ pub(super) async fn learn(server: &Server, extension: &Extension) {
 
 async fn learn_resources(server: &Server, extension: &Extension, endpoint: &Endpoint) {
     let resources = resources(server.types.naming, endpoint).await.map(Arc::from);
-    if extension.learn(|told| told.resources = resources) {
+    if extension.learn(|report| report.resources = resources) {
         server.show_foreign();
     }
 }
@@ -50,29 +50,29 @@ async fn learn_openapi(server: &Server, extension: &Extension, endpoint: &Endpoi
         Some(known) => Some(known),
         None => swagger(endpoint).await.map(Arc::new),
     };
-    if extension.learn(|told| (told.openapi, told.swagger) = (openapi, swagger)) {
+    if extension.learn(|report| (report.openapi, report.swagger) = (openapi, swagger)) {
         server.show_foreign();
     }
 }
 
-/// Returns the resources of the version: those of the aggregated discovery document, or of the plain list if
-/// the server has no such document.
+/// Returns the resources of the version. The source is the aggregated discovery document, or the plain resource
+/// list if the server has no such document.
 async fn resources(naming: &Naming, endpoint: &Endpoint) -> Option<Vec<Value>> {
     let path = endpoint.url().path().to_owned();
     let (group, version) = path.strip_prefix("/apis/")?.split_once('/')?;
-    let media_type = listed::aggregated_media_types(naming);
+    let media_type = resource_lists::aggregated_media_types(naming);
     let answer = get(endpoint, "/apis", &asker(), &media_type).await?;
-    if answer.code == StatusCode::OK && listed::is_aggregated(&answer.headers, naming) {
-        return listed::of_version(naming, &answer.body, group, version);
+    if answer.code == StatusCode::OK && resource_lists::is_aggregated(&answer.headers, naming) {
+        return resource_lists::of_version(naming, &answer.body, group, version);
     }
     if answer.code == StatusCode::SERVICE_UNAVAILABLE {
         return None;
     }
     let answer = get(endpoint, &path, &asker(), "application/json").await?;
-    if answer.code == StatusCode::OK { listed::of_list(naming, &answer.body) } else { None }
+    if answer.code == StatusCode::OK { resource_lists::of_list(naming, &answer.body) } else { None }
 }
 
-/// Returns the path at which a server has the OpenAPI document of its version. The path must be below this
+/// Returns the path of the OpenAPI document of a version at an extension server. The path must be below this
 /// server's own path for the version.
 async fn openapi(endpoint: &Endpoint) -> Option<String> {
     let version = endpoint.url().path().trim_matches('/').to_owned();
@@ -83,7 +83,8 @@ async fn openapi(endpoint: &Endpoint) -> Option<String> {
     (is_its && url.is_ascii()).then_some(url)
 }
 
-/// Returns the part of a server's OpenAPI v2 document that concerns its version, if the server has one.
+/// Returns the part of an extension server's OpenAPI v2 document that concerns the version, if the server has
+/// such a document.
 async fn swagger(endpoint: &Endpoint) -> Option<Swagger> {
     let prefix = endpoint.url().path().trim_end_matches('/').to_owned();
     let answer = document(endpoint, "/openapi/v2").await?;
@@ -92,7 +93,7 @@ async fn swagger(endpoint: &Endpoint) -> Option<Swagger> {
     tokio::task::spawn_blocking(read).await.ok()?
 }
 
-/// Returns an OpenAPI document, if the server has it.
+/// Returns an OpenAPI document, if the extension server has this document.
 async fn document(endpoint: &Endpoint, path: &str) -> Option<Answer> {
     let answer = get(endpoint, path, &User::new(READER, [""; 0]), "application/json").await?;
     answer.code.is_success().then_some(answer)
@@ -128,7 +129,7 @@ mod tests {
     use wire::outgoing::Credentials;
 
     #[test]
-    fn documents_are_asked_for_as_requests_are_passed_on() {
+    fn openapi_documents_are_requested_as_the_aggregator_user() {
         let url = "https://small.default.svc:8443/openapi/v2".parse().unwrap();
         let endpoint = Endpoint::with(url, &Credentials::default()).unwrap();
         let reader = User::new(READER, [""; 0]);

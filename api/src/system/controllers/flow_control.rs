@@ -18,10 +18,10 @@ use super::collections::objects;
 use super::condition::Condition;
 use super::{EVENTS_MAX, Ending};
 use crate::state::fairness::PERIOD;
-use crate::writes::bootstrap::{self, Kind, ObjectStore, Target, Written};
+use crate::writes::bootstrap::{self, Kind, ObjectStore, ObjectTarget, WriteResult};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
-use objects::store;
+use objects::store::{self, ObjectName};
 use objects::strategy::Endpoint;
 use types::features::boolean;
 use types::schema::registry::Resource;
@@ -35,15 +35,15 @@ const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 const SCHEMAS: &str = "flowschemas";
 const LEVELS: &str = "prioritylevelconfigurations";
 
-/// Interval at which the bundled objects are compared with the stored ones.
+/// Interval at which the bundled objects are compared with the stored objects.
 const RESTORED_EVERY: Duration = Duration::from_secs(60);
 
 /// Creates and restores the bundled objects, and configures flow control with all stored objects.
 ///
 /// # Errors
 /// The store failed.
-pub async fn prepare(server: &Server) -> Result<bootstrap::Outcome, Status> {
-    let outcome = restore(&Loopback::named(server, PRODUCER).unasked()).await?;
+pub async fn prepare(server: &Server) -> Result<bootstrap::ReconcileCounts, Status> {
+    let outcome = restore(&Loopback::named(server, PRODUCER).without_admission()).await?;
     load(server)?;
     Ok(outcome)
 }
@@ -74,9 +74,9 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
     }
 }
 
-/// Restores bundled objects that are missing or have forbidden changes, and removes those of earlier
+/// Restores bundled objects that are missing or have forbidden changes, and removes bundled objects of earlier
 /// releases.
-async fn restore(loopback: &Loopback<'_>) -> Result<bootstrap::Outcome, Status> {
+async fn restore(loopback: &Loopback<'_>) -> Result<bootstrap::ReconcileCounts, Status> {
     let server = loopback.server();
     let outcome = bootstrap::reconcile_flow_control(loopback, server.types.naming).await?;
     let bundled = bootstrap::flow_control(server.types.naming);
@@ -88,8 +88,8 @@ async fn restore(loopback: &Loopback<'_>) -> Result<bootstrap::Outcome, Status> 
     for (plural, objects) in [(SCHEMAS, &objects.schemas), (LEVELS, &objects.levels)] {
         let names: BTreeSet<&str> = bundled
             .iter()
-            .filter(|wanted| wanted.target.resource == plural)
-            .map(|wanted| &*wanted.target.name)
+            .filter(|desired| desired.target.resource == plural)
+            .map(|desired| &*desired.target.name)
             .collect();
         for (_, object) in objects {
             let name = object.str_at(&["metadata", "name"]);
@@ -100,8 +100,9 @@ async fn restore(loopback: &Loopback<'_>) -> Result<bootstrap::Outcome, Status> 
                     name,
                     "deleting a flow control object that is no longer bundled"
                 );
-                // A conflict means that another writer has just changed the object: the next check decides.
-                let _: Written = loopback.delete(&target(plural, name), object).await?;
+                // After a conflict, another writer has just changed the object, so leave the decision to the
+                // next check.
+                let _: WriteResult = loopback.delete(&target(plural, name), object).await?;
             }
         }
     }
@@ -128,11 +129,11 @@ fn load(server: &Server) -> Result<Objects, Status> {
     let objects = Objects::read(&server.store.engine().snapshot(), &Loopback::new(server))?;
     let mut schemas: Vec<Value> = objects.schemas.iter().map(|(_, object)| object.clone()).collect();
     let mut levels: Vec<Value> = objects.levels.iter().map(|(_, object)| object.clone()).collect();
-    for wanted in bootstrap::flow_control(server.types.naming) {
-        let there = if wanted.target.resource == SCHEMAS { &mut schemas } else { &mut levels };
-        let is_it = |object: &Value| object.str_at(&["metadata", "name"]) == wanted.target.name;
-        if wanted.kind == Kind::MandatoryFlowControl && !there.iter().any(is_it) {
-            there.push(wanted.object);
+    for desired in bootstrap::flow_control(server.types.naming) {
+        let there = if desired.target.resource == SCHEMAS { &mut schemas } else { &mut levels };
+        let is_it = |object: &Value| object.str_at(&["metadata", "name"]) == desired.target.name;
+        if desired.kind == Kind::MandatoryFlowControl && !there.iter().any(is_it) {
+            there.push(desired.object);
         }
     }
     server.access.fairness.configure(&schemas, &levels);
@@ -163,9 +164,10 @@ async fn report(server: &Server, objects: &Objects) -> Result<(), Status> {
         }
         let name = schema.str_at(&["metadata", "name"]);
         let config = configuration(resource, name, condition.object(held));
-        // A schema that changed in the meantime is checked again, because its change is an event.
-        let applied =
-            loopback.apply(resource, ("", name), (*seen, Endpoint::Status), CONSUMER, &config).await;
+        // A schema that changed in the meantime is checked again, because the change causes another event.
+        let applied = loopback
+            .apply(resource, ObjectName::cluster_scoped(name), *seen, Endpoint::Status, CONSUMER, &config)
+            .await;
         if let Err(error) = applied {
             tracing::error!(flow_schema = name, %error, "condition of a flow schema cannot be written");
         }
@@ -184,8 +186,8 @@ fn configuration(resource: &Resource, name: &str, condition: Object) -> Object {
     config
 }
 
-fn target(plural: &'static str, name: &str) -> Target {
-    Target {
+fn target(plural: &'static str, name: &str) -> ObjectTarget {
+    ObjectTarget {
         group: "flowcontrol.apiserver",
         version: "v1",
         resource: plural,

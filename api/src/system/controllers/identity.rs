@@ -1,6 +1,6 @@
-//! The identity of a server among those that share a store: a Lease that says that the server is alive and
-//! where its peers reach it (docs/api/etcd.md#election). The elected server deletes the leases of servers
-//! that are gone.
+//! The identity of a server among the servers that share a store: a Lease that shows that the server is alive,
+//! and contains the address for its peers (docs/api/etcd.md#election). The elected server deletes the leases of
+//! servers that are gone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::collections::objects;
 use super::{Ending, Trouble};
-use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::bootstrap::{ObjectStore, ObjectTarget, WriteResult};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
 use objects::store;
@@ -36,8 +36,8 @@ const USUAL_PORT: u16 = 6443;
 /// Number of bytes of the host name's digest that form the name of the lease.
 const ID_BYTES: usize = 16;
 
-fn target(server: &Server, name: &str) -> Target {
-    Target {
+fn target(server: &Server, name: &str) -> ObjectTarget {
+    ObjectTarget {
         group: "coordination",
         version: "v1",
         resource: "leases",
@@ -46,8 +46,9 @@ fn target(server: &Server, name: &str) -> Target {
     }
 }
 
-/// Returns the lease name of a server: a digest of the host name and of the component name, each preceded by
-/// its length. Servers on one host differ by their ports; the usual port is not included.
+/// Returns the lease name of a server: a digest of the host name and of the component name, each preceded by its
+/// length. The digest also contains the port, if the port is not the usual port, so that servers on one host have
+/// different names.
 fn lease_name(host: &str, component: &str, port: u16) -> String {
     let mut digest = Sha256::new();
     let port = if port == USUAL_PORT { String::new() } else { port.to_string() };
@@ -58,7 +59,7 @@ fn lease_name(host: &str, component: &str, port: u16) -> String {
     format!("apiserver-{}", base32(&digest.finalize()[..ID_BYTES]))
 }
 
-/// Returns the name by which other servers on the same store know this server.
+/// Returns the name of this server among the servers on the same store.
 pub(super) fn own_name(server: &Server) -> String {
     lease_name(
         &own_host(server),
@@ -74,7 +75,7 @@ fn own_host(server: &Server) -> String {
 /// Returns the servers whose leases have not expired, by name, each with the name of its process.
 pub(super) fn servers(server: &Server) -> Result<BTreeMap<String, String>, Status> {
     let label = format!("apiserver.{}", server.types.naming.label("identity"));
-    let (component, now) = (server.types.naming.system("apiserver"), SystemTime::now());
+    let (component, now) = (server.types.naming.system("apiserver"), clock::system_time());
     let leases = leases(server)?;
     let snapshot = server.store.backends.holding(&leases).engine().snapshot();
     let all = objects(&snapshot, &leases).into_iter().map(|(_, lease)| lease);
@@ -117,7 +118,7 @@ pub(super) async fn renew(server: Arc<Server>) -> Ending {
     let holder = format!("{name}_{}", names::uid());
     loop {
         renew_once(&server, &host, &name, &holder).await?;
-        tokio::time::sleep(RENEW).await;
+        clock::sleep(RENEW).await;
     }
 }
 
@@ -152,7 +153,7 @@ async fn renew_once(server: &Server, host: &str, name: &str, holder: &str) -> Re
     } else {
         loopback.update(&target, Value::Object(lease)).await?
     };
-    if written != Written::Done {
+    if written != WriteResult::Done {
         tracing::debug!(name, "another server of this host has renewed the lease");
     }
     Ok(())
@@ -162,7 +163,7 @@ async fn renew_once(server: &Server, host: &str, name: &str, holder: &str) -> Re
 pub(super) async fn collect(server: Arc<Server>) -> Ending {
     loop {
         collect_once(&server).await?;
-        tokio::time::sleep(COLLECT).await;
+        clock::sleep(COLLECT).await;
     }
 }
 
@@ -171,7 +172,7 @@ async fn collect_once(server: &Server) -> Result<(), Trouble> {
     let of_all = target(server, "");
     let resource: &Resource = loopback.resource(&of_all)?;
     let label = format!("apiserver.{}", server.types.naming.label("identity"));
-    let (component, now) = (server.types.naming.system("apiserver"), SystemTime::now());
+    let (component, now) = (server.types.naming.system("apiserver"), clock::system_time());
     let snapshot = server.store.engine_of(resource).snapshot();
     for entry in snapshot.prefix(&store::collection(resource, &of_all.namespace)) {
         let stored = store::read(entry)?;
@@ -201,7 +202,7 @@ mod tests {
     use values::json;
 
     #[test]
-    fn a_lease_is_named_by_its_host() {
+    fn an_identity_lease_name_is_derived_from_its_host() {
         // Test vectors of RFC 4648, section 10.
         for (bytes, want) in [
             ("", ""),
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_over_when_it_was_not_renewed() {
+    fn an_identity_lease_is_over_when_it_was_not_renewed_for_its_duration() {
         let now = SystemTime::from("2026-01-01T01:00:00Z".parse::<jiff::Timestamp>().unwrap());
         for (spec, want) in [
             (r#"{"renewTime":"2026-01-01T00:00:01.000000Z","leaseDurationSeconds":3600}"#, false),

@@ -31,73 +31,73 @@ fn controllers(server: &TestServer) -> Controllers {
     )
 }
 
-async fn made(server: &TestServer, path: &str, object: &str) -> String {
-    let (code, _, body) = server.ask(&format!("POST {path}"), object).await;
+async fn create(server: &TestServer, path: &str, object: &str) -> String {
+    let (code, _, body) = server.send(&format!("POST {path}"), object).await;
     assert_eq!(code, 201, "{path}: {body:?}");
     body.str_at(&["metadata", "uid"]).to_owned()
 }
 
-async fn until(server: &TestServer, request: &str, wanted: u16) {
+async fn until(server: &TestServer, request: &str, code: u16) {
     let began = Instant::now();
-    while server.ask(request, "").await.0 != wanted {
-        assert!(began.elapsed() < PATIENCE, "{request} is not {wanted}");
+    while server.send(request, "").await.0 != code {
+        assert!(began.elapsed() < PATIENCE, "{request} is not {code}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
 /// The record that is the newest state of a key.
 #[derive(Clone, Debug)]
-struct Place {
+struct RecordLocation {
     offset: u64,
     len: u64,
     key: Vec<u8>,
     revision: Revision,
 }
 
-/// A closed store in a directory: its only segment, and the newest states in it.
+/// A closed store in a directory: the only segment of the store, and the newest states in the segment.
 struct Rested {
     segment: Vec<u8>,
     size: u64,
-    states: Vec<Place>,
+    states: Vec<RecordLocation>,
 }
 
 fn segment(dir: &Path) -> PathBuf {
     dir.join("0000000001.segment")
 }
 
-/// Creates owners and their dependents, a definition with an object, a claim that is being deleted while a
-/// pod uses it, a namespace, a job that has finished long ago and stays, and an aggregated role.
+/// Creates two namespaces, owners and their dependents, a definition with an object, and a claim that is being
+/// deleted while a pod uses it.
 async fn rested() -> Rested {
     let directory = std::env::temp_dir().join(format!("losses-{}", values::names::uid()));
     let server = TestServer::in_directory(&directory);
     let running = controllers(&server);
-    made(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await;
-    made(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"there"}}"#).await;
+    create(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await;
+    create(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"there"}}"#).await;
     until(&server, "GET /api/v1/namespaces/there/serviceaccounts/default", 200).await;
-    let owner = made(&server, MAPS, r#"{"metadata":{"name":"owner"}}"#).await;
+    let owner = create(&server, MAPS, r#"{"metadata":{"name":"owner"}}"#).await;
     let dependent = |name: &str, kind: &str, version: &str, uid: &str| {
         format!(
             r#"{{"metadata":{{"name":"{name}","ownerReferences":[{{"apiVersion":"{version}","kind":"{kind}","name":"owner","uid":"{uid}"}}]}}}}"#
         )
     };
     for name in ["one", "two"] {
-        made(&server, MAPS, &dependent(name, "ConfigMap", "v1", &owner)).await;
+        create(&server, MAPS, &dependent(name, "ConfigMap", "v1", &owner)).await;
     }
     let definition = r#"{"metadata":{"name":"things.g.example"},"spec":{"group":"g.example","scope":"Namespaced",
         "names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,
         "schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
-    made(&server, DEFINITIONS, definition).await;
+    create(&server, DEFINITIONS, definition).await;
     until(&server, &format!("GET {THINGS}"), 200).await;
     until(&server, "GET /apis/apiregistration.k8s.io/v1/apiservices/v1.g.example", 200).await;
     let thing = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"owner"}}"#;
-    let thing = made(&server, THINGS, thing).await;
-    made(&server, MAPS, &dependent("of-thing", "Thing", "g.example/v1", &thing)).await;
+    let thing = create(&server, THINGS, thing).await;
+    create(&server, MAPS, &dependent("of-thing", "Thing", "g.example/v1", &thing)).await;
     let claim = r#"{"metadata":{"name":"used"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}"#;
-    made(&server, CLAIMS, claim).await;
+    create(&server, CLAIMS, claim).await;
     let pod = r#"{"metadata":{"name":"user"},"spec":{"nodeName":"node","containers":[{"name":"c","image":"i"}],
         "volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"used"}}]}}"#;
-    made(&server, "/api/v1/namespaces/here/pods", pod).await;
-    assert_eq!(server.ask(&format!("DELETE {CLAIMS}/used"), "").await.0, 200);
+    create(&server, "/api/v1/namespaces/here/pods", pod).await;
+    assert_eq!(server.send(&format!("DELETE {CLAIMS}/used"), "").await.0, 200);
     running.stop().await;
     at_rest(&server, &directory).await
 }
@@ -114,7 +114,7 @@ async fn at_rest(server: &TestServer, directory: &Path) -> Rested {
 }
 
 /// Returns the newest state of each existing key.
-fn states(dir: &Path) -> Vec<Place> {
+fn states(dir: &Path) -> Vec<RecordLocation> {
     let store = Store::open(dir).unwrap();
     let mut states = std::collections::BTreeMap::new();
     for found in store.records() {
@@ -123,7 +123,7 @@ fn states(dir: &Path) -> Vec<Place> {
         match record.kind() {
             engine::offline::RecordKind::Put => {
                 let (offset, len) = (record.offset(), record.stored_len() as u64);
-                states.insert(key.clone(), Place { offset, len, key, revision: record.revision() });
+                states.insert(key.clone(), RecordLocation { offset, len, key, revision: record.revision() });
             }
             _ => drop(states.remove(&key)),
         }
@@ -145,22 +145,23 @@ fn damaged(rested: &Rested, hit: Option<(u64, u32)>) -> TestServer {
     TestServer::in_directory(&directory)
 }
 
-/// Lets the controllers run until one that is allowed to act has created an object.
+/// Lets the controllers run until a controller that may run in a damaged store has created an object.
 async fn settled(server: &TestServer) {
-    made(server, "/api/v1/namespaces", r#"{"metadata":{"name":"canary"}}"#).await;
+    create(server, "/api/v1/namespaces", r#"{"metadata":{"name":"canary"}}"#).await;
     until(server, "GET /api/v1/namespaces/canary/serviceaccounts/default", 200).await;
-    // The garbage collector has already read all objects. The pause gives it time to act on them.
+    // The garbage collector has already read all objects. The pause gives the collector time to act on these
+    // objects.
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_object_is_deleted_whichever_record_is_damaged() {
+async fn controllers_delete_no_object_while_any_record_is_damaged() {
     let rested = rested().await;
     let mut random = Random(1);
     assert!(rested.states.len() > 12, "{:?}", rested.states);
     for place in &rested.states {
         let body = HEAD_BYTES + place.key.len() as u64;
-        // In the head, in the key, and in the attributes or the value.
+        // Flip a bit in the head, then in the key, and then in the attributes or the value.
         for (from, to) in [(0, HEAD_BYTES), (HEAD_BYTES, body), (body, place.len - 8)] {
             if from >= to {
                 continue;
@@ -187,31 +188,31 @@ async fn no_object_is_deleted_whichever_record_is_damaged() {
     }
 }
 
-/// The counterpart: only the missing acceptance of the loss keeps the controllers off.
+/// The opposite case: after the loss is accepted, the controllers run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn once_the_loss_is_accepted_dependents_of_a_lost_owner_go() {
+async fn dependents_of_a_lost_owner_are_deleted_after_the_loss_is_accepted() {
     let rested = rested().await;
     let owner = rested.states.iter().find(|place| place.key.ends_with(b"configmaps/here/owner")).unwrap();
     let server = damaged(&rested, Some((owner.offset + 9, 0)));
     let running = controllers(&server);
     settled(&server).await;
     until(&server, &format!("GET {MAPS}/one"), 200).await;
-    assert_eq!(server.ask(&format!("DELETE {MAPS}/two"), "").await.0, 200, "what is asked for is done");
-    assert_eq!(server.ask(&format!("GET {MAPS}/owner"), "").await.0, 404);
+    assert_eq!(server.send(&format!("DELETE {MAPS}/two"), "").await.0, 200, "what is asked for is done");
+    assert_eq!(server.send(&format!("GET {MAPS}/owner"), "").await.0, 404);
     assert!(server.store.engine().accept_losses(&Losses::default()).await.unwrap());
     until(&server, &format!("GET {MAPS}/one"), 404).await;
     until(&server, &format!("GET {MAPS}/of-thing"), 200).await;
     assert!(server.store.engine().snapshot().get(LEDGER_KEY).is_some());
     running.stop().await;
-    // Without damage all controllers run.
+    // All controllers run if the store has no damage.
     let server = damaged(&rested, None);
     assert!(server.store.backends.is_whole());
 }
 
-/// A start creates the bootstrap objects, reads all of them, and succeeds no matter which of their records is
-/// damaged.
+/// A start creates the bootstrap objects, reads all bootstrap objects, and succeeds no matter which record of a
+/// bootstrap object is damaged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_starts_whichever_of_its_own_objects_is_damaged() {
+async fn a_server_starts_with_any_of_its_own_objects_damaged() {
     let directory = std::env::temp_dir().join(format!("losses-{}", values::names::uid()));
     let server = TestServer::in_directory(&directory);
     crate::system::startup::prepare(&server).await.unwrap();

@@ -1,19 +1,21 @@
-//! Controllers: tasks that maintain a state of the store that no single request can establish.
+//! Controllers: tasks that maintain a state of the store that requests alone do not establish.
 //!
 //! ```text
 //! engine ─ tail ─► controller ─ newest snapshot → missing objects ─► Loopback ─► engine
 //! ```
 //!
-//! Each controller follows tails and does not poll. An event only says where to look: the controller decides
-//! from the newest state, so repeated, late or missed events do no harm, and a restart begins with a check of
-//! everything. Writes are made under the server's own identity, on condition that the object is unchanged. A
-//! controller that fails starts again after a pause; its actions must be idempotent.
+//! Each controller follows tails and does not poll. An event only triggers a check: the controller decides from
+//! the newest state. Therefore repeated, late or missed events do no harm, and after a restart a controller
+//! checks all objects. Controllers write with the identity of the server, on condition that the object is
+//! unchanged. A controller that fails starts again after a pause, so the actions of a controller must be
+//! idempotent.
 //!
-//! Most controllers delete something, or take something away, because something else is absent. They are off
-//! while the store has losses that no operator has accepted ([`Backends::is_whole`]): an object that is not
-//! found may be one that cannot be read.
+//! Most controllers delete objects, or parts of objects, because other objects are absent. Such controllers are
+//! off while the store has losses that no operator has accepted ([`Backends::is_whole`]): an object that is not
+//! found may exist in a record that cannot be read.
 //!
-//! If servers share a store, one of them is elected for the controllers that act for all (`election`).
+//! If several servers share a store, one server is elected to run the controllers that act for all servers
+//! (`election`).
 
 pub mod aggregation;
 mod allocations;
@@ -57,6 +59,7 @@ use std::time::{Duration, Instant};
 
 use engine::TailError;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 
 use crate::writes::server::Server;
@@ -81,44 +84,46 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_
 /// Maximum time for which a server that stops tries to release its lease.
 const RELEASE_WAIT: Duration = Duration::from_secs(2);
 
-/// The running controllers. They end when this value is dropped.
+/// The running controllers. The controllers end when this value is dropped.
 pub struct Controllers {
     tasks: JoinSet<()>,
-    /// Server and name of this server in elections, if servers share the store.
+    /// The server, and its name in elections; `None` if no other server shares the store.
     elected: Option<(Arc<Server>, String)>,
 }
 
-/// Starts the selected controllers, and those that are part of the server: custom types, API services, flow
-/// control, the system namespaces, its own service, and the default ServiceCIDR. Must be called after the
-/// start-up.
+/// Starts the selected controllers, and the controllers that are always part of the server: custom types, API
+/// services, flow control, the system namespaces, the server's own service, and the default ServiceCIDR. This
+/// function must be called after the start-up.
 ///
-/// If several servers share a store, the controllers that change it on behalf of all of them run on the
-/// elected server.
+/// If several servers share a store, the controllers that change the store on behalf of all servers run only on
+/// the elected server.
 pub fn start(server: Arc<Server>, selection: &Selection) -> Controllers {
     let mut tasks = JoinSet::new();
     if server.access.fairness.is_shared() {
-        tasks.spawn(supervise("flow control", server.clone(), flow_control::follow));
+        tasks.spawn(supervise("flow control", server.clone(), boxed(flow_control::follow)).boxed());
     }
-    tasks.spawn(supervise("api services", server.clone(), api_services::follow));
+    tasks.spawn(supervise("api services", server.clone(), boxed(api_services::follow)).boxed());
     if !server.outgoing.extensions.settings().authentication.is_empty() {
-        tasks.spawn(supervise("authentication info", server.clone(), authentication_info::follow));
+        tasks.spawn(
+            supervise("authentication info", server.clone(), boxed(authentication_info::follow)).boxed(),
+        );
     }
-    tasks.spawn(supervise("definitions", server.clone(), definitions::follow));
-    tasks.spawn(supervise("token uses", server.clone(), token_uses::follow));
+    tasks.spawn(supervise("definitions", server.clone(), boxed(definitions::follow)).boxed());
+    tasks.spawn(supervise("token uses", server.clone(), boxed(token_uses::follow)).boxed());
     if server.store.ledger().is_none() {
         start_shared(&mut tasks, &server, selection);
         return Controllers { tasks, elected: None };
     }
-    tasks.spawn(supervise("identity", server.clone(), identity::renew));
+    tasks.spawn(supervise("identity", server.clone(), boxed(identity::renew)).boxed());
     if server.outgoing.peers.address().is_some() {
-        tasks.spawn(supervise("own address", server.clone(), peers::tell));
+        tasks.spawn(supervise("own address", server.clone(), boxed(peers::announce)).boxed());
     }
-    tasks.spawn(supervise("own endpoints", server.clone(), own_service::follow_endpoints));
+    tasks.spawn(supervise("own endpoints", server.clone(), boxed(own_service::follow_endpoints)).boxed());
     if server.outgoing.peers.passes_on() {
-        tasks.spawn(supervise("peers", server.clone(), peers::follow));
+        tasks.spawn(supervise("peers", server.clone(), boxed(peers::follow)).boxed());
     }
     let id = election::candidate(&server);
-    tasks.spawn(election::lead(server.clone(), selection.clone(), id.clone()));
+    tasks.spawn(election::lead(server.clone(), selection.clone(), id.clone()).boxed());
     Controllers { tasks, elected: Some((server, id)) }
 }
 
@@ -127,7 +132,7 @@ fn start_shared(tasks: &mut JoinSet<()>, server: &Arc<Server>, selection: &Selec
     macro_rules! run {
         ($name:literal, $follow:path) => {
             if selection.has($name) {
-                tasks.spawn(supervise($name, server.clone(), $follow));
+                tasks.spawn(supervise($name, server.clone(), boxed($follow)).boxed());
             }
         };
     }
@@ -136,7 +141,7 @@ fn start_shared(tasks: &mut JoinSet<()>, server: &Arc<Server>, selection: &Selec
     macro_rules! run_while_whole {
         ($name:literal, $follow:path) => {
             if selection.has($name) {
-                tasks.spawn(supervise_while_whole($name, server.clone(), $follow));
+                tasks.spawn(supervise_while_whole($name, server.clone(), boxed($follow)).boxed());
             }
         };
     }
@@ -158,21 +163,21 @@ fn start_shared(tasks: &mut JoinSet<()>, server: &Arc<Server>, selection: &Selec
         run_while_whole!("garbage-collector-controller", garbage::follow);
     }
     if server.store.ledger().is_some() {
-        tasks.spawn(supervise_while_whole("identities", server.clone(), identity::collect));
-        tasks.spawn(supervise_while_whole("allocations", server.clone(), allocations::follow));
+        tasks.spawn(supervise_while_whole("identities", server.clone(), boxed(identity::collect)).boxed());
+        tasks.spawn(supervise_while_whole("allocations", server.clone(), boxed(allocations::follow)).boxed());
     }
-    tasks.spawn(supervise("system namespaces", server.clone(), system_namespaces::follow));
-    tasks.spawn(supervise("own service", server.clone(), own_service::follow));
-    tasks.spawn(supervise("default ServiceCIDR", server.clone(), service_cidr::follow));
+    tasks.spawn(supervise("system namespaces", server.clone(), boxed(system_namespaces::follow)).boxed());
+    tasks.spawn(supervise("own service", server.clone(), boxed(own_service::follow)).boxed());
+    tasks.spawn(supervise("default ServiceCIDR", server.clone(), boxed(service_cidr::follow)).boxed());
 }
 
 impl Controllers {
-    /// Stops the controllers between two steps. A write that was already passed to the store is finished by
-    /// the store. Remaining work is done after the next start.
+    /// Stops the controllers between two steps. The store completes a write that was already passed to it. The
+    /// controllers do the remaining work after the next start.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
-        // After the release another server need not wait until the lease expires. It has to wait if etcd does
-        // not respond.
+        // With the release, another server does not have to wait until the lease expires. If etcd does not
+        // respond, the lease is not released, and another server must wait until the lease expires.
         if let Some((server, id)) = self.elected {
             let given_up = async {
                 tokio::join!(
@@ -200,11 +205,19 @@ enum Trouble {
 /// Result of a controller, which ends only with an error.
 type Ending = Result<Infallible, Trouble>;
 
-/// Restarts a controller whenever it ends, until the store is closed.
-async fn supervise<R>(name: &'static str, server: Arc<Server>, run: fn(Arc<Server>) -> R)
+/// A function that runs a controller. The future is boxed, so that the code of [`supervise`] and of its task
+/// is not compiled again for each controller.
+type Follow = Arc<dyn Fn(Arc<Server>) -> BoxFuture<'static, Ending> + Send + Sync>;
+
+fn boxed<R>(follow: fn(Arc<Server>) -> R) -> Follow
 where
-    R: Future<Output = Ending> + Send,
+    R: Future<Output = Ending> + Send + 'static,
 {
+    Arc::new(move |server| follow(server).boxed())
+}
+
+/// Restarts a controller whenever it ends, until the store is closed.
+async fn supervise(name: &'static str, server: Arc<Server>, run: Follow) {
     let mut backoff = Backoff::default();
     loop {
         let began = Instant::now();
@@ -229,10 +242,7 @@ where
 /// Does the same as [`supervise`], but only while the store is whole. If damage is found, a running
 /// controller ends between two steps. When the store is whole again, the controller starts again and checks
 /// all objects.
-async fn supervise_while_whole<R>(name: &'static str, server: Arc<Server>, run: fn(Arc<Server>) -> R)
-where
-    R: Future<Output = Ending> + Send,
-{
+async fn supervise_while_whole(name: &'static str, server: Arc<Server>, run: Follow) {
     loop {
         if !server.store.backends.is_whole() {
             tracing::warn!(
@@ -245,7 +255,7 @@ where
         tokio::select! {
             biased;
             () = server.store.backends.until_whole(false) => {}
-            () = supervise(name, server.clone(), run) => return,
+            () = supervise(name, server.clone(), run.clone()) => return,
         }
     }
 }
@@ -258,7 +268,7 @@ struct Pass {
 }
 
 impl Pass {
-    /// Notes the outcome for one object.
+    /// Records the outcome for one object.
     fn note(&mut self, object: &str, outcome: Result<(), Status>) {
         if let Err(error) = outcome {
             tracing::warn!(object, %error, "object left unchanged for now");
@@ -305,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_a_minute() {
+    fn retry_pauses_double_up_to_a_minute() {
         let mut backoff = Backoff::default();
         let pauses: Vec<u128> = (0..100).map(|_| backoff.next().as_millis()).collect();
         assert_eq!(pauses[..4], [5, 10, 20, 40]);

@@ -9,9 +9,10 @@
 //!                          └──────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Objects are deleted as a request would delete them, so finalizers and the grace period of pods are
-//! respected, and a namespace may exist for long. Waiting costs only tails on the resources that are left.
-//! The controller keeps no state that is not in the store, so a restart simply begins again.
+//! The deletion of objects works as in a request: finalizers and the grace period of pods are respected, so a
+//! terminating namespace may exist for a long time. A waiting task needs only tails of the resources that still
+//! have objects. The state of the deletion is only in the store, so the controller continues the deletion after
+//! a restart.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Entry, EventKind, Revision, TailError};
+use futures_util::FutureExt;
 use futures_util::future::select_all;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
@@ -30,8 +32,8 @@ use super::contents::{Failures, delete_all};
 use super::{Backoff, EVENTS_MAX, Ending, Trouble};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
-use objects::store;
 use objects::store::backends::Backend;
+use objects::store::{self, ObjectName};
 use objects::strategy::Endpoint;
 use types::attributes::Attributes;
 use types::schema::registry::Resource;
@@ -44,18 +46,17 @@ use values::status::Status;
 /// User under which namespaces are emptied.
 const NAME: &str = "namespace-controller";
 
-/// Maximum number of namespaces that are swept at the same time, the same as upstream's number of workers;
-/// the others wait.
+/// Maximum number of namespaces that are swept at the same time, as in Kubernetes. Other namespaces wait.
 const SWEEPS_MAX: usize = 10;
 
-/// Minimum time between two counts of the remaining objects, so that thousands of single deletions do not
-/// cause as many counts. The deletion of the last object is still noticed at once.
+/// Minimum time between two counts of the remaining objects, so that thousands of single deletions do not cause
+/// thousands of counts. The deletion of the last object is still noticed at once.
 const COUNT_PACE: Duration = Duration::from_secs(1);
 
 /// Number of objects whose finalizers are counted before the task yields.
 const COUNTS_IN_A_ROW: usize = 256;
 
-/// Runs the controller, which follows the namespaces and empties those that terminate.
+/// Runs the controller, which follows the namespaces and empties the terminating namespaces.
 pub(super) async fn follow(server: Arc<Server>) -> Ending {
     let prefix = store::collection(&server.types.namespaces, "");
     let snapshot = server.store.engine().snapshot();
@@ -66,23 +67,23 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
     let begin = |tasks: &mut JoinSet<String>, running: &mut HashSet<String>, name: &str| {
         // A running task checks the newest state itself.
         if running.insert(name.to_owned()) {
-            tasks.spawn(end(server.clone(), sweeps.clone(), name.to_owned()));
+            tasks.spawn(end(server.clone(), sweeps.clone(), name.to_owned()).boxed());
         }
     };
     for entry in snapshot.prefix(&prefix).filter(is_terminating) {
-        begin(&mut tasks, &mut running, store::identity(&server.types.namespaces, entry.key()).1);
+        begin(&mut tasks, &mut running, store::object_name(&server.types.namespaces, entry.key()).name);
     }
     drop(snapshot);
     loop {
         tokio::select! {
             events = tail.next(EVENTS_MAX) => for event in events? {
                 if event.kind == EventKind::Put && is_terminating(&event.entry) {
-                    begin(&mut tasks, &mut running, store::identity(&server.types.namespaces, &event.key).1);
+                    begin(&mut tasks, &mut running, store::object_name(&server.types.namespaces, &event.key).name);
                 }
             },
             Some(ended) = tasks.join_next() => {
-                // Tasks catch their panics, so this task was aborted together with the set; nothing is left
-                // to do.
+                // Tasks catch their panics, so this task was aborted together with the set, and the loop need not
+                // react.
                 let Ok(name) = ended else { continue };
                 running.remove(&name);
                 // Another namespace with this name may have begun to terminate just before the task ended.
@@ -94,8 +95,8 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
     }
 }
 
-/// Returns whether a namespace waits for its contents to be deleted. A namespace that cannot be read does
-/// not, because its finalizer could not be removed.
+/// Returns whether a namespace waits for its contents to be deleted. A namespace that cannot be read counts as
+/// not terminating, because its finalizer could not be removed.
 fn is_terminating(entry: &Entry) -> bool {
     match entry.read() {
         Ok(record) => Attributes::new(&record.attributes).is_deleting(),
@@ -135,15 +136,15 @@ async fn end(server: Arc<Server>, sweeps: Arc<Semaphore>, name: String) -> Strin
     }
 }
 
-/// Empties a namespace and removes our finalizer. Returns when that is done, or when it is no longer this
-/// controller's task.
+/// Empties a namespace and removes our finalizer. Returns when the finalizer is removed, or when the
+/// namespace no longer exists in its terminating state.
 async fn empty(
     server: &Server,
     sweeps: &Semaphore,
     name: &str,
     backoff: &mut Backoff,
 ) -> Result<(), Trouble> {
-    // Every create that starts after this point sees that the namespace terminates.
+    // Every create that starts after this point finds that the namespace is terminating.
     server.creations.settled().await;
     let mut again = false;
     while is_ours(server, name)? {
@@ -171,7 +172,7 @@ async fn empty(
 struct Left {
     /// Revision of the namespaces at the time of the count.
     revision: Revision,
-    /// Resources with remaining objects, the number of these, and the revision of the count.
+    /// Resources with remaining objects, each with the number of these objects and the revision of the count.
     resources: Vec<(Arc<Resource>, u64, Revision)>,
     /// Finalizers on the remaining objects, each with the number of objects.
     finalizers: BTreeMap<String, u64>,
@@ -185,14 +186,14 @@ impl Left {
     }
 }
 
-/// Deletes everything in the namespace, pods first: as long as a pod is left, other objects stay, because
-/// they may protect or serve a running pod. With `again`, objects that are already being deleted are skipped.
+/// Deletes all objects in the namespace, pods first. While a pod is left, other objects are not deleted, because these
+/// objects may protect or serve a running pod. With `again`, objects that are already being deleted are skipped.
 async fn sweep(server: &Server, namespace: &str, again: bool) -> Result<Left, Status> {
     let mut left = Left::default();
     // The local copy of a separate store may be older than the termination of the namespace.
     for ledger in server.store.backends.separate().filter_map(Backend::ledger) {
         if let Err(error) = ledger.current().await {
-            left.failures.note(error.message);
+            left.failures.note(error.into_message());
         }
     }
     let loopback = Loopback::controller(server, NAME);
@@ -286,18 +287,18 @@ async fn wait(server: &Server, name: &str, left: &Left) -> Result<(), TailError>
 async fn finalize(server: &Server, name: &str) -> Result<(), Status> {
     let word = server.types.naming.word;
     let without = |namespace: &Object| {
-        let mut wanted = holds(server, namespace).then(|| namespace.clone())?;
-        let finalizers = wanted.object_entry("spec").entry("finalizers").as_array_mut()?;
+        let mut changed = holds(server, namespace).then(|| namespace.clone())?;
+        let finalizers = changed.object_entry("spec").entry("finalizers").as_array_mut()?;
         finalizers.retain(|finalizer| finalizer.as_str() != Some(word));
-        Some(wanted)
+        Some(changed)
     };
     Loopback::controller(server, NAME)
-        .change(&server.types.namespaces, ("", name), Endpoint::Finalize, without)
+        .change(&server.types.namespaces, ObjectName::cluster_scoped(name), Endpoint::Finalize, without)
         .await
 }
 
-/// A condition of a terminating namespace: its type; then reason and message, one pair in case of problems
-/// and one if all is well.
+/// A condition of a terminating namespace. The fields are the type of the condition, the reason and the message
+/// if there is a problem, and the reason and the message if there is no problem.
 struct Deletion {
     kind: &'static str,
     trouble: Option<(&'static str, String)>,
@@ -309,25 +310,25 @@ struct Deletion {
 async fn report(server: &Server, name: &str, left: &Left) -> Result<(), Status> {
     let conditions = conditions(left);
     let tell = |namespace: &Object| {
-        let told = at(namespace, "status.conditions").is_some();
-        if !holds(server, namespace) || left.is_nothing() && !told {
+        let has_conditions = at(namespace, "status.conditions").is_some();
+        if !holds(server, namespace) || left.is_nothing() && !has_conditions {
             return None;
         }
-        let mut wanted = namespace.clone();
-        let list = wanted.object_entry("status").entry("conditions");
+        let mut changed = namespace.clone();
+        let list = changed.object_entry("status").entry("conditions");
         if !matches!(list, Value::Array(_)) {
             *list = Value::Array(Vec::new());
         }
         let list = list.as_array_mut()?;
-        conditions.iter().for_each(|condition| condition.tell(list));
-        Some(wanted)
+        conditions.iter().for_each(|condition| condition.set_condition(list));
+        Some(changed)
     };
     Loopback::controller(server, NAME)
-        .change(&server.types.namespaces, ("", name), Endpoint::Status, tell)
+        .change(&server.types.namespaces, ObjectName::cluster_scoped(name), Endpoint::Status, tell)
         .await
 }
 
-/// Returns the five conditions in upstream's order, with its texts
+/// Returns the five conditions, with the order and the texts of Kubernetes
 /// (docs/api/controllers.md#namespace-controller).
 fn conditions(left: &Left) -> [Deletion; 5] {
     let failures = left.failures.text().map(|list| {
@@ -381,7 +382,7 @@ fn conditions(left: &Left) -> [Deletion; 5] {
 
 impl Deletion {
     /// Sets the condition in a list of conditions.
-    fn tell(&self, list: &mut Vec<Value>) {
+    fn set_condition(&self, list: &mut Vec<Value>) {
         let (status, (reason, message)) = match &self.trouble {
             Some((reason, message)) => ("True", (*reason, message.as_str())),
             None => ("False", self.well),

@@ -1,5 +1,5 @@
-//! The service by which pods reach this server, and its endpoints: created if they are missing, and repaired
-//! if they were changed (docs/api/operations.md#service-of-the-server).
+//! The service by which pods reach this server, and the endpoints of the service. The controller creates missing
+//! objects, and repairs changed objects (docs/api/operations.md#service-of-the-server).
 //!
 //! ```text
 //! tails on the three objects ─ any change ─► newest state of each → correct? ─ no ─► store
@@ -15,7 +15,7 @@ use engine::{Tail, TailError};
 
 use super::{EVENTS_MAX, Ending, Trouble};
 use crate::state::allocation::Family;
-use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::bootstrap::{ObjectStore, ObjectTarget, WriteResult};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
 use crate::writes::server::operations::OwnService;
@@ -37,7 +37,7 @@ const ATTEMPTS_MAX: usize = 5;
 
 /// Runs the controller, which follows the service and its endpoints.
 pub(super) async fn follow(server: Arc<Server>) -> Ending {
-    let mut tails = tails(&server, desired_objects(&server).into_iter().map(|wanted| wanted.target))?;
+    let mut tails = tails(&server, desired_objects(&server).into_iter().map(|desired| desired.target))?;
     loop {
         ensure(&Loopback::new(&server), desired_objects(&server)).await?;
         changed(&mut tails).await?;
@@ -79,13 +79,13 @@ pub(super) async fn withdraw(server: &Server) {
     }
 }
 
-/// Sets the endpoints to all servers that are alive. Their ports are those of the server that started last:
-/// the other servers keep the ports that they find.
+/// Sets the endpoints to all servers that are alive. The ports of the endpoints are the ports of the server
+/// that started last, because the other servers do not change the stored ports.
 async fn ensure_endpoints(server: &Server, own: SocketAddr, keeps_ports: bool) -> Result<(), Status> {
     let Some(ledger) = server.store.ledger() else { return Ok(()) };
     let addresses = ledger.in_service().await?;
     if addresses.is_empty() {
-        // This server has just announced itself, so the list should at least contain this server.
+        // This server has just announced itself, so the list must contain at least this server.
         return Err(Status::internal("no server says that it is alive: the endpoints stay as they are"));
     }
     let loopback = Loopback::new(server);
@@ -95,16 +95,16 @@ async fn ensure_endpoints(server: &Server, own: SocketAddr, keeps_ports: bool) -
     ensure(&loopback, endpoint_objects(server.types.naming, &addresses, &ports)).await
 }
 
-/// Returns the ports of endpoints, if they are in a single subset as expected.
+/// Returns the ports of endpoints, if the endpoints have exactly one subset with ports.
 fn ports_of(endpoints: &Value) -> Option<Vec<Value>> {
     let [subset] = endpoints.get("subsets")?.as_array()? else { return None };
     subset.get("ports")?.as_array().map(<[_]>::to_vec).filter(|ports| !ports.is_empty())
 }
 
-/// Returns tails of some objects, from now on.
-fn tails(server: &Server, targets: impl IntoIterator<Item = Target>) -> Result<Vec<Tail>, Trouble> {
+/// Returns tails on these objects that begin at the newest revision.
+fn tails(server: &Server, targets: impl IntoIterator<Item = ObjectTarget>) -> Result<Vec<Tail>, Trouble> {
     let revision = server.store.engine().revision();
-    let tail = |target: Target| {
+    let tail = |target: ObjectTarget| {
         let key = store::key(Loopback::new(server).resource(&target)?, &target.namespace, &target.name);
         Ok(server.store.engine().tail(revision, key)?)
     };
@@ -124,16 +124,16 @@ async fn changed(tails: &mut [Tail]) -> Result<(), TailError> {
 /// # Errors
 /// The store failed.
 pub async fn prepare(server: &Server) -> Result<(), Status> {
-    ensure(&Loopback::new(server).unasked(), desired_objects(server)).await
+    ensure(&Loopback::new(server).without_admission(), desired_objects(server)).await
 }
 
 /// Creates or repairs the objects.
 ///
 /// # Errors
-/// The store failed. An object that cannot be created (another service has its address) is reported in the
-/// log.
-async fn ensure(loopback: &Loopback<'_>, wanted: Vec<Wanted>) -> Result<(), Status> {
-    for Wanted { target, object, decides } in wanted {
+/// The store failed. An object that cannot be created (for example because another service has its address) is
+/// reported in the log.
+async fn ensure(loopback: &Loopback<'_>, desired: Vec<DesiredObject>) -> Result<(), Status> {
+    for DesiredObject { target, object, decides } in desired {
         for _ in 0..ATTEMPTS_MAX {
             let existing = match loopback.get(&target) {
                 Err(error) if error.reason == StatusReason::StorageReadError => {
@@ -147,18 +147,18 @@ async fn ensure(loopback: &Loopback<'_>, wanted: Vec<Wanted>) -> Result<(), Stat
                 // The address family of a slice cannot change.
                 Some(existing) if !same(&existing, &object, "addressType") => {
                     match loopback.delete(&target, &existing).await {
-                        Ok(Written::Done) => continue,
+                        Ok(WriteResult::Done) => continue,
                         other => other,
                     }
                 }
-                Some(existing) => match put_right(existing, &object, decides) {
+                Some(existing) => match corrected(existing, &object, decides) {
                     None => break,
                     Some(right) => loopback.update(&target, right).await,
                 },
             };
             match written {
-                Ok(Written::Done) => break,
-                Ok(Written::Conflict) => {}
+                Ok(WriteResult::Done) => break,
+                Ok(WriteResult::Conflict) => {}
                 Err(error) if error.reason == StatusReason::Invalid => {
                     tracing::error!(?target, %error, "the server's own service cannot be updated");
                     break;
@@ -171,59 +171,63 @@ async fn ensure(loopback: &Loopback<'_>, wanted: Vec<Wanted>) -> Result<(), Stat
 }
 
 /// The desired state of one object.
-struct Wanted {
-    target: Target,
+struct DesiredObject {
+    target: ObjectTarget,
     object: Value,
-    /// Paths of the fields that must agree; the other fields are left to clients.
+    /// Paths of the fields that must equal the fields of `object`. Clients may change the other fields.
     decides: &'static [&'static str],
 }
 
 /// Returns the objects of the server's own service.
-pub fn own(server: &Server) -> Vec<Target> {
-    desired_objects(server).into_iter().map(|wanted| wanted.target).collect()
+pub fn own(server: &Server) -> Vec<ObjectTarget> {
+    desired_objects(server).into_iter().map(|desired| desired.target).collect()
 }
 
-fn desired_objects(server: &Server) -> Vec<Wanted> {
+fn desired_objects(server: &Server) -> Vec<DesiredObject> {
     let Some(address) = server.store.allocations.own_address() else { return Vec::new() };
     let naming = server.types.naming;
-    let mut all = vec![Wanted {
+    let mut all = vec![DesiredObject {
         target: target(naming, "", "services"),
         object: service(naming, address, &server.operations.own_service),
         decides: &["spec.ports", "spec.type"],
     }];
-    // If there are several servers, each of them maintains the endpoints.
+    // If there are several servers, every server maintains the endpoints.
     if let Some(advertised) = published(server).filter(|_| server.store.ledger().is_none()) {
         all.extend(endpoint_objects(naming, &[advertised.ip()], &[port_of(advertised)]));
     }
     all
 }
 
-/// Returns the address for endpoints, if the settings ask for endpoints. A loopback address is excluded:
-/// other hosts cannot reach it, and it is invalid in endpoints.
+/// Returns the address for endpoints, if the settings enable endpoints. A loopback address is excluded, because
+/// other hosts cannot reach a loopback address, and endpoints must not contain one.
 fn published(server: &Server) -> Option<SocketAddr> {
     let settings = &server.operations.own_service;
     settings.advertised.filter(|advertised| settings.has_endpoints && !advertised.ip().is_loopback())
 }
 
-fn target(naming: &Naming, group: &'static str, resource: &'static str) -> Target {
+fn target(naming: &Naming, group: &'static str, resource: &'static str) -> ObjectTarget {
     let (namespace, name) = ("default".to_owned(), naming.word.to_owned());
-    Target { group, version: "v1", resource, namespace, name }
+    ObjectTarget { group, version: "v1", resource, namespace, name }
 }
 
-fn endpoint_targets(naming: &Naming) -> [Target; 2] {
+fn endpoint_targets(naming: &Naming) -> [ObjectTarget; 2] {
     [target(naming, "", "endpoints"), target(naming, "discovery", "endpointslices")]
 }
 
-fn endpoint_objects(naming: &Naming, addresses: &[IpAddr], ports: &[Value]) -> Vec<Wanted> {
+fn endpoint_objects(naming: &Naming, addresses: &[IpAddr], ports: &[Value]) -> Vec<DesiredObject> {
     let [of_endpoints, of_slice] = endpoint_targets(naming);
     let slice = endpoint_slice(naming, addresses, ports);
     vec![
-        Wanted {
+        DesiredObject {
             target: of_endpoints,
             object: endpoints(naming, addresses, ports),
             decides: &["subsets", "metadata.labels"],
         },
-        Wanted { target: of_slice, object: slice, decides: &["endpoints", "ports", "metadata.labels"] },
+        DesiredObject {
+            target: of_slice,
+            object: slice,
+            decides: &["endpoints", "ports", "metadata.labels"],
+        },
     ]
 }
 
@@ -235,17 +239,18 @@ fn port_of(advertised: SocketAddr) -> Value {
     ])
 }
 
-fn same(existing: &Value, wanted: &Value, path: &str) -> bool {
-    existing.as_object().zip(wanted.as_object()).is_some_and(|(a, b)| same_at(a, b, path))
+fn same(existing: &Value, desired: &Value, path: &str) -> bool {
+    existing.as_object().zip(desired.as_object()).is_some_and(|(a, b)| same_at(a, b, path))
 }
 
-/// Returns `existing` with the fields in `decides` set as in `wanted`; `None` if they agree already.
-fn put_right(existing: Value, wanted: &Value, decides: &[&'static str]) -> Option<Value> {
-    let (Value::Object(mut object), Some(wanted)) = (existing, wanted.as_object()) else { return None };
-    if decides.iter().all(|path| same_at(&object, wanted, path)) {
+/// Returns `existing` with the fields in `decides` copied from `desired`; `None` if these fields are equal
+/// already.
+fn corrected(existing: Value, desired: &Value, decides: &[&'static str]) -> Option<Value> {
+    let (Value::Object(mut object), Some(desired)) = (existing, desired.as_object()) else { return None };
+    if decides.iter().all(|path| same_at(&object, desired, path)) {
         return None;
     }
-    decides.iter().for_each(|path| copy_path(&mut object, wanted, path));
+    decides.iter().for_each(|path| copy_path(&mut object, desired, path));
     Some(object.into())
 }
 
@@ -298,14 +303,15 @@ fn endpoint_slice(naming: &Naming, addresses: &[IpAddr], ports: &[Value]) -> Val
     let labels = vec![(naming.label("service-name"), naming.word)];
     let version = naming.api_version("discovery", true, "v1");
     let mut slice = object(naming, "EndpointSlice", version, labels);
-    let family = addresses.first().map_or(Family::V4, |address| Family::of(*address));
+    let family = addresses.first().map_or(Family::V4, |address| Family::from_address(*address));
     slice.insert("addressType", family.name().into());
     let endpoint = |address: &IpAddr| {
         let addresses = Value::Array(vec![address.to_string().into()]);
         members([("addresses", addresses), ("conditions", members([("ready", true.into())]))])
     };
     // A slice has addresses of one family.
-    let endpoints = addresses.iter().filter(|address| Family::of(**address) == family).map(endpoint);
+    let endpoints =
+        addresses.iter().filter(|address| Family::from_address(**address) == family).map(endpoint);
     slice.insert("endpoints", Value::Array(endpoints.collect()));
     slice.insert("ports", Value::Array(ports.to_vec()));
     slice.into()

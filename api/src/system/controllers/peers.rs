@@ -1,5 +1,5 @@
-//! The other servers on the same store (peers): announces the address of this server to them, and asks them
-//! what they serve (docs/api/peers.md).
+//! The other servers on the same store (peers): announces the address of this server to the peers, and queries
+//! the resources that the peers serve (docs/api/peers.md).
 //!
 //! ```text
 //! every 10 s ─► own address, for 15 s
@@ -7,9 +7,9 @@
 //! types, APIServices ─► versions from the store ─► ignored in the responses of peers
 //! ```
 //!
-//! A server that does not respond is asked again after a while, as long as its Lease says that it is alive.
-//! Its previous response remains valid in the meantime, so that clients get a retryable error for its
-//! resources instead of "not found".
+//! The query of a server that does not respond is repeated as long as the Lease of that server shows that the server is
+//! alive. The previous response of that server remains valid in the meantime, so that clients get a retryable error for
+//! the resources of that server instead of "not found".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -25,36 +25,36 @@ use http::{HeaderMap, HeaderValue};
 use super::{EVENTS_MAX, Ending, identity};
 use crate::state::extension::identify;
 use crate::state::peers::{GONE, PASSED_ON, PEERS_MAX, PeerGroupVersion, PeerReport};
-use crate::writes::bootstrap::Target;
+use crate::writes::bootstrap::ObjectTarget;
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
 use objects::store::{self, Ledger};
-use types::discovery::listed;
+use types::discovery::resource_lists;
 use values::json::{self, Value};
 use values::status::Status;
 use wire::outgoing;
 
 /// Interval at which the own address is announced.
-const TELL: Duration = Duration::from_secs(10);
+const ANNOUNCE_PAUSE: Duration = Duration::from_secs(10);
 
 /// Time limit for one document of a peer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Time after which peers that did not respond are asked again.
+/// Time after which this server repeats the query of peers that did not respond.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// User of the queries.
 const ASKER: &str = "system:apiserver";
 
-/// Announces the address of this server to peers, if it has a ledger and an address.
-pub(super) async fn tell(server: Arc<Server>) -> Ending {
+/// Announces the address of this server to peers, if the server has a ledger and an address.
+pub(super) async fn announce(server: Arc<Server>) -> Ending {
     let (Some(ledger), Some(address)) = (server.store.ledger(), server.outgoing.peers.address()) else {
         return std::future::pending().await;
     };
     let name = identity::own_name(&server);
     for round in 1.. {
         ledger.announce(&name, address, round).await?;
-        tokio::time::sleep(TELL).await;
+        tokio::time::sleep(ANNOUNCE_PAUSE).await;
     }
     std::future::pending().await
 }
@@ -79,23 +79,23 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
     };
     let mut leases = tail(identity::leases(&server)?)?;
     let mut services = tail(api_services(&server)?)?;
-    // The peers that responded: the process of each, and when it was asked.
+    // The peers that responded: the process of each, and the time of the query.
     let mut answered: BTreeMap<String, (String, Instant)> = BTreeMap::new();
     loop {
         let mut alive = identity::servers(&server)?;
         alive.remove(&own);
         let now = Instant::now();
-        answered.retain(|peer, (process, asked)| {
-            alive.get(peer) == Some(process) && now.duration_since(*asked) < GONE
+        answered.retain(|peer, (process, queried_at)| {
+            alive.get(peer) == Some(process) && now.duration_since(*queried_at) < GONE
         });
-        let unasked = alive.keys().filter(|peer| !answered.contains_key(*peer));
-        let unasked: Vec<&String> = unasked.take(PEERS_MAX).collect();
-        let mut told = Vec::new();
-        for (peer, said) in ask_all(&server, &**ledger, &unasked).await {
-            match said {
-                Ok(said) => {
+        let unanswered = alive.keys().filter(|peer| !answered.contains_key(*peer));
+        let unanswered: Vec<&String> = unanswered.take(PEERS_MAX).collect();
+        let mut reports = Vec::new();
+        for (peer, report) in query_peers(&server, &**ledger, &unanswered).await {
+            match report {
+                Ok(report) => {
                     answered.extend(alive.get(peer).map(|process| (peer.clone(), (process.clone(), now))));
-                    told.push((peer.clone(), said));
+                    reports.push((peer.clone(), report));
                 }
                 Err(why) => tracing::debug!(peer, why, "peer does not report the types that it serves"),
             }
@@ -103,7 +103,7 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
         let names: BTreeSet<String> = alive.into_keys().collect();
         let are_all_known = names.len() == answered.len();
         let is_changed = server.outgoing.peers.exclude(&from_store(&server), Instant::now());
-        if server.outgoing.peers.learn(&names, told, now) || is_changed {
+        if server.outgoing.peers.learn(&names, reports, now) || is_changed {
             server.show_peers();
         }
         let pause = if are_all_known { GONE / 5 } else { AGAIN };
@@ -120,11 +120,12 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
 
 fn api_services(server: &Server) -> Result<bytes::Bytes, Status> {
     let (namespace, name) = (String::new(), String::new());
-    let all = Target { group: "apiregistration", version: "v1", resource: "apiservices", namespace, name };
+    let all =
+        ObjectTarget { group: "apiregistration", version: "v1", resource: "apiservices", namespace, name };
     Ok(store::collection(Loopback::new(server).resource(&all)?, ""))
 }
 
-/// Returns the versions that all servers know from the store: those of custom types and of extension servers.
+/// Returns the versions that are defined in the store: the versions of custom types and of extension servers.
 fn from_store(server: &Server) -> BTreeSet<PeerGroupVersion> {
     let types = server.types.now();
     let custom = types.registry().resources().filter(|resource| resource.table.message.custom);
@@ -132,8 +133,8 @@ fn from_store(server: &Server) -> BTreeSet<PeerGroupVersion> {
     custom.chain(server.outgoing.extensions.versions()).collect()
 }
 
-/// Returns what each of these servers serves, or why that is unknown.
-async fn ask_all<'s>(
+/// Returns for each server the resources that the server serves, or the reason why these resources are unknown.
+async fn query_peers<'s>(
     server: &Server,
     ledger: &dyn Ledger,
     servers: &[&'s String],
@@ -142,25 +143,25 @@ async fn ask_all<'s>(
         return Vec::new();
     }
     let addresses = ledger.announced().await.map_err(|status| status.message.clone());
-    let asked = servers.iter().map(|peer| async {
-        let said = match &addresses {
+    let queries = servers.iter().map(|peer| async {
+        let report = match &addresses {
             Ok(addresses) => match addresses.get(*peer) {
-                Some((host, port)) => ask(server, host.clone(), *port).await,
-                None => Err("it has not said where it is".to_owned()),
+                Some((host, port)) => query_peer(server, host.clone(), *port).await,
+                None => Err("its lease contains no address".to_owned()),
             },
             Err(why) => Err(why.clone()),
         };
-        (*peer, said)
+        (*peer, report)
     });
-    join_all(asked).await
+    join_all(queries).await
 }
 
-async fn ask(server: &Server, host: String, port: u16) -> Result<PeerReport, String> {
+async fn query_peer(server: &Server, host: String, port: u16) -> Result<PeerReport, String> {
     let endpoint = server.outgoing.peers.at(host, port)?;
     let mut headers = HeaderMap::new();
     let asker = User { uid: ASKER.to_owned(), ..User::new(ASKER, [AUTHENTICATED]) };
     identify(&mut headers, &asker)?;
-    let accept = listed::aggregated_media_type(server.types.naming);
+    let accept = resource_lists::aggregated_media_type(server.types.naming);
     let texts = [
         (ACCEPT, format!("{accept};profile=nopeer,{accept}")),
         (USER_AGENT, server.types.naming.system("apiserver")),

@@ -9,7 +9,7 @@
 //!                                               └────────── a while later ◄────┘
 //! ```
 //!
-//! A namespace that refuses the object does not delay the others.
+//! A namespace that refuses the object does not delay other namespaces.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use futures_util::{StreamExt, stream};
 
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
 use crate::writes::admission::namespace_lifecycle::State;
-use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::bootstrap::{ObjectStore, ObjectTarget, WriteResult};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
 use objects::store;
@@ -39,24 +39,24 @@ pub struct NamespaceObject<F> {
     pub name: &'static str,
     /// The controller that writes the object.
     pub controller: &'static str,
-    /// Returns the desired object for the existing one; `None` to leave it unchanged. The caller sets name
-    /// and namespace.
+    /// Returns the desired object for the existing object; `None` leaves the existing object unchanged. The
+    /// caller sets name and namespace.
     pub make: F,
 }
 
 /// Runs the controller, which follows namespaces and objects.
-pub async fn follow<F>(server: Arc<Server>, wanted: NamespaceObject<F>) -> Ending
+pub async fn follow<F>(server: Arc<Server>, desired: NamespaceObject<F>) -> Ending
 where
     F: Fn(Option<Value>) -> Option<Value> + Sync,
 {
-    let resource = Loopback::new(&server).resource(&wanted.target(""))?;
+    let resource = Loopback::new(&server).resource(&desired.target(""))?;
     let own = store::collection(&server.types.namespaces, "");
     let snapshot = server.store.engine().snapshot();
     let mut namespaces = server.store.engine().tail(snapshot.revision(), own.clone())?;
     let mut objects = server.store.engine().tail(snapshot.revision(), store::collection(resource, ""))?;
-    let name_of = |key: &[u8]| store::identity(&server.types.namespaces, key).1.to_owned();
+    let name_of = |key: &[u8]| store::object_name(&server.types.namespaces, key).name.to_owned();
     let all = snapshot.prefix(&own).map(|entry| name_of(entry.key()));
-    let mut refused = ensure_all(&server, &wanted, all).await;
+    let mut refused = ensure_all(&server, &desired, all).await;
     drop(snapshot);
     loop {
         let again = async {
@@ -74,28 +74,31 @@ where
             }
             events = objects.next(EVENTS_MAX) => {
                 let events = events?;
-                let concerned = events.iter().map(|event| store::identity(resource, &event.key));
-                concerned.filter(|(_, name)| *name == wanted.name).map(|(ns, _)| ns.to_owned()).collect()
+                let concerned = events.iter().map(|event| store::object_name(resource, &event.key));
+                concerned
+                    .filter(|object| object.name == desired.name)
+                    .map(|object| object.namespace.to_owned())
+                    .collect()
             }
         };
-        refused.append(&mut ensure_all(&server, &wanted, concerned.into_iter()).await);
+        refused.append(&mut ensure_all(&server, &desired, concerned.into_iter()).await);
     }
 }
 
-/// Creates or repairs the object in each namespace; returns the namespaces that refused it.
+/// Creates or repairs the object in each namespace. Returns the namespaces that refused the object.
 async fn ensure_all<F>(
     server: &Server,
-    wanted: &NamespaceObject<F>,
+    desired: &NamespaceObject<F>,
     namespaces: impl Iterator<Item = String>,
 ) -> BTreeSet<String>
 where
     F: Fn(Option<Value>) -> Option<Value> + Sync,
 {
     let writes = namespaces.map(|namespace| async move {
-        match wanted.ensure(server, &namespace).await {
+        match desired.ensure(server, &namespace).await {
             Ok(()) => None,
             Err(error) => {
-                tracing::warn!(%namespace, name = wanted.name, %error, "object refused");
+                tracing::warn!(%namespace, name = desired.name, %error, "object refused");
                 Some(namespace)
             }
         }
@@ -112,9 +115,9 @@ impl<F> NamespaceObject<F>
 where
     F: Fn(Option<Value>) -> Option<Value> + Sync,
 {
-    fn target(&self, namespace: &str) -> Target {
+    fn target(&self, namespace: &str) -> ObjectTarget {
         let (namespace, name) = (namespace.to_owned(), self.name.to_owned());
-        Target { group: "", version: "v1", resource: self.resource, namespace, name }
+        ObjectTarget { group: "", version: "v1", resource: self.resource, namespace, name }
     }
 
     /// Creates or repairs the object in one namespace, if the namespace is active.
@@ -141,10 +144,10 @@ where
                 loopback.create(&target, object).await
             };
             match written {
-                Ok(Written::Done) => return Ok(()),
-                Ok(Written::Conflict) => {}
-                // The existing object may be immutable and therefore not repairable (an immutable config
-                // map).
+                Ok(WriteResult::Done) => return Ok(()),
+                Ok(WriteResult::Conflict) => {}
+                // The existing object may be immutable, for example an immutable config map. Such an object
+                // cannot be repaired.
                 Err(error) if error.reason == StatusReason::Invalid => {
                     tracing::warn!(?target, %error, "object cannot be restored");
                     return Ok(());

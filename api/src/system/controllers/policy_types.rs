@@ -1,4 +1,4 @@
-//! Type-checks validating policies and writes the findings to their status
+//! Type-checks validating policies and writes the findings to the status of each policy
 //! (docs/api/controllers.md#types-in-policies). Each generation of a policy is checked once.
 
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use engine::EventKind;
 
 use super::{EVENTS_MAX, Ending, Pass};
 use crate::writes::admission::policy::typecheck;
-use crate::writes::bootstrap::Target;
+use crate::writes::bootstrap::ObjectTarget;
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
-use objects::store;
+use objects::store::{self, ObjectName};
 use objects::strategy::Endpoint;
 use values::json::{Object, Value};
 use values::object::at;
@@ -25,7 +25,7 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
     let prefix = store::collection(resource, "");
     let snapshot = server.store.engine().snapshot();
     let mut tail = server.store.engine().tail(snapshot.revision(), prefix.clone())?;
-    let name_of = |key: &[u8]| store::identity(resource, key).1.to_owned();
+    let name_of = |key: &[u8]| store::object_name(resource, key).name.to_owned();
     let mut names: Vec<String> = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
     drop(snapshot);
     loop {
@@ -41,8 +41,8 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
     }
 }
 
-fn target() -> Target {
-    Target {
+fn target() -> ObjectTarget {
+    ObjectTarget {
         group: "admissionregistration",
         version: "v1",
         resource: "validatingadmissionpolicies",
@@ -51,13 +51,13 @@ fn target() -> Target {
     }
 }
 
-/// Checks one policy, if its generation was not checked yet.
+/// Checks one policy, if the current generation of the policy has not been checked.
 async fn check(server: &Server, name: &str) -> Result<(), Status> {
     let loopback = Loopback::controller(server, NAME);
     let resource = loopback.resource(&target())?;
     let types = server.types.now();
     let changed = loopback
-        .change(resource, ("", name), Endpoint::Status, |policy| {
+        .change(resource, ObjectName::cluster_scoped(name), Endpoint::Status, |policy| {
             let generation = at(policy, "metadata.generation").and_then(Value::as_i64).unwrap_or(0);
             let seen = at(policy, "status.observedGeneration").and_then(Value::as_i64).unwrap_or(0);
             if seen >= generation {
@@ -85,7 +85,7 @@ async fn check(server: &Server, name: &str) -> Result<(), Status> {
     }
 }
 
-fn warning_value(warning: typecheck::Warning) -> Value {
+fn warning_value(warning: typecheck::TypeWarning) -> Value {
     let mut members = Object::with_capacity(2);
     members.insert("fieldRef", warning.field.into());
     members.insert("warning", warning.text.into());

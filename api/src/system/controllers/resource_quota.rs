@@ -4,10 +4,11 @@
 //! tail of everything ─ delete, end of a pod, change of a quota ─► namespace is due ─► count a snapshot ─► ledger
 //! ```
 //!
-//! Admission adds the usage of a write before it is stored. This controller subtracts deleted objects, and
-//! corrects wrong counts after a crash. It counts concurrently with writes and holds no lock that they need
-//! (`writes/quotas/ledger.rs`). After each count it pauses for the namespace, so that counting takes
-//! a bounded share of the processor however many objects a namespace has and however often they change.
+//! Admission adds the usage of a write before the write is stored. This controller subtracts deleted objects, and
+//! corrects wrong counts after a crash. The controller counts concurrently with writes and holds no lock that writes
+//! need (`writes/quotas/ledger.rs`). After each count of a namespace the controller pauses for this namespace, so that
+//! counting takes a bounded share of the processor, independent of the number of objects in a namespace and the
+//! frequency of changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -31,7 +32,8 @@ use values::json::{Object, Value};
 use values::object::{at, meta, same_at};
 use values::status::Status;
 
-/// Interval of counts of all namespaces: a pod that should have ended by now causes no event.
+/// Interval of counts of all namespaces. A pod is no longer counted when its grace period has expired, and no event
+/// reports the expiry.
 const RESYNC: Duration = Duration::from_secs(5 * 60);
 
 /// Pause before a namespace is counted again because its quotas changed during the count.
@@ -43,8 +45,8 @@ const AFTER_FAILURE: Duration = Duration::from_secs(10);
 /// Ratio of the pause after a count to the duration of the count: counting takes at most a fifth of a core.
 const REST_FACTOR: u32 = 4;
 
-/// Maximum number of namespaces counted at the same time, so that a namespace with a slow webhook does not
-/// delay the others.
+/// Maximum number of namespaces that are counted at the same time, so that a namespace with a slow webhook does
+/// not delay other namespaces.
 const NAMESPACES_MAX: usize = 8;
 
 /// Number of objects that are counted before the task yields; about a millisecond of work for pods.
@@ -104,7 +106,8 @@ struct Counting {
     server: Arc<Server>,
     store: Arc<StoredQuotas>,
     quotas: Arc<Resource>,
-    /// Resources whose updates may lower their usage without admission.
+    /// Resources whose objects may need less quota after an update, although admission does not count the
+    /// update.
     changing: [Arc<Resource>; 2],
 }
 
@@ -125,11 +128,11 @@ impl Counting {
     /// Returns the namespaces with quotas.
     fn all(&self) -> BTreeSet<String> {
         let entries = self.server.store.engine().snapshot().prefix(&store::collection(&self.quotas, ""));
-        entries.map(|entry| store::identity(&self.quotas, entry.key()).0.to_owned()).collect()
+        entries.map(|entry| store::object_name(&self.quotas, entry.key()).namespace.to_owned()).collect()
     }
 
-    /// Returns the namespace whose usage an event may lower, or whose quotas it changes. `prefixes` caches,
-    /// for each namespace, the key prefixes of the resources that its quotas count.
+    /// Returns the namespace whose usage an event may lower, or whose quotas the event changes. `prefixes`
+    /// caches, for each namespace, the key prefixes of the resources that its quotas count.
     fn concerned(&self, event: &Event, prefixes: &mut HashMap<String, Vec<String>>) -> Option<String> {
         let key = std::str::from_utf8(&event.key).ok()?;
         // The key is `/<group>/<resource>/<namespace>/<name>`.
@@ -137,7 +140,8 @@ impl Counting {
         let (namespace, _name) = (parts.next()?, parts.next()?);
         let is_of = |resource: &Resource| key.starts_with(&resource.stored().key_prefix);
         if is_of(&self.quotas) {
-            // The count after the last quota of a namespace was deleted removes its account.
+            // When the last quota of a namespace has been deleted, the next count removes the account of the
+            // namespace.
             let is_due = event.kind == EventKind::Delete || self.is_unknown(event);
             if is_due {
                 return Some(namespace.to_owned());
@@ -176,7 +180,7 @@ impl Counting {
         prefixes
     }
 
-    /// Returns whether the resources of a quota differ from those in its status.
+    /// Returns whether the resources of a quota differ from the resources in its status.
     fn is_unknown(&self, event: &Event) -> bool {
         let object = store::read(event.entry.clone()).and_then(|stored| stored.object(&self.quotas));
         object.is_ok_and(|object| {
@@ -187,13 +191,13 @@ impl Counting {
         })
     }
 
-    /// Returns whether the update of a pod or claim may lower its usage: the pod has ended or should have
-    /// ended by now, or the object has left a scope.
+    /// Returns whether the update of a pod or a claim may lower the usage of the object: the pod has ended or
+    /// should have ended by now, or the object has left a scope.
     fn is_lower(&self, resource: &Resource, event: &Event) -> Result<bool, Status> {
         let Some(previous) = &event.previous else { return Ok(false) };
         let usage = |entry: &engine::Entry| {
             let object = store::read(entry.clone())?.object(resource)?;
-            Ok::<_, Status>(Usage::of(self.server.types.naming, resource, &object))
+            Ok::<_, Status>(Usage::from_object(self.server.types.naming, resource, &object))
         };
         Ok(usage(&event.entry)?.is_below(&usage(previous)?))
     }
@@ -211,7 +215,7 @@ impl Counting {
         }
     }
 
-    /// Counts the usage of a namespace. Returns `false` if its quotas changed in the meantime.
+    /// Counts the usage of a namespace. Returns `false` if the quotas of the namespace changed in the meantime.
     async fn recount(&self, namespace: &str) -> Result<bool, Status> {
         let ledger = &self.server.quotas;
         if !self.store.has_any(namespace) {
@@ -271,7 +275,7 @@ impl Counting {
                 tokio::task::yield_now().await;
             }
             let object = store::read(entry)?.object(resource)?;
-            let usage = Usage::of(self.server.types.naming, resource, &object);
+            let usage = Usage::from_object(self.server.types.naming, resource, &object);
             if !totals.covers(&usage) {
                 continue;
             }

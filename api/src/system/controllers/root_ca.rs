@@ -1,5 +1,5 @@
-//! Maintains a config map in every active namespace with the certificates by which pods verify the server;
-//! changed config maps are restored (docs/api/controllers.md#root-ca-publisher).
+//! Maintains a config map in every active namespace, with the certificates by which pods verify the server.
+//! Changed config maps are restored (docs/api/controllers.md#root-ca-publisher).
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
         let desired = NamespaceObject { resource: "configmaps", name, controller, make };
         tokio::select! {
             ending = per_namespace::follow(server.clone(), desired) => return ending,
-            // The server keeps the sender, so that the only other result is a new CA.
+            // The server keeps the sender, so this future resolves only when there is a new CA.
             _ = root_ca.changed() => {}
         }
     }
 }
 
-/// Returns the config map with only these data and this annotation, if it differs; its labels, other
-/// annotations and identity are unchanged.
+/// Returns the config map with only this data and this annotation; `None` if the existing config map is
+/// correct. The labels, the other annotations and the identity of an existing config map are unchanged.
 fn desired_map(naming: &Naming, certificates: &str, existing: Option<Value>) -> Option<Value> {
     let annotation = naming.label("description");
     let description = format!(
@@ -67,7 +67,7 @@ mod tests {
     use values::naming::KUBERNETES;
 
     #[test]
-    fn whatever_is_not_as_it_should_be_is_put_right_and_nothing_else() {
+    fn the_root_ca_map_is_repaired_only_where_it_differs() {
         let made = desired_map(&KUBERNETES, "PEM", None).unwrap();
         assert_eq!(made.str_at(&["data", "ca.crt"]), "PEM");
         let description = KUBERNETES.label("description");

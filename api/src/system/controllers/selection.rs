@@ -1,10 +1,10 @@
-//! The selection of controllers in the flag `--controllers`: `*` for those that run by default, `name` to
-//! enable one, `-name` to disable one. The first entry for a controller takes precedence (as in upstream's
-//! controller manager).
+//! The selection of controllers in the flag `--controllers`: `*` selects the controllers that run by default,
+//! `name` enables a controller, and `-name` disables a controller. The first entry for a controller takes
+//! precedence, as in kube-controller-manager.
 
 use std::fmt;
 
-/// Names of the controllers of this server: upstream's current name, and its older, shorter name.
+/// Names of the controllers of this server: the current name in Kubernetes, and the older, shorter name.
 pub const KNOWN: [(&str, &str); 15] = [
     ("bootstrap-signer-controller", "bootstrapsigner"),
     ("certificatesigningrequest-approving-controller", "csrapproving"),
@@ -27,7 +27,7 @@ pub const KNOWN: [(&str, &str); 15] = [
 const BY_NAME: [&str; 3] =
     ["bootstrap-signer-controller", "storage-version-migrator-controller", "token-cleaner-controller"];
 
-/// A selection of controllers. Without entries, all controllers run that run by default.
+/// A selection of controllers. An empty selection selects the controllers that run by default.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Selection(Vec<String>);
 
@@ -81,7 +81,7 @@ mod tests {
 
     /// The table in the documentation must list every controller with both names and its default.
     #[test]
-    fn the_documentation_lists_the_controllers() {
+    fn the_documentation_lists_every_controller_with_its_default() {
         let page = include_str!("../../../../docs/api/controllers.md");
         let (_, table) =
             page.split_once("| controller | short name | default |").expect("the page has the table");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn controllers_are_selected_as_upstream_selects_them() {
+    fn controllers_are_selected_by_a_list_as_in_kube_controller_manager() {
         for (text, running) in [
             ("*", Ok(12)),
             ("", Ok(0)),

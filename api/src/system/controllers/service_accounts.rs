@@ -1,5 +1,5 @@
-//! Maintains the service account `default` in every active namespace. Pods that name no service account run
-//! as this one (docs/api/controllers.md#service-account-controller).
+//! Maintains the service account `default` in every active namespace. Pods that name no service account use
+//! this service account (docs/api/controllers.md#service-account-controller).
 
 use std::sync::Arc;
 

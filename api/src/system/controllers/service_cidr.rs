@@ -1,4 +1,4 @@
-//! The default ServiceCIDR: the object that tells clients from which networks services get their addresses
+//! The default ServiceCIDR: the object from which clients read the networks of service addresses
 //! (docs/api/operations.md#service-of-the-server).
 //!
 //! ```text
@@ -6,19 +6,19 @@
 //!                                                   └─ yes ─► set the condition Ready, unless it exists or the networks differ
 //! ```
 //!
-//! The server creates the object with its own networks and marks it ready, as upstream's apiserver does. It
-//! never changes an object that names other networks, because an operator may have begun to migrate services
-//! to these networks. The object has no effect on this server; the addresses come from the flag
+//! The server creates the object with its own networks and marks it ready, as kube-apiserver does. The server
+//! never changes an object that names other networks, because an operator may have begun to migrate services to
+//! these networks. The object has no effect on this server; the addresses come from the flag
 //! `--service-cluster-ip-range`.
 
 use std::sync::Arc;
 
 use super::condition::Condition;
 use super::{EVENTS_MAX, Ending};
-use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::bootstrap::{ObjectStore, ObjectTarget, WriteResult};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
-use objects::store;
+use objects::store::{self, ObjectName};
 use objects::strategy::Endpoint;
 use values::json::{Object, Value};
 use values::naming::Naming;
@@ -41,12 +41,12 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
 /// # Errors
 /// The store failed.
 pub async fn prepare(server: &Server) -> Result<(), Status> {
-    ensure(&Loopback::new(server).unasked(), server).await
+    ensure(&Loopback::new(server).without_admission(), server).await
 }
 
-/// Returns the object of the server's own networks.
-pub fn target(naming: &Naming) -> Target {
-    Target {
+/// Returns the name and the type of the object with the server's own networks.
+pub fn target(naming: &Naming) -> ObjectTarget {
+    ObjectTarget {
         group: "networking",
         version: "v1",
         resource: "servicecidrs",
@@ -55,8 +55,8 @@ pub fn target(naming: &Naming) -> Target {
     }
 }
 
-/// Creates the object if it is missing, and marks it ready. A conflict needs no retry, because the other
-/// writer's change triggers the caller again.
+/// Creates the object if the object is missing, and marks it ready. A conflict needs no retry, because the
+/// other writer's change triggers the caller again.
 async fn ensure(loopback: &Loopback<'_>, server: &Server) -> Result<(), Status> {
     let target = target(server.types.naming);
     let networks: Vec<Value> = server.store.allocations.networks().map(Value::from).collect();
@@ -65,10 +65,14 @@ async fn ensure(loopback: &Loopback<'_>, server: &Server) -> Result<(), Status> 
     }
     let ensured = async {
         if loopback.get(&target)?.is_none() {
-            let _: Written = loopback.create(&target, object(server.types.naming, &networks)).await?;
+            let _: WriteResult = loopback.create(&target, object(server.types.naming, &networks)).await?;
         }
         let resource = loopback.resource(&target)?;
-        loopback.change(resource, ("", &target.name), Endpoint::Status, |old| marked(old, &networks)).await
+        loopback
+            .change(resource, ObjectName::cluster_scoped(&target.name), Endpoint::Status, |old| {
+                marked(old, &networks)
+            })
+            .await
     };
     match ensured.await {
         // A retry would fail as well, and the server works without the object.
@@ -80,7 +84,8 @@ async fn ensure(loopback: &Loopback<'_>, server: &Server) -> Result<(), Status> 
     }
 }
 
-/// Returns the object with the condition; `None` if it has one, is being deleted, or has other networks.
+/// Returns the object with the condition; `None` if the object already has the condition, is being deleted, or
+/// has other networks.
 fn marked(old: &Object, networks: &[Value]) -> Option<Object> {
     let conditions = at(old, "status.conditions").and_then(Value::as_array).unwrap_or_default();
     let is_marked = conditions.iter().any(|condition| condition.str_at(&["type"]) == READY.kind);
@@ -120,7 +125,7 @@ mod tests {
     use values::testing;
 
     #[test]
-    fn only_an_object_of_the_own_networks_without_a_condition_is_marked() {
+    fn only_a_service_cidr_of_the_own_networks_without_a_ready_condition_is_marked_ready() {
         let networks = [Value::from("10.0.0.0/24"), Value::from("fd00::/112")];
         for (old, is_marked) in [
             (r#"{"spec":{"cidrs":["10.0.0.0/24","fd00::/112"]}}"#, true),

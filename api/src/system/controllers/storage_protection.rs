@@ -1,14 +1,14 @@
 //! Protects claims, volumes and volume attribute classes from deletion while they are in use. Admission sets
-//! their finalizers, and this controller removes them after a deletion when the object is unused
-//! (docs/api/admission.md#storage-protection).
+//! finalizers on these objects, and this controller removes the finalizer of a deleted object when the object
+//! is unused (docs/api/admission.md#storage-protection).
 //!
 //! ```text
 //! tails on claims, volumes, classes ─► objects being deleted ─┐
 //! tail on pods ───────────────────────────────────────────────┴─► still used? ─ no ─► finalizer removed
 //! ```
 //!
-//! For each object that is being deleted the controller remembers one object that uses it. As long as this
-//! one does, no other is searched for.
+//! For each object that is being deleted, the controller remembers one user: another object that uses the object.
+//! The controller searches for another user only when the remembered user no longer uses the object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::{EVENTS_MAX, Ending, GATHERED, Pass, WRITES_MAX};
 use crate::writes::admission::storage_protection::PROTECTED;
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
-use objects::store;
+use objects::store::{self, ObjectName};
 use objects::strategy::Endpoint;
 use types::attributes::Attributes;
 use types::schema::registry::Resource;
@@ -64,7 +64,7 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
 /// Keys of objects that are being deleted, each with the key of an object that uses it.
 type Waiting = BTreeMap<Bytes, Option<Bytes>>;
 
-/// Notes changes of protected objects. Returns whether one of them is being deleted.
+/// Records changes of protected objects. Returns whether one of these objects is being deleted.
 fn note(waiting: &mut Waiting, events: &[Arc<Event>]) -> bool {
     let mut is_due = false;
     for event in events {
@@ -138,13 +138,13 @@ impl Protection<'_> {
             set_finalizers(&mut new, left);
             (meta(old, "uid") == uid && !meta(old, "deletionTimestamp").is_empty()).then_some(new)
         };
-        let place = (meta(object, "namespace"), meta(object, "name"));
+        let place = ObjectName { namespace: meta(object, "namespace"), name: meta(object, "name") };
         let loopback = Loopback::controller(self.server, CONTROLLERS[at]);
         loopback.change(&self.protected[at], place, Endpoint::Main, without).await
     }
 
-    /// Returns the key of an object that uses this one; `last` if that one still does. A bound volume is used
-    /// by the claim that it names.
+    /// Returns the key of a user of this object: `last` if the object at the key `last` is still a user, and otherwise
+    /// the key of any user. The user of a bound volume is the claim that the volume names.
     fn user(
         &self,
         snapshot: &Snapshot,
@@ -197,7 +197,7 @@ fn find(
     Ok(None)
 }
 
-/// Returns whether a pod uses a claim: it refers to the claim and runs on a node.
+/// Returns whether a pod uses a claim: the pod refers to the claim and runs on a node.
 fn is_claim_used(pod: &Object, claim: &str) -> bool {
     let volumes = at(pod, "spec.volumes").and_then(Value::as_array).unwrap_or_default();
     let is_over = matches!(text(pod, "status.phase"), "Succeeded" | "Failed");
@@ -209,7 +209,7 @@ fn is_claim_used(pod: &Object, claim: &str) -> bool {
     !text(pod, "spec.nodeName").is_empty() && volumes.iter().any(uses)
 }
 
-/// Returns whether a claim or volume uses a class: it has the class, or is changing to it.
+/// Returns whether a claim or a volume uses a class: the object has the class, or is changing to the class.
 fn is_class_used(object: &Object, class: &str) -> bool {
     const FIELDS: [&str; 3] = [
         "spec.volumeAttributesClassName",

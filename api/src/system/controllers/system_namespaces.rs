@@ -15,16 +15,16 @@ use objects::store;
 /// Runs the controller, which follows the system namespaces.
 pub(super) async fn follow(server: Arc<Server>) -> Ending {
     let revision = server.store.engine().revision();
-    let wanted: Vec<Desired> = bootstrap::namespaces(server.types.naming).collect();
-    let tail = |wanted: &Desired| {
-        let resource = Loopback::new(&server).resource(&wanted.target)?;
-        let key = store::key(resource, &wanted.target.namespace, &wanted.target.name);
+    let desired: Vec<Desired> = bootstrap::namespaces(server.types.naming).collect();
+    let tail = |desired: &Desired| {
+        let resource = Loopback::new(&server).resource(&desired.target)?;
+        let key = store::key(resource, &desired.target.namespace, &desired.target.name);
         Ok::<_, Trouble>(server.store.engine().tail(revision, key)?)
     };
-    let mut tails = wanted.iter().map(tail).collect::<Result<Vec<_>, _>>()?;
+    let mut tails = desired.iter().map(tail).collect::<Result<Vec<_>, _>>()?;
     loop {
         let loopback = Loopback::new(&server);
-        for Desired { target, object, .. } in &wanted {
+        for Desired { target, object, .. } in &desired {
             if loopback.get(target)?.is_none() {
                 tracing::info!(namespace = target.name, "recreating a system namespace");
                 // A conflict means that the namespace exists by now.

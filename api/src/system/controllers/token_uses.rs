@@ -8,9 +8,10 @@ use futures_util::stream::{self, StreamExt};
 
 use super::{Ending, WRITES_MAX};
 use crate::state::tokens::uses::{TokenUse, last_used_label};
-use crate::writes::bootstrap::Target;
+use crate::writes::bootstrap::ObjectTarget;
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
+use objects::store::ObjectName;
 use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
 use values::clock;
@@ -18,14 +19,14 @@ use values::json::{Object, Value};
 use values::object::meta;
 use values::status::Status;
 
-/// Pause after a batch of secrets of which one could not be labelled. The next use of its token leads to
-/// another attempt.
+/// Pause after a batch in which a secret could not be labelled. The next use of the token of this secret leads
+/// to another attempt.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs the controller, which labels the secrets that authentication reports.
 pub(super) async fn follow(server: Arc<Server>) -> Ending {
     let loopback = Loopback::new(&server);
-    let target = Target {
+    let target = ObjectTarget {
         group: "",
         version: "v1",
         resource: "secrets",
@@ -52,7 +53,7 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
     }
 }
 
-/// Labels a secret with the date, if it is still the secret whose token was used.
+/// Labels a secret with the date, if the secret is still the one whose token was used.
 async fn write(
     loopback: &Loopback<'_>,
     secrets: &Resource,
@@ -70,5 +71,7 @@ async fn write(
         new.object_entry("metadata").object_entry("labels").insert(label.to_owned(), today.as_str().into());
         Some(new)
     };
-    loopback.change(secrets, (&used.namespace, &used.secret), Endpoint::Main, make).await
+    loopback
+        .change(secrets, ObjectName { namespace: &used.namespace, name: &used.secret }, Endpoint::Main, make)
+        .await
 }

@@ -5,8 +5,8 @@
 //! tail on jobs ─► when is it due? ─► agenda, earliest first ─ due ─► newest state: still due? ─► delete, foreground
 //! ```
 //!
-//! The agenda only says when to check: the deletion of a job is decided from its newest state, so a changed
-//! time, a new job of the same name or a changed clock does no harm.
+//! The agenda contains only the times of checks. The decision to delete a job uses the newest state of the job, so a
+//! changed time, a new job of the same name or a changed clock does no harm.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use super::{EVENTS_MAX, Ending, Pass, WRITES_MAX};
-use crate::writes::bootstrap::Target;
+use crate::writes::bootstrap::ObjectTarget;
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
-use objects::store;
+use objects::store::{self, ObjectName};
 use types::options::{DeleteOptions, Propagation};
 use types::schema::registry::Resource;
 use values::clock;
@@ -34,13 +34,18 @@ const SLEEP_MAX: Duration = Duration::from_secs(60);
 pub(super) async fn follow(server: Arc<Server>) -> Ending {
     let loopback = Loopback::controller(&server, "ttl-after-finished-controller");
     let (namespace, name) = (String::new(), String::new());
-    let jobs =
-        loopback.resource(&Target { group: "batch", version: "v1", resource: "jobs", namespace, name })?;
+    let jobs = loopback.resource(&ObjectTarget {
+        group: "batch",
+        version: "v1",
+        resource: "jobs",
+        namespace,
+        name,
+    })?;
     let prefix = store::collection(jobs, "");
     let snapshot = server.store.engine().snapshot();
     let mut tail = server.store.engine().tail(snapshot.revision(), prefix.clone())?;
-    // Time in seconds since the epoch, and key of the job. A job may have several entries; it is checked for
-    // each.
+    // Time in seconds since the epoch, and key of the job. A job may have several entries. The controller
+    // checks the job at each of these times.
     let mut agenda: BTreeSet<(i64, Bytes)> = BTreeSet::new();
     for entry in snapshot.prefix(&prefix) {
         let Ok(record) = entry.read() else { continue };
@@ -54,7 +59,7 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
         });
         let sleep = async {
             match pause {
-                Some(pause) => tokio::time::sleep(pause).await,
+                Some(pause) => clock::sleep(pause).await,
                 None => std::future::pending().await,
             }
         };
@@ -70,7 +75,7 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
                 let later = agenda.split_off(&(clock::now_seconds() + 1, Bytes::new()));
                 let due = std::mem::replace(&mut agenda, later);
                 let deletions = due.into_iter().map(|(_, key)| async {
-                    let name = store::identity(jobs, &key).1.to_owned();
+                    let name = store::object_name(jobs, &key).name.to_owned();
                     (name, end(&loopback, jobs, key).await)
                 });
                 let mut outcomes = stream::iter(deletions).buffer_unordered(WRITES_MAX);
@@ -84,7 +89,7 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
     }
 }
 
-/// Deletes a job if it is due; if it is due later, returns the time and the key.
+/// Deletes a job if the job is due. If the job is due later, returns the time and the key.
 async fn end(loopback: &Loopback<'_>, jobs: &Resource, key: Bytes) -> Result<Option<(i64, Bytes)>, Status> {
     let Some(stored) = loopback.store().get(&key)? else { return Ok(None) };
     let Some(life) = Life::read(&stored.record.value) else { return Ok(None) };
@@ -97,8 +102,8 @@ async fn end(loopback: &Loopback<'_>, jobs: &Resource, key: Bytes) -> Result<Opt
         uid: Some(life.metadata.uid),
         ..DeleteOptions::default()
     };
-    let (namespace, name) = store::identity(jobs, &key);
-    match loopback.delete_object(jobs, (namespace, name), &options).await {
+    let ObjectName { namespace, name } = store::object_name(jobs, &key);
+    match loopback.delete_object(jobs, ObjectName { namespace, name }, &options).await {
         Err(error) if !matches!(error.code, StatusCode::NOT_FOUND | StatusCode::CONFLICT) => Err(error),
         _ => Ok(None),
     }
@@ -147,7 +152,7 @@ impl Life {
         serde_json::from_slice(value).ok()
     }
 
-    /// Returns the time at which the job is to be deleted, in seconds since the epoch; `None` if it is not
+    /// Returns the time at which the job must be deleted, in seconds since the epoch; `None` if the job is not
     /// finished, has no time to live, or is already being deleted.
     fn due(&self) -> Option<i64> {
         let kept = self.spec.ttl_seconds_after_finished?;
@@ -166,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_due_after_it_finished_and_not_before() {
+    fn a_finished_job_is_due_when_its_ttl_has_passed() {
         let finished = r#""status":{"conditions":[{"type":"Complete","status":"True","lastTransitionTime":"1970-01-01T00:01:00Z"}]}"#;
         for (job, want) in [
             (

@@ -1,4 +1,4 @@
-//! Starts two servers with different configurations in one process, and checks that each one behaves by its
+//! Starts two servers with different configurations in one process, and checks that each server behaves by its
 //! own configuration.
 
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn start(settings: Settings) -> Configured {
 
 impl Configured {
     async fn code(&self, request: &str, body: &str) -> u16 {
-        self.server.ask(request, body).await.0
+        self.server.send(request, body).await.0
     }
 
     /// Returns the code of the response to a pod with a privileged container.
@@ -72,16 +72,16 @@ async fn two_servers_in_one_process_do_not_share_their_configuration() {
         allows_privileged: true,
     });
 
-    // The naming profile.
+    // Compare the naming profiles.
     for (server, own, foreign) in [(&one, &KUBERNETES, &CLUSTER), (&other, &CLUSTER, &KUBERNETES)] {
         let get = |naming: &Naming| format!("GET /apis/{}", naming.group("rbac.authorization", true));
         assert_eq!(server.code(&get(own), "").await, 200);
         assert_eq!(server.code(&get(foreign), "").await, 404);
     }
 
-    // The version.
+    // Compare the versions.
     let shown = async |server: &Configured, member: &str| {
-        let (_, _, version) = server.server.ask("GET /version", "").await;
+        let (_, _, version) = server.server.send("GET /version", "").await;
         version.str_at(&[member]).to_owned()
     };
     assert_eq!(shown(&other, "gitVersion").await, "v1.36.0-other");
@@ -91,15 +91,15 @@ async fn two_servers_in_one_process_do_not_share_their_configuration() {
     let metrics = other.server.get("/metrics", "").await;
     assert!(metrics.contains("git_version=\"v1.36.0-other\"") && metrics.contains("emulation=\"1.35\""));
 
-    // Validation.
+    // Compare the validation settings.
     assert_eq!([one.create_privileged_pod().await, other.create_privileged_pod().await], [422, 201]);
 
-    // The log level.
+    // Compare the log levels.
     assert_eq!(other.code("PUT /debug/flags/v", "4").await, 200);
     assert_eq!([&one, &other].map(|server| server.level.load(Ordering::Relaxed)), [0, 4]);
     assert_eq!(one.code("PUT /debug/flags/v", "2").await, 200);
     assert_eq!([&one, &other].map(|server| server.level.load(Ordering::Relaxed)), [2, 4]);
 
-    // The identity among the servers of a store.
+    // Compare the names of the servers among the servers of a store.
     assert_ne!(own_name(&one.server), own_name(&other.server));
 }

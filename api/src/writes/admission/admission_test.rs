@@ -1,4 +1,4 @@
-//! Tests of both points of admission, with a plugin that records its calls.
+//! Tests the mutating and the validating point of admission with a plugin that records its calls.
 
 use parking_lot::Mutex;
 
@@ -10,10 +10,11 @@ use values::json::{Object, Value};
 use values::object::{meta, metadata_mut, set_meta};
 use values::status::Status;
 
-/// A plugin that records its calls, labels objects if it may change them, and refuses objects with one name.
+/// A plugin that records its calls, labels objects at the mutating point, and refuses objects with a certain
+/// name.
 #[derive(Default)]
 pub struct Probe {
-    asked: Mutex<Vec<String>>,
+    calls: Mutex<Vec<String>>,
 }
 
 impl Plugin for Probe {
@@ -27,7 +28,7 @@ impl Plugin for Probe {
         review: &'p mut Review,
     ) -> Step<'p> {
         Step::wait(async move {
-            // Plugins may wait, as webhooks do.
+            // Wait here, because plugins such as webhooks may wait.
             tokio::task::yield_now().await;
             let new = record.new.as_deref().map(text);
             self.note("mutate", record, new);
@@ -56,7 +57,7 @@ impl Probe {
     fn note<N>(&self, point: &str, record: &AdmissionRecord<'_, N>, new: Option<String>) {
         let old = record.old.map(text);
         let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        self.asked.lock().push(format!(
+        self.calls.lock().push(format!(
             "{point} {:?}{} {}/{} {} by {}: {} => {}",
             record.write.operation,
             if record.write.dry_run() { " (dry run)" } else { "" },
@@ -70,7 +71,7 @@ impl Probe {
     }
 }
 
-/// Returns the version, the kind and the fields that the tests change of an object.
+/// Formats the version and kind of an object, and the fields that the tests change.
 fn text(object: &Object) -> String {
     let member = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let labelled =
@@ -80,19 +81,19 @@ fn text(object: &Object) -> String {
     format!("{} {}{spec}{}", member("apiVersion"), member("kind"), if labelled { " labelled" } else { "" })
 }
 
-/// Starts a server whose chain has this plugin after its own plugins, and a namespace `n`.
+/// Starts a server that runs this plugin after all other plugins, and creates the namespace `n`.
 async fn server_with(name: &'static str, last: std::sync::Arc<dyn Plugin>) -> TestServer {
     let make: MakePlugin = std::sync::Arc::new(move |_| last.clone());
     let server = TestServer::admitting(Settings::default().without("ServiceAccount").with_last(name, make));
-    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    server.send("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     server
 }
 
-/// Starts a server whose chain has the probe after its own plugins.
+/// Starts a server that runs the probe after all other plugins.
 async fn probed() -> (TestServer, std::sync::Arc<Probe>) {
     let probe = std::sync::Arc::<Probe>::default();
     let server = server_with("Probe", probe.clone()).await;
-    probe.asked.lock().clear();
+    probe.calls.lock().clear();
     (server, probe)
 }
 
@@ -108,9 +109,10 @@ impl Plugin for Mover {
     fn mutate<'p>(&'p self, record: &'p mut AdmissionRecord<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
         let Some(new) = &mut record.new else { return Ok(()).into() };
         for (annotation, member) in [("set-name", "name"), ("set-namespace", "namespace")] {
-            let wanted = new.get("metadata").and_then(|metadata| metadata.at(&["annotations", annotation]));
-            let wanted = wanted.cloned();
-            match wanted.as_ref().and_then(Value::as_str) {
+            let requested =
+                new.get("metadata").and_then(|metadata| metadata.at(&["annotations", annotation]));
+            let requested = requested.cloned();
+            match requested.as_ref().and_then(Value::as_str) {
                 None => {}
                 Some("") => set_meta(new, member, None),
                 Some(text) => set_meta(new, member, Some(text.into())),
@@ -121,11 +123,11 @@ impl Plugin for Mover {
 }
 
 #[tokio::test]
-async fn a_plugin_can_move_no_object() {
+async fn a_plugin_cannot_change_the_namespace_or_the_name_of_a_stored_object() {
     let server = server_with("Mover", std::sync::Arc::new(Mover)).await;
     let maps = "/api/v1/namespaces/n/configmaps";
     for name in ["u", "v"] {
-        server.ask(&format!("POST {maps}"), &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await;
+        server.send(&format!("POST {maps}"), &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await;
     }
     let other = "400 the namespace of the provided object does not match the namespace sent on the request";
     let immutable = "field is immutable";
@@ -147,7 +149,7 @@ async fn a_plugin_can_move_no_object() {
         ("PUT MAPS/u", "u", r#""set-name":"""#, &unnamed),
     ] {
         let body = format!(r#"{{"metadata":{{"name":"{name}","annotations":{{{set}}}}}}}"#);
-        let (code, _, answer) = server.ask(&request.replace("MAPS", maps), &body).await;
+        let (code, _, answer) = server.send(&request.replace("MAPS", maps), &body).await;
         let metadata = |name: &str| answer.str_at(&["metadata", name]);
         let got = match answer.str_at(&["message"]) {
             "" => format!("{code} {}/{}", metadata("namespace"), metadata("name")),
@@ -158,7 +160,7 @@ async fn a_plugin_can_move_no_object() {
 }
 
 #[tokio::test]
-async fn a_plugin_sees_every_operation_in_the_version_of_the_request() {
+async fn a_plugin_is_called_for_every_operation_in_the_version_of_the_request() {
     let (server, probe) = probed().await;
     let maps = "/api/v1/namespaces/n/configmaps";
     let scalers = "/apis/autoscaling/v1/namespaces/n/horizontalpodautoscalers";
@@ -236,19 +238,19 @@ async fn a_plugin_sees_every_operation_in_the_version_of_the_request() {
             ],
         ),
     ] {
-        let (got, warnings, answer) = server.ask(&request, &body).await;
+        let (got, warnings, answer) = server.send(&request, &body).await;
         assert_eq!(got, code, "{request}: {answer:?}");
-        assert_eq!(std::mem::take(&mut *probe.asked.lock()), want, "{request}");
+        assert_eq!(std::mem::take(&mut *probe.calls.lock()), want, "{request}");
         assert_eq!(warnings, [r#"299 - "seen by the probe""#], "{request}");
     }
 }
 
 #[tokio::test]
-async fn what_a_plugin_adds_to_a_new_object_has_no_manager() {
+async fn a_field_that_a_plugin_adds_to_a_new_object_has_no_manager() {
     let (server, _) = probed().await;
     let maps = "/api/v1/namespaces/n/configmaps";
     let map = r#"{"metadata":{"name":"m","annotations":{"a":"b"}}}"#;
-    let (_, _, made) = server.ask(&format!("POST {maps}?fieldManager=t"), map).await;
+    let (_, _, made) = server.send(&format!("POST {maps}?fieldManager=t"), map).await;
     assert_eq!(made.str_at(&["metadata", "labels", "probed"]), "yes");
     let owned = made.at(&["metadata", "managedFields"]).and_then(Value::as_array).unwrap();
     assert_eq!(owned[0].str_at(&["manager"]), "t");
@@ -257,12 +259,12 @@ async fn what_a_plugin_adds_to_a_new_object_has_no_manager() {
 }
 
 #[tokio::test]
-async fn commands_and_connections_pass_both_points() {
+async fn bindings_evictions_and_connections_pass_mutation_and_validation() {
     let (server, probe) = probed().await;
     let pods = "/api/v1/namespaces/n/pods";
     let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
-    server.ask(&format!("POST {pods}"), pod).await;
-    probe.asked.lock().clear();
+    server.send(&format!("POST {pods}"), pod).await;
+    probe.calls.lock().clear();
     for (request, body, want) in [
         (
             "POST PODS/p/exec?command=ls",
@@ -280,10 +282,10 @@ async fn commands_and_connections_pass_both_points() {
             "Create pods/eviction p by system:anonymous: - => policy/v1 Eviction",
         ),
     ] {
-        let (code, _, answer) = server.ask(&request.replace("PODS", pods), body).await;
-        let asked = std::mem::take(&mut *probe.asked.lock());
+        let (code, _, answer) = server.send(&request.replace("PODS", pods), body).await;
+        let calls = std::mem::take(&mut *probe.calls.lock());
         let labelled = if want.ends_with('-') { "" } else { " labelled" };
         let want = [format!("mutate {want}"), format!("validate {want}{labelled}")];
-        assert_eq!(asked, want, "{request}: {code} {answer:?}");
+        assert_eq!(calls, want, "{request}: {code} {answer:?}");
     }
 }

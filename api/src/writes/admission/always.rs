@@ -5,7 +5,7 @@ use crate::writes::plugin::{AdmissionRecord, Review};
 use crate::writes::plugin::{Plugin, Step};
 use values::json::Object;
 
-/// The admission plugin AlwaysAdmit: it allows everything and handles no writes.
+/// The admission plugin AlwaysAdmit, which allows all writes and therefore handles no write.
 pub struct Admit;
 
 impl Plugin for Admit {
@@ -14,7 +14,7 @@ impl Plugin for Admit {
     }
 }
 
-/// The admission plugin AlwaysDeny: it refuses every write.
+/// The admission plugin AlwaysDeny, which refuses every write.
 pub struct Deny;
 
 impl Plugin for Deny {

@@ -1,5 +1,5 @@
-//! The plugin AlwaysPullImages: the node pulls images for every pod with the credentials of that pod. A pod
-//! can therefore not use an image that another pod on the node pulled unless it has the credentials.
+//! The plugin AlwaysPullImages: the node pulls images for every pod with the credentials of that pod.
+//! Therefore a pod without the credentials cannot use an image that another pod on the node pulled.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use values::field::FieldError;
 use values::json::{Object, Value};
 use values::status::Status;
 
-/// The lists of containers, in the order of messages.
+/// The lists of containers, in the order in which error messages name them.
 const LISTS: [&str; 3] = [pod::INIT, pod::MAIN, pod::EPHEMERAL];
 
 const ALWAYS: &str = "Always";

@@ -1,5 +1,5 @@
-//! The plugin LimitPodHardAntiAffinityTopology: required anti-affinity of pods may only be between nodes,
-//! because a pod with a wider one could keep all other pods out of a zone.
+//! The plugin LimitPodHardAntiAffinityTopology: the required anti-affinity of a pod may use only the topology
+//! key for host names. With a wider topology, a pod could keep all other pods out of a zone.
 
 use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
 use crate::writes::server::Server;
@@ -9,7 +9,7 @@ use values::status::{Status, Subject};
 
 /// The admission plugin LimitPodHardAntiAffinityTopology.
 pub struct AntiAffinity {
-    /// The node label that holds the host name of the node.
+    /// The node label that contains the host name of the node.
     hostname: String,
 }
 

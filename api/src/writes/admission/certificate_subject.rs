@@ -1,5 +1,5 @@
-//! The plugin CertificateSubjectRestriction: no client certificate may make its holder a member of the group
-//! with all permissions.
+//! The plugin CertificateSubjectRestriction: a requested client certificate must not contain the group that
+//! has all permissions.
 
 use auth::authn::certificate_request::subject;
 use auth::identity::MASTERS;
@@ -13,7 +13,7 @@ use values::status::Status;
 
 /// The admission plugin CertificateSubjectRestriction.
 pub struct CertificateSubjectRestriction {
-    /// The signer of client certificates that this server trusts.
+    /// The name of the signer whose client certificates this server trusts.
     signer: String,
 }
 
@@ -27,7 +27,7 @@ impl CertificateSubjectRestriction {
 
     fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         let Some(new) = record.new else { return Ok(()) };
-        let spec = StructView::of(new).child("spec");
+        let spec = StructView::from_object(new).child("spec");
         if spec.text("signerName") != self.signer {
             return Ok(());
         }

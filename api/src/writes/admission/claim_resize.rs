@@ -1,5 +1,5 @@
-//! The plugin PersistentVolumeClaimResize: a claim may grow only if it is bound and its class allows
-//! expansion.
+//! The plugin PersistentVolumeClaimResize: a claim may grow only if the claim is bound and its storage class
+//! allows expansion.
 
 use std::sync::Arc;
 

@@ -1,14 +1,14 @@
 //! The types of the plugin configurations.
 
-use auth::strict::{Form, Object};
+use auth::strict::{MemberType, Object};
 
 use wire::config_type::ConfigType;
 
 /// The type of the configuration of a plugin.
 pub(super) struct PluginConfig {
     pub(super) config_type: ConfigType,
-    /// Whether the meaning of the members is checked when the plugin is initialized, instead of when it is
-    /// created.
+    /// Whether the values of the members are checked when the plugin is initialized, instead of when the plugin
+    /// is created.
     pub(super) is_checked_late: bool,
 }
 
@@ -26,8 +26,8 @@ pub(super) const POD_SECURITY: PluginConfig = PluginConfig {
             members: &[
                 API_VERSION,
                 KIND,
-                ("defaults", Form::Object(&POD_SECURITY_DEFAULTS)),
-                ("exemptions", Form::Object(&POD_SECURITY_EXEMPTIONS)),
+                ("defaults", MemberType::Object(&POD_SECURITY_DEFAULTS)),
+                ("exemptions", MemberType::Object(&POD_SECURITY_EXEMPTIONS)),
             ],
         },
         is_implied: false,
@@ -42,7 +42,7 @@ pub(super) const EVENT_RATE: PluginConfig = PluginConfig {
         scheme: "pkg/admission/eventratelimit/config.go:31",
         form: &Object {
             name: "Configuration",
-            members: &[API_VERSION, KIND, ("limits", Form::List(&Form::Object(&LIMIT)))],
+            members: &[API_VERSION, KIND, ("limits", MemberType::List(&MemberType::Object(&LIMIT)))],
         },
         is_implied: false,
     },
@@ -59,8 +59,8 @@ pub(super) const TOLERATIONS: PluginConfig = PluginConfig {
             members: &[
                 API_VERSION,
                 KIND,
-                ("default", Form::List(&Form::Object(&TOLERATION))),
-                ("whitelist", Form::List(&Form::Object(&TOLERATION))),
+                ("default", MemberType::List(&MemberType::Object(&TOLERATION))),
+                ("whitelist", MemberType::List(&MemberType::Object(&TOLERATION))),
             ],
         },
         is_implied: false,
@@ -78,7 +78,11 @@ pub(super) const QUOTA: PluginConfig = PluginConfig {
         scheme: "apiserver/pkg/admission/plugin/resourcequota/config.go:31",
         form: &Object {
             name: "Configuration",
-            members: &[API_VERSION, KIND, ("limitedResources", Form::List(&Form::Object(&LIMITED)))],
+            members: &[
+                API_VERSION,
+                KIND,
+                ("limitedResources", MemberType::List(&MemberType::Object(&LIMITED))),
+            ],
         },
         is_implied: false,
     },
@@ -95,26 +99,26 @@ pub(super) const WEBHOOK: PluginConfig = PluginConfig {
         scheme: "apiserver/pkg/admission/plugin/webhook/config/kubeconfig.go:34",
         form: &Object {
             name: "WebhookAdmission",
-            members: &[API_VERSION, KIND, ("kubeConfigFile", Form::Text)],
+            members: &[API_VERSION, KIND, ("kubeConfigFile", MemberType::Text)],
         },
         is_implied: false,
     },
     is_checked_late: false,
 };
 
-const API_VERSION: (&str, Form) = ("apiVersion", Form::Text);
-const KIND: (&str, Form) = ("kind", Form::Text);
-const TEXTS: Form = Form::List(&Form::Text);
+const API_VERSION: (&str, MemberType) = ("apiVersion", MemberType::Text);
+const KIND: (&str, MemberType) = ("kind", MemberType::Text);
+const TEXTS: MemberType = MemberType::List(&MemberType::Text);
 
 const POD_SECURITY_DEFAULTS: Object = Object {
     name: "PodSecurityDefaults",
     members: &[
-        ("enforce", Form::Text),
-        ("enforce-version", Form::Text),
-        ("audit", Form::Text),
-        ("audit-version", Form::Text),
-        ("warn", Form::Text),
-        ("warn-version", Form::Text),
+        ("enforce", MemberType::Text),
+        ("enforce-version", MemberType::Text),
+        ("audit", MemberType::Text),
+        ("audit-version", MemberType::Text),
+        ("warn", MemberType::Text),
+        ("warn-version", MemberType::Text),
     ],
 };
 
@@ -126,37 +130,37 @@ const POD_SECURITY_EXEMPTIONS: Object = Object {
 const LIMIT: Object = Object {
     name: "Limit",
     members: &[
-        ("type", Form::Text),
-        ("qps", Form::Int32),
-        ("burst", Form::Int32),
-        ("cacheSize", Form::Int32),
+        ("type", MemberType::Text),
+        ("qps", MemberType::Int32),
+        ("burst", MemberType::Int32),
+        ("cacheSize", MemberType::Int32),
     ],
 };
 
 const TOLERATION: Object = Object {
     name: "Toleration",
     members: &[
-        ("key", Form::Text),
-        ("operator", Form::Text),
-        ("value", Form::Text),
-        ("effect", Form::Text),
-        ("tolerationSeconds", Form::Int64),
+        ("key", MemberType::Text),
+        ("operator", MemberType::Text),
+        ("value", MemberType::Text),
+        ("effect", MemberType::Text),
+        ("tolerationSeconds", MemberType::Int64),
     ],
 };
 
 const LIMITED: Object = Object {
     name: "LimitedResource",
     members: &[
-        ("apiGroup", Form::Text),
-        ("resource", Form::Text),
+        ("apiGroup", MemberType::Text),
+        ("resource", MemberType::Text),
         ("matchContains", TEXTS),
-        ("matchScopes", Form::List(&Form::Object(&SCOPE))),
+        ("matchScopes", MemberType::List(&MemberType::Object(&SCOPE))),
     ],
 };
 
 const SCOPE: Object = Object {
     name: "ScopedResourceSelectorRequirement",
-    members: &[("scopeName", Form::Text), ("operator", Form::Text), ("values", TEXTS)],
+    members: &[("scopeName", MemberType::Text), ("operator", MemberType::Text), ("values", TEXTS)],
 };
 
 #[cfg(test)]
@@ -165,7 +169,7 @@ mod tests {
     use values::naming::KUBERNETES;
 
     #[test]
-    fn configurations_are_of_the_type_of_their_plugin() {
+    fn a_plugin_configuration_must_have_the_type_of_its_plugin() {
         let events = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n";
         for (of, text, want) in [
             (&EVENT_RATE, format!("{events}limits: []"), ""),

@@ -1,6 +1,6 @@
 //! The plugins DefaultStorageClass and DefaultIngressClass: an object that names no class gets the default
-//! class. If several classes are marked as default, the newest one is used; among equally new ones, the first
-//! by name.
+//! class. If several classes are marked as default, the newest class is used. If several classes are equally
+//! new, the first class by name is used.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl DefaultClass {
             return Ok(());
         }
         let classes = self.classes.list(&self.store, "")?;
-        // The list is in the order of names, so the first of several equally new classes is taken.
+        // The list is sorted by name, so the first class by name is used if several classes are equally new.
         let newest = classes
             .iter()
             .filter(|class| class.is_default)

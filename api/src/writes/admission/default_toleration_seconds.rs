@@ -1,5 +1,5 @@
-//! The plugin DefaultTolerationSeconds: a pod without its own tolerations for failing nodes tolerates them
-//! for a limited time.
+//! The plugin DefaultTolerationSeconds: a pod without its own tolerations for failing nodes tolerates failing
+//! nodes for a limited time.
 
 use super::toleration;
 use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
@@ -7,7 +7,7 @@ use crate::writes::pod;
 use crate::writes::server::Server;
 use values::json::{Object, Value};
 
-/// Default time in seconds; flags may override it.
+/// Default time in seconds that a pod tolerates a failing node; flags may override the default.
 const SECONDS: i64 = 300;
 
 /// The effect of taints that evict pods.
@@ -15,7 +15,7 @@ const EVICTS: &str = "NoExecute";
 
 /// The admission plugin DefaultTolerationSeconds.
 pub struct DefaultTolerationSeconds {
-    /// Taints of failing nodes, with the seconds for which a pod stays there.
+    /// Taints of failing nodes, with the seconds for which a pod tolerates each taint.
     taints: [(String, i64); 2],
 }
 
@@ -28,7 +28,7 @@ impl DefaultTolerationSeconds {
         DefaultTolerationSeconds::new(server, [SECONDS; 2])
     }
 
-    /// Returns the plugin with the times in seconds for nodes that are not ready, and for nodes that are
+    /// Returns the plugin with these times in seconds: for nodes that are not ready, and for nodes that are
     /// unreachable.
     pub fn new(server: &Server, [not_ready, unreachable]: [i64; 2]) -> DefaultTolerationSeconds {
         let domain = server.types.naming.domain;

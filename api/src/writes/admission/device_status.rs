@@ -1,5 +1,5 @@
-//! Permissions for parts of the status of a claim: for allocating devices to users, and for reporting on
-//! behalf of a driver (docs/api/writes.md#device-access).
+//! Permissions for two parts of the status of a claim: the allocation of devices to users, and the reports of
+//! drivers about devices (docs/api/writes.md#device-access).
 //!
 //! ```text
 //! allocation, users ─► <verb>                                      resourceclaims/binding in all namespaces
@@ -7,9 +7,9 @@
 //!                           or arbitrary-node:<verb>               resourceclaims/driver by its name
 //! ```
 //!
-//! Both are required in addition to the permission for the status. A refusal is reported as a field error
-//! together with the other errors. Each driver needs its own call to the authorizers, so call this only for
-//! valid claims, whose number of devices is bounded.
+//! These permissions are required in addition to the permission to write the status. A refusal is reported as a
+//! field error together with the other errors. Each driver needs its own call to the authorizers, so call
+//! [`refused`] only for valid claims: the number of devices in a valid claim is bounded.
 
 use std::collections::BTreeSet;
 
@@ -22,13 +22,14 @@ use values::field::{FieldError, go_quote};
 use values::json::{Object, Value};
 use values::object::{at, same_at, same_values};
 
-/// Returns a field error for each part of the status that the writer may not change. For a resource other
-/// than the status of resource claims, the result is empty. Both objects are in the stored form, and the new
-/// one is valid.
+/// Returns a field error for each change of the status that the writer is not permitted to make. The result
+/// is empty unless the write is to the status of a resource claim. Both objects are in the stored form, and
+/// the new object is valid.
 pub async fn refused(
     authorizer: &Authorizer,
-    asked: &Attributes<'_>,
-    (resource, subresource): (&Resource, &str),
+    attributes: &Attributes<'_>,
+    resource: &Resource,
+    subresource: &str,
     [new, old]: [&Object; 2],
 ) -> Vec<FieldError> {
     if subresource != "status" || !resource.is_of("resource", "resourceclaims") {
@@ -36,9 +37,9 @@ pub async fn refused(
     }
     let mut errors = Vec::new();
     if ["status.allocation", "status.reservedFor"].into_iter().any(|path| !same_at(new, old, path)) {
-        let binding = Attributes { subresource: "binding", namespace: "", name: "", ..*asked };
+        let binding = Attributes { subresource: "binding", namespace: "", name: "", ..*attributes };
         if let Err(why) = require(authorizer, &binding).await {
-            let verb = asked.verb;
+            let verb = attributes.verb;
             let detail = format!(
                 "changing status.allocation or status.reservedFor requires resource=\"resourceclaims/binding\", \
                  verb=\"{verb}\" permission: {why}"
@@ -46,9 +47,9 @@ pub async fn refused(
             errors.push(FieldError::forbidden("status", detail));
         }
     }
-    let verbs = verbs(asked, new);
+    let verbs = verbs(attributes, new);
     for driver in changed_drivers(new, old) {
-        if let Err(why) = require_one(authorizer, asked, &verbs, driver).await {
+        if let Err(why) = require_one(authorizer, attributes, &verbs, driver).await {
             let verbs = verbs.join(" ");
             let detail = format!(
                 "changing status.devices requires resource=\"resourceclaims/driver\", verb=\"[{verbs}]\" permission: {why}"
@@ -59,25 +60,25 @@ pub async fn refused(
     errors
 }
 
-/// Returns the verbs of which any one permits reporting on behalf of a driver.
-fn verbs(asked: &Attributes<'_>, claim: &Object) -> Vec<String> {
+/// Returns the verbs that permit reports on behalf of a driver. The writer needs only one of these verbs.
+fn verbs(attributes: &Attributes<'_>, claim: &Object) -> Vec<String> {
     let node = allocated_node(claim);
-    let is_there = node.is_some() && node == node_of(asked.user);
+    let is_there = node.is_some() && node == node_of(attributes.user);
     let places = is_there.then_some("associated-node").into_iter().chain(["arbitrary-node"]);
-    places.map(|place| format!("{place}:{}", asked.verb)).collect()
+    places.map(|place| format!("{place}:{}", attributes.verb)).collect()
 }
 
-/// Returns the first refusal if none of the verbs is allowed.
+/// Checks that at least one of the verbs is allowed. Otherwise the result is the refusal of the first verb.
 async fn require_one(
     authorizer: &Authorizer,
-    asked: &Attributes<'_>,
+    attributes: &Attributes<'_>,
     verbs: &[String],
     driver: &str,
 ) -> Result<(), String> {
     let mut first = Ok(());
     for verb in verbs {
-        let asked = Attributes { verb, subresource: "driver", name: driver, ..*asked };
-        match require(authorizer, &asked).await {
+        let attributes = Attributes { verb, subresource: "driver", name: driver, ..*attributes };
+        match require(authorizer, &attributes).await {
             Ok(()) => return Ok(()),
             refused => first = first.and(refused),
         }
@@ -85,14 +86,14 @@ async fn require_one(
     first
 }
 
-async fn require(authorizer: &Authorizer, asked: &Attributes<'_>) -> Result<(), String> {
-    let Err(denied) = authorizer.authorize(asked).await else { return Ok(()) };
-    let Attributes { group, resource, name, .. } = *asked;
+async fn require(authorizer: &Authorizer, attributes: &Attributes<'_>) -> Result<(), String> {
+    let Err(denied) = authorizer.authorize(attributes).await else { return Ok(()) };
+    let Attributes { group, resource, name, .. } = *attributes;
     let name = if name.is_empty() { String::new() } else { format!(" {}", go_quote(name)) };
     Err(format!("{resource}.{group}{name} is forbidden: {}", denied.message))
 }
 
-/// Returns the node that a claim is allocated to, if it is exactly one node, selected by name.
+/// Returns the node to which a claim is allocated, if the node selector names exactly one node.
 fn allocated_node(claim: &Object) -> Option<&str> {
     let term = only(at(claim, "status.allocation.nodeSelector.nodeSelectorTerms"))?;
     let expressions = term.get("matchExpressions").and_then(Value::as_array).unwrap_or_default();
@@ -101,7 +102,7 @@ fn allocated_node(claim: &Object) -> Option<&str> {
     only(field.get("values")).filter(|_| is_name)?.as_str()
 }
 
-/// Returns the element of a list with exactly one element.
+/// Returns the only element of a list. Returns `None` for a list of any other length.
 fn only(list: Option<&Value>) -> Option<&Value> {
     match list?.as_array()? {
         [one] => Some(one),
@@ -159,7 +160,7 @@ mod tests {
     }
 
     /// Returns an authorizer that allows one user one verb on one subresource of claims.
-    fn allowing(user: &str, (verb, subresource): (&str, &str)) -> Authorizer {
+    fn allowing(user: &str, verb: &str, subresource: &str) -> Authorizer {
         let list = |text: &str| vec![text.to_owned()];
         let rule = Rule {
             verbs: list(verb),
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn parts_of_a_status_need_permissions_of_their_own() {
+    async fn each_section_of_a_claim_status_needs_its_own_permission() {
         let allocation = |nodes: &str| {
             format!(
                 r#""allocation":{{"nodeSelector":{{"nodeSelectorTerms":[{{"matchFields":[{{"key":"metadata.name","operator":"In","values":[{nodes}]}}]}}]}}}}"#
@@ -194,7 +195,7 @@ mod tests {
         let none = ("get", "status");
         let registry = Registry::new(&KUBERNETES);
         let resource = registry.resource("resource.k8s.io", "v1", "resourceclaims").unwrap();
-        for (allowed, old, new, want) in [
+        for ((verb, subresource), old, new, want) in [
             (none, String::new(), String::new(), vec![]),
             (none, String::new(), here.clone(), vec![bind.to_owned()]),
             (none, here.clone(), r#""reservedFor":[]"#.to_owned(), vec![bind.to_owned()]),
@@ -205,15 +206,15 @@ mod tests {
             (("arbitrary-node:patch", "driver"), said("a.b"), said("c.d"), vec![]),
             (("associated-node:patch", "driver"), said("a.b"), String::new(), vec![speak("a.b")]),
         ] {
-            let authorizer = allowing("jane", allowed);
+            let authorizer = allowing("jane", verb, subresource);
             let jane = User::new("jane", [""; 0]);
-            let asked = of_status(&jane, "patch");
+            let attributes = of_status(&jane, "patch");
             let claim = |status: &str| object(&format!(r#"{{"status":{{{status}}}}}"#));
             let [new, old] = [&new, &old].map(|status| claim(status));
-            let got = refused(&authorizer, &asked, (resource, "status"), [&new, &old]).await;
+            let got = refused(&authorizer, &attributes, resource, "status", [&new, &old]).await;
             let got: Vec<String> = got.iter().map(ToString::to_string).collect();
-            assert_eq!(got, want, "{allowed:?}");
-            assert!(refused(&authorizer, &asked, (resource, ""), [&new, &old]).await.is_empty());
+            assert_eq!(got, want, "{verb} {subresource}");
+            assert!(refused(&authorizer, &attributes, resource, "", [&new, &old]).await.is_empty());
         }
     }
 
@@ -233,9 +234,9 @@ mod tests {
     }
 
     #[test]
-    fn accounts_speak_for_drivers_on_their_node() {
+    fn a_service_account_on_the_allocated_node_gets_the_associated_node_verb() {
         let account = account();
-        let asked = Attributes::path(&account, "update", "");
+        let attributes = Attributes::path(&account, "update", "");
         let expressions = r#","matchExpressions":[{"key":"a","operator":"Exists"}]"#;
         for (claim, is_there) in [
             (allocated(r#""here""#, "", ""), true),
@@ -245,15 +246,15 @@ mod tests {
             (allocated(r#""here""#, expressions, ""), false),
             (object("{}"), false),
         ] {
-            let associated = verbs(&asked, &claim).contains(&"associated-node:update".to_owned());
+            let associated = verbs(&attributes, &claim).contains(&"associated-node:update".to_owned());
             assert_eq!(associated, is_there, "{claim:?}");
         }
     }
 
     #[tokio::test]
-    async fn one_of_two_permissions_is_enough_for_a_driver() {
+    async fn a_driver_needs_the_associated_node_or_the_arbitrary_node_verb() {
         let account = account();
-        let asked = of_status(&account, "update");
+        let attributes = of_status(&account, "update");
         let registry = Registry::new(&KUBERNETES);
         let resource = registry.resource("resource.k8s.io", "v1", "resourceclaims").unwrap();
         let said = r#","devices":[{"driver":"a.b","pool":"p","device":"d"}]"#;
@@ -263,10 +264,10 @@ mod tests {
             ("arbitrary-node:update", "there", true),
             ("associated-node:patch", "here", false),
         ] {
-            let authorizer = allowing(&account.name, (verb, "driver"));
+            let authorizer = allowing(&account.name, verb, "driver");
             let node = format!("\"{node}\"");
             let [new, old] = [said, ""].map(|status| allocated(&node, "", status));
-            let got = refused(&authorizer, &asked, (resource, "status"), [&new, &old]).await;
+            let got = refused(&authorizer, &attributes, resource, "status", [&new, &old]).await;
             assert_eq!(got.is_empty(), is_allowed, "{verb} {node}: {got:?}");
         }
     }

@@ -1,8 +1,8 @@
-//! The plugin EventRateLimit: limits the rate of event writes for the whole server, per namespace, per user,
+//! The plugin EventRateLimit limits the rate of event writes for the whole server, per namespace, per user,
 //! or per source and object.
 //!
-//! A limit has a token bucket for each of its keys. It keeps the buckets of the most recently used keys. A
-//! key that returns after its bucket was dropped begins with a full bucket.
+//! A limit has a token bucket for each key. The plugin keeps the buckets of the most recently used keys. If a
+//! key is used again after its bucket was dropped, the key begins with a full bucket.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -57,7 +57,7 @@ struct Bucket {
 /// Reads the configuration, which is required.
 ///
 /// # Errors
-/// Describes what is wrong with the configuration.
+/// Fails if the configuration is invalid; the text describes the error.
 pub fn configure(config: Option<&Value>) -> Result<MakePlugin, String> {
     let limits = StructView::from(config).structs("limits");
     let mut faults = Vec::new();
@@ -75,7 +75,7 @@ pub fn configure(config: Option<&Value>) -> Result<MakePlugin, String> {
     }))
 }
 
-/// A limit as read from the configuration.
+/// The settings of one limit in the configuration.
 #[derive(Clone, Copy)]
 struct Parsed {
     kind: Kind,
@@ -85,11 +85,11 @@ struct Parsed {
 }
 
 impl Parsed {
-    /// Reads a limit. Adds to `faults` and returns `None` if the limit is invalid.
+    /// Reads a limit. If the limit is invalid, adds the errors to `faults` and returns `None`.
     fn read(at: usize, limit: StructView<'_>, faults: &mut Vec<String>) -> Option<Parsed> {
         let path = |name: &str| format!("limits[{at}].{name}");
         let before = faults.len();
-        let kind = Kind::of(limit.text("type"));
+        let kind = Kind::from_name(limit.text("type"));
         if kind.is_none() {
             let given = limit.text("type").into();
             faults.push(FieldError::not_supported(path("type"), &given, &Kind::NAMES).to_string());
@@ -105,7 +105,7 @@ impl Parsed {
         let (burst, per_second) = (positive("burst"), positive("qps"));
         let keys_max = match limit.int("cacheSize").unwrap_or(0) {
             0 => KEYS_DEFAULT,
-            // The whole server has one bucket.
+            // For this kind, the number of keys is ignored, because the whole server has only one bucket.
             size if size < 0 && kind == Some(Kind::Server) => KEYS_DEFAULT,
             size => usize::try_from(size).unwrap_or_else(|_| {
                 faults.push(
@@ -125,7 +125,7 @@ impl Parsed {
 }
 
 impl Limit {
-    /// Takes a token for an event and returns whether one was left.
+    /// Takes a token for an event; returns whether a token was available.
     fn accepts(&self, key: &str, now: Instant) -> bool {
         let mut buckets = self.buckets.lock();
         if !buckets.of_key.contains_key(key) {
@@ -147,7 +147,7 @@ impl Limit {
 }
 
 impl Buckets {
-    /// Drops the older half of the buckets at once, so that the search costs little per event.
+    /// Drops the older half of the buckets at once, so that the average cost of the search per event is low.
     fn forget_oldest_half(&mut self) {
         let mut times: Vec<Instant> = self.of_key.values().map(|bucket| bucket.used_at).collect();
         let middle = times.len() / 2;
@@ -158,10 +158,10 @@ impl Buckets {
 }
 
 impl Kind {
-    /// The names, in the order of messages.
+    /// The names of all kinds, in the order in which error messages list them.
     const NAMES: [&str; 4] = ["Namespace", "Server", "SourceAndObject", "User"];
 
-    fn of(name: &str) -> Option<Kind> {
+    fn from_name(name: &str) -> Option<Kind> {
         [Kind::Namespace, Kind::Server, Kind::SourceAndObject, Kind::User]
             .into_iter()
             .find(|kind| kind.name() == name)
@@ -182,7 +182,7 @@ impl Kind {
             Kind::Namespace => record.write.namespace.to_owned(),
             Kind::User => record.write.user.name.clone(),
             Kind::SourceAndObject => {
-                let event = record.new.map_or(StructView::from(None), StructView::of);
+                let event = record.new.map_or(StructView::from(None), StructView::from_object);
                 let (source, about) = (event.child("source"), event.child("involvedObject"));
                 let of_object =
                     ["kind", "namespace", "name", "uid", "apiVersion"].map(|name| about.text(name));
@@ -207,8 +207,8 @@ impl Plugin for EventRateLimit {
         let refused = self.limits.iter().filter_map(|limit| {
             let key = limit.kind.key(record);
             let refused = !limit.accepts(&key, now);
-            // Each limit produces a complete refusal of its own; the response repeats the prefix for all of
-            // them together.
+            // The text of each refusal begins with this prefix. The response repeats the prefix before the
+            // joined texts.
             let why =
                 || format!("Too many requests: limit reached on type {} for key {key}", limit.kind.name());
             refused.then(why)
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_gives_its_burst_and_then_its_rate() {
+    fn an_event_rate_bucket_allows_its_burst_and_then_its_rate() {
         let limit = limit(2.0, 3.0, 10);
         let start = Instant::now();
         let taken = |after_ms| {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_a_limit_are_bounded() {
+    fn the_number_of_buckets_of_a_limit_is_bounded() {
         let limit = limit(1.0, 1.0, 8);
         let start = Instant::now();
         for at in 0..100 {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn configurations_are_checked() {
+    fn event_rate_limit_configurations_are_validated() {
         for (text, want) in [
             ("limits: [{type: Server, qps: 1, burst: 1}]", ""),
             ("limits: []", "limits: Invalid value: []: must not be empty"),

@@ -1,5 +1,5 @@
-//! The plugin DenyServiceExternalIPs: services get no new external addresses, because a writer of services
-//! could use them to take over traffic.
+//! The plugin DenyServiceExternalIPs: services may get no new external addresses. With an external address, a
+//! writer of services could take over traffic.
 
 use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
 use objects::validation::StructView;
@@ -15,7 +15,7 @@ impl Plugin for DenyServiceExternalIps {
 
     fn validate<'p>(&'p self, record: &'p AdmissionRecord<'_, &Object>, _: &'p mut Review) -> Step<'p> {
         let addresses = |object: Option<&'p Object>| {
-            let spec = object.map(|object| StructView::of(object).child("spec"));
+            let spec = object.map(|object| StructView::from_object(object).child("spec"));
             spec.into_iter().flat_map(|spec| spec.texts("externalIPs"))
         };
         // Addresses that a service already has may stay or be removed.

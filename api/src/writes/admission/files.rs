@@ -1,4 +1,4 @@
-//! Access of plugins to the files and the connections that their configuration names.
+//! The access of plugins to the files and servers that the plugin configuration names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +20,15 @@ pub trait Files {
         Vec::new()
     }
 
-    /// Returns how other servers are reached.
+    /// Returns the networks through which this server reaches other servers.
     fn networks(&self) -> Networks {
         Networks::default()
     }
 
-    /// Returns the credentials of this server for other servers, from the users of a kubeconfig file.
+    /// Reads a kubeconfig file and returns its users as the credentials of this server for other servers.
     ///
     /// # Errors
-    /// Describes why the file cannot be used.
+    /// Returns the reason why the file cannot be used.
     fn identities(&self, path: &str) -> Result<Identities, String> {
         Err(format!("stat {path}: no such file or directory"))
     }
@@ -37,7 +37,7 @@ pub trait Files {
     /// request is retried.
     ///
     /// # Errors
-    /// Describes why the file cannot be used.
+    /// Returns the reason why the file cannot be used.
     fn reviewer(&self, path: &str, _pause: Duration) -> Result<Arc<dyn Reviewer>, String> {
         Err(format!("stat {path}: no such file or directory"))
     }

@@ -6,8 +6,8 @@
 //!                                           └─ no response: allowed, or 403, as configured
 //! ```
 //!
-//! This module does not read kubeconfig files and opens no connections: it calls the server through a
-//! `Reviewer`.
+//! This module does not read kubeconfig files and opens no connections: the module calls the image policy server
+//! through a `Reviewer`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ use wire::outgoing;
 /// Maximum number of cached decisions. Each key contains the images of a pod.
 const REMEMBERED_MAX: usize = 1024;
 
-/// The version of reviews that is sent.
+/// The API version of the reviews that the plugin sends.
 const VERSION: &str = "v1alpha1";
 
 /// The subresource that adds containers to a running pod.
@@ -47,7 +47,8 @@ struct Config {
 /// The admission plugin ImagePolicyWebhook.
 pub struct ImagePolicyWebhook {
     reviewer: Arc<dyn Reviewer>,
-    /// How long decisions are cached: those that allow, and those that deny.
+    /// The time for which decisions that allow the images are cached, and the time for decisions that deny
+    /// the images.
     lifetimes: [Duration; 2],
     default_allow: bool,
     naming: &'static Naming,
@@ -65,7 +66,7 @@ struct Decision {
 /// Reads the configuration, which is required.
 ///
 /// # Errors
-/// Describes what is wrong with the configuration.
+/// Fails if the configuration is invalid; the text describes the error.
 pub fn configure(config: Option<&Value>, files: &dyn Files) -> Result<MakePlugin, String> {
     let config = Config::read(config.ok_or("no config specified")?)?;
     let reviewer = files.reviewer(&config.file, config.pause)?;
@@ -182,8 +183,8 @@ impl ImagePolicyWebhook {
         let answer = self.reviewer.review(text(review)).await;
         let answer = answer.map_err(|why| why.to_string())?;
         let group = self.naming.group("imagepolicy", true);
-        let wanted = outgoing::Review { group: &group, version: VERSION, kind: "ImageReview" };
-        let answer = wanted.read(&answer)?;
+        let expected = outgoing::Review { group: &group, version: VERSION, kind: "ImageReview" };
+        let answer = expected.read(&answer)?;
         let status = answer.get("status");
         outgoing::ReviewResponse::Images.check(status, VERSION)?;
         let decision = Decision::read(status);
@@ -200,7 +201,7 @@ impl ImagePolicyWebhook {
         if remembered.len() >= REMEMBERED_MAX {
             remembered.retain(|_, (until, _)| *until > now);
         }
-        // Entries that expire first are dropped first.
+        // If the cache is full, drop the half of the entries that expires first.
         if remembered.len() >= REMEMBERED_MAX {
             let mut ends: Vec<Instant> = remembered.values().map(|(until, _)| *until).collect();
             let middle = ends.len() / 2;
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_units_bounds_and_defaults() {
+    fn image_policy_times_have_units_bounds_and_defaults() {
         let config = read("kubeConfigFile: /f, allowTTL: 60, denyTTL: -1, retryBackoff: 10").unwrap();
         assert_eq!(
             (config.file.as_str(), config.allow_ttl.as_secs(), config.deny_ttl.as_secs(), config.pause),

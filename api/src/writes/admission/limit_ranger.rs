@@ -1,5 +1,5 @@
-//! The plugin LimitRanger: the limit ranges of a namespace set defaults for containers, and bound the amounts
-//! that containers, pods and volume claims request.
+//! The plugin LimitRanger: the limit ranges of a namespace set default amounts for containers, and limit the
+//! amounts that containers, pods and volume claims may request.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use quantity::Quantity;
 
 use super::Parsed;
 use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
-use crate::writes::pod::{self, Amounts, Bound};
+use crate::writes::pod::{self, AmountKind, Amounts};
 use crate::writes::server::Server;
 use crate::writes::server::store::ObjectStorage;
 use values::json::{Object, Value};
@@ -18,7 +18,7 @@ use values::status::Status;
 pub struct LimitRanger {
     store: Arc<ObjectStorage>,
     ranges: Parsed<Vec<Limit>>,
-    /// The annotation that records which defaults a pod was given.
+    /// The annotation of a pod that names the defaults that the plugin set.
     annotation: String,
 }
 
@@ -80,7 +80,7 @@ impl LimitRanger {
             for container in pod::list_mut(pod, list) {
                 let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
                 for (bound, amounts, word) in
-                    [(Bound::Requests, &requests, "request"), (Bound::Limits, &defaults, "limit")]
+                    [(AmountKind::Requests, &requests, "request"), (AmountKind::Limits, &defaults, "limit")]
                 {
                     let set = fill_in(container, bound, amounts);
                     if !set.is_empty() {
@@ -112,8 +112,8 @@ fn is_deleting(object: Option<&Object>) -> bool {
     object.is_some_and(|object| !meta(object, "deletionTimestamp").is_empty())
 }
 
-/// Sets the amounts that a container leaves out, and returns descriptions of them.
-fn fill_in(container: &mut Object, bound: Bound, amounts: &Amounts) -> Vec<String> {
+/// Sets the amounts that a container leaves out, and returns a description of each amount that was set.
+fn fill_in(container: &mut Object, bound: AmountKind, amounts: &Amounts) -> Vec<String> {
     let resources = container.get("resources");
     let given = resources.and_then(|resources| resources.get(bound.name()));
     let missing: Vec<String> =
@@ -125,7 +125,7 @@ fn fill_in(container: &mut Object, bound: Bound, amounts: &Amounts) -> Vec<Strin
     missing
 }
 
-/// The amounts that something requests, with the limits of one kind that apply to it.
+/// The requests and limits of a container, pod or claim, for the check against the limits of this `kind`.
 struct Usage<'u> {
     kind: &'u str,
     requests: Amounts,
@@ -190,14 +190,14 @@ fn faults_of_pod(new: &Object, limits: &[Limit]) -> Vec<String> {
         match limit.kind.as_str() {
             "Container" => {
                 for container in [pod::MAIN, pod::INIT].iter().flat_map(|list| pod::list(new, list)) {
-                    let of = |bound: Bound| pod::amounts(container.at(&["resources", bound.name()]));
-                    let (requests, limits) = (of(Bound::Requests), of(Bound::Limits));
+                    let of = |bound: AmountKind| pod::amounts(container.at(&["resources", bound.name()]));
+                    let (requests, limits) = (of(AmountKind::Requests), of(AmountKind::Limits));
                     Usage { kind: &limit.kind, requests, limits }.faults(limit, &mut faults);
                 }
             }
             "Pod" => {
                 let of = |bound| pod::of_pod_alone(new, bound);
-                let (requests, limits) = (of(Bound::Requests), of(Bound::Limits));
+                let (requests, limits) = (of(AmountKind::Requests), of(AmountKind::Limits));
                 Usage { kind: &limit.kind, requests, limits }.faults(limit, &mut faults);
             }
             _ => {}
@@ -249,7 +249,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn resources_of_a_pod_stand_for_those_of_its_containers() {
+    fn pod_level_resources_take_precedence_over_those_of_containers() {
         let limits =
             parse(&object(r#"{"spec":{"limits":[{"type":"Pod","max":{"cpu":"1","memory":"1Gi"}}]}}"#));
         for (own, want) in [
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_of_the_limits_is_said() {
+    fn resources_outside_a_limit_range_are_refused_with_the_limit() {
         let pod = |resources: &str| {
             format!(r#"{{"spec":{{"containers":[{{"name":"c","resources":{resources}}}]}}}}"#)
         };

@@ -4,11 +4,11 @@
 //! flags, file ─► Settings ─► plugins in their order ─► Server (writes/server.rs) ─► Chain (writes/plugin)
 //! ```
 //!
-//! The order of the plugins is that of `order`, which no flag changes. Each plugin is made for a server, and
-//! keeps the parts of the server that it reads: objects at the newest revision of the store, the served
-//! types, the authorizers.
+//! The module `order` lists the plugins in the order in which they run. No flag changes this order. Each plugin
+//! is created for one server, and keeps references to the parts of the server that it reads: objects at the
+//! newest revision of the store, the served types, the authorizers.
 //!
-//! To add a plugin, add a file here with a type that implements `Plugin`, and a line in `order`.
+//! To add a plugin, add a file with a type that implements `Plugin` to this directory, and a line to `order`.
 
 mod always;
 mod always_pull_images;

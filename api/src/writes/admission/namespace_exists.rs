@@ -1,5 +1,5 @@
-//! The plugins NamespaceExists, which requires the namespace of every namespaced write, and
-//! NamespaceAutoProvision, which creates it.
+//! The plugins NamespaceExists and NamespaceAutoProvision. If the namespace of a write does not exist,
+//! NamespaceExists refuses the write, and NamespaceAutoProvision creates the namespace.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl NamespaceAutoProvision {
         namespace.push("kind", "Namespace".into());
         namespace.push("apiVersion", "v1".into());
         metadata_mut(&mut namespace).insert("name", record.write.namespace.into());
-        // If another request created the namespace first, that is fine as well.
+        // The result is also a success if another request created the namespace first.
         record.writer.create(&self.0.resource, namespace).await.map(drop)
     }
 }

@@ -1,12 +1,12 @@
-//! The plugin NamespaceLifecycle: namespaced objects, and commands on them such as an eviction, need a
-//! namespace that exists and is not terminating. The system's own namespaces cannot be deleted.
+//! The plugin NamespaceLifecycle: the creation of a namespaced object or of a command, such as an eviction,
+//! needs a namespace that exists and is not terminating. The system namespaces cannot be deleted.
 //!
-//! The plugin looks up the namespace at the newest revision, which is always available here, so it never has
-//! to wait.
+//! The plugin looks up the namespace at the newest revision of the local store, so the plugin never waits.
 //!
-//! The namespace may begin to terminate between that lookup and the commit. Therefore each creation is
-//! counted from before the lookup until after the commit (`writes/creations.rs`). The namespace controller first
-//! waits for creations that may have seen the namespace active; all later ones see that it is terminating.
+//! The namespace may begin to terminate between the lookup and the commit. Therefore each creation is counted
+//! from before the lookup until after the commit (`writes/creations.rs`). Before the namespace controller
+//! deletes objects, it waits for the creations that may have read the namespace as active. All later creations
+//! find that the namespace is terminating.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use types::schema::registry::Resource;
 use values::json::Object;
 use values::status::{Cause, Status, Subject};
 
-/// The state of a namespace, as far as a write depends on it.
+/// The state of a namespace that decides whether a write is allowed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
     /// The namespace does not exist.
@@ -47,7 +47,7 @@ impl NamespaceLifecycle {
 
     fn state(&self, namespace: &str) -> Result<State, Status> {
         let stored = self.store.stored(&self.namespaces, "", namespace)?;
-        Ok(State::of(stored.as_ref()))
+        Ok(State::from_stored(stored.as_ref()))
     }
 
     fn create(&self, record: &AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
@@ -75,15 +75,15 @@ impl NamespaceLifecycle {
         }
     }
 
-    /// Checks an update. Updates are still allowed in a terminating namespace.
+    /// Checks an update. Updates are allowed in a terminating namespace.
     fn update(&self, record: &AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
         let is_missing = record.is_namespaced() && self.state(record.write.namespace)? == State::Absent;
         if is_missing { Err(missing(record.write.namespace)) } else { Ok(()) }
     }
 }
 
-/// Refuses what the state of a namespace forbids: a creation in a missing (404) or terminating (403)
-/// namespace, an update in a missing one (404), and the deletion of the system's namespaces (403).
+/// Refuses writes that the state of a namespace does not permit: a creation in a missing (404) or terminating
+/// (403) namespace, an update in a missing namespace (404), and the deletion of a system namespace (403).
 impl Plugin for NamespaceLifecycle {
     fn handles(&self, target: &Target<'_>) -> bool {
         match target.operation {
@@ -108,7 +108,7 @@ impl Plugin for NamespaceLifecycle {
     }
 }
 
-/// Returns whether this plugin forbids the deletion of some objects of a kind.
+/// Returns whether this plugin forbids the deletion of at least one object of this resource.
 fn refuses_deletions(resource: &Resource) -> bool {
     let behavior = &resource.table.behavior;
     !behavior.undeletable.is_empty() && behavior.undeletable_detail.is_empty()
@@ -127,7 +127,8 @@ fn delete<N>(record: &AdmissionRecord<'_, N>) -> Result<(), Status> {
     Ok(())
 }
 
-/// Access reviews must be possible for a namespace that does not exist yet.
+/// Returns whether objects of this resource are reviews. Access reviews must be possible for a namespace that
+/// does not exist yet.
 fn is_review(resource: &Resource) -> bool {
     resource.table.behavior.namespace_may_be_missing
 }
@@ -136,14 +137,14 @@ fn subject<'s>(resource: &'s Resource, name: &'s str) -> Subject<'s> {
     Subject { group: &resource.group, kind: &resource.table.plural, name }
 }
 
-/// Returns a 404 for a namespace.
+/// Returns the 404 for a missing namespace.
 pub fn missing(namespace: &str) -> Status {
     Status::not_found(Subject { group: "", kind: "namespaces", name: namespace })
 }
 
 impl State {
-    /// Returns the state of a namespace from its stored form.
-    pub fn of(stored: Option<&Stored>) -> State {
+    /// Returns the state of a namespace, given the stored object.
+    pub fn from_stored(stored: Option<&Stored>) -> State {
         match stored {
             None => State::Absent,
             Some(stored) if Attributes::new(&stored.record.attributes).is_deleting() => State::Terminating,

@@ -1,4 +1,4 @@
-//! The admission plugins, in the one order in which they run.
+//! The admission plugins, in the order in which they run.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::policy::validating::ValidatingAdmissionPolicy;
 use super::priority::Priority;
 use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
-use super::signers::{Act, Signers};
+use super::signers::{SignerAction, Signers};
 use super::storage_protection::StorageProtection;
 use super::{
     always, certificate_subject, event_rate, external_ips, image_policy, node_restriction, owner_permissions,
@@ -31,7 +31,7 @@ use crate::writes::server::MakePlugin;
 use crate::writes::server::Server;
 use values::json::Value;
 
-/// Reads the configuration of a plugin, if present, and the files that it names.
+/// A function that reads the configuration of a plugin, if any, and the files that the configuration names.
 type Configure = fn(Option<&Value>, &dyn Files) -> Result<MakePlugin, String>;
 
 /// A plugin that the flags can name.
@@ -39,7 +39,7 @@ pub(super) struct Registration {
     pub(super) name: &'static str,
     /// Whether the plugin runs unless it is disabled.
     pub(super) by_default: bool,
-    /// The constructor. `None` means that flags accept the name but nothing runs.
+    /// The constructor. `None` means that flags accept the name, but there is no plugin to run.
     pub(super) configure: Option<Configure>,
     /// The type of the configuration; `None` if the plugin takes no configuration.
     pub(super) config: Option<&'static PluginConfig>,
@@ -67,7 +67,7 @@ fn plain<P: Plugin + 'static>(make: fn(&Server) -> P) -> Result<MakePlugin, Stri
     Ok(Arc::new(move |server: &Server| Arc::new(make(server)) as Arc<dyn Plugin>))
 }
 
-/// The plugins in order, one line each; the comments keep the lines apart.
+/// The plugins in order, one line each. The comment before a line describes the plugin of that line.
 #[rustfmt::skip]
 pub(super) static PLUGINS: &[Registration] = &[
     // Allows everything.
@@ -78,13 +78,13 @@ pub(super) static PLUGINS: &[Registration] = &[
     on("NamespaceLifecycle", Some(|_, _| plain(NamespaceLifecycle::new))),
     // Requires an existing namespace for namespaced objects.
     off("NamespaceExists", Some(|_, _| plain(NamespaceExists::new))),
-    // Restricts required anti-affinity of pods to nodes.
+    // Allows only the topology key for host names in required anti-affinity of pods.
     off("LimitPodHardAntiAffinityTopology", Some(|_, _| plain(AntiAffinity::new))),
     // Applies resource limits and defaults of namespaces.
     on("LimitRanger", Some(|_, _| plain(LimitRanger::new))),
-    // Makes pods run under a service account of their namespace.
+    // Sets the service account of pods and mounts its token.
     on("ServiceAccount", Some(|_, _| plain(ServiceAccount::new))),
-    // Restricts what node agents may write.
+    // Restricts node agents to objects of their node.
     off("NodeRestriction", Some(|_, _| plain(node_restriction::NodeRestriction::new))),
     // Taints new nodes as not ready.
     on("TaintNodesByCondition", Some(|_, _| plain(NodeTaint::new))),
@@ -98,47 +98,47 @@ pub(super) static PLUGINS: &[Registration] = &[
     off("PodNodeSelector", Some(|config, _| pod_node_selector::configure(config))),
     // Sets the priority of pods from their class.
     on("Priority", Some(|_, _| plain(Priority::new))),
-    // Limits how long pods tolerate a failing node.
+    // Limits the time for which pods tolerate a failing node.
     on(DefaultTolerationSeconds::NAME, Some(|_, _| plain(DefaultTolerationSeconds::usual))),
     // Applies the tolerations of namespaces.
     off("PodTolerationRestriction", Some(|config, _| pod_toleration_restriction::configure(config))).configured(&TOLERATIONS),
     // Limits the rate of event writes.
     off("EventRateLimit", Some(|config, _| event_rate::configure(config))).configured(&EVENT_RATE),
-    // Lets pods that use extended resources tolerate the taints of the nodes that have them.
+    // Lets pods that use an extended resource tolerate the taint of nodes with this resource.
     off("ExtendedResourceToleration", Some(|_, _| plain(ExtendedResourceToleration::new))),
     // Sets the class of volume claims that name no class.
     on("DefaultStorageClass", Some(|_, _| plain(DefaultClass::of_claims))),
     // Protects claims, volumes and their attribute classes from removal while they are in use.
     on("StorageObjectInUseProtection", Some(|_, _| plain(StorageProtection::new))),
-    // Protects groups of pods while pods belong to them; this feature is not served.
+    // Protects groups of pods that still have pods; this feature is not served.
     on("PodGroupProtection", None),
-    // Allows setting owners only to users who may delete the object.
+    // Refuses changes of owner references by users who may not delete the object.
     off("OwnerReferencesPermissionEnforcement", Some(|_, _| plain(owner_permissions::OwnerReferencesPermissionEnforcement::new))),
     // Lets claims grow only if their class allows it.
     on("PersistentVolumeClaimResize", Some(|_, _| plain(ClaimResize::new))),
-    // Sets overhead and placement of pods from their runtime class.
+    // Sets the overhead, node selector and tolerations of pods from their runtime class.
     on("RuntimeClass", Some(|_, _| plain(RuntimeClass::new))),
-    // Checks who may approve certificates of a signer.
-    on("CertificateApproval", Some(|_, _| plain(|server| Signers::new(server, Act::Approve)))),
-    // Checks who may sign for a signer.
-    on("CertificateSigning", Some(|_, _| plain(|server| Signers::new(server, Act::Sign)))),
-    // Checks who may publish the trust bundles of a signer.
-    on("ClusterTrustBundleAttest", Some(|_, _| plain(|server| Signers::new(server, Act::Attest)))),
+    // Checks that the user may approve certificates for the signer.
+    on("CertificateApproval", Some(|_, _| plain(|server| Signers::new(server, SignerAction::Approve)))),
+    // Checks that the user may sign certificates for the signer.
+    on("CertificateSigning", Some(|_, _| plain(|server| Signers::new(server, SignerAction::Sign)))),
+    // Checks that the user may publish trust bundles of the signer.
+    on("ClusterTrustBundleAttest", Some(|_, _| plain(|server| Signers::new(server, SignerAction::Attest)))),
     // Refuses client certificates for the group of administrators.
     on("CertificateSubjectRestriction", Some(|_, _| plain(certificate_subject::CertificateSubjectRestriction::new))),
     // Sets the class of ingresses that name no class.
     on("DefaultIngressClass", Some(|_, _| plain(DefaultClass::of_ingresses))),
     // Refuses new external addresses of services.
     off("DenyServiceExternalIPs", Some(|_, _| plain(|_| external_ips::DenyServiceExternalIps))),
-    // Gives pods the topology labels of their node.
+    // Copies the topology labels of the node to its pods.
     on("PodTopologyLabels", Some(|_, _| plain(topology_labels::PodTopologyLabels::new))),
     // Requires the workload of a group of pods; this feature is not served.
     on("PodGroupWorkloadExists", None),
     // Requires that nodes have the features that pods need; this feature is not served.
     on("NodeDeclaredFeatureValidator", None),
-    // Keeps the size of jobs whose pods are scheduled together; this feature is not served.
+    // Refuses changes of the size of jobs whose pods are scheduled together; this feature is not served.
     on("JobValidation", None),
-    // Checks which pods can be resized.
+    // Checks that the node of a pod can resize the pod.
     on("PodResizeValidator", Some(|_, _| plain(PodResizeValidator::new))),
     // Runs admission policies that change objects.
     on("MutatingAdmissionPolicy", Some(|_, _| plain(MutatingAdmissionPolicy::new))),
@@ -148,8 +148,8 @@ pub(super) static PLUGINS: &[Registration] = &[
     on("ValidatingAdmissionPolicy", Some(|_, _| plain(ValidatingAdmissionPolicy::new))),
     // Calls webhooks that refuse objects.
     on("ValidatingAdmissionWebhook", Some(webhook::configure_validating)).configured(&WEBHOOK),
-    // Charges the quotas of namespaces. This runs after all others, so that writes refused by them are not
-    // counted.
+    // Charges the quotas of namespaces. This plugin runs after all plugins above, so that the quota does not count the
+    // writes that these plugins refuse.
     on("ResourceQuota", Some(|config, _| quota::configure(config))).configured(&QUOTA),
     // Refuses everything.
     off("AlwaysDeny", Some(|_, _| plain(|_| always::Deny))),
@@ -161,7 +161,7 @@ mod tests {
 
     /// Checks that the table of the documentation lists every plugin in order, with its default.
     #[test]
-    fn the_documentation_lists_the_plugins_in_order() {
+    fn the_documentation_lists_every_plugin_in_order_with_its_default() {
         let page = include_str!("../../../../docs/api/admission.md");
         let (_, table) = page.split_once("| plugin | default | effect |").expect("the page has the table");
         let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));

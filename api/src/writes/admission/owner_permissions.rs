@@ -1,6 +1,6 @@
-//! The plugin OwnerReferencesPermissionEnforcement: owners decide when an object is removed. A user who sets
-//! owners must therefore be allowed to delete the object, and a user who blocks the deletion of an owner must
-//! be allowed to write the owner's finalizers.
+//! The plugin OwnerReferencesPermissionEnforcement. The owners of an object decide when garbage collection
+//! removes the object, so a user who sets owners must be allowed to delete the object. A user who blocks the
+//! deletion of an owner must be allowed to update the finalizers of that owner.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ impl OwnerReferencesPermissionEnforcement {
     }
 
     async fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
-        // The creator of an object may set its owners.
+        // A create needs no additional permission, because the creator of an object may set its owners.
         if record.write.operation != Operation::Create {
-            let asked = Attributes {
+            let attributes = Attributes {
                 verb: "delete",
                 resource_request: true,
                 group: &record.write.resource.group,
@@ -40,7 +40,7 @@ impl OwnerReferencesPermissionEnforcement {
                 name: record.write.name,
                 ..Attributes::path(record.write.user, "", "")
             };
-            let decision = self.access.authorizer.decide(&asked).await.decision;
+            let decision = self.access.authorizer.decide(&attributes).await.decision;
             if !decision.is_allowed() {
                 let reason = decision.reason();
                 return Err(record.forbidden(&format!(
@@ -54,8 +54,8 @@ impl OwnerReferencesPermissionEnforcement {
         Ok(())
     }
 
-    /// Checks that the user may block the deletion of an owner, which requires the same permission as setting
-    /// a finalizer on it.
+    /// Checks that the user may block the deletion of an owner. The user needs the permission to set a
+    /// finalizer on the owner.
     async fn check_blocking(
         &self,
         record: &AdmissionRecord<'_, &Object>,
@@ -70,7 +70,7 @@ impl OwnerReferencesPermissionEnforcement {
                  Kind {kind}: no matches for kind {kind:?} in version {api_version:?}"
             )));
         };
-        let asked = Attributes {
+        let attributes = Attributes {
             verb: "update",
             resource_request: true,
             group: &resource.group,
@@ -81,7 +81,7 @@ impl OwnerReferencesPermissionEnforcement {
             name: owner.text("name"),
             ..Attributes::path(record.write.user, "", "")
         };
-        let decision = self.access.authorizer.decide(&asked).await.decision;
+        let decision = self.access.authorizer.decide(&attributes).await.decision;
         if decision.is_allowed() {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl OwnerReferencesPermissionEnforcement {
 
 impl Plugin for OwnerReferencesPermissionEnforcement {
     fn handles(&self, target: &Target<'_>) -> bool {
-        // Node agents write the status of pods and may not delete pods.
+        // The status of pods is exempt, because node agents write the status and may not delete pods.
         let is_pod_status = target.resource.is_of("", "pods") && target.subresource == "status";
         matches!(target.operation, Operation::Create | Operation::Update) && !is_pod_status
     }
@@ -109,10 +109,10 @@ impl Plugin for OwnerReferencesPermissionEnforcement {
 }
 
 fn owners(object: Option<&Object>) -> &[values::json::Value] {
-    object.map_or(&[], |object| StructView::of(object).child("metadata").items("ownerReferences"))
+    object.map_or(&[], |object| StructView::from_object(object).child("metadata").items("ownerReferences"))
 }
 
-/// Returns the owners whose deletion the new object blocks and the old one did not.
+/// Returns the owners whose deletion is blocked by the new object but not by the old object.
 fn newly_blocking<'r>(record: &AdmissionRecord<'r, &'r Object>) -> Vec<StructView<'r>> {
     let blocking = |object: Option<&'r Object>| {
         let owners = owners(object).iter().map(|owner| StructView::from(Some(owner)));

@@ -1,8 +1,9 @@
-//! Parsed collections for plugins: the parsed form of their objects, and whether a collection is empty.
+//! Caches for plugins: the parsed objects of a collection, and whether a collection is empty.
 //!
-//! The cache never lags the store: a result that was computed from a snapshot is used as long as the engine's
-//! last-change revision of the collection says that nothing has changed since. A write that consults an
-//! unchanging collection costs one read of that number, regardless of how many objects there are.
+//! A cached result is never stale. The engine keeps the revision of the last change of each collection. A
+//! result that was computed from a snapshot is used only if the collection has not changed since that snapshot.
+//! While a collection does not change, each use of the cache costs one read of that revision, regardless of the
+//! number of objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,11 +20,11 @@ use types::schema::registry::Resource;
 use values::json::Object;
 use values::status::Status;
 
-/// The objects of a resource, only as far as to tell whether there are any.
+/// A check whether a resource has objects, which does not read the objects.
 pub struct Collection {
     keys: KeyRange,
     changed: LastChange,
-    /// Newest revision at which the collection was known to be empty; 0 if unknown.
+    /// Newest revision at which the collection was empty; 0 if no such revision is known.
     empty_at: AtomicU64,
 }
 
@@ -56,9 +57,9 @@ impl Collection {
 /// The parsed objects of a collection, in the order of their names.
 pub type Listed<T> = Arc<[Arc<T>]>;
 
-/// Parsed objects by key, each with the revision of its object. Requests read snapshots of different ages, so
-/// an older snapshot neither replaces nor removes the result of a newer one. Otherwise the object would be
-/// parsed again, and a parsed webhook configuration would open new connections.
+/// Parsed objects by key, each with the revision of its object. Requests read snapshots of different
+/// revisions. A request with an older snapshot neither replaces nor removes the result from a newer snapshot.
+/// Otherwise the object would be parsed again, and a parsed webhook configuration would open new connections.
 struct Known<T>(HashMap<Bytes, (Revision, Arc<T>)>);
 
 impl<T> Default for Known<T> {
@@ -73,8 +74,9 @@ impl<T> Known<T> {
         (*known == revision).then(|| parsed.clone())
     }
 
-    /// Keeps the parsed form of an object and returns the one to use. If another request has parsed the same
-    /// revision in the meantime, its result is used, so that all requests share one.
+    /// Keeps the parsed form of an object and returns the parsed form to use. If another request has parsed the
+    /// same revision in the meantime, the result of that request is returned, so that all requests share one
+    /// parsed form.
     fn keep(&mut self, key: &Bytes, revision: Revision, parsed: Arc<T>) -> Arc<T> {
         match self.0.get(key) {
             Some((known, other)) if *known == revision => other.clone(),
@@ -99,7 +101,7 @@ impl<T> Known<T> {
     }
 }
 
-/// Number of individually requested objects that are kept without checking whether they still exist.
+/// Number of objects that [`Parsed::get`] keeps without checking that the objects still exist.
 const FEW: usize = 64;
 
 /// The parsed objects of one collection. An object is parsed again when its revision changes.
@@ -153,8 +155,8 @@ impl<T> Parsed<T> {
         Ok(Some(parsed))
     }
 
-    /// Forgets objects that no longer exist, if more than `few` objects are kept and more than half of them
-    /// no longer exist.
+    /// Drops cached objects that no longer exist, if the cache has more than `few` objects and more than twice
+    /// as many as the collection.
     fn sweep(&self, snapshot: &Snapshot, few: usize) {
         let mut known = self.known.lock();
         if known.0.len() > few && known.0.len() as u64 > 2 * snapshot.count(&self.collection.keys) {
@@ -210,23 +212,23 @@ mod tests {
     use crate::writes::write::server_fixture::TestServer;
 
     #[tokio::test]
-    async fn objects_that_are_gone_are_forgotten_though_each_was_asked_for_alone() {
+    async fn the_parse_cache_drops_deleted_objects_after_single_reads() {
         let server = TestServer::start();
         let parsed = Parsed::new(&server.store, server.types.resource("", "v1", "namespaces"), |_| ());
         let get = |name: &str| parsed.get(&server.store, "", name).unwrap().is_some();
         for n in 0..3 * FEW {
             let (name, body) = (format!("n{n}"), format!(r#"{{"metadata":{{"name":"n{n}"}}}}"#));
-            assert_eq!(server.ask("POST /api/v1/namespaces", &body).await.0, 201, "{name}");
+            assert_eq!(server.send("POST /api/v1/namespaces", &body).await.0, 201, "{name}");
             assert!(get(&name), "{name}");
             if n > 0 {
                 let finalized = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"finalizers":[]}}}}"#);
                 assert_eq!(
-                    server.ask(&format!("DELETE /api/v1/namespaces/{name}"), "").await.0,
+                    server.send(&format!("DELETE /api/v1/namespaces/{name}"), "").await.0,
                     200,
                     "{name}"
                 );
                 let path = format!("PUT /api/v1/namespaces/{name}/finalize");
-                assert_eq!(server.ask(&path, &finalized).await.0, 200, "{name}");
+                assert_eq!(server.send(&path, &finalized).await.0, 200, "{name}");
             }
             assert!(parsed.known.lock().0.len() <= FEW + 1, "{name}");
         }
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_keeps_nothing_of_an_object_that_is_gone() {
+    async fn the_parse_cache_drops_deleted_objects_after_a_list() {
         let server = TestServer::start();
         let classes = server.types.resource("scheduling", "v1", "priorityclasses");
         let parsed = Parsed::new(&server.store, classes, |_| ());
@@ -243,7 +245,7 @@ mod tests {
             (format!("POST {path}"), r#"{"metadata":{"name":"a"},"value":1}"#, 201, 1),
             (format!("DELETE {path}/a"), "", 200, 0),
         ] {
-            assert_eq!(server.ask(&request, body).await.0, code, "{request}");
+            assert_eq!(server.send(&request, body).await.0, code, "{request}");
             assert_eq!(parsed.list(&server.store, "").unwrap().len(), listed, "{request}");
             assert_eq!(parsed.known.lock().0.len(), listed, "{request}");
         }
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn all_requests_share_what_was_made_of_an_object() {
+    fn concurrent_requests_share_one_parsed_object() {
         let (mut known, key) = (Known::default(), Bytes::from_static(b"/a"));
         let first = known.keep(&key, revision(5), Arc::new("first"));
         let second = known.keep(&key, revision(5), Arc::new("second"));
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_snapshot_changes_nothing_that_a_newer_one_found() {
+    fn a_parse_from_an_older_snapshot_does_not_replace_a_newer_one() {
         let (mut known, key) = (Known::default(), Bytes::from_static(b"/a"));
         known.keep(&key, revision(5), Arc::new("newer"));
         assert_eq!(
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_object_is_parsed_anew() {
+    fn a_changed_object_is_parsed_again() {
         let (mut known, key) = (Known::default(), Bytes::from_static(b"/a"));
         known.keep(&key, revision(5), Arc::new("old"));
         assert!(known.get(&key, revision(6)).is_none());

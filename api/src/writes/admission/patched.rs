@@ -1,10 +1,10 @@
-//! Reads the result of a JSON patch by an admission plugin: decodes it as the type that it then names, and
-//! converts it back to the type of the request (docs/api/webhooks.md#answers).
+//! Reads the result of a JSON patch by an admission plugin: decodes the result as the type that the result
+//! names, and converts the object back to the type of the request (docs/api/webhooks.md#answers).
 //!
 //! `patched tree ─► its kind and version ─► decoded by the schema of that type ─► as the type of the request`
 //!
-//! If the patch removes the kind or version of a built-in object, the object keeps its own. A custom object
-//! must name them.
+//! If the patch removes the kind or version of a built-in object, the object keeps its previous kind or
+//! version. A custom object without a kind or version is invalid.
 
 use objects::known_types::{TypeName, is_known, not_registered, unconvertible};
 use types::schema::conform::conform;
@@ -19,35 +19,35 @@ use values::type_meta::untyped;
 
 /// The reason why a patched object is not accepted.
 #[derive(Clone, Debug)]
-pub enum Misread {
-    /// The object does not decode as the type that it names.
+pub enum PatchedObjectError {
+    /// The object cannot be decoded as the type that the object names.
     Undecodable(String),
-    /// The object is of another type and is not converted.
+    /// The object has another type and cannot be converted.
     Unconvertible {
-        /// Why the object is not converted.
+        /// The reason why the object cannot be converted.
         why: String,
-        /// Errors of strict decoding as the other type.
+        /// Errors from the strict decoding of the object as the other type.
         strict: Vec<String>,
     },
-    /// The object is of a kind other than that of its resource.
+    /// The kind of the object is not the kind of the resource.
     Invalid(Box<Status>),
 }
 
 /// Reads a patched object. `before` is the object before the patch, of type `message`.
 ///
 /// # Errors
-/// Fails if the object names no type, or another type.
+/// Fails if the object names no type, or if it names another type.
 pub fn read(
     mut patched: Value,
     message: &Message,
     before: &Object,
     registry: &Registry,
-) -> Result<Decoded, Misread> {
+) -> Result<Decoded, PatchedObjectError> {
     if let Some(why) = untyped(&patched) {
-        return Err(Misread::Undecodable(why));
+        return Err(PatchedObjectError::Undecodable(why));
     }
     let Some(members) = patched.as_object_mut() else {
-        return Err(Misread::Undecodable("not an object".to_owned()));
+        return Err(PatchedObjectError::Undecodable("not an object".to_owned()));
     };
     if message.custom {
         own_custom(&mut patched, before, registry)?;
@@ -61,19 +61,19 @@ pub fn read(
                 members.insert(name, before.get(name).cloned().unwrap_or_default());
             }
         }
-        if of(&patched) != of_object(before) {
+        if type_of_value(&patched) != type_of_object(before) {
             return Err(other_type(patched, before, registry));
         }
     }
-    conform(message, patched).map_err(|why| Misread::Undecodable(why.to_string()))
+    conform(message, patched).map_err(|why| PatchedObjectError::Undecodable(why.to_string()))
 }
 
-/// Returns version and kind of an object.
-fn of(value: &Value) -> (&str, &str) {
+/// Returns the API version and kind of an object.
+fn type_of_value(value: &Value) -> (&str, &str) {
     (value.str_at(&["apiVersion"]), value.str_at(&["kind"]))
 }
 
-fn of_object(object: &Object) -> (&str, &str) {
+fn type_of_object(object: &Object) -> (&str, &str) {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
     (text("apiVersion"), text("kind"))
 }
@@ -83,18 +83,19 @@ fn split(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
-/// Converts a custom object to the version of its request. The versions of one group differ in name only.
-fn own_custom(patched: &mut Value, before: &Object, registry: &Registry) -> Result<(), Misread> {
-    let (own_version, own_kind) = of_object(before);
-    let (api_version, kind) = of(patched);
+/// Converts a custom object to the version of its request, by setting `apiVersion`. The other members stay the
+/// same.
+fn own_custom(patched: &mut Value, before: &Object, registry: &Registry) -> Result<(), PatchedObjectError> {
+    let (own_version, own_kind) = type_of_object(before);
+    let (api_version, kind) = type_of_value(patched);
     if kind.is_empty() {
         let mut text = Vec::new();
         json::write_sorted(patched, &mut text);
         let text = String::from_utf8_lossy(&text);
-        return Err(Misread::Undecodable(format!("Object 'Kind' is missing in '{text}'")));
+        return Err(PatchedObjectError::Undecodable(format!("Object 'Kind' is missing in '{text}'")));
     }
     let ((group, version), (own_group, _)) = (split(api_version), split(own_version));
-    let unconvertible = |why: String| Err(Misread::Unconvertible { why, strict: Vec::new() });
+    let unconvertible = |why: String| Err(PatchedObjectError::Unconvertible { why, strict: Vec::new() });
     if group != own_group {
         let own = go_quote(own_version);
         return unconvertible(format!(
@@ -107,7 +108,7 @@ fn own_custom(patched: &mut Value, before: &Object, registry: &Registry) -> Resu
     if kind != own_kind {
         let subject = Subject { group, kind, name: meta_name(patched) };
         let error = FieldError::invalid("kind", &kind.into(), format!("must be {own_kind}"));
-        return Err(Misread::Invalid(Box::new(Status::invalid(subject, &[error]))));
+        return Err(PatchedObjectError::Invalid(Box::new(Status::invalid(subject, &[error]))));
     }
     let own_version = Value::from(own_version);
     if let Some(members) = patched.as_object_mut() {
@@ -120,7 +121,8 @@ fn meta_name(value: &Value) -> &str {
     value.as_object().map_or("", |object| meta(object, "name"))
 }
 
-/// Drops metadata of a custom object that is not a metadata object.
+/// Drops the members of a custom object's metadata whose values do not have the type that object metadata
+/// requires.
 fn drop_malformed_metadata(message: &Message, object: &mut Value) {
     let metadata = object.as_object_mut().and_then(|object| object.get_mut("metadata"));
     let Some(metadata) = metadata.and_then(Value::as_object_mut) else { return };
@@ -130,22 +132,22 @@ fn drop_malformed_metadata(message: &Message, object: &mut Value) {
     });
 }
 
-/// Returns why a built-in object that a patch turned into another type is not accepted.
-fn other_type(patched: Value, before: &Object, registry: &Registry) -> Misread {
-    let (api_version, kind) = of(&patched);
-    let (own_version, own_kind) = of_object(before);
+/// Returns the error for a built-in object that a patch turned into another type.
+fn other_type(patched: Value, before: &Object, registry: &Registry) -> PatchedObjectError {
+    let (api_version, kind) = type_of_value(&patched);
+    let (own_version, own_kind) = type_of_object(before);
     let (given, own) = (TypeName::new(kind, api_version), TypeName::new(own_kind, own_version));
     if !is_known(registry, given, own_version) {
-        return Misread::Undecodable(not_registered(given, own_version));
+        return PatchedObjectError::Undecodable(not_registered(given, own_version));
     }
     let why = unconvertible(given, own);
     let (group, version) = split(api_version);
     let Some(known) = registry.by_kind(group, version, kind) else {
-        return Misread::Unconvertible { why, strict: Vec::new() };
+        return PatchedObjectError::Unconvertible { why, strict: Vec::new() };
     };
     match conform(&known.table.message, patched) {
-        Ok(read) => Misread::Unconvertible { why, strict: read.strict },
-        Err(why) => Misread::Undecodable(why.to_string()),
+        Ok(read) => PatchedObjectError::Unconvertible { why, strict: read.strict },
+        Err(why) => PatchedObjectError::Undecodable(why.to_string()),
     }
 }
 
@@ -155,7 +157,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn a_patched_object_is_of_the_type_that_it_says_it_is() {
+    fn a_patched_object_is_decoded_as_the_type_that_it_names() {
         let registry = Registry::new(&values::naming::KUBERNETES);
         let own = object(r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"c"}}"#);
         let message = &registry.by_kind("", "v1", "ConfigMap").unwrap().table.message;
@@ -184,14 +186,14 @@ mod tests {
         ] {
             let got = match read(object(patched).into(), message, &own, &registry) {
                 Ok(read) => {
-                    assert_eq!(of_object(&read.object), ("v1", "ConfigMap"), "{patched}");
+                    assert_eq!(type_of_object(&read.object), ("v1", "ConfigMap"), "{patched}");
                     String::new()
                 }
-                Err(Misread::Undecodable(why)) => why,
-                Err(Misread::Unconvertible { why, strict }) => {
+                Err(PatchedObjectError::Undecodable(why)) => why,
+                Err(PatchedObjectError::Unconvertible { why, strict }) => {
                     format!("{why} {}", strict.join(", ")).trim_end().to_owned()
                 }
-                Err(Misread::Invalid(status)) => status.message,
+                Err(PatchedObjectError::Invalid(status)) => status.into_message(),
             };
             assert_eq!(got, want, "{patched}");
         }

@@ -1,4 +1,5 @@
-//! Tests of the plugins with requests to a server: how they change an object, or why they refuse it.
+//! Tests the plugins with requests to a server: the changes that plugins make to an object, and the texts of
+//! refusals.
 
 use super::*;
 use crate::writes::write::server_fixture::TestServer;
@@ -14,21 +15,21 @@ impl Files for NoFiles {
     }
 }
 
-/// Starts a server with these plugins in addition to the default ones, and a namespace `n` with a service
-/// account.
+/// Starts a server with these plugins in addition to the default plugins. Creates a namespace `n` with a
+/// service account.
 async fn server(enable: &str, config: &str) -> TestServer {
     let enable: Vec<String> = enable.split_whitespace().map(str::to_owned).collect();
     let config =
         format!("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{config}]");
     let wishes = Wishes { enable: &enable, config: Some(config.as_bytes()), ..Wishes::default() };
     let server = TestServer::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
-    given(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
-    given(&server, "/api/v1/namespaces/n/serviceaccounts", r#"{"metadata":{"name":"default"}}"#).await;
+    create(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    create(&server, "/api/v1/namespaces/n/serviceaccounts", r#"{"metadata":{"name":"default"}}"#).await;
     server
 }
 
-async fn given(server: &TestServer, path: &str, body: &str) {
-    let (code, _, answer) = server.ask(&format!("POST {path}"), body).await;
+async fn create(server: &TestServer, path: &str, body: &str) {
+    let (code, _, answer) = server.send(&format!("POST {path}"), body).await;
     assert_eq!(code, 201, "{path}: {}", text(&answer));
 }
 
@@ -40,9 +41,10 @@ fn pod(metadata: &str, spec: &str, container: &str) -> String {
     )
 }
 
-/// Returns the value at a path of members in the result of a dry-run creation, or its error.
-async fn made(server: &TestServer, path: &str, body: &str, at: &[&str]) -> String {
-    let (code, _, answer) = server.ask(&format!("POST {path}?dryRun=All"), body).await;
+/// Creates an object in a dry run. Returns the value at a path of members in the result, or the error of the
+/// request.
+async fn create_dry_run(server: &TestServer, path: &str, body: &str, at: &[&str]) -> String {
+    let (code, _, answer) = server.send(&format!("POST {path}?dryRun=All"), body).await;
     if code != 201 {
         return format!("{code} {}", answer.str_at(&["message"]));
     }
@@ -52,10 +54,10 @@ async fn made(server: &TestServer, path: &str, body: &str, at: &[&str]) -> Strin
 const PODS: &str = "/api/v1/namespaces/n/pods";
 
 #[tokio::test]
-async fn what_plugins_keep_follows_every_write() {
+async fn the_caches_of_plugins_follow_every_write() {
     let server = server("", "").await;
-    given(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"other"}}"#).await;
-    given(&server, "/api/v1/namespaces/other/serviceaccounts", r#"{"metadata":{"name":"default"}}"#).await;
+    create(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"other"}}"#).await;
+    create(&server, "/api/v1/namespaces/other/serviceaccounts", r#"{"metadata":{"name":"default"}}"#).await;
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let ranges = "/api/v1/namespaces/n/limitranges";
     let other = "/api/v1/namespaces/other/pods";
@@ -65,38 +67,38 @@ async fn what_plugins_keep_follows_every_write() {
     };
     let seen = async || {
         let memory = async |pods: &str| {
-            let (code, _, made) = server.ask(&format!("POST {pods}?dryRun=All"), &pod("", "", "")).await;
+            let (code, _, made) = server.send(&format!("POST {pods}?dryRun=All"), &pod("", "", "")).await;
             assert_eq!(code, 201, "{}", text(&made));
             let containers = made.at(&["spec", "containers"]).and_then(Value::as_array).unwrap_or_default();
             containers[0].str_at(&["resources", "limits", "memory"]).to_owned()
         };
-        let priority = made(&server, PODS, &pod("", "", ""), &["spec", "priority"]).await;
-        let secrets = made(&server, PODS, &pod("", "", ""), &["spec", "imagePullSecrets"]).await;
+        let priority = create_dry_run(&server, PODS, &pod("", "", ""), &["spec", "priority"]).await;
+        let secrets = create_dry_run(&server, PODS, &pod("", "", ""), &["spec", "imagePullSecrets"]).await;
         [priority, memory(PODS).await, memory(other).await, secrets]
     };
     let secret = r#"[{"name":"s"}]"#;
     let account = format!(r#"{{"metadata":{{"name":"default"}},"imagePullSecrets":{secret}}}"#);
     assert_eq!(seen().await, ["0", "", "", "-"]);
-    given(&server, classes, r#"{"metadata":{"name":"usual"},"value":3,"globalDefault":true}"#).await;
+    create(&server, classes, r#"{"metadata":{"name":"usual"},"value":3,"globalDefault":true}"#).await;
     assert_eq!(seen().await, ["3", "", "", "-"]);
-    given(&server, ranges, &limits("1Mi")).await;
+    create(&server, ranges, &limits("1Mi")).await;
     assert_eq!(seen().await, ["3", "1Mi", "", "-"]);
-    for (request, body, wanted) in [
+    for (request, body, want) in [
         (format!("PUT {ranges}/r"), limits("2Mi"), ["3", "2Mi", "", "-"]),
         ("PUT /api/v1/namespaces/n/serviceaccounts/default".to_owned(), account, ["3", "2Mi", "", secret]),
         (format!("DELETE {classes}/usual"), String::new(), ["0", "2Mi", "", secret]),
         (format!("DELETE {ranges}/r"), String::new(), ["0", "", "", secret]),
     ] {
-        assert_eq!(server.ask(&request, &body).await.0, 200, "{request}");
-        assert_eq!(seen().await, wanted, "{request}");
+        assert_eq!(server.send(&request, &body).await.0, 200, "{request}");
+        assert_eq!(seen().await, want, "{request}");
     }
 }
 
 #[tokio::test]
-async fn nothing_begins_in_a_namespace_that_is_terminating_or_missing() {
+async fn no_object_can_be_created_in_a_terminating_or_missing_namespace() {
     let server = server("", "").await;
-    given(&server, PODS, &pod("", "", "")).await;
-    assert_eq!(server.ask("DELETE /api/v1/namespaces/n", "").await.0, 200);
+    create(&server, PODS, &pod("", "", "")).await;
+    assert_eq!(server.send("DELETE /api/v1/namespaces/n", "").await.0, 200);
     let terminating =
         "is forbidden: unable to create new content in namespace n because it is being terminated";
     let eviction = r#"{"metadata":{"name":"p"}}"#;
@@ -110,7 +112,7 @@ async fn nothing_begins_in_a_namespace_that_is_terminating_or_missing() {
         ("nope/pods/p/eviction", eviction, r#"404 namespaces "nope""#),
         ("nope/serviceaccounts/default/token", "{}", r#"404 namespaces "nope""#),
     ] {
-        let (code, _, answer) = server.ask(&format!("POST /api/v1/namespaces/{request}"), body).await;
+        let (code, _, answer) = server.send(&format!("POST /api/v1/namespaces/{request}"), body).await;
         let why = if code == 403 { terminating } else { "not found" };
         let got = format!("{code} {}", answer.str_at(&["message"]));
         assert_eq!(got, format!("{want} {why}"), "{request}");
@@ -127,10 +129,10 @@ async fn nothing_begins_in_a_namespace_that_is_terminating_or_missing() {
 async fn pods_get_the_priority_of_their_class() {
     let server = server("", "").await;
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
-    given(&server, classes, r#"{"metadata":{"name":"high"},"value":7,"preemptionPolicy":"Never"}"#).await;
+    create(&server, classes, r#"{"metadata":{"name":"high"},"value":7,"preemptionPolicy":"Never"}"#).await;
     let default = r#"{"metadata":{"name":"usual"},"value":3,"globalDefault":true}"#;
-    assert_eq!(made(&server, PODS, &pod("", "", ""), &["spec", "priority"]).await, "0");
-    given(&server, classes, default).await;
+    assert_eq!(create_dry_run(&server, PODS, &pod("", "", ""), &["spec", "priority"]).await, "0");
+    create(&server, classes, default).await;
     let why = "priority admission controller computed 7 from the given PriorityClass name";
     for (spec, at, want) in [
         ("", "priority", "3".to_owned()),
@@ -151,26 +153,26 @@ async fn pods_get_the_priority_of_their_class() {
             ),
         ),
     ] {
-        assert_eq!(made(&server, PODS, &pod("", spec, ""), &["spec", at]).await, want, "{spec}");
+        assert_eq!(create_dry_run(&server, PODS, &pod("", spec, ""), &["spec", at]).await, want, "{spec}");
     }
     let other = default.replace("usual", "other");
     let want = "403 priorityclasses.scheduling.k8s.io \"other\" is forbidden: PriorityClass usual is already marked as \
                 default. Only one default can exist";
-    assert_eq!(made(&server, classes, &other, &[]).await, want);
+    assert_eq!(create_dry_run(&server, classes, &other, &[]).await, want);
     let (code, ..) =
-        server.ask(&format!("MERGE {classes}/usual"), r#"{"metadata":{"labels":{"a":"b"}}}"#).await;
+        server.send(&format!("MERGE {classes}/usual"), r#"{"metadata":{"labels":{"a":"b"}}}"#).await;
     assert_eq!(code, 200);
 }
 
 #[tokio::test]
-async fn pods_run_under_an_account_and_find_its_token() {
+async fn pods_get_the_default_service_account_and_its_token_volume() {
     let server = server("", "").await;
     let accounts = "/api/v1/namespaces/n/serviceaccounts";
     let limited = r#"{"metadata":{"name":"limited","annotations":{"kubernetes.io/enforce-mountable-secrets":"true"}},"secrets":[{"name":"own"}],"imagePullSecrets":[{"name":"pull"}]}"#;
-    given(&server, accounts, limited).await;
+    create(&server, accounts, limited).await;
     let silent = r#"{"metadata":{"name":"silent"},"automountServiceAccountToken":false}"#;
-    given(&server, accounts, silent).await;
-    let (_, _, made_pod) = server.ask(&format!("POST {PODS}?dryRun=All"), &pod("", "", "")).await;
+    create(&server, accounts, silent).await;
+    let (_, _, made_pod) = server.send(&format!("POST {PODS}?dryRun=All"), &pod("", "", "")).await;
     let name =
         made_pod.at(&["spec", "volumes"]).and_then(Value::as_array).unwrap()[0].str_at(&["name"]).to_owned();
     assert!(name.strip_prefix("kube-api-access-").is_some_and(|random| random.len() == 5), "{name}");
@@ -244,13 +246,13 @@ async fn pods_run_under_an_account_and_find_its_token() {
         ),
         (mirror, "", environment, "", "403 pods \"p\" is forbidden: a mirror pod may not reference secrets"),
     ] {
-        let got = made(&server, PODS, &pod(metadata, spec, container), &["spec", at]).await;
+        let got = create_dry_run(&server, PODS, &pod(metadata, spec, container), &["spec", at]).await;
         assert_eq!(got, want, "{metadata} {spec} {container}");
     }
 }
 
 #[tokio::test]
-async fn what_names_no_class_gets_the_newest_default() {
+async fn an_object_without_a_class_gets_the_newest_default_class() {
     let server = server("", "").await;
     let classes = "/apis/storage.k8s.io/v1/storageclasses";
     let class = |name: &str, default: bool| {
@@ -264,31 +266,32 @@ async fn what_names_no_class_gets_the_newest_default() {
             r#"{{"metadata":{{"name":"c"}},"spec":{{"accessModes":["ReadWriteOnce"],"resources":{{"requests":{{"storage":"1Gi"}}}}{spec}}}}}"#
         )
     };
-    given(&server, classes, &class("other", false)).await;
-    assert_eq!(made(&server, claims, &claim(""), &["spec", "storageClassName"]).await, "-");
-    given(&server, classes, &class("b", true)).await;
-    given(&server, classes, &class("a", true)).await;
-    let (_, _, made_claim) = server.ask(&format!("POST {claims}?dryRun=All"), &claim("")).await;
+    create(&server, classes, &class("other", false)).await;
+    assert_eq!(create_dry_run(&server, claims, &claim(""), &["spec", "storageClassName"]).await, "-");
+    create(&server, classes, &class("b", true)).await;
+    create(&server, classes, &class("a", true)).await;
+    let (_, _, made_claim) = server.send(&format!("POST {claims}?dryRun=All"), &claim("")).await;
     assert!(["a", "b"].contains(&made_claim.str_at(&["spec", "storageClassName"])));
     assert_eq!(
         made_claim.at(&["metadata", "finalizers"]).map(text).unwrap(),
         r#"["kubernetes.io/pvc-protection"]"#
     );
     let named = claim(r#","storageClassName":"""#);
-    assert_eq!(made(&server, claims, &named, &["spec", "storageClassName"]).await, "\"\"");
+    assert_eq!(create_dry_run(&server, claims, &named, &["spec", "storageClassName"]).await, "\"\"");
 
     let mark = r#"{"metadata":{"name":"i","annotations":{"ingressclass.kubernetes.io/is-default-class":"true"}},"spec":{"controller":"x.io/c"}}"#;
-    given(&server, "/apis/networking.k8s.io/v1/ingressclasses", mark).await;
+    create(&server, "/apis/networking.k8s.io/v1/ingressclasses", mark).await;
     let ingress =
         r#"{"metadata":{"name":"i"},"spec":{"defaultBackend":{"service":{"name":"s","port":{"number":1}}}}}"#;
     let ingresses = "/apis/networking.k8s.io/v1/namespaces/n/ingresses";
-    assert_eq!(made(&server, ingresses, ingress, &["spec", "ingressClassName"]).await, "\"i\"");
+    assert_eq!(create_dry_run(&server, ingresses, ingress, &["spec", "ingressClassName"]).await, "\"i\"");
 }
 
 #[tokio::test]
-async fn pods_tolerate_failing_nodes_and_new_nodes_take_no_pods() {
+async fn pods_get_default_tolerations_and_new_nodes_get_a_not_ready_taint() {
     let server = server("", "").await;
-    let node = made(&server, "/api/v1/nodes", r#"{"metadata":{"name":"x"}}"#, &["spec", "taints"]).await;
+    let node =
+        create_dry_run(&server, "/api/v1/nodes", r#"{"metadata":{"name":"x"}}"#, &["spec", "taints"]).await;
     assert_eq!(node, r#"[{"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"}]"#);
     let taint = |key: &str| {
         format!(
@@ -301,7 +304,11 @@ async fn pods_tolerate_failing_nodes_and_new_nodes_take_no_pods() {
         (format!(r#","tolerations":[{own}]"#), format!("[{own},{}]", taint("unreachable"))),
         (r#","tolerations":[{"operator":"Exists"}]"#.to_owned(), r#"[{"operator":"Exists"}]"#.to_owned()),
     ] {
-        assert_eq!(made(&server, PODS, &pod("", &spec, ""), &["spec", "tolerations"]).await, want, "{spec}");
+        assert_eq!(
+            create_dry_run(&server, PODS, &pod("", &spec, ""), &["spec", "tolerations"]).await,
+            want,
+            "{spec}"
+        );
     }
 }
 
@@ -309,7 +316,7 @@ async fn pods_tolerate_failing_nodes_and_new_nodes_take_no_pods() {
 async fn runtime_classes_add_overhead_and_placement() {
     let server = server("", "").await;
     let class = r#"{"metadata":{"name":"r"},"handler":"h","overhead":{"podFixed":{"cpu":"10m"}},"scheduling":{"nodeSelector":{"a":"b"}}}"#;
-    given(&server, "/apis/node.k8s.io/v1/runtimeclasses", class).await;
+    create(&server, "/apis/node.k8s.io/v1/runtimeclasses", class).await;
     for (spec, at, want) in [
         (r#","runtimeClassName":"r""#, "overhead", r#"{"cpu":"10m"}"#),
         (r#","runtimeClassName":"r","nodeSelector":{"c":"d"}"#, "nodeSelector", r#"{"a":"b","c":"d"}"#),
@@ -334,7 +341,7 @@ async fn runtime_classes_add_overhead_and_placement() {
             "403 pods \"p\" is forbidden: pod rejected: RuntimeClass \"none\" not found",
         ),
     ] {
-        assert_eq!(made(&server, PODS, &pod("", spec, ""), &["spec", at]).await, want, "{spec}");
+        assert_eq!(create_dry_run(&server, PODS, &pod("", spec, ""), &["spec", at]).await, want, "{spec}");
     }
 }
 
@@ -342,8 +349,8 @@ async fn runtime_classes_add_overhead_and_placement() {
 async fn limit_ranges_give_defaults_and_bounds() {
     let server = server("", "").await;
     let limits = r#"{"metadata":{"name":"l"},"spec":{"limits":[{"type":"Container","defaultRequest":{"cpu":"100m"},"default":{"cpu":"200m","memory":"1Gi"},"max":{"cpu":"1"}}]}}"#;
-    given(&server, "/api/v1/namespaces/n/limitranges", limits).await;
-    let (_, _, filled) = server.ask(&format!("POST {PODS}?dryRun=All"), &pod("", "", "")).await;
+    create(&server, "/api/v1/namespaces/n/limitranges", limits).await;
+    let (_, _, filled) = server.send(&format!("POST {PODS}?dryRun=All"), &pod("", "", "")).await;
     assert_eq!(
         filled.str_at(&["metadata", "annotations", "kubernetes.io/limit-ranger"]),
         "LimitRanger plugin set: cpu, memory request for container c; cpu, memory limit for container c"
@@ -353,11 +360,11 @@ async fn limit_ranges_give_defaults_and_bounds() {
     assert_eq!(container.str_at(&["resources", "requests", "cpu"]), "100m");
     let many = pod("", "", r#","resources":{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}"#);
     let why = "403 pods \"p\" is forbidden: maximum cpu usage per Container is 1, but limit is 2";
-    assert_eq!(made(&server, PODS, &many, &[]).await, why);
+    assert_eq!(create_dry_run(&server, PODS, &many, &[]).await, why);
 }
 
 #[tokio::test]
-async fn plugins_that_are_off_work_when_they_are_enabled() {
+async fn plugins_that_are_off_by_default_work_when_they_are_enabled() {
     let enable = "AlwaysPullImages ExtendedResourceToleration LimitPodHardAntiAffinityTopology NamespaceAutoProvision \
                   PodNodeSelector PodTolerationRestriction";
     let config = "{name: PodNodeSelector, configuration: {podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: \
@@ -394,15 +401,15 @@ async fn plugins_that_are_off_work_when_they_are_enabled() {
              key kubernetes.io/hostname is allowed",
         ),
     ] {
-        let got = made(&server, PODS, &pod("", spec, container), &["spec", at]).await;
+        let got = create_dry_run(&server, PODS, &pod("", spec, container), &["spec", at]).await;
         assert_eq!(got, want, "{spec} {container}");
     }
     let (_, _, pulled) =
-        server.ask(&format!("POST {PODS}?dryRun=All"), &pod("", "", r#","imagePullPolicy":"Never""#)).await;
+        server.send(&format!("POST {PODS}?dryRun=All"), &pod("", "", r#","imagePullPolicy":"Never""#)).await;
     let container = &pulled.at(&["spec", "containers"]).and_then(Value::as_array).unwrap()[0];
     assert_eq!(container.str_at(&["imagePullPolicy"]), "Always");
-    given(&server, "/api/v1/namespaces/made/configmaps", r#"{"metadata":{"name":"m"}}"#).await;
-    assert_eq!(server.ask("GET /api/v1/namespaces/made", "").await.0, 200);
+    create(&server, "/api/v1/namespaces/made/configmaps", r#"{"metadata":{"name":"m"}}"#).await;
+    assert_eq!(server.send("GET /api/v1/namespaces/made", "").await.0, 200);
 }
 
 #[tokio::test]
@@ -412,8 +419,8 @@ async fn claims_grow_only_where_their_class_allows_it() {
         format!(r#"{{"metadata":{{"name":"{name}"}},"provisioner":"x.io/p"{more}}}"#)
     };
     let classes = "/apis/storage.k8s.io/v1/storageclasses";
-    given(&server, classes, &class("grows", r#","allowVolumeExpansion":true"#)).await;
-    given(&server, classes, &class("fixed", "")).await;
+    create(&server, classes, &class("grows", r#","allowVolumeExpansion":true"#)).await;
+    create(&server, classes, &class("fixed", "")).await;
     let claims = "/api/v1/namespaces/n/persistentvolumeclaims";
     let only = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support \
                 resize";
@@ -427,20 +434,20 @@ async fn claims_grow_only_where_their_class_allows_it() {
         let body = format!(
             r#"{{"metadata":{{"name":"{name}"}},"spec":{{"storageClassName":"{class}","accessModes":["ReadWriteOnce"],"resources":{{"requests":{{"storage":"1Gi"}}}}}}}}"#
         );
-        given(&server, claims, &body).await;
+        create(&server, claims, &body).await;
         if bound {
             let status = r#"{"status":{"phase":"Bound","capacity":{"storage":"1Gi"}}}"#;
-            assert_eq!(server.ask(&format!("MERGE {claims}/{name}/status"), status).await.0, 200);
+            assert_eq!(server.send(&format!("MERGE {claims}/{name}/status"), status).await.0, 200);
         }
         let larger = r#"{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}"#;
-        let (got, _, answer) = server.ask(&format!("MERGE {claims}/{name}"), larger).await;
+        let (got, _, answer) = server.send(&format!("MERGE {claims}/{name}"), larger).await;
         let message = answer.str_at(&["message"]);
         assert!(got == code && message.contains(why), "{name}: {got} {message}");
     }
 }
 
 #[test]
-fn a_configuration_that_means_nothing_is_refused() {
+fn a_plugin_configuration_with_invalid_content_is_refused() {
     for (plugin, config, why) in [
         ("PodNodeSelector", r#"{"podNodeSelectorPluginConfig":{"n":"zone"}}"#, "invalid selector: zone"),
         ("PodTolerationRestriction", r#"{"default":1}"#, "Object 'Kind' is missing in '{\"default\":1}'"),

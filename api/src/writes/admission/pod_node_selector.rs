@@ -1,5 +1,5 @@
-//! The plugin PodNodeSelector: pods get the node selector of their namespace, and may select only those
-//! labels that the configuration allows there.
+//! The plugin PodNodeSelector: pods get the node selector of their namespace, and may select only the labels
+//! that the configuration allows in the namespace.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use values::json::{Object, Value};
 use values::object::{at, meta};
 use values::status::{Status, Subject};
 
-/// The annotation of namespaces with a node selector.
+/// The annotation of a namespace that contains the node selector of the namespace.
 const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
 
-/// The member of the configuration for namespaces without the annotation.
+/// The member of the configuration that contains the node selector of namespaces without the annotation.
 const DEFAULT: &str = "clusterDefaultNodeSelector";
 
 type Labels = BTreeMap<String, String>;
@@ -27,14 +27,15 @@ type Labels = BTreeMap<String, String>;
 pub struct PodNodeSelector {
     store: Arc<ObjectStorage>,
     namespaces: Arc<Resource>,
-    /// The default selector, and the labels that are allowed in each namespace.
+    /// For each namespace in the configuration, the labels that pods of the namespace may select. The entry
+    /// [`DEFAULT`] is the default node selector.
     selectors: BTreeMap<String, Labels>,
 }
 
 /// Reads the configuration: `podNodeSelectorPluginConfig`, a map of selectors.
 ///
 /// # Errors
-/// Names a value that is not a valid selector.
+/// Fails if a value is not a valid selector.
 pub fn configure(config: Option<&Value>) -> Result<MakePlugin, String> {
     let mut selectors = BTreeMap::new();
     for (namespace, text) in pairs(config.and_then(|config| config.get("podNodeSelectorPluginConfig"))) {
@@ -111,10 +112,10 @@ impl PodNodeSelector {
     }
 }
 
-/// Returns whether a pod selects a different value of one of these labels.
+/// Returns whether a pod and `selector` require different values of the same label.
 fn conflicts(pod: &Object, selector: &Labels) -> bool {
     let mut given = pairs(at(pod, "spec.nodeSelector"));
-    given.any(|(key, value)| selector.get(key).is_some_and(|wanted| wanted != value))
+    given.any(|(key, value)| selector.get(key).is_some_and(|required| required != value))
 }
 
 fn forbidden(pod: &Object, why: &str) -> Status {

@@ -1,12 +1,12 @@
-//! The plugin PodResizeValidator: a pod on a node may be resized only within what the node has, and only if
-//! the node supports resizing.
+//! The plugin PodResizeValidator: a pod on a node may be resized only if the node supports resizing and has
+//! enough capacity for the requests of the pod.
 
 use std::sync::Arc;
 
 use quantity::Quantity;
 
 use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
-use crate::writes::pod::{self, Bound};
+use crate::writes::pod::{self, AmountKind};
 use crate::writes::server::Server;
 use crate::writes::server::store::ObjectStorage;
 use types::schema::registry::Resource;
@@ -36,7 +36,7 @@ impl PodResizeValidator {
         let (Some(pod), Some(old)) = (record.new, record.old) else { return Ok(()) };
         let node = pod::text(pod, "nodeName");
         let generation = |pod: &Object| at(pod, "metadata.generation").cloned();
-        // The generation does not change if the specification does not.
+        // If the generation is the same, the specification has not changed.
         if node.is_empty() || generation(pod) == generation(old) {
             return Ok(());
         }
@@ -59,7 +59,7 @@ impl PodResizeValidator {
     }
 }
 
-/// Returns a 403 whose cause tells clients whether a retry on another node can help.
+/// Returns a 403. The cause in the status shows clients whether a retry on another node can succeed.
 fn refusal(record: &AdmissionRecord<'_, &Object>, why: &str, cause: &str) -> Status {
     let mut status = record.forbidden(why);
     let details = status.details.get_or_insert_default();
@@ -67,19 +67,19 @@ fn refusal(record: &AdmissionRecord<'_, &Object>, why: &str, cause: &str) -> Sta
     status
 }
 
-/// Returns the resources of which the pod requests more than the node has for all pods, in the units in which
-/// nodes count them.
+/// Returns a text for each resource of which the pod requests more than the total amount that the node has
+/// for pods. CPU is in thousandths of a core, memory in bytes.
 fn lacking(pod: &Object, node: &Object) -> Vec<String> {
-    let requests = pod::of_pod(pod, Bound::Requests);
+    let requests = pod::of_pod(pod, AmountKind::Requests);
     let zero = Quantity::whole(0);
     let mut lacking = Vec::new();
     for (name, unit) in [("cpu", 1000.0), ("memory", 1.0)] {
-        let asked = requests.get(name).copied().unwrap_or(zero);
+        let requested = requests.get(name).copied().unwrap_or(zero);
         let allocatable = at(node, "status.allocatable").and_then(|amounts| amounts.get(name));
         let allocatable = allocatable.and_then(pod::quantity).unwrap_or(zero);
-        let [asked, allocatable] = [asked, allocatable].map(|amount| (amount.to_f64() * unit).ceil());
-        if asked > allocatable {
-            lacking.push(format!("{name}, requested: {asked:.0}, allocatable: {allocatable:.0}"));
+        let [requested, allocatable] = [requested, allocatable].map(|amount| (amount.to_f64() * unit).ceil());
+        if requested > allocatable {
+            lacking.push(format!("{name}, requested: {requested:.0}, allocatable: {allocatable:.0}"));
         }
     }
     lacking
@@ -103,7 +103,7 @@ mod tests {
     use values::json::{Value, parse};
 
     #[test]
-    fn a_node_has_to_have_all_that_a_pod_asks_for() {
+    fn a_resize_needs_a_node_with_enough_allocatable_resources() {
         let of = |text: &str| match parse(text.as_bytes()) {
             Ok(Value::Object(object)) => object,
             other => panic!("{text}: {other:?}"),

@@ -1,5 +1,5 @@
-//! The plugin PodTolerationRestriction: pods get the tolerations of their namespace, and may have only those
-//! that the namespace allows.
+//! The plugin PodTolerationRestriction: pods get the tolerations of their namespace, and may have only
+//! tolerations that the namespace allows.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use values::json::{Object, Value, parse};
 use values::qos::qos_class;
 use values::status::{Status, StatusReason};
 
-/// Annotation of namespaces: tolerations that pods get.
+/// The annotation of a namespace with the tolerations that its pods get.
 const DEFAULT: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
 
-/// Annotation of namespaces: tolerations that pods may have.
+/// The annotation of a namespace with the tolerations that its pods may have.
 const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
 
 /// The admission plugin PodTolerationRestriction.
 pub struct PodTolerationRestriction {
     store: Arc<ObjectStorage>,
     namespaces: Arc<Resource>,
-    /// Used for namespaces without the annotation.
+    /// The tolerations that pods get in a namespace without the annotation.
     default: Vec<Value>,
     allowed: Vec<Value>,
     memory_pressure: Value,
@@ -33,7 +33,7 @@ pub struct PodTolerationRestriction {
 /// Reads the configuration: the lists `default` and `whitelist`.
 ///
 /// # Errors
-/// This function never fails; the signature is that of all plugins.
+/// This function never fails. All plugins have the same signature.
 pub fn configure(config: Option<&Value>) -> Result<MakePlugin, String> {
     let list = |name: &str| -> Vec<Value> {
         let tolerations = config.and_then(|config| config.get(name)).and_then(Value::as_array);

@@ -1,4 +1,4 @@
-//! The plugin Priority: the class of a pod sets its priority, and only one class may be the default.
+//! The plugin Priority: a pod gets the priority of its priority class, and only one class may be the default.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use values::json::{Object, Value};
 use values::object::meta;
 use values::status::Status;
 
-/// The preemption policy of pods whose class sets none.
+/// The preemption policy of pods whose class has no preemption policy.
 const PREEMPTS: &str = "PreemptLowerPriority";
 
 /// The admission plugin Priority.
@@ -49,8 +49,8 @@ impl Priority {
         Priority { store: server.store.clone(), classes }
     }
 
-    /// Returns the class for pods that name none. If concurrent writes created several default classes, the
-    /// one with the lowest value is used.
+    /// Returns the class for pods that name no class. If concurrent writes created several default classes,
+    /// the class with the lowest value is used.
     fn default_class(&self) -> Result<Option<Arc<Class>>, Status> {
         let classes = self.classes.list(&self.store, "")?;
         let defaults = classes.iter().filter(|class| class.is_default);
@@ -116,7 +116,8 @@ impl Priority {
     }
 }
 
-/// Copies fields that an update leaves out from the old object; validation refuses changes.
+/// Copies the fields that an update leaves out from the old object. Validation refuses changes of these
+/// fields.
 fn keep(new: &mut Object, old: &Object) {
     fn spec(object: &Object) -> Option<&Object> {
         object.get("spec").and_then(Value::as_object)

@@ -1,8 +1,9 @@
-//! The plugin ResourceQuota: the objects of a namespace together stay within the quotas of the namespace.
+//! The plugin ResourceQuota: the total usage of the objects in a namespace stays within the quotas of the
+//! namespace.
 //!
-//! The plugin is the last but one, so a write that an earlier plugin refuses is not counted. A share whose
-//! write fails is given back at once (`crate::writes::quotas`). The controller of the same name recounts
-//! (`crate::system::controllers::resource_quota`).
+//! Only one plugin runs after this plugin, so most writes that other plugins refuse are not counted. If a
+//! write fails, its share is released at once (`crate::writes::quotas`). The quota controller counts the
+//! usage again (`crate::system::controllers::resource_quota`).
 
 use std::sync::Arc;
 
@@ -11,7 +12,9 @@ use engine::Revision;
 use super::Collection;
 use crate::writes::plugin::{AdmissionRecord, Operation, Pending, Plugin, Review, Step, Target, Writer};
 use crate::writes::pod::{self, Amounts};
-use crate::writes::quotas::{Ask, Ledger, Quota, QuotaStore, Refusal, Scope, Usage, usage};
+use crate::writes::quotas::{
+    Ledger, Quota, QuotaRefusal, QuotaRequest, QuotaScope, QuotaStore, Usage, usage,
+};
 use crate::writes::server::MakePlugin;
 use crate::writes::server::Server;
 use crate::writes::server::store::ObjectStorage;
@@ -33,15 +36,15 @@ pub struct ResourceQuota {
     limited: Vec<Limited>,
 }
 
-/// A resource that may only be used if a quota covers it.
+/// A resource that objects may use only if a quota covers the resource.
 #[derive(Clone, Debug)]
 struct Limited {
     group: String,
     plural: String,
     /// Substrings of the names of the limited resources.
     contains: Vec<String>,
-    /// Scopes whose objects are limited.
-    scopes: Vec<Scope>,
+    /// Scopes of the objects that are limited.
+    scopes: Vec<QuotaScope>,
 }
 
 /// Reads the configuration: `limitedResources`.
@@ -62,7 +65,7 @@ pub fn configure(config: Option<&Value>) -> Result<MakePlugin, String> {
             group: item.str_at(&["apiGroup"]).to_owned(),
             plural: item.str_at(&["resource"]).to_owned(),
             contains: contains.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            scopes: scopes.iter().map(Scope::read).collect(),
+            scopes: scopes.iter().map(QuotaScope::read).collect(),
         });
     }
     if let Some(wrong) = go::join_errors(&wrong) {
@@ -82,7 +85,7 @@ pub fn configure(config: Option<&Value>) -> Result<MakePlugin, String> {
     }))
 }
 
-/// The quotas in the server's store, written by `writer`.
+/// The quotas in the server's store. Writes of quotas use the identity `writer`.
 pub struct StoredQuotas {
     /// Access to the store.
     pub store: Arc<ObjectStorage>,
@@ -129,11 +132,11 @@ impl ResourceQuota {
         {
             return Ok(());
         }
-        let usage = Usage::of(self.types.naming, record.write.resource, new);
+        let usage = Usage::from_object(self.types.naming, record.write.resource, new);
         if let Some((name, _)) = usage.amounts.iter().find(|(_, amount)| amount.is_negative()) {
             return Err(record.forbidden(&format!("quota usage is negative for resource(s): {name}")));
         }
-        let before = record.old.map(|old| Usage::of(self.types.naming, record.write.resource, old));
+        let before = record.old.map(|old| Usage::from_object(self.types.naming, record.write.resource, old));
         let mut delta = usage.amounts.clone();
         if let Some(before) = before.as_ref().filter(|before| before.has_scopes_of(&usage)) {
             let less = before.amounts.iter().map(|(name, amount)| (name.clone(), amount.negated())).collect();
@@ -148,7 +151,7 @@ impl ResourceQuota {
             return Ok(());
         }
         let key_prefix = record.write.resource.stored().key_prefix.clone();
-        let ask = Ask { usage, before, key_prefix, dry_run: record.write.dry_run() };
+        let ask = QuotaRequest { usage, before, key_prefix, dry_run: record.write.dry_run() };
         let (store, resource) = (self.store.clone(), self.quotas.clone());
         let store = Arc::new(StoredQuotas { store, resource, writer: record.writer.shared() });
         match self.ledger.take(store, record.write.namespace, ask).await {
@@ -157,8 +160,8 @@ impl ResourceQuota {
                 review.charges.push(Box::new(share));
                 Ok(())
             }
-            Err(Refusal::Exceeded(why)) => Err(record.forbidden(&why)),
-            Err(Refusal::Failed(status)) => Err(status),
+            Err(QuotaRefusal::Exceeded(why)) => Err(record.forbidden(&why)),
+            Err(QuotaRefusal::Failed(status)) => Err(status),
         }
     }
 
@@ -169,7 +172,7 @@ impl ResourceQuota {
         usage: &Usage,
         delta: &Amounts,
     ) -> Result<(), Status> {
-        let (mut uncovered, mut scopes): (Vec<&str>, Vec<&Scope>) = (Vec::new(), Vec::new());
+        let (mut uncovered, mut scopes): (Vec<&str>, Vec<&QuotaScope>) = (Vec::new(), Vec::new());
         for limited in &self.limited {
             if (&limited.group, &*limited.plural)
                 != (&record.write.resource.group, &*record.write.resource.table.plural)
@@ -209,7 +212,7 @@ impl Plugin for ResourceQuota {
         let resource = target.resource;
         let is_main = target.subresource.is_empty();
         let is_update = target.operation == Operation::Update;
-        // Events expire by themselves, so they are not counted.
+        // Events are not counted, because the store deletes events after some time.
         let is_event = resource.is_of("", "events") || resource.is_of("events", "events");
         if !resource.namespaced() || resource.storage.is_none() || is_event {
             return false;

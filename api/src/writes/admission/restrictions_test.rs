@@ -1,4 +1,4 @@
-//! Tests of small plugins with requests of clients.
+//! Tests small plugins with requests to a server.
 
 use super::{Files, Settings, Wishes};
 use crate::writes::write::server_fixture::TestServer;
@@ -11,7 +11,7 @@ impl Files for NoFiles {
     }
 }
 
-/// Starts a server with one more plugin and a namespace.
+/// Starts a server with one additional plugin, and creates a namespace.
 async fn server(plugin: &str, config: &str) -> TestServer {
     let (enable, disable) = ([plugin.to_owned()], ["ServiceAccount".to_owned()]);
     let config =
@@ -19,7 +19,7 @@ async fn server(plugin: &str, config: &str) -> TestServer {
     let wishes =
         Wishes { enable: &enable, disable: &disable, config: Some(config.as_bytes()), ..Wishes::default() };
     let server = TestServer::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
-    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    server.send("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     server
 }
 
@@ -32,18 +32,19 @@ async fn services_get_no_new_external_addresses() {
             r#"{{"metadata":{{"name":"s"}},"spec":{{"clusterIP":"None","ports":[{{"port":1}}],"externalIPs":[{addresses}]}}}}"#
         )
     };
-    let (code, _, refused) = server.ask(&format!("POST {services}"), &body("\"1.2.3.4\"")).await;
+    let (code, _, refused) = server.send(&format!("POST {services}"), &body("\"1.2.3.4\"")).await;
     assert_eq!(code, 403);
     assert_eq!(
         refused.str_at(&["message"]),
         "services \"s\" is forbidden: Use of external IPs is denied by admission control"
     );
-    let (code, ..) = server.ask(&format!("POST {services}"), &body("")).await;
+    let (code, ..) = server.send(&format!("POST {services}"), &body("")).await;
     assert_eq!(code, 201);
     let (code, ..) =
-        server.ask(&format!("MERGE {services}/s"), r#"{"spec":{"externalIPs":["1.2.3.4"]}}"#).await;
+        server.send(&format!("MERGE {services}/s"), r#"{"spec":{"externalIPs":["1.2.3.4"]}}"#).await;
     assert_eq!(code, 403);
-    let (code, ..) = server.ask(&format!("MERGE {services}/s"), r#"{"metadata":{"labels":{"a":"b"}}}"#).await;
+    let (code, ..) =
+        server.send(&format!("MERGE {services}/s"), r#"{"metadata":{"labels":{"a":"b"}}}"#).await;
     assert_eq!(code, 200);
 }
 
@@ -51,27 +52,27 @@ async fn services_get_no_new_external_addresses() {
 async fn pods_have_the_topology_labels_of_their_node() {
     let server = server("AlwaysAdmit", "").await;
     let node = r#"{"metadata":{"name":"x","labels":{"topology.kubernetes.io/zone":"z","other":"o"}}}"#;
-    server.ask("POST /api/v1/nodes", node).await;
+    server.send("POST /api/v1/nodes", node).await;
     let pods = "/api/v1/namespaces/n/pods";
     for (name, placed) in [("placed", r#","nodeName":"x""#), ("bound", "")] {
         let pod = format!(
             r#"{{"metadata":{{"name":"{name}"}},"spec":{{"containers":[{{"name":"c","image":"i"}}]{placed}}}}}"#
         );
-        let (code, _, body) = server.ask(&format!("POST {pods}"), &pod).await;
+        let (code, _, body) = server.send(&format!("POST {pods}"), &pod).await;
         assert_eq!(code, 201, "{body:?}");
         if placed.is_empty() {
             let binding = r#"{"metadata":{"name":"bound"},"target":{"kind":"Node","name":"x"}}"#;
-            let (code, _, body) = server.ask(&format!("POST {pods}/bound/binding"), binding).await;
+            let (code, _, body) = server.send(&format!("POST {pods}/bound/binding"), binding).await;
             assert_eq!(code, 201, "{body:?}");
         }
-        let (_, _, pod) = server.ask(&format!("GET {pods}/{name}"), "").await;
+        let (_, _, pod) = server.send(&format!("GET {pods}/{name}"), "").await;
         let labels = pod.at(&["metadata", "labels"]).map(values::testing::text).unwrap_or_default();
         assert_eq!(labels, r#"{"topology.kubernetes.io/zone":"z"}"#, "{name}");
     }
 }
 
 #[tokio::test]
-async fn events_are_limited() {
+async fn events_are_rate_limited() {
     let config = "{name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, \
                   kind: Configuration, limits: [{type: Namespace, qps: 1, burst: 2}]}}";
     let server = server("EventRateLimit", config).await;
@@ -81,7 +82,7 @@ async fn events_are_limited() {
         let event = format!(
             r#"{{"metadata":{{"name":"{name}"}},"involvedObject":{{"kind":"Pod","namespace":"n","name":"p"}}}}"#
         );
-        let (code, _, body) = server.ask("POST /api/v1/namespaces/n/events", &event).await;
+        let (code, _, body) = server.send("POST /api/v1/namespaces/n/events", &event).await;
         codes.push(code);
         message = body.str_at(&["message"]).to_owned();
     }
@@ -90,14 +91,14 @@ async fn events_are_limited() {
 }
 
 #[tokio::test]
-async fn requests_for_certificates_of_administrators_are_refused() {
+async fn certificate_requests_for_the_administrator_group_are_refused() {
     let server = server("AlwaysAdmit", "").await;
     let body = r#"{"metadata":{"name":"r"},"spec":{"signerName":"kubernetes.io/kube-apiserver-client","usages":["client auth"],
         "request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIZk1JR0hBZ0VBTUNVeEZ6QVZCZ05WQkFvTURuTjVjM1JsYlRwdFlYTjBaWEp6TVFvd0NBWURWUVFEREFGaApNRmt3RXdZSEtvWkl6ajBDQVFZSUtvWkl6ajBEQVFjRFFnQUV4QVI4WWU5YW56cGlHTjREMExCcXRIV1JoR2pMCjZZZFB4SXBQWTcybm9acEVsK1Vxem1iQmUyL2hmallXMFV1VDMzN2tKazg0RTBlU2hIQ2IxY3ZzVEtBQU1Bb0cKQ0NxR1NNNDlCQU1DQTBjQU1FUUNJRE5taFFmQkxMQjZGZEtyWVhLRmxlVVc4REZKVnpUUi90ZzVBSFhKa0JnNwpBaUJSRFNxM3BTZy82RnlMbWltMXRnZTNsMTRXc24xK29kYk05Y0NhUmZCVEVRPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg=="}}"#;
     let requests = "POST /apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let (code, _, refused) = server.ask(requests, body).await;
+    let (code, _, refused) = server.send(requests, body).await;
     assert_eq!(code, 403, "{refused:?}");
     assert!(refused.str_at(&["message"]).contains("system:masters group is not allowed"), "{refused:?}");
     let other = body.replace("kubernetes.io/kube-apiserver-client", "example.com/s");
-    assert_eq!(server.ask(requests, &other).await.0, 201);
+    assert_eq!(server.send(requests, &other).await.0, 201);
 }

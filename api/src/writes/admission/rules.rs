@@ -1,5 +1,5 @@
-//! The parts that webhooks and admission policies share to select writes: rules, label selectors, and whether
-//! other versions of a resource count.
+//! The selection of writes by webhooks and admission policies: rules, label selectors, and matches of a
+//! resource in another version.
 
 use crate::writes::plugin::Operation;
 use types::schema::registry::{Registry, Resource};
@@ -7,7 +7,7 @@ use types::selector::LabelSelector;
 use values::json::{Object, Value};
 use values::object::at;
 
-/// A list of rules. A write matches if one rule matches.
+/// A list of rules. A write matches the list if at least one rule matches.
 #[derive(Debug, Default)]
 pub struct Rules(Vec<Rule>);
 
@@ -18,7 +18,7 @@ struct Rule {
     versions: Vec<String>,
     resources: Vec<String>,
     scope: String,
-    /// Names of objects; empty means all names. Only rules of policies have them.
+    /// Names of objects; empty means all names. Only rules of policies can have names.
     names: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ pub struct Ruled<'r> {
     pub subresource: &'r str,
     /// Namespace; empty for cluster-scoped objects.
     pub namespace: &'r str,
-    /// Name; empty when it is to be generated.
+    /// Name; empty if the server will generate the name.
     pub name: &'r str,
 }
 
@@ -49,9 +49,9 @@ impl Rules {
         self.0.is_empty()
     }
 
-    /// Returns the resource under which the write is matched. This is `own`, the resource of the request, if
-    /// a rule matches it. Otherwise, if `equivalent` is set, it is the same resource in another version,
-    /// selected by the first rule that matches one.
+    /// Returns the resource in the version that a rule matches; `None` if no rule matches. If a rule matches
+    /// `own`, the resource of the request, the result is `own`. Otherwise, if `equivalent` is set, the result
+    /// is the same resource in the version that the first matching rule names.
     pub fn find<'r>(
         &self,
         write: Ruled<'_>,
@@ -93,7 +93,8 @@ impl Rule {
 
     fn matches(&self, write: Ruled<'_>, resource: &Resource) -> bool {
         let has = |list: &[String], name: &str| list.iter().any(|item| item == "*" || item == name);
-        // A namespace counts as a cluster-scoped object, although requests carry its name as their namespace.
+        // A namespace is a cluster-scoped object, although a request for a namespace contains the name of the
+        // namespace as its namespace.
         let is_of_cluster = write.namespace.is_empty() || write.resource.is_of("", "namespaces");
         let is_in_scope = match self.scope.as_str() {
             "Namespaced" => !is_of_cluster,
@@ -109,8 +110,8 @@ impl Rule {
     }
 }
 
-/// Returns whether `pods`, `pods/*`, `*/scale` and similar items match a resource and subresource. `*`
-/// matches no subresource.
+/// Returns whether an item such as `pods`, `pods/*` or `*/scale` matches a resource and subresource. The item
+/// `*` matches all resources, but no subresources.
 fn is_named(item: &str, plural: &str, subresource: &str) -> bool {
     let (main, sub) = item.split_once('/').unwrap_or((item, ""));
     (main == "*" || main == plural) && (sub == subresource || sub == "*")
@@ -120,7 +121,7 @@ fn is_named(item: &str, plural: &str, subresource: &str) -> bool {
 pub fn selector(object: &Value, member: &str) -> LabelSelector {
     match object.get(member).filter(|selector| !selector.is_null()) {
         None => LabelSelector::default(),
-        // Validation has accepted the selector.
+        // Validation has accepted the selector, so an error is not expected.
         selector => LabelSelector::from_object(selector).unwrap_or_default(),
     }
 }
@@ -131,16 +132,16 @@ pub fn selects(selector: &LabelSelector, object: &Object) -> bool {
     selector.matches(|key| labels?.get(key)?.as_str())
 }
 
-/// Returns whether an object selector matches a write of these objects; one matching object is enough.
-/// Connect options have no metadata, so only a selector of everything matches them.
+/// Returns whether an object selector matches at least one of the objects of a write. Connect options have no
+/// metadata, so only a selector that selects everything matches connect options.
 pub fn takes(selector: &LabelSelector, operation: Operation, objects: [Option<&Object>; 2]) -> bool {
     let has_metadata = operation != Operation::Connect;
     let is_selected = |object: &Object| selects(selector, object);
     selector.is_everything() || (has_metadata && objects.into_iter().flatten().any(is_selected))
 }
 
-/// Returns the namespace whose labels decide about a write to a namespace: the new object if the whole object
-/// is created or updated, else the stored one.
+/// Returns the namespace object whose labels a selector compares, for a write of a namespace. The function returns the
+/// new object if the whole namespace is created or updated, and the stored object otherwise.
 pub fn own_namespace<'o>(
     operation: Operation,
     subresource: &str,
@@ -162,7 +163,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn the_first_rule_that_matches_another_version_decides() {
+    fn the_first_rule_that_matches_an_equivalent_version_is_used() {
         let names = r#"{"plural":"things","kind":"Thing","listKind":"ThingList"}"#;
         let version = |name: &str, more: &str| {
             format!(
@@ -180,7 +181,7 @@ mod tests {
         ));
         let (mut established, mut changes) = (Established::default(), RegistryChanges::default());
         let read = Definition::read(&definition);
-        let prepared = Prepared::of("a", &definition, &read).unwrap();
+        let prepared = Prepared::new("a", &definition, &read).unwrap();
         established.put(prepared, &KUBERNETES, &mut changes);
         let registry = changes.apply(&Registry::new(&KUBERNETES));
         let own = registry.resource("g.example", "v1", "things").unwrap();
@@ -189,12 +190,12 @@ mod tests {
             (r#"["v2beta1"],["v3"]"#, "", "v2beta1"),
             (r#"["v3"],["v2beta1"]"#, "", "v3"),
             (r#"["v3"],["v1"]"#, "", "v1"),
-            // A rule matches the version that comes first in the definition.
+            // If a rule names several versions, the match is the version that comes first in the definition.
             (r#"["v3","v2beta1"]"#, "", "v2beta1"),
-            // The versions include one that is not served.
+            // A rule can match a version that is not served.
             (r#"["v2"]"#, "", "v2"),
             (r#"["v1beta1","v2"],["v3"]"#, "", "v2"),
-            // A version without the subresource cannot represent it.
+            // A version that does not have the subresource cannot match.
             (r#"["v3"],["v2beta1"]"#, "status", "v2beta1"),
             (r#"["v3"]"#, "status", "none"),
         ] {
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_are_named_with_their_subresources() {
+    fn a_rule_names_resources_together_with_their_subresources() {
         for (item, plural, subresource, want) in [
             ("pods", "pods", "", true),
             ("pods", "pods", "status", false),

@@ -1,4 +1,5 @@
-//! The plugin RuntimeClass: the runtime class that a pod names sets its overhead and placement.
+//! The plugin RuntimeClass: a pod gets the overhead, the node selector and the tolerations of its runtime
+//! class.
 
 use std::sync::Arc;
 
@@ -27,13 +28,13 @@ impl RuntimeClass {
         }
     }
 
-    /// Returns the class that a pod names.
+    /// Returns the runtime class that a pod names.
     fn class(&self, pod: &Object) -> Result<Option<Object>, String> {
         let Some(name) = at(pod, "spec.runtimeClassName").and_then(Value::as_str) else { return Ok(None) };
         match self.store.get(&self.classes, "", name) {
             Ok(Some(class)) => Ok(Some(class)),
             Ok(None) => Err(format!("pod rejected: RuntimeClass {name:?} not found")),
-            Err(status) => Err(status.message),
+            Err(status) => Err(status.into_message()),
         }
     }
 
@@ -50,16 +51,16 @@ impl RuntimeClass {
         let Some(scheduling) = class.get("scheduling").filter(|scheduling| !scheduling.is_null()) else {
             return Ok(());
         };
-        for (key, wanted) in pairs(scheduling.get("nodeSelector")) {
+        for (key, required) in pairs(scheduling.get("nodeSelector")) {
             let selector = at(new, "spec.nodeSelector");
             let given = selector.and_then(|selector| selector.get(key)).and_then(Value::as_str);
-            if let Some(given) = given.filter(|given| *given != wanted) {
+            if let Some(given) = given.filter(|given| *given != required) {
                 return Err(format!(
-                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; pod.spec.nodeSelector[{key}] = \
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {required}; pod.spec.nodeSelector[{key}] = \
                      {given}"
                 ));
             }
-            new.object_entry("spec").object_entry("nodeSelector").insert(key.to_owned(), wanted.into());
+            new.object_entry("spec").object_entry("nodeSelector").insert(key.to_owned(), required.into());
         }
         let more = scheduling.get("tolerations").and_then(Value::as_array).unwrap_or_default();
         let tolerations = toleration::merged(pod::list(new, "tolerations"), more);

@@ -1,5 +1,5 @@
-//! The plugin ServiceAccount: a pod runs under a service account of its namespace, and its containers get a
-//! token of that account.
+//! The plugin ServiceAccount: a pod runs under a service account of its namespace, and the containers of the
+//! pod get a token of the account.
 //!
 //! ```text
 //! pod ─► account (`default` if it names none) ─► exists? ─► token volume and mounts, pull secrets
@@ -17,11 +17,11 @@ use values::json::{Object, Value};
 use values::names;
 use values::status::Status;
 
-/// The account of pods that name none.
+/// The service account of pods that name no account.
 const DEFAULT: &str = "default";
 
-/// Lifetime of a token in seconds: one hour, plus seven seconds that distinguish tokens of this volume from
-/// others.
+/// Lifetime of a token in seconds: one hour, and seven seconds that distinguish tokens of this volume from
+/// other tokens.
 const TOKEN_SECONDS: i64 = 3607;
 
 /// Mode of the files in the token volume: readable by all, `0644`.
@@ -35,18 +35,19 @@ pub struct ServiceAccount {
     /// Prefix of the names of token volumes.
     volume_prefix: String,
     mount_path: String,
-    /// Annotation of mirror pods, which a node agent creates from a file.
+    /// The annotation of mirror pods. A node agent creates a mirror pod for each pod that the agent runs from
+    /// a file.
     mirror: String,
 }
 
 /// The settings of a service account that the plugin reads.
 struct Account {
     name: String,
-    /// Whether pods of the account get a token; `None` if the account does not say.
+    /// Whether pods of the account get a token; `None` if the field is not set.
     wants_token: Option<bool>,
     /// Names of the secrets with which pods of the account pull images.
     pull_secrets: Vec<String>,
-    /// Names of the secrets that pods of the account may use; `None` if they may use any.
+    /// Names of the secrets that pods of the account may use; `None` if the pods may use all secrets.
     secrets: Option<Vec<String>>,
 }
 
@@ -64,7 +65,7 @@ impl Account {
         );
         Account {
             name: values::object::meta(account, "name").to_owned(),
-            wants_token: account.get(TOKEN_WANTED).and_then(Value::as_bool),
+            wants_token: account.get(AUTOMOUNT_TOKEN).and_then(Value::as_bool),
             pull_secrets: names("imagePullSecrets"),
             secrets: is_limited.then(|| names("secrets")),
         }
@@ -98,7 +99,7 @@ impl ServiceAccount {
         let why = match self.accounts.get(&self.store, namespace, name) {
             Ok(Some(account)) => return Ok(account),
             Ok(None) => format!("serviceaccount {name:?} not found"),
-            Err(status) => status.message,
+            Err(status) => status.into_message(),
         };
         Err(format!("error looking up service account {namespace}/{name}: {why}"))
     }
@@ -106,7 +107,8 @@ impl ServiceAccount {
     fn complete(&self, record: &mut AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
         let Some(new) = record.new.as_deref_mut() else { return Ok(()) };
         if self.is_mirror(new) {
-            // The agent compares a mirror pod with its file, so the pod must not be changed.
+            // The agent compares a mirror pod with the file of the pod, so the mirror pod must not be
+            // changed.
             return self.check_mirror(new).map_err(|why| record.forbidden(why));
         }
         if pod::text(new, "serviceAccountName").is_empty() {
@@ -125,14 +127,15 @@ impl ServiceAccount {
             let references = account.pull_secrets.iter().map(reference);
             new.object_entry("spec").insert("imagePullSecrets", Value::Array(references.collect()));
         }
-        // A pod that the account forbids is refused before other plugins and validation see it.
+        // Check here, so that a pod that the account forbids is refused before other plugins and the
+        // validation run.
         match record.new.as_deref() {
             Some(new) => check_secrets(new, &account).map_err(|why| record.forbidden(&why)),
             None => Ok(()),
         }
     }
 
-    /// Mounts a token into every container that mounts nothing at that path.
+    /// Mounts a token into every container that has no other mount at the path of the token.
     fn mount_token(&self, pod: &mut Object) {
         let volumes = pod::list(pod, "volumes").iter().map(|volume| volume.str_at(&["name"]));
         let there = volumes.into_iter().find(|name| name.starts_with(&self.volume_prefix)).map(str::to_owned);
@@ -159,8 +162,8 @@ impl ServiceAccount {
         }
     }
 
-    /// Returns a volume with a token of the pod's account, the authorities with which to verify the server,
-    /// and the name of the namespace.
+    /// Returns a volume with three files: a token of the pod's account, the authorities with which clients
+    /// verify the server, and the name of the namespace.
     fn token_volume(&self, name: &str) -> Value {
         let object = |members: Vec<(&'static str, Value)>| {
             Value::Object(Object::from_iter(members.into_iter().map(|(name, value)| (name.into(), value))))
@@ -226,16 +229,17 @@ fn has(value: &Value, name: &str) -> bool {
     value.get(name).is_some_and(|member| !member.is_null())
 }
 
-/// The member of accounts and of pod specifications that says whether a token is mounted.
-const TOKEN_WANTED: &str = "automountServiceAccountToken";
+/// The member of accounts and pod specifications that says whether a token is mounted.
+const AUTOMOUNT_TOKEN: &str = "automountServiceAccountToken";
 
-/// Returns whether a token is mounted: the setting of the pod, else that of its account, else true.
+/// Returns whether to mount a token. The setting of the pod overrides the setting of its account; the default
+/// is true.
 fn wants_token(pod: &Object, account: &Account) -> bool {
-    let own = pod.get("spec").and_then(|spec| spec.get(TOKEN_WANTED)).and_then(Value::as_bool);
+    let own = pod.get("spec").and_then(|spec| spec.get(AUTOMOUNT_TOKEN)).and_then(Value::as_bool);
     own.or(account.wants_token).unwrap_or(true)
 }
 
-/// Members of volumes that refer to a secret by a name in them.
+/// Members of a volume whose values can name a secret.
 const SECRET_VOLUMES: [&str; 10] =
     ["azureFile", "cephfs", "cinder", "flexVolume", "rbd", "secret", "scaleIO", "iscsi", "storageos", "csi"];
 
@@ -261,7 +265,7 @@ fn references_secrets(pod: &Object) -> bool {
             .any(|list| pod::list(pod, list).iter().any(in_container))
 }
 
-/// Refuses a pod that uses a secret that its account does not list, if the account limits secrets.
+/// If the account limits secrets, refuses a pod that uses a secret outside the list of the account.
 fn check_secrets(pod: &Object, account: &Account) -> Result<(), String> {
     let Account { name: owner, secrets: Some(mountable), .. } = account else { return Ok(()) };
     for volume in pod::list(pod, "volumes").iter().filter(|volume| has(volume, "secret")) {

@@ -1,12 +1,12 @@
 //! Selection and configuration of plugins: the flags `--enable-admission-plugins`,
-//! `--disable-admission-plugins` and the file of `--admission-control-config-file`. The order of the plugins
-//! never depends on them.
+//! `--disable-admission-plugins` and the file of `--admission-control-config-file`. These flags do not change
+//! the order of the plugins.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use auth::strict::{Form, Object};
+use auth::strict::{MemberType, Object};
 
 use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::files::Files;
@@ -19,7 +19,7 @@ use values::yaml;
 use wire::config_type::ConfigType;
 use wire::typed::Typed;
 
-/// The selected plugins in order, ready to be created.
+/// The selected plugins with their constructors, in the order in which they run.
 #[derive(Clone)]
 pub struct Settings {
     plugins: Vec<(&'static str, MakePlugin)>,
@@ -60,15 +60,15 @@ impl Source {
 /// The admission settings of the operator.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes<'w> {
-    /// Plugins to run in addition to the default ones.
+    /// Plugins to run in addition to the default plugins.
     pub enable: &'w [String],
     /// Plugins that must not run.
     pub disable: &'w [String],
-    /// All plugins to run. If set, it replaces the two lists above.
+    /// All plugins to run. If this list is set, it replaces the two lists above.
     pub all: Option<&'w [String]>,
     /// Content of the configuration file.
     pub config: Option<&'w [u8]>,
-    /// The naming profile, which names the group of the configuration.
+    /// The naming profile, which contains the name of the API group of the configuration.
     pub naming: &'static Naming,
 }
 
@@ -88,7 +88,7 @@ impl Wishes<'_> {
         }
     }
 
-    /// Returns an error for each unknown name, and for the plugins that are both enabled and disabled.
+    /// Returns an error for each unknown name, and an error if plugins are both enabled and disabled.
     pub fn errors(&self) -> Vec<String> {
         let lists = [
             ("admission-control", self.all.unwrap_or_default()),
@@ -127,8 +127,8 @@ impl Settings {
     /// Reads the settings of the operator.
     ///
     /// # Errors
-    /// Fails for an unknown name, a plugin that is both enabled and disabled, or a configuration that cannot
-    /// be read.
+    /// Fails if a name is unknown, if a plugin is both enabled and disabled, or if a configuration cannot be
+    /// read.
     pub fn parse(wishes: &Wishes<'_>, files: &dyn Files) -> Result<Settings, Unusable> {
         if let Some(errors) = go::join_errors(wishes.errors()) {
             return Err(Unusable::Wrong(errors));
@@ -161,25 +161,25 @@ impl Settings {
         Ok(Settings { plugins, reaches_endpoints: false })
     }
 
-    /// Sets whether services of webhooks are reached at their endpoints.
+    /// Sets whether the server connects to the endpoints of a webhook's service instead of its cluster IP.
     pub fn reaching_endpoints(mut self, reaches: bool) -> Settings {
         self.reaches_endpoints = reaches;
         self
     }
 
-    /// Returns whether services of webhooks are reached at their endpoints.
+    /// Returns whether the server connects to the endpoints of a webhook's service instead of its cluster IP.
     pub fn reaches_endpoints(&self) -> bool {
         self.reaches_endpoints
     }
 
-    /// Returns the settings without one of the plugins.
+    /// Returns the settings without the plugin `name`.
     pub fn without(mut self, name: &str) -> Settings {
         self.plugins.retain(|(other, _)| *other != name);
         self
     }
 
-    /// Returns the settings with other default tolerations: `seconds` are the times for which pods tolerate a
-    /// node that is not ready, and one that is unreachable.
+    /// Returns the settings with other default tolerations. `seconds` are the times for which pods tolerate a
+    /// node that is not ready, and a node that is unreachable.
     pub fn tolerating(mut self, seconds: [i64; 2]) -> Settings {
         let make: MakePlugin =
             Arc::new(move |server| Arc::new(DefaultTolerationSeconds::new(server, seconds)));
@@ -191,7 +191,7 @@ impl Settings {
         self
     }
 
-    /// Returns the settings with one more plugin, after the others.
+    /// Returns the settings with an additional plugin that runs after all other plugins.
     pub fn with_last(mut self, name: &'static str, make: MakePlugin) -> Settings {
         self.plugins.push((name, make));
         self
@@ -208,7 +208,7 @@ impl Settings {
     }
 }
 
-/// The default is the set of plugins that run unless disabled.
+/// The default contains the plugins that run unless they are disabled.
 impl Default for Settings {
     fn default() -> Settings {
         struct None;
@@ -228,7 +228,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// Plugins whose configuration may be the whole file, without a kind. This form predates the versioned
+/// Plugins whose configuration may be the whole file, without a kind. This format is older than the versioned
 /// configuration.
 const UNVERSIONED: [(&str, &str); 2] =
     [("imagePolicy", "ImagePolicyWebhook"), ("podNodeSelectorPluginConfig", "PodNodeSelector")];
@@ -243,9 +243,9 @@ const FILE: ConfigType = ConfigType {
     form: &Object {
         name: "AdmissionConfiguration",
         members: &[
-            ("apiVersion", Form::Text),
-            ("kind", Form::Text),
-            ("plugins", Form::List(&Form::Object(&PLUGIN))),
+            ("apiVersion", MemberType::Text),
+            ("kind", MemberType::Text),
+            ("plugins", MemberType::List(&MemberType::Object(&PLUGIN))),
         ],
     },
     is_implied: false,
@@ -253,11 +253,11 @@ const FILE: ConfigType = ConfigType {
 
 const PLUGIN: Object = Object {
     name: "AdmissionPluginConfiguration",
-    members: &[("name", Form::Text), ("path", Form::Text), ("configuration", Form::Any)],
+    members: &[("name", MemberType::Text), ("path", MemberType::Text), ("configuration", MemberType::Any)],
 };
 
-/// Returns the configuration of each plugin in an AdmissionConfiguration: inline, or else in the file that
-/// `path` names.
+/// Returns the source of the configuration of each plugin in an AdmissionConfiguration. The source is the
+/// inline configuration or, if the plugin has no inline configuration, the file that `path` names.
 fn configurations(text: &[u8], naming: &'static Naming) -> Result<Vec<(String, Source)>, String> {
     let typed = Typed::read(text)?;
     let config = typed.document();
@@ -293,7 +293,8 @@ mod tests {
 
     const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n";
 
-    /// A file reader that returns the path of a file as its content, for all files but one.
+    /// A file reader that returns the path of a file as the content of the file. Only the file `none` does
+    /// not exist.
     struct Paths;
 
     impl Files for Paths {
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_choose_plugins_and_never_their_order() {
+    fn flags_enable_and_disable_plugins_without_changing_their_order() {
         let of = |enable: &str, disable: &str| {
             let (enable, disable) = (names(enable), names(disable));
             let settings =
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_plugins_that_run_are_read() {
+    fn configuration_files_are_read_only_for_enabled_plugins() {
         let unmade = "failed to apply admission: couldn't init admission plugin \"EventRateLimit\": ";
         for (enable, path, want) in [
             ("", "none", None),
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn configurations_come_from_the_file_or_from_files_that_it_names() {
+    fn plugin_configurations_are_inline_or_in_a_named_file() {
         let plugins = |text: &str| format!("{HEAD}plugins: [{text}]");
         for (text, want) in [
             (HEAD.to_owned(), Ok("")),

@@ -1,8 +1,9 @@
-//! The plugins CertificateApproval, CertificateSigning and ClusterTrustBundleAttest: a user who acts for a
-//! signer needs a permission that names the signer.
+//! The plugins CertificateApproval, CertificateSigning and ClusterTrustBundleAttest: a user who approves,
+//! signs or attests for a signer needs a permission that names the signer.
 //!
-//! The permission is a verb on the resource `signers` of the certificates group, which is not a served type.
-//! Its name is the name of the signer, or `<domain>/*` for all signers of a domain.
+//! The permission is a verb on the resource `signers` of the certificates group. This resource is not served
+//! as a type. The name in the permission is the name of the signer, or `<domain>/*` for all signers of a
+//! domain.
 
 use std::sync::Arc;
 
@@ -16,12 +17,12 @@ use values::json::Object;
 use values::object::same_but_for_collection;
 use values::status::Status;
 
-/// An action that a user may take for a signer.
+/// An action that a user can perform for a signer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Act {
+pub enum SignerAction {
     /// Approves or denies a certificate request.
     Approve,
-    /// Issues the certificate, or reports why it was not issued.
+    /// Issues the certificate, or reports why the certificate was not issued.
     Sign,
     /// Publishes a trust bundle of the signer.
     Attest,
@@ -30,13 +31,13 @@ pub enum Act {
 /// The plugin CertificateApproval, CertificateSigning or ClusterTrustBundleAttest.
 pub struct Signers {
     access: Arc<AccessControl>,
-    act: Act,
+    act: SignerAction,
     group: Arc<str>,
 }
 
 impl Signers {
     /// Returns the plugin for one action.
-    pub fn new(server: &Server, act: Act) -> Signers {
+    pub fn new(server: &Server, act: SignerAction) -> Signers {
         Signers {
             access: server.access.clone(),
             act,
@@ -44,11 +45,11 @@ impl Signers {
         }
     }
 
-    /// Returns whether a user may act for a signer, by its name or by its domain.
+    /// Returns whether a user may perform the action for a signer, or for all signers of the signer's domain.
     async fn allows(&self, user: &User, signer: &str) -> bool {
         let domain = signer.split('/').next().unwrap_or_default();
         for name in [signer, &format!("{domain}/*")] {
-            let asked = Attributes {
+            let attributes = Attributes {
                 verb: self.act.verb(),
                 resource_request: true,
                 group: &self.group,
@@ -57,7 +58,7 @@ impl Signers {
                 name,
                 ..Attributes::path(user, "", "")
             };
-            if self.access.authorizer.authorize(&asked).await.is_ok() {
+            if self.access.authorizer.authorize(&attributes).await.is_ok() {
                 return true;
             }
         }
@@ -66,47 +67,51 @@ impl Signers {
 
     async fn check(&self, record: &AdmissionRecord<'_, &Object>) -> Result<(), Status> {
         let signer_of = |object: Option<&Object>| match object {
-            Some(object) => StructView::of(object).child("spec").text("signerName").to_owned(),
+            Some(object) => StructView::from_object(object).child("spec").text("signerName").to_owned(),
             None => String::new(),
         };
         let signer = match self.act {
-            Act::Approve => signer_of(record.new),
-            Act::Sign if !is_signed_anew(record) => return Ok(()),
-            Act::Sign => signer_of(record.old),
-            Act::Attest => signer_of(record.new),
+            SignerAction::Approve => signer_of(record.new),
+            SignerAction::Sign if !is_signed_anew(record) => return Ok(()),
+            SignerAction::Sign => signer_of(record.old),
+            SignerAction::Attest => signer_of(record.new),
         };
-        let is_free = self.act == Act::Attest && (signer.is_empty() || is_collected(record));
+        let is_free = self.act == SignerAction::Attest && (signer.is_empty() || is_collected(record));
         if is_free || self.allows(record.write.user, &signer).await {
             return Ok(());
         }
         Err(record.forbidden(&match self.act {
-            Act::Approve => format!("user not permitted to approve requests with signerName {signer:?}"),
-            Act::Sign => format!("user not permitted to sign requests with signerName {signer:?}"),
-            Act::Attest => format!("user not permitted to attest for signerName {signer:?}"),
+            SignerAction::Approve => {
+                format!("user not permitted to approve requests with signerName {signer:?}")
+            }
+            SignerAction::Sign => format!("user not permitted to sign requests with signerName {signer:?}"),
+            SignerAction::Attest => format!("user not permitted to attest for signerName {signer:?}"),
         }))
     }
 }
 
-impl Act {
+impl SignerAction {
     fn verb(self) -> &'static str {
         match self {
-            Act::Approve => "approve",
-            Act::Sign => "sign",
-            Act::Attest => "attest",
+            SignerAction::Approve => "approve",
+            SignerAction::Sign => "sign",
+            SignerAction::Attest => "attest",
         }
     }
 }
 
-/// Returns whether an update changes what a signer reports about a request.
+/// Returns whether an update changes the fields of the status that a signer sets.
 fn is_signed_anew(record: &AdmissionRecord<'_, &Object>) -> bool {
     let (Some(new), Some(old)) = (record.new, record.old) else { return false };
     let changed = |name: &str| {
-        StructView::of(new).child("status").get(name) != StructView::of(old).child("status").get(name)
+        StructView::from_object(new).child("status").get(name)
+            != StructView::from_object(old).child("status").get(name)
     };
     changed("certificate") || changed("conditions")
 }
 
-/// Returns whether an update changes no more than garbage collection does.
+/// Returns whether an update changes only the fields that garbage collection changes: owner references and
+/// finalizers.
 fn is_collected(record: &AdmissionRecord<'_, &Object>) -> bool {
     record.new.zip(record.old).is_some_and(|(new, old)| same_but_for_collection(old, new))
 }
@@ -116,9 +121,9 @@ impl Plugin for Signers {
         let requests = target.resource.is_of("certificates", "certificatesigningrequests");
         let is_update = target.operation == Operation::Update;
         match self.act {
-            Act::Approve => requests && is_update && target.subresource == "approval",
-            Act::Sign => requests && is_update && target.subresource == "status",
-            Act::Attest => {
+            SignerAction::Approve => requests && is_update && target.subresource == "approval",
+            SignerAction::Sign => requests && is_update && target.subresource == "status",
+            SignerAction::Attest => {
                 matches!(target.operation, Operation::Create | Operation::Update)
                     && target.is("certificates", "clustertrustbundles")
             }

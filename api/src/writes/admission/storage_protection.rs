@@ -1,5 +1,5 @@
-//! The plugin StorageObjectInUseProtection: new claims, volumes and attribute classes get a finalizer. The
-//! controller of the same name removes it once nothing uses them.
+//! The plugin StorageObjectInUseProtection: new volume claims, volumes and attribute classes get a finalizer.
+//! The controller with the same name removes the finalizer when the object is no longer used.
 
 use crate::writes::plugin::{AdmissionRecord, Plugin, Review, Step, Target};
 use crate::writes::pod;

@@ -1,4 +1,4 @@
-//! Tolerations of pods: when one covers another, and how lists of them are merged.
+//! Tolerations of pods: whether one toleration covers another, and the merge of two lists of tolerations.
 
 use values::json::{Object, Value};
 
@@ -7,7 +7,7 @@ pub fn not_ready(domain: &str) -> String {
     format!("node.{domain}/not-ready")
 }
 
-/// Returns a toleration of every taint with this key and effect.
+/// Returns a toleration that matches every taint with this key and effect.
 pub fn exists(key: &str, effect: &'static str) -> Object {
     Object::from_iter([
         ("key".into(), key.into()),
@@ -52,7 +52,7 @@ pub fn covers(wide: &Value, narrow: &Value) -> bool {
     }
 }
 
-/// Merges two lists and drops tolerations that another one covers.
+/// Merges two lists and drops every toleration that another toleration covers.
 pub fn merged(first: &[Value], second: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = first.iter().chain(second).collect();
     let mut kept: Vec<Value> = Vec::new();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_toleration_covers_is_left_out() {
+    fn merged_tolerations_omit_those_that_another_toleration_covers() {
         let (a, all) = (r#"{"key":"a","operator":"Exists"}"#, r#"{"operator":"Exists"}"#);
         let equal = r#"{"key":"a","operator":"Equal","value":"v"}"#;
         let brief = r#"{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":5}"#;

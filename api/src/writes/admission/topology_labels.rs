@@ -1,7 +1,8 @@
-//! The plugin PodTopologyLabels: a pod carries the zone and region of its node as labels, so that it can read
-//! them through the downward API.
+//! The plugin PodTopologyLabels: a pod gets the zone and region of its node as labels, so that the pod can
+//! read these labels through the downward API.
 //!
-//! A binding passes the labels to its pod; a pod that is created with a node gets them on creation.
+//! If a pod is created without a node, it gets the labels when it is bound. If the spec of a new pod names a
+//! node, the pod gets the labels on creation.
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ impl PodTopologyLabels {
     fn label(&self, record: &mut AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
         let is_binding = record.subresource == "binding";
         let Some(new) = &mut record.new else { return Ok(()) };
-        let view = StructView::of(new);
+        let view = StructView::from_object(new);
         let node = if is_binding {
             let target = view.child("target");
             if target.text("kind") == "Node" { target.text("name") } else { "" }
@@ -46,9 +47,9 @@ impl PodTopologyLabels {
         if node.is_empty() {
             return Ok(());
         }
-        // A node may register after its first pods.
+        // A pod can be bound to a node that is not registered yet.
         let Some(node) = self.store.get(&self.nodes, "", node)? else { return Ok(()) };
-        let of_node = StructView::of(&node).child("metadata").child("labels");
+        let of_node = StructView::from_object(&node).child("metadata").child("labels");
         let copied: Vec<_> =
             self.labels.iter().filter_map(|name| Some((name.clone(), of_node.get(name)?.clone()))).collect();
         if copied.is_empty() {

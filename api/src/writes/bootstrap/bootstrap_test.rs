@@ -1,6 +1,5 @@
-//! Tests of the bootstrap objects and their reconciliation against
-//! docs/api/bootstrap.md#default-roles-and-bindings, #flow-control-objects, and against published reference
-//! data.
+//! Tests the bootstrap objects and their reconciliation. The expected results come from
+//! docs/api/bootstrap.md#default-roles-and-bindings, from #flow-control-objects, and from published reference data.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +13,25 @@ fn object(text: &str) -> Value {
     parse(text.replace('\'', "\"").as_bytes()).unwrap()
 }
 
-fn wanted(kind: Kind, text: &str) -> Desired {
-    let target =
-        Target { group: "g", version: "v1", resource: "r", namespace: String::new(), name: "x".to_owned() };
+fn desired_object(kind: Kind, text: &str) -> Desired {
+    let target = ObjectTarget {
+        group: "g",
+        version: "v1",
+        resource: "r",
+        namespace: String::new(),
+        name: "x".to_owned(),
+    };
     Desired { target, kind, object: object(text) }
 }
 
-/// Returns `keep`, or the verb and the object as JSON with single quotes.
+/// Returns the step for an existing object: `keep`, or the verb and the object as JSON with single quotes.
 fn step(kind: Kind, existing: &str, want: &str) -> String {
     let existing = (!existing.is_empty()).then(|| object(existing));
-    let (verb, object) = match plan(existing.as_ref(), &wanted(kind, want), &KUBERNETES) {
-        Step::Keep => return "keep".to_owned(),
-        Step::Create(object) => ("create", object),
-        Step::Update(object) => ("update", object),
-        Step::Replace(object) => ("replace", object),
+    let (verb, object) = match plan(existing.as_ref(), &desired_object(kind, want), &KUBERNETES) {
+        BootstrapStep::Keep => return "keep".to_owned(),
+        BootstrapStep::Create(object) => ("create", object),
+        BootstrapStep::Update(object) => ("update", object),
+        BootstrapStep::Replace(object) => ("replace", object),
     };
     let mut text = Vec::new();
     values::json::write(&object, &mut text);
@@ -40,7 +44,7 @@ fn autoupdate(stem: &str, name: &str, value: &str) -> String {
 }
 
 #[test]
-fn roles_get_what_they_lack_and_keep_what_they_have() {
+fn bootstrap_roles_get_missing_rules_and_keep_additional_ones() {
     let get = "{'verbs':['get'],'apiGroups':[''],'resources':['pods']}";
     let both = "{'verbs':['get','list'],'apiGroups':[''],'resources':['pods']}";
     let list = "{'verbs':['list'],'apiGroups':[''],'resources':['pods']}";
@@ -60,14 +64,14 @@ fn roles_get_what_they_lack_and_keep_what_they_have() {
         ),
         ("{'rules':null}".to_owned(), format!("{{'rules':[{get}]}}"), format!("update {{'rules':[{get}]}}")),
         ("{'a':1}".to_owned(), format!("{{'rules':[{get}]}}"), format!("update {{'a':1,'rules':[{get}]}}")),
-        // The value "false" keeps the object as it is; other values do not.
+        // The value "false" excludes the object from updates; other values do not.
         (format!("{{{off},'rules':[]}}"), format!("{{'rules':[{get}]}}"), "keep".to_owned()),
         (
             format!("{{{on},'rules':[]}}"),
             format!("{{'rules':[{get}]}}"),
             format!("update {{{on},'rules':[{get}]}}"),
         ),
-        // Missing labels and annotations are added, changed ones stay.
+        // Missing labels and annotations are added; changed labels and annotations stay.
         (
             "{'metadata':{'labels':{'a':'mine'}}}".to_owned(),
             "{'metadata':{'labels':{'a':'1','b':'2'},'annotations':{'c':'3'}}}".to_owned(),
@@ -103,7 +107,7 @@ fn roles_get_what_they_lack_and_keep_what_they_have() {
 }
 
 #[test]
-fn bindings_get_missing_subjects_and_another_role_replaces_them() {
+fn bootstrap_bindings_get_missing_subjects_and_are_replaced_if_their_role_differs() {
     let role = "'roleRef':{'apiGroup':'g','kind':'ClusterRole','name':'r'}";
     let other = "'roleRef':{'apiGroup':'g','kind':'ClusterRole','name':'other'}";
     let off = autoupdate("rbac.authorization", "autoupdate", "false");
@@ -135,7 +139,7 @@ fn bindings_get_missing_subjects_and_another_role_replaces_them() {
 }
 
 #[test]
-fn flow_control_follows_unless_it_is_suggested_and_told_not_to() {
+fn flow_control_objects_are_updated_unless_suggested_ones_opt_out() {
     let domain = KUBERNETES.domain;
     let meta = |value: &str| autoupdate("apf", "autoupdate-spec", value);
     let (on, off) = (meta("true"), meta("false"));
@@ -191,7 +195,7 @@ fn flow_control_follows_unless_it_is_suggested_and_told_not_to() {
     }
 }
 
-/// An in-memory store that counts writes, and that can be slow and contended.
+/// An in-memory store that counts writes, and that can delay writes and answer with conflicts.
 #[derive(Default)]
 struct Memory {
     objects: Mutex<BTreeMap<String, Value>>,
@@ -202,16 +206,16 @@ struct Memory {
 }
 
 impl Memory {
-    fn key(target: &Target) -> String {
+    fn key(target: &ObjectTarget) -> String {
         format!("{}/{}/{}/{}", target.group, target.resource, target.namespace, target.name)
     }
 
-    async fn write(&self, change: impl FnOnce(&mut BTreeMap<String, Value>)) -> Result<Written, ()> {
+    async fn write(&self, change: impl FnOnce(&mut BTreeMap<String, Value>)) -> Result<WriteResult, ()> {
         {
             let mut conflicts = self.conflicts.lock();
             if *conflicts > 0 {
                 *conflicts -= 1;
-                return Ok(Written::Conflict);
+                return Ok(WriteResult::Conflict);
             }
         }
         {
@@ -224,14 +228,14 @@ impl Memory {
         *self.waiting.lock() -= 1;
         *self.writes.lock() += 1;
         change(&mut self.objects.lock());
-        Ok(Written::Done)
+        Ok(WriteResult::Done)
     }
 }
 
 impl ObjectStore for Memory {
     type Error = ();
 
-    fn get(&self, target: &Target) -> Result<Option<Value>, ()> {
+    fn get(&self, target: &ObjectTarget) -> Result<Option<Value>, ()> {
         Ok(self.objects.lock().get(&Memory::key(target)).cloned())
     }
 
@@ -239,7 +243,7 @@ impl ObjectStore for Memory {
         false
     }
 
-    async fn create(&self, target: &Target, object: Value) -> Result<Written, ()> {
+    async fn create(&self, target: &ObjectTarget, object: Value) -> Result<WriteResult, ()> {
         if !target.namespace.is_empty() {
             let home = format!("/namespaces//{}", target.namespace);
             assert!(self.objects.lock().contains_key(&home), "{target:?} before its namespace");
@@ -247,29 +251,29 @@ impl ObjectStore for Memory {
         self.write(|objects| assert!(objects.insert(Memory::key(target), object).is_none())).await
     }
 
-    async fn update(&self, target: &Target, object: Value) -> Result<Written, ()> {
+    async fn update(&self, target: &ObjectTarget, object: Value) -> Result<WriteResult, ()> {
         self.write(|objects| assert!(objects.insert(Memory::key(target), object).is_some())).await
     }
 
-    async fn delete(&self, target: &Target, existing: &Value) -> Result<Written, ()> {
+    async fn delete(&self, target: &ObjectTarget, existing: &Value) -> Result<WriteResult, ()> {
         self.write(|objects| assert_eq!(objects.remove(&Memory::key(target)).as_ref(), Some(existing))).await
     }
 }
 
 #[tokio::test]
-async fn an_empty_store_is_filled_at_once_and_a_full_one_is_left_alone() {
+async fn reconcile_fills_an_empty_store_and_leaves_a_complete_one_unchanged() {
     let store = Memory::default();
     let all = desired(&KUBERNETES).len();
     let first = reconcile(&store, &KUBERNETES).await.unwrap();
-    assert_eq!(first, Outcome { created: all, ..Outcome::default() });
+    assert_eq!(first, ReconcileCounts { created: all, ..ReconcileCounts::default() });
     assert!(*store.most_waiting.lock() > 100, "writes share syncs: {} at once", store.most_waiting.lock());
     assert_eq!(store.objects.lock().len(), all, "no two objects share a key");
     *store.writes.lock() = 0;
     let second = reconcile(&store, &KUBERNETES).await.unwrap();
-    assert_eq!(second, Outcome { unchanged: all, ..Outcome::default() });
+    assert_eq!(second, ReconcileCounts { unchanged: all, ..ReconcileCounts::default() });
     assert_eq!(*store.writes.lock(), 0);
-    // An object that a client removed is created again, and an object that another writer changed first is
-    // read again.
+    // If a client removed an object, the object is created again. If another writer changes an object first,
+    // the object is read again.
     store.objects.lock().remove("rbac.authorization/clusterroles//view");
     let admin = "rbac.authorization/clusterrolebindings//cluster-admin";
     store.objects.lock().get_mut(admin).unwrap().as_object_mut().unwrap().remove("subjects");
@@ -277,46 +281,50 @@ async fn an_empty_store_is_filled_at_once_and_a_full_one_is_left_alone() {
     store.objects.lock().get_mut(discovery).unwrap().as_object_mut().unwrap().insert("roleRef", Value::Null);
     *store.conflicts.lock() = 3;
     let third = reconcile(&store, &KUBERNETES).await.unwrap();
-    assert_eq!(third, Outcome { unchanged: all - 3, created: 1, updated: 1, replaced: 1, given_up: 0 });
+    assert_eq!(
+        third,
+        ReconcileCounts { unchanged: all - 3, created: 1, updated: 1, replaced: 1, given_up: 0 }
+    );
     store.objects.lock().remove("rbac.authorization/clusterroles//view");
     *store.conflicts.lock() = 100;
     assert_eq!(reconcile(&store, &KUBERNETES).await.unwrap().given_up, 1);
 }
 
 #[test]
-fn the_data_speaks_the_profile() {
+fn bootstrap_objects_use_the_names_of_the_naming_profile() {
     for naming in [&CLUSTER, &KUBERNETES] {
-        for wanted in desired(naming).into_iter().chain(flow_control(naming)) {
+        for desired in desired(naming).into_iter().chain(flow_control(naming)) {
             let mut text = Vec::new();
-            values::json::write(&wanted.object, &mut text);
+            values::json::write(&desired.object, &mut text);
             let text = String::from_utf8(text).unwrap();
             let open = ["{suffix}", "{domain}", "{system}", "{word}"].iter().any(|name| text.contains(name));
-            assert!(!open && !wanted.target.name.is_empty(), "{text}");
+            assert!(!open && !desired.target.name.is_empty(), "{text}");
             for foreign in naming::ALL.into_iter().filter(|other| *other != naming) {
                 assert!(!text.contains(foreign.group_suffix) && !text.contains(foreign.domain), "{text}");
             }
         }
     }
-    let names: Vec<String> = desired(&CLUSTER).into_iter().take(4).map(|wanted| wanted.target.name).collect();
+    let names: Vec<String> =
+        desired(&CLUSTER).into_iter().take(4).map(|desired| desired.target.name).collect();
     assert_eq!(names, ["cluster-system", "cluster-public", "default", "cluster-node-lease"]);
 }
 
-/// Rules of the role that the reference server does not have.
+/// The rules of the role that only this server has, and not kube-apiserver.
 const OWN_RULES: &[u8] = br#"[{"apiGroups":["*"],"resources":["*"],"verbs":["history"]}]"#;
 
-/// Returns the published reference data, if it is next to the workspace.
+/// Returns the published reference data, if the data is next to the workspace.
 fn facts() -> Option<Value> {
     let path = testkit::reference("facts/rbac_bootstrap.json")?;
     Some(parse(&std::fs::read(path).unwrap()).unwrap())
 }
 
 #[test]
-fn the_data_agrees_with_the_facts() {
+fn bootstrap_objects_equal_the_recorded_reference_facts() {
     let Some(facts) = facts() else { return };
     let mut all: BTreeMap<String, Value> = BTreeMap::new();
-    for wanted in desired(&KUBERNETES).into_iter().chain(flow_control(&KUBERNETES)) {
-        let Target { resource, namespace, name, .. } = &wanted.target;
-        all.insert(format!("{resource} {namespace}/{name}"), wanted.object);
+    for desired in desired(&KUBERNETES).into_iter().chain(flow_control(&KUBERNETES)) {
+        let ObjectTarget { resource, namespace, name, .. } = &desired.target;
+        all.insert(format!("{resource} {namespace}/{name}"), desired.object);
     }
     let empty = Value::Array(Vec::new());
     for (part, resource, common, members) in [
@@ -351,7 +359,7 @@ fn the_data_agrees_with_the_facts() {
             }
         }
     }
-    // The reference server has no history of objects.
+    // kube-apiserver has no history of objects, so the reference data does not contain this role.
     let own = all.remove("clusterroles /system:aggregate-history-to-edit").unwrap();
     assert!(plan::same(own.get("rules"), parse(OWN_RULES).ok().as_ref()), "{own:?}");
     assert!(all.is_empty(), "no test knows of {:?}", all.keys());

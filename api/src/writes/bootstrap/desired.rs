@@ -1,10 +1,11 @@
-//! The bundled data as objects.
+//! Builds the bootstrap objects from the bundled files.
 //!
-//! The files contain only what differs between objects. The parts that all objects of a file share (kind,
-//! bootstrapping label, autoupdate annotation, the binding of a controller's role to its account) are added
-//! here. Vendor-specific parts of names are placeholders that the naming profile fills.
+//! The files contain only the members that differ between objects. This module adds the members that all
+//! objects of a file share (kind, bootstrapping label, autoupdate annotation, the binding of a controller's
+//! role to its account). In the files, vendor-specific parts of names are placeholders, which the naming
+//! profile fills.
 
-use super::Target;
+use super::ObjectTarget;
 use values::json::{Object, Value, parse};
 use values::naming::Naming;
 
@@ -13,26 +14,27 @@ pub fn autoupdate_annotation(naming: &Naming) -> String {
     format!("rbac.authorization.{}/autoupdate", naming.domain)
 }
 
-/// Returns the annotation that says whether the spec of a suggested flow control object follows the bundled
-/// one.
+/// Returns the annotation of a suggested flow control object that says whether the server keeps the spec
+/// equal to the bundled spec.
 pub fn autoupdate_spec_annotation(naming: &Naming) -> String {
     format!("apf.{}/autoupdate-spec", naming.domain)
 }
 
-/// The rule by which an object is compared with the existing one.
+/// The rule for the comparison of a bootstrap object with the existing object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A namespace, which only has to exist.
     Namespace,
     /// A priority class, which only has to exist.
     PriorityClass,
-    /// A role or cluster role, which must have at least these rules.
+    /// A role or cluster role, which must have at least the bundled rules.
     Role,
-    /// A binding, cluster-wide or not, which must refer to this role and have at least these subjects.
+    /// A role binding or cluster role binding, which must refer to the bundled role and have at least the
+    /// bundled subjects.
     Binding,
     /// A flow control object whose spec is always restored.
     MandatoryFlowControl,
-    /// A flow control object whose spec is restored unless its annotation forbids that.
+    /// A flow control object whose spec is restored unless the annotation of the object forbids the restore.
     SuggestedFlowControl,
 }
 
@@ -40,17 +42,18 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Desired {
     /// The identity of the object.
-    pub target: Target,
+    pub target: ObjectTarget,
     /// The rule for the comparison.
     pub kind: Kind,
-    /// The object as it would be created.
+    /// The object that is created if it does not exist.
     pub object: Value,
 }
 
 const RBAC: &str = "rbac.authorization";
 const FLOW_CONTROL: &str = "flowcontrol.apiserver";
 
-/// Returns all bundled objects under the names of `naming`, namespaces first, without those of flow control.
+/// Returns all bundled objects except flow control objects, with the names of `naming`. Namespaces come
+/// first.
 pub fn desired(naming: &Naming) -> Vec<Desired> {
     let mut all = Vec::with_capacity(256);
     all.extend(namespaces(naming));
@@ -107,7 +110,7 @@ pub fn namespaces(naming: &Naming) -> impl Iterator<Item = Desired> {
     })
 }
 
-/// The parts that all objects of one kind share.
+/// The properties that all objects of one kind share.
 #[derive(Clone, Copy)]
 struct Shape {
     group: &'static str,
@@ -144,8 +147,8 @@ const fn rbac(kind_name: &'static str, resource: &'static str, kind: Kind) -> Sh
 fn entries(naming: &Naming, file: &str) -> Vec<Value> {
     match parse(naming.fill(file).as_bytes()) {
         Ok(Value::Array(entries)) => entries,
-        // The files are part of the program, and the tests read every one of them.
-        _ => unreachable!("a bundled file is no JSON array"),
+        // The files are part of the program, and the tests read every file.
+        _ => unreachable!("a bundled file is not a JSON array"),
     }
 }
 
@@ -199,7 +202,7 @@ fn build(naming: &Naming, shape: Shape, entry: &Object, rest: Object) -> Desired
     }
     let Shape { group, resource, kind, .. } = shape;
     Desired {
-        target: Target { group, version: "v1", resource, namespace, name },
+        target: ObjectTarget { group, version: "v1", resource, namespace, name },
         kind,
         object: object.into(),
     }
@@ -210,7 +213,8 @@ fn role(naming: &Naming, shape: Shape, entry: Value) -> Desired {
     build(naming, shape, &members, without(entry, &["name", "namespace", "labels"]))
 }
 
-/// Builds a binding. `subjects` are written `Kind name` or `ServiceAccount namespace/name`.
+/// Builds a binding. The entry contains `subjects` in the format `Kind name` or `ServiceAccount
+/// namespace/name`.
 fn binding(naming: &Naming, shape: Shape, role_kind: &'static str, entry: &Object) -> Desired {
     let group = naming.group(RBAC, true);
     let named = |kind: &str, name: &str| {

@@ -1,16 +1,17 @@
-//! Bootstrap objects, which must exist from the first start on: system namespaces, default roles and
+//! The bootstrap objects, which the server creates at its first start: system namespaces, default roles and
 //! bindings, priority classes, flow schemas and priority levels.
 //!
 //! ```text
 //! bootstrap/*.json ─ desired ─► Desired ─┐
-//!                                        ├─ plan ─► Step ─► ObjectStore (the ordinary write path)
+//!                                        ├─ plan ─► BootstrapStep ─► ObjectStore (the ordinary write path)
 //! store ──────────────── existing ───────┘
 //! ```
 //!
-//! Deciding is pure (`plan`). Writing goes through a trait, so this module knows neither verbs nor the
-//! engine. Existing objects are read and compared first, and only differences are written, so a second start
-//! writes nothing. All writes of a phase run concurrently, so that on an empty store a couple of hundred
-//! objects share a few syncs. Namespaces come first, because objects in a missing namespace are refused.
+//! The module `plan` decides the step for each object and has no side effects. This module writes through a
+//! trait, so it depends on neither the verbs nor the engine. The server first reads and compares the existing
+//! objects, and writes only the objects that differ, so a second start makes no writes. All writes of a phase
+//! run concurrently, so that the many objects of an empty store share a few syncs. Namespaces are in the
+//! first phase, because objects in a missing namespace are refused.
 
 mod desired;
 mod plan;
@@ -19,20 +20,22 @@ use std::future::Future;
 
 use futures_util::future::try_join_all;
 
+use objects::store::ObjectName;
 use values::json::Value;
 use values::naming::Naming;
 
 pub use desired::{Desired, Kind, autoupdate_spec_annotation, desired, flow_control, namespaces};
-pub use plan::{Step, plan};
+pub use plan::{BootstrapStep, plan};
 
-/// Maximum number of attempts for one object when another writer (another server on the same store) changes
-/// it first.
+/// Maximum number of attempts to write one object if another writer, such as another server on the same
+/// store, keeps changing the object.
 const ATTEMPTS_MAX: usize = 5;
 
 /// The identity of an object.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Target {
-    /// Group as in the schema tables, without the suffix: `rbac.authorization`, or empty.
+pub struct ObjectTarget {
+    /// Group in the notation of the schema tables, without the suffix of the naming profile, for example
+    /// `rbac.authorization`. Empty for the core group.
     pub group: &'static str,
     /// Version in which the object is written.
     pub version: &'static str,
@@ -44,58 +47,66 @@ pub struct Target {
     pub name: String,
 }
 
+impl ObjectTarget {
+    /// Returns the namespace and name.
+    pub fn object_name(&self) -> ObjectName<'_> {
+        ObjectName { namespace: &self.namespace, name: &self.name }
+    }
+}
+
 /// The outcome of a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Written {
+pub enum WriteResult {
     /// The write is stored.
     Done,
-    /// The object differs from what was read (or exists, or is gone), and must be read again.
+    /// Another writer changed, created or deleted the object after it was read. The caller must read the
+    /// object again.
     Conflict,
 }
 
-/// The part of the write path that this module needs. Writes are made under the server's own identity
+/// The operations on stored objects that this module needs. Writes use the server's own identity
 /// ([`Component::Loopback`](objects::store::Component::Loopback)) and pass defaulting and validation.
 pub trait ObjectStore: Sync {
     /// The reason why a read or write failed.
     type Error: Send;
 
     /// Returns the current object, if it exists.
-    fn get(&self, target: &Target) -> Result<Option<Value>, Self::Error>;
+    fn get(&self, target: &ObjectTarget) -> Result<Option<Value>, Self::Error>;
 
-    /// Returns whether a read failed because the stored object is damaged, and not because the store cannot
-    /// be reached.
+    /// Returns whether a read failed because the stored object is damaged. Other errors mean that the store
+    /// cannot be reached.
     fn is_unreadable(error: &Self::Error) -> bool;
 
-    /// Stores a new object; returns [`Written::Conflict`] if it exists already.
+    /// Stores a new object. Returns [`WriteResult::Conflict`] if the object already exists.
     fn create(
         &self,
-        target: &Target,
+        target: &ObjectTarget,
         object: Value,
-    ) -> impl Future<Output = Result<Written, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<WriteResult, Self::Error>> + Send;
 
-    /// Stores `object`, which contains the resource version at which it was read.
+    /// Stores a new version of an object. `object` contains the resourceVersion at which the object was read.
     fn update(
         &self,
-        target: &Target,
+        target: &ObjectTarget,
         object: Value,
-    ) -> impl Future<Output = Result<Written, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<WriteResult, Self::Error>> + Send;
 
-    /// Deletes the object if it still equals `existing`.
+    /// Deletes the object if the stored object still equals `existing`.
     fn delete(
         &self,
-        target: &Target,
+        target: &ObjectTarget,
         existing: &Value,
-    ) -> impl Future<Output = Result<Written, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<WriteResult, Self::Error>> + Send;
 }
 
 /// The result of a reconciliation, in numbers of objects.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Outcome {
-    /// Objects that already were as wanted.
+pub struct ReconcileCounts {
+    /// Objects that already had their wanted state.
     pub unchanged: usize,
     /// Objects that were missing and have been created.
     pub created: usize,
-    /// Objects that lacked something and have been updated.
+    /// Objects that differed from their wanted state and have been updated.
     pub updated: usize,
     /// Bindings that referred to another role and have been replaced.
     pub replaced: usize,
@@ -103,36 +114,40 @@ pub struct Outcome {
     pub given_up: usize,
 }
 
-/// Creates and updates the bootstrap objects of the profile `naming`, except those of flow control.
+/// Creates and updates the bootstrap objects of the profile `naming`, except the objects of flow control.
 ///
-/// The cost is one read and one comparison per object; nothing is written if nothing is missing.
+/// The server reads and compares every object, and writes only objects that differ from their wanted state.
 ///
 /// # Errors
-/// Returns the first failure of the store. Objects written until then stay; another run completes the rest.
-pub async fn reconcile<S: ObjectStore>(store: &S, naming: &Naming) -> Result<Outcome, S::Error> {
+/// Returns the first failure of the store. The objects that were written before the failure stay written.
+/// Another run writes the remaining objects.
+pub async fn reconcile<S: ObjectStore>(store: &S, naming: &Naming) -> Result<ReconcileCounts, S::Error> {
     let (first, then): (Vec<Desired>, Vec<Desired>) =
-        desired(naming).into_iter().partition(|wanted| wanted.target.namespace.is_empty());
+        desired(naming).into_iter().partition(|desired| desired.target.namespace.is_empty());
     let mut outcome = settle_all(store, &first, naming).await?;
     outcome += settle_all(store, &then, naming).await?;
     Ok(outcome)
 }
 
-/// Creates and updates the objects of flow control, which have an owner of their own.
+/// Creates and updates the bootstrap objects of flow control.
 ///
 /// # Errors
-/// As [`reconcile`].
-pub async fn reconcile_flow_control<S: ObjectStore>(store: &S, naming: &Naming) -> Result<Outcome, S::Error> {
+/// Fails in the same cases as [`reconcile`].
+pub async fn reconcile_flow_control<S: ObjectStore>(
+    store: &S,
+    naming: &Naming,
+) -> Result<ReconcileCounts, S::Error> {
     settle_all(store, &flow_control(naming), naming).await
 }
 
-/// Creates and updates these objects concurrently.
+/// Creates and updates the objects of one phase concurrently.
 async fn settle_all<S: ObjectStore>(
     store: &S,
     phase: &[Desired],
     naming: &Naming,
-) -> Result<Outcome, S::Error> {
-    let mut outcome = Outcome::default();
-    for done in try_join_all(phase.iter().map(|wanted| settle(store, wanted, naming))).await? {
+) -> Result<ReconcileCounts, S::Error> {
+    let mut outcome = ReconcileCounts::default();
+    for done in try_join_all(phase.iter().map(|desired| create_or_update(store, desired, naming))).await? {
         match done {
             Settled::Unchanged => outcome.unchanged += 1,
             Settled::Created => outcome.created += 1,
@@ -144,8 +159,8 @@ async fn settle_all<S: ObjectStore>(
     Ok(outcome)
 }
 
-impl std::ops::AddAssign for Outcome {
-    fn add_assign(&mut self, more: Outcome) {
+impl std::ops::AddAssign for ReconcileCounts {
+    fn add_assign(&mut self, more: ReconcileCounts) {
         self.unchanged += more.unchanged;
         self.created += more.created;
         self.updated += more.updated;
@@ -163,8 +178,12 @@ enum Settled {
 }
 
 /// Creates or updates one object.
-async fn settle<S: ObjectStore>(store: &S, wanted: &Desired, naming: &Naming) -> Result<Settled, S::Error> {
-    let target = &wanted.target;
+async fn create_or_update<S: ObjectStore>(
+    store: &S,
+    desired: &Desired,
+    naming: &Naming,
+) -> Result<Settled, S::Error> {
+    let target = &desired.target;
     for _ in 0..ATTEMPTS_MAX {
         let existing = match store.get(target) {
             Err(error) if S::is_unreadable(&error) => {
@@ -178,22 +197,22 @@ async fn settle<S: ObjectStore>(store: &S, wanted: &Desired, naming: &Naming) ->
             }
             existing => existing?,
         };
-        let (written, settled) = match plan(existing.as_ref(), wanted, naming) {
-            Step::Keep => return Ok(Settled::Unchanged),
-            Step::Create(object) => (store.create(target, object).await?, Settled::Created),
-            Step::Update(object) => (store.update(target, object).await?, Settled::Updated),
-            Step::Replace(object) => {
+        let (written, settled) = match plan(existing.as_ref(), desired, naming) {
+            BootstrapStep::Keep => return Ok(Settled::Unchanged),
+            BootstrapStep::Create(object) => (store.create(target, object).await?, Settled::Created),
+            BootstrapStep::Update(object) => (store.update(target, object).await?, Settled::Updated),
+            BootstrapStep::Replace(object) => {
                 let gone = match &existing {
                     Some(existing) => store.delete(target, existing).await?,
-                    None => Written::Done,
+                    None => WriteResult::Done,
                 };
                 match gone {
-                    Written::Done => (store.create(target, object).await?, Settled::Replaced),
-                    Written::Conflict => (Written::Conflict, Settled::Replaced),
+                    WriteResult::Done => (store.create(target, object).await?, Settled::Replaced),
+                    WriteResult::Conflict => (WriteResult::Conflict, Settled::Replaced),
                 }
             }
         };
-        if written == Written::Done {
+        if written == WriteResult::Done {
             return Ok(settled);
         }
     }

@@ -1,5 +1,4 @@
-//! Decides what to do about one bundled object: a function from the existing and the wanted object to one
-//! step.
+//! Decides the step for one bundled object by comparing the existing object with the wanted object.
 //!
 //! | kind | missing | exists |
 //! |---|---|---|
@@ -9,8 +8,8 @@
 //! | mandatory flow control | create | restore the spec, except for seats without limits, and the annotation |
 //! | suggested flow control | create | restore the spec unless the annotation is off |
 //!
-//! Roles and bindings whose autoupdate annotation is `"false"` are kept as they are
-//! (docs/api/bootstrap.md#default-roles-and-bindings); flow control follows
+//! Roles and bindings whose autoupdate annotation is `"false"` are not changed
+//! (docs/api/bootstrap.md#default-roles-and-bindings). The rules for flow control are in
 //! docs/api/bootstrap.md#flow-control-objects.
 
 use auth::authz::Rule;
@@ -22,50 +21,50 @@ use types::features::boolean;
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// The step to take for one object.
+/// The step that brings one object into its wanted state.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// The object is as wanted.
+pub enum BootstrapStep {
+    /// The object already has its wanted state.
     Keep,
     /// The object must be created.
     Create(Value),
-    /// This object replaces the existing one; it contains the resource version that was read.
+    /// The object must be updated to this value, which contains the resourceVersion that was read.
     Update(Value),
-    /// The existing object must be deleted and this one created.
+    /// The existing object must be deleted, and then an object with this value must be created.
     Replace(Value),
 }
 
-/// Compares the existing object with the wanted one.
-pub fn plan(existing: Option<&Value>, wanted: &Desired, naming: &Naming) -> Step {
-    let Some(existing) = existing else { return Step::Create(wanted.object.clone()) };
-    let changed = match wanted.kind {
+/// Compares the existing object with the wanted object and returns the step.
+pub fn plan(existing: Option<&Value>, desired: &Desired, naming: &Naming) -> BootstrapStep {
+    let Some(existing) = existing else { return BootstrapStep::Create(desired.object.clone()) };
+    let changed = match desired.kind {
         Kind::Namespace | Kind::PriorityClass => None,
         Kind::Role | Kind::Binding if annotation(existing, &autoupdate_annotation(naming)) == "false" => None,
-        Kind::Role => role(existing, &wanted.object),
+        Kind::Role => role(existing, &desired.object),
         Kind::Binding => {
-            if !same(existing.get("roleRef"), wanted.object.get("roleRef")) {
-                return Step::Replace(wanted.object.clone());
+            if !same(existing.get("roleRef"), desired.object.get("roleRef")) {
+                return BootstrapStep::Replace(desired.object.clone());
             }
-            binding(existing, &wanted.object)
+            binding(existing, &desired.object)
         }
-        Kind::MandatoryFlowControl => flow_control(existing, &wanted.object, true, naming),
-        Kind::SuggestedFlowControl => flow_control(existing, &wanted.object, false, naming),
+        Kind::MandatoryFlowControl => flow_control(existing, &desired.object, true, naming),
+        Kind::SuggestedFlowControl => flow_control(existing, &desired.object, false, naming),
     };
-    changed.map_or(Step::Keep, Step::Update)
+    changed.map_or(BootstrapStep::Keep, BootstrapStep::Update)
 }
 
 fn annotation<'o>(object: &'o Value, name: &str) -> &'o str {
     object.str_at(&["metadata", "annotations", name])
 }
 
-/// A copy of an object, made when the first difference is found.
+/// A copy of an object for changes. The copy is made at the first change.
 struct Draft<'o> {
     original: &'o Value,
     changed: Option<Object>,
 }
 
 impl<'o> Draft<'o> {
-    fn of(original: &'o Value) -> Draft<'o> {
+    fn new(original: &'o Value) -> Draft<'o> {
         Draft { original, changed: None }
     }
 
@@ -78,11 +77,11 @@ impl<'o> Draft<'o> {
         self.changed.map(Value::Object)
     }
 
-    /// Adds missing labels and annotations; existing ones keep their values.
-    fn add_metadata(&mut self, wanted: &Value) {
+    /// Adds missing labels and annotations. Existing labels and annotations keep their values.
+    fn add_metadata(&mut self, desired: &Value) {
         for map in ["labels", "annotations"] {
             let there = self.original.at(&["metadata", map]);
-            let members = wanted.at(&["metadata", map]).and_then(Value::as_object);
+            let members = desired.at(&["metadata", map]).and_then(Value::as_object);
             for (name, value) in members.into_iter().flat_map(Object::iter) {
                 if there.and_then(|there| there.get(name)).is_none() {
                     let metadata = self.edit().object_entry("metadata");
@@ -92,7 +91,7 @@ impl<'o> Draft<'o> {
         }
     }
 
-    /// Appends to the list at member `name` of `object`.
+    /// Appends `items` to the list in the member `name` of `object`.
     fn append(object: &mut Object, name: &'static str, items: impl IntoIterator<Item = Value>) {
         let slot = object.entry(name);
         if !matches!(slot, Value::Array(_)) {
@@ -104,14 +103,14 @@ impl<'o> Draft<'o> {
     }
 }
 
-fn role(existing: &Value, wanted: &Value) -> Option<Value> {
-    let mut draft = Draft::of(existing);
-    draft.add_metadata(wanted);
+fn role(existing: &Value, desired: &Value) -> Option<Value> {
+    let mut draft = Draft::new(existing);
+    draft.add_metadata(desired);
     let aggregated = |role: &Value| role.get("aggregationRule").is_some_and(|rule| !rule.is_null());
-    // A controller computes the rules of an aggregated role.
-    if !(aggregated(existing) && aggregated(wanted)) {
+    // A controller computes the rules of an aggregated role, so do not compare them.
+    if !(aggregated(existing) && aggregated(desired)) {
         let held: Vec<Rule> = read_rules(existing.get("rules"));
-        let missing = compact(uncovered(&held, &read_rules(wanted.get("rules"))));
+        let missing = compact(uncovered(&held, &read_rules(desired.get("rules"))));
         if !missing.is_empty() {
             Draft::append(draft.edit(), "rules", missing.iter().map(write_rule));
         }
@@ -121,7 +120,7 @@ fn role(existing: &Value, wanted: &Value) -> Option<Value> {
         list.and_then(Value::as_array).unwrap_or_default().to_vec()
     };
     let there = selectors(existing);
-    let mut missing = selectors(wanted);
+    let mut missing = selectors(desired);
     missing.retain(|selector| !there.iter().any(|other| same(Some(other), Some(selector))));
     if !missing.is_empty() {
         Draft::append(draft.edit().object_entry("aggregationRule"), "clusterRoleSelectors", missing);
@@ -129,14 +128,14 @@ fn role(existing: &Value, wanted: &Value) -> Option<Value> {
     draft.finish()
 }
 
-fn binding(existing: &Value, wanted: &Value) -> Option<Value> {
-    let mut draft = Draft::of(existing);
-    draft.add_metadata(wanted);
+fn binding(existing: &Value, desired: &Value) -> Option<Value> {
+    let mut draft = Draft::new(existing);
+    draft.add_metadata(desired);
     let subjects = |binding: &'_ Value| -> Vec<Value> {
         binding.get("subjects").and_then(Value::as_array).unwrap_or_default().to_vec()
     };
     let there = subjects(existing);
-    let mut missing = subjects(wanted);
+    let mut missing = subjects(desired);
     missing.retain(|subject| !there.iter().any(|other| same(Some(other), Some(subject))));
     if !missing.is_empty() {
         Draft::append(draft.edit(), "subjects", missing);
@@ -144,34 +143,35 @@ fn binding(existing: &Value, wanted: &Value) -> Option<Value> {
     draft.finish()
 }
 
-fn flow_control(existing: &Value, wanted: &Value, mandatory: bool, naming: &Naming) -> Option<Value> {
+fn flow_control(existing: &Value, desired: &Value, mandatory: bool, naming: &Naming) -> Option<Value> {
     let name = autoupdate_spec_annotation(naming);
-    let told = boolean(annotation(existing, &name));
-    // Without a readable annotation, an object whose spec was never changed is still updated.
+    let annotated = boolean(annotation(existing, &name));
+    // If the annotation is missing or invalid, the spec is restored only if no client has changed it.
     let is_unchanged = || existing.at(&["metadata", "generation"]).and_then(Value::as_i64) == Some(1);
-    let follows = mandatory || told.unwrap_or_else(is_unchanged);
-    let mut draft = Draft::of(existing);
-    if told != Some(follows) {
+    let follows = mandatory || annotated.unwrap_or_else(is_unchanged);
+    let mut draft = Draft::new(existing);
+    if annotated != Some(follows) {
         let annotations = draft.edit().object_entry("metadata").object_entry("annotations");
         annotations.insert(name, follows.to_string().into());
     }
-    if follows && !follows_already(existing.get("spec"), wanted.get("spec")) {
-        draft.edit().insert("spec", wanted.get("spec").cloned().unwrap_or_default());
+    if follows && !follows_already(existing.get("spec"), desired.get("spec")) {
+        draft.edit().insert("spec", desired.get("spec").cloned().unwrap_or_default());
     }
     draft.finish()
 }
 
-/// Returns whether a spec is as wanted. The operator may set the seats of a level without limits.
-fn follows_already(existing: Option<&Value>, wanted: Option<&Value>) -> bool {
+/// Returns whether the existing spec equals the desired spec. The member `exempt` may differ, because
+/// operators may set the seats of a level without limits.
+fn follows_already(existing: Option<&Value>, desired: Option<&Value>) -> bool {
     const SEATS: &str = "exempt";
     let seats = existing.and_then(|spec| spec.get(SEATS)).filter(|seats| !seats.is_null());
-    match (wanted, seats) {
+    match (desired, seats) {
         (Some(Value::Object(spec)), Some(seats)) if spec.contains(SEATS) => {
-            let mut wanted = spec.clone();
-            wanted.insert(SEATS, seats.clone());
-            same(existing, Some(&wanted.into()))
+            let mut desired = spec.clone();
+            desired.insert(SEATS, seats.clone());
+            same(existing, Some(&desired.into()))
         }
-        _ => same(existing, wanted),
+        _ => same(existing, desired),
     }
 }
 

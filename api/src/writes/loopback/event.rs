@@ -1,8 +1,9 @@
-//! Warning events of the server about an object.
+//! Warning events that the server creates about an object.
 
 use super::Loopback;
 use crate::writes::admission::namespace_lifecycle::State;
-use crate::writes::bootstrap::{ObjectStore, Target};
+use crate::writes::bootstrap::{ObjectStore, ObjectTarget};
+use objects::store::ObjectName;
 use types::schema::registry::Resource;
 use values::clock;
 use values::json::{Object, Value};
@@ -10,27 +11,27 @@ use values::names;
 use values::status::Status;
 
 /// The content of a warning event.
-pub struct Warning {
-    /// The reason in one word.
+pub struct WarningEvent {
+    /// The reason as one word.
     pub reason: &'static str,
-    /// The reason for human readers.
+    /// The text that explains the reason to people.
     pub message: String,
-    /// The component of the system that reports the warning.
+    /// The component that reports the warning.
     pub component: &'static str,
 }
 
 impl Loopback<'_> {
-    /// Creates a warning event about an object in `namespace`. If the namespace is not active, or the event
-    /// is refused, no event is created.
+    /// Creates a warning event about an object in `namespace`. If the namespace is not active, or if the
+    /// event is refused, no event is created.
     ///
     /// # Errors
     /// Fails if the store failed.
     pub async fn warn(
         &self,
         resource: &Resource,
-        (namespace, name): (&str, &str),
+        ObjectName { namespace, name }: ObjectName<'_>,
         uid: &str,
-        warning: Warning,
+        warning: WarningEvent,
     ) -> Result<(), Status> {
         let _creation = self.origin.server.creations.begin();
         if self.namespace_state(namespace)? != State::Active {
@@ -62,7 +63,7 @@ impl Loopback<'_> {
         event.push("type", "Warning".into());
         event.push("reportingComponent", warning.component.into());
         let (namespace, name) = (namespace.to_owned(), event_name);
-        let target = Target { group: "", version: "v1", resource: "events", namespace, name };
+        let target = ObjectTarget { group: "", version: "v1", resource: "events", namespace, name };
         match self.create(&target, event.into()).await {
             Err(refusal) if refusal.code.is_client_error() => {
                 tracing::debug!(%refusal, "event refused");

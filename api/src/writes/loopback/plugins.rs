@@ -1,4 +1,4 @@
-//! The writes of admission plugins, which the server makes under its own identity or under that of a
+//! The writes of admission plugins. Admission plugins write with the server's own identity or with the identity of a
 //! controller.
 
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use engine::Revision;
 use super::Loopback;
 use crate::writes::plugin::{Pending, Writer};
 use crate::writes::server::Server;
-use crate::writes::write::{Current, Made, Outcome, Wanted};
+use crate::writes::write::{Current, FunctionSource, RequestedChange, WriteOutcome};
+use objects::store::ObjectName;
 use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
 use values::json::Object;
@@ -16,29 +17,29 @@ use values::object::meta;
 use values::status::{Status, StatusReason};
 
 impl Loopback<'_> {
-    /// Creates an object. Returns `false` if an object of that name exists.
+    /// Creates an object. Returns `false` if an object with that name exists.
     ///
     /// # Errors
-    /// The object is refused, or the store failed.
+    /// Fails if the object is refused, or if the store failed.
     async fn create_new(&self, resource: &Resource, object: Object) -> Result<bool, Status> {
         let (namespace, name) = (meta(&object, "namespace").to_owned(), meta(&object, "name").to_owned());
         let mut object = Some(object);
-        let intent = self.creation(resource, (&namespace, &name));
-        let mut source = Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
-            Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
+        let intent = self.creation(resource, ObjectName { namespace: &namespace, name: &name });
+        let mut source = FunctionSource::for_served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+            Ok(object.take().map_or(RequestedChange::AsItIs, RequestedChange::Object))
         });
         match self.write(&intent, &mut source).await {
-            Ok(outcome) => Ok(matches!(outcome, Outcome::Created(_))),
+            Ok(outcome) => Ok(matches!(outcome, WriteOutcome::Created(_))),
             Err(status) if status.reason == StatusReason::AlreadyExists => Ok(false),
             Err(status) => Err(status),
         }
     }
 
-    /// Replaces the part of an object that `endpoint` writes, if the object is still at revision `seen`.
-    /// Returns `false` if it has changed since.
+    /// Replaces the fields of an object that `endpoint` writes, if the object is still at revision `seen`.
+    /// Returns `false` if the object has changed.
     ///
     /// # Errors
-    /// The object is refused, or the store failed.
+    /// Fails if the object is refused, or if the store failed.
     async fn replace_seen(
         &self,
         resource: &Resource,
@@ -48,13 +49,13 @@ impl Loopback<'_> {
     ) -> Result<bool, Status> {
         let (namespace, name) = (meta(&object, "namespace").to_owned(), meta(&object, "name").to_owned());
         let mut object = Some(object);
-        let mut intent = self.intent(resource, (&namespace, &name));
+        let mut intent = self.intent(resource, ObjectName { namespace: &namespace, name: &name });
         (intent.endpoint, intent.seen) = (endpoint, Some(seen));
-        let mut source = Made::stored(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
-            Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
+        let mut source = FunctionSource::for_stored(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+            Ok(object.take().map_or(RequestedChange::AsItIs, RequestedChange::Object))
         });
         let outcome = self.write(&intent, &mut source).await?;
-        Ok(matches!(outcome, Outcome::Updated(_) | Outcome::Unchanged(_)))
+        Ok(matches!(outcome, WriteOutcome::Updated(_) | WriteOutcome::Unchanged(_)))
     }
 }
 

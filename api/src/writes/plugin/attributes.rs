@@ -1,4 +1,4 @@
-//! The attributes of a write that admission sees, besides the objects.
+//! The attributes of a write that admission gets in addition to the objects.
 
 use auth::User;
 
@@ -19,13 +19,14 @@ pub struct WriteAttributes<'w> {
     pub resource: &'w Resource,
     /// Namespace; empty for cluster-scoped resources.
     pub namespace: &'w str,
-    /// Name; empty for a new object, which contains its name or requests a generated one. Admission gets no
-    /// name for the objects of a collection.
+    /// Name of the object. The name is empty for a creation, because the new object contains its name or
+    /// requests a generated name. The name is also empty if admission handles an object of a deleted
+    /// collection.
     pub name: &'w str,
 }
 
 impl WriteAttributes<'_> {
-    /// Returns whether the write is a dry run, which does everything except the commit.
+    /// Returns whether the write is a dry run, which runs all steps except the commit.
     pub fn dry_run(&self) -> bool {
         self.options.dry_run()
     }

@@ -1,4 +1,4 @@
-//! The admission plugins of a server in their order, and the two points at which a write meets them.
+//! The chain of admission plugins of a server, and the two points at which a write runs them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -15,8 +15,9 @@ use wire::metrics::Metrics;
 use wire::metrics::family::micros;
 use wire::metrics::histogram::Histogram;
 
-/// Typical upper bound of plugins that handle one write; most writes concern fewer.
-const ASKED_TYPICAL: usize = 12;
+/// Number of handling plugins for which no memory is allocated. For most writes, the number of handling
+/// plugins is smaller.
+const HANDLING_PLUGINS_TYPICAL: usize = 12;
 
 /// The admission plugins of a server, in order.
 pub struct Chain {
@@ -32,30 +33,39 @@ struct Link {
     timers: Timers,
 }
 
-/// A point of admission, as named in metrics.
+/// A point of admission, for metrics.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Point {
     Mutating,
     Validating,
 }
 
-/// Histograms by point, operation and whether the write was refused. Each one is looked up on first use.
+/// The labels of a duration of admission.
+#[derive(Clone, Copy)]
+struct DurationLabels {
+    point: Point,
+    operation: Operation,
+    is_refused: bool,
+}
+
+/// Histograms by point, by operation, and by whether the write was refused. Each histogram is looked up on
+/// first use.
 #[derive(Default)]
 struct Timers([OnceLock<Option<Arc<Histogram>>>; 2 * 2 * Operation::ALL.len()]);
 
 impl Timers {
-    /// Records a duration. `find` looks up a histogram by the labels operation, rejected and type.
+    /// Records a duration. `find` looks up a histogram by the labels `operation`, `rejected` and `type`.
     fn record(
         &self,
-        (point, operation, refused): (Point, Operation, bool),
+        DurationLabels { point, operation, is_refused }: DurationLabels,
         took: Duration,
         find: impl FnOnce([&str; 3]) -> Option<Arc<Histogram>>,
     ) {
         let of_operation = Operation::ALL.iter().position(|known| *known == operation).unwrap_or_default();
-        let at = (of_operation * 2 + usize::from(point == Point::Validating)) * 2 + usize::from(refused);
+        let at = (of_operation * 2 + usize::from(point == Point::Validating)) * 2 + usize::from(is_refused);
         let histogram = self.0[at].get_or_init(|| {
             let kind = if point == Point::Mutating { "admit" } else { "validate" };
-            find([operation.as_str(), if refused { "true" } else { "false" }, kind])
+            find([operation.as_str(), if is_refused { "true" } else { "false" }, kind])
         });
         if let Some(histogram) = histogram {
             histogram.record(micros(took));
@@ -80,9 +90,9 @@ impl Laps {
 }
 
 /// The plugins that handle one write.
-pub struct Asked<'c> {
+pub struct HandlingPlugins<'c> {
     chain: &'c Chain,
-    plugins: SmallVec<[&'c Link; ASKED_TYPICAL]>,
+    plugins: SmallVec<[&'c Link; HANDLING_PLUGINS_TYPICAL]>,
 }
 
 impl Chain {
@@ -91,29 +101,30 @@ impl Chain {
         Chain { plugins: Vec::new(), metrics, steps: Timers::default() }
     }
 
-    /// Adds a plugin after the others.
+    /// Adds a plugin at the end of the chain.
     pub fn push(&mut self, name: &'static str, plugin: Arc<dyn Plugin>) {
         self.plugins.push(Link { name, plugin, timers: Timers::default() });
     }
 
     /// Returns the plugins that handle a write.
-    pub fn about(&self, target: &Target<'_>) -> Asked<'_> {
-        Asked {
+    pub fn about(&self, target: &Target<'_>) -> HandlingPlugins<'_> {
+        HandlingPlugins {
             chain: self,
             plugins: self.plugins.iter().filter(|link| link.plugin.handles(target)).collect(),
         }
     }
 }
 
-impl Asked<'_> {
-    /// Returns whether a plugin reads objects. If not, the caller need not provide any.
+impl HandlingPlugins<'_> {
+    /// Returns whether any plugin reads objects. If no plugin reads objects, the caller need not provide
+    /// objects.
     pub fn reads_objects(&self) -> bool {
         self.plugins.iter().any(|link| link.plugin.reads_objects())
     }
 
-    /// Runs the mutating point. If a plugin asks for reinvocation, the point runs a second time from the
-    /// start; there is no third run. The review contains the remarks of the plugins even if a plugin refused
-    /// the write.
+    /// Runs the mutating point. If a plugin requests reinvocation, the point runs a second time from the
+    /// start. There is no third run. If a plugin refuses the write, the returned review contains the output
+    /// of all plugins that ran.
     ///
     /// # Errors
     /// Returns the refusal of the first plugin that refuses.
@@ -125,7 +136,11 @@ impl Asked<'_> {
         if outcome.is_ok() && review.begin_reinvocation() {
             outcome = self.mutate_once(&mut record, &mut review).await;
         }
-        self.took((Point::Mutating, record.write.operation, outcome.is_err()), began);
+        let is_refused = outcome.is_err();
+        self.record_duration(
+            DurationLabels { point: Point::Mutating, operation: record.write.operation, is_refused },
+            began,
+        );
         (review, outcome)
     }
 
@@ -142,34 +157,37 @@ impl Asked<'_> {
                 Step::Done(decision) => decision,
                 Step::Wait(decision) => decision.await,
             };
-            self.decided(link, (Point::Mutating, operation), &mut laps, decision)?;
+            self.decided(link, Point::Mutating, operation, &mut laps, decision)?;
         }
         Ok(())
     }
 
-    /// Records the duration of a plugin that decided, and returns its decision.
+    /// Records the duration of a plugin, and returns the decision of the plugin.
     fn decided(
         &self,
         link: &Link,
-        (point, operation): (Point, Operation),
+        point: Point,
+        operation: Operation,
         laps: &mut Laps,
         decision: Result<(), Status>,
     ) -> Result<(), Status> {
         link.timers.record(
-            (point, operation, decision.is_err()),
+            DurationLabels { point, operation, is_refused: decision.is_err() },
             laps.next(),
             |[operation, rejected, kind]| {
-                self.chain.metrics.plugins.of(&[link.name, operation, rejected, kind])
+                self.chain.metrics.plugins.series(&[link.name, operation, rejected, kind])
             },
         );
         decision
     }
 
-    fn took(&self, what: (Point, Operation, bool), began: Instant) {
-        self.chain.steps.record(what, began.elapsed(), |labels| self.chain.metrics.admission.of(&labels));
+    fn record_duration(&self, labels: DurationLabels, began: Instant) {
+        self.chain
+            .steps
+            .record(labels, began.elapsed(), |labels| self.chain.metrics.admission.series(&labels));
     }
 
-    /// Runs the validating point and returns the review and the outcome, as [`Asked::mutate`] does.
+    /// Runs the validating point and returns the review and the outcome, as [`HandlingPlugins::mutate`] does.
     ///
     /// # Errors
     /// Returns the refusal of the first plugin that refuses.
@@ -177,6 +195,7 @@ impl Asked<'_> {
         trace::note(Stage::Admit);
         let began = Instant::now();
         let mut review = Review::default();
+        let operation = record.write.operation;
         let mut outcome = Ok(());
         let mut laps = Laps::begin();
         for link in &self.plugins {
@@ -185,12 +204,13 @@ impl Asked<'_> {
                 Step::Done(decision) => decision,
                 Step::Wait(decision) => decision.await,
             };
-            outcome = self.decided(link, (Point::Validating, record.write.operation), &mut laps, decision);
+            outcome = self.decided(link, Point::Validating, operation, &mut laps, decision);
             if outcome.is_err() {
                 break;
             }
         }
-        self.took((Point::Validating, record.write.operation, outcome.is_err()), began);
+        let is_refused = outcome.is_err();
+        self.record_duration(DurationLabels { point: Point::Validating, operation, is_refused }, began);
         (review, outcome)
     }
 }

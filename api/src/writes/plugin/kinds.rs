@@ -1,14 +1,14 @@
-//! The kind and the type of the object in a write, which may belong to a subresource.
+//! The kind and the type of the object in a write. The kind and the type can be specific to a subresource.
 
 use types::schema::registry::Resource;
 use types::schema::table::Message;
 use values::json::{Object, Value};
 
-/// Group, version, and kind or plural name.
+/// The group and version, with the kind or the plural name.
 pub type Named<'r> = (&'r str, &'r str, &'r str);
 
-/// Returns the kind of a write: the kind of its object, which may be specific to a subresource, or the kind
-/// of the resource if there is no object.
+/// Returns the kind of a write: the kind of the object, which may be specific to a subresource, or the kind of the
+/// resource if the write has no object.
 pub fn kind_of<'r>(object: Option<&'r Object>, resource: &'r Resource) -> Named<'r> {
     let text = |name: &str| object.and_then(|object| object.get(name)).and_then(Value::as_str);
     match (text("apiVersion"), text("kind")) {
@@ -20,8 +20,9 @@ pub fn kind_of<'r>(object: Option<&'r Object>, resource: &'r Resource) -> Named<
     }
 }
 
-/// Returns the kind under which a write was matched: the kind of the matched resource if the object is an
-/// instance of it, otherwise the object's own kind, which is the same for all versions of the resource.
+/// Returns the kind that a rule or policy matched. If the object is an instance of the matched resource, the
+/// result is the kind of that resource. Otherwise the result is `requested`, which is the same for all
+/// versions of the resource.
 pub fn matched_kind<'r>(requested: Named<'r>, matched: &'r Resource, subresource: &str) -> Named<'r> {
     if is_whole(subresource) {
         return (&matched.group, &matched.version, &matched.table.kind);
@@ -29,8 +30,8 @@ pub fn matched_kind<'r>(requested: Named<'r>, matched: &'r Resource, subresource
     requested
 }
 
-/// Returns whether the objects of a write to `subresource` are instances of the resource itself, which exist
-/// in each version.
+/// Returns whether the objects of a write to `subresource` are instances of the resource itself. Only such
+/// objects exist in each version of the resource.
 pub fn is_whole(subresource: &str) -> bool {
     matches!(subresource, "" | "status" | "ephemeralcontainers" | "resize" | "approval" | "finalize")
 }

@@ -5,9 +5,10 @@
 //! connects, reviews, subresources that store nothing ─► both points, one after the other
 //! ```
 //!
-//! A [`Chain`] has the plugins in their order, each with both points. A plugin gets the whole write as a
-//! [`AdmissionRecord`], in the version of the request. The chain converts objects of the stored version and reads old
-//! objects only if a plugin that handles the write reads objects. This module knows no plugin.
+//! A [`Chain`] contains the plugins in order. Each plugin can act at the mutating point and at the validating point. A
+//! plugin gets the write as an [`AdmissionRecord`], with objects in the version of the request. The write path converts
+//! stored objects and reads old objects only if a plugin that handles the write reads objects. This module does not
+//! depend on any plugin.
 
 mod attributes;
 mod chain;
@@ -17,7 +18,7 @@ mod record;
 mod target;
 
 pub use attributes::WriteAttributes;
-pub use chain::{Asked, Chain};
+pub use chain::{Chain, HandlingPlugins};
 pub use options::Options;
 pub use record::{AdmissionRecord, Charge, Pending, Review, Writer};
 pub use target::{Operation, Target};
@@ -28,18 +29,19 @@ use std::pin::Pin;
 use values::json::Object;
 use values::status::Status;
 
-/// The decision of a plugin, immediate or as a future. Plugins that decide from memory allocate nothing.
+/// The decision of a plugin, as a value or as a future. A plugin that decides immediately allocates no
+/// future.
 pub enum Step<'p> {
     /// The plugin does nothing at this point.
     Pass,
     /// The plugin has decided immediately.
     Done(Result<(), Status>),
-    /// The plugin decides later, because it writes or asks another server.
+    /// The plugin decides asynchronously, because it writes or calls another server.
     Wait(Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'p>>),
 }
 
 impl<'p> Step<'p> {
-    /// Returns a decision to wait for.
+    /// Returns a step that waits for the decision of a future.
     pub fn wait(answer: impl Future<Output = Result<(), Status>> + Send + 'p) -> Step<'p> {
         Step::Wait(Box::pin(answer))
     }
@@ -51,12 +53,13 @@ impl From<Result<(), Status>> for Step<'_> {
     }
 }
 
-/// An admission plugin. It is created once, at the start of the server.
+/// An admission plugin. A plugin is created once, at the start of the server.
 pub trait Plugin: Send + Sync {
-    /// Returns whether the plugin handles such writes.
+    /// Returns whether the plugin handles writes of this target.
     fn handles(&self, target: &Target<'_>) -> bool;
 
-    /// Returns whether the plugin reads objects. If not, none need be read for it.
+    /// Returns whether the plugin reads objects. If no plugin reads objects, the write path need not read
+    /// them.
     fn reads_objects(&self) -> bool {
         true
     }

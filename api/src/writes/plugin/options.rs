@@ -1,4 +1,4 @@
-//! The options of a request as passed to admission, and as shown to webhooks and expressions.
+//! The options of a request, for admission plugins, and as a value for webhooks and expressions.
 
 use super::target::Operation;
 use types::options::{DeleteOptions, Propagation};
@@ -31,9 +31,9 @@ impl Options<'_> {
         }
     }
 
-    /// Returns the options with their kind. For a PUT and a patch, `operation` decides whether they are
-    /// create or update options.
-    pub fn shown(self, operation: Operation, naming: &Naming) -> Value {
+    /// Returns the options with their kind. For a PUT and a PATCH, `operation` decides whether the kind is
+    /// that of create options or of update options.
+    pub fn to_value(self, operation: Operation, naming: &Naming) -> Value {
         let mut members = Object::new();
         let mut begin = |kind: &'static str, dry_run: bool| {
             members.push("kind", kind.into());
@@ -108,7 +108,7 @@ mod tests {
     use values::naming::KUBERNETES;
 
     #[test]
-    fn options_have_the_kind_of_what_they_come_to() {
+    fn options_passed_to_plugins_have_the_kind_of_the_operation() {
         let given = WriteOptions { field_manager: "m".to_owned(), dry_run: true, ..WriteOptions::default() };
         let delete = DeleteOptions {
             grace_period_seconds: Some(0),
@@ -131,7 +131,7 @@ mod tests {
             (Options::Delete(&delete), Operation::Delete, deleted),
         ] {
             let mut shown = Vec::new();
-            write(&options.shown(operation, &KUBERNETES), &mut shown);
+            write(&options.to_value(operation, &KUBERNETES), &mut shown);
             assert_eq!(String::from_utf8(shown).unwrap(), want, "{options:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! The input of an admission plugin, and its output besides the decision.
+//! The input of an admission plugin, and its output in addition to the decision.
 
 use std::any::Any;
 use std::future::Future;
@@ -18,15 +18,15 @@ use values::json::Object;
 use values::object::meta;
 use values::status::{Status, StatusReason, Subject};
 
-/// The few writes that plugins make themselves, under the server's own identity.
+/// The writes that plugins make. These writes use an identity of the server.
 pub trait Writer: Send + Sync {
     /// Returns the same writer for a task that outlives the request.
     fn shared(&self) -> Arc<dyn Writer>;
 
-    /// Creates an object. Returns `false` if an object of that name already exists.
+    /// Creates an object. Returns `false` if an object with that name already exists.
     fn create<'w>(&'w self, resource: &'w Resource, object: Object) -> Pending<'w, bool>;
 
-    /// Replaces the part of an object that `endpoint` writes. Returns `false` and writes nothing if the
+    /// Replaces the fields of an object that `endpoint` writes. Returns `false` and does not write if the
     /// object is no longer at revision `seen`.
     fn replace<'w>(
         &'w self,
@@ -40,8 +40,8 @@ pub trait Writer: Send + Sync {
 /// The future result of a write.
 pub type Pending<'w, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'w>>;
 
-/// A write as a plugin sees it. `New` is `&mut Object` at the mutating point and `&Object` at the
-/// validating one.
+/// A write, as the input of a plugin. `New` is `&mut Object` at the mutating point and `&Object` at the
+/// validating point.
 pub struct AdmissionRecord<'r, New> {
     /// Makes writes on behalf of the server.
     pub writer: &'r dyn Writer,
@@ -72,7 +72,7 @@ impl<New> AdmissionRecord<'_, New> {
 }
 
 impl AdmissionRecord<'_, &mut Object> {
-    /// Replaces the new object by the one that a plugin made of it, and prepares it for validation like the
+    /// Replaces the new object with the result of a plugin, and prepares the result for validation like the
     /// object of a request.
     pub fn replace(&mut self, changed: Object) {
         let Some(new) = self.new.as_deref_mut() else { return };
@@ -84,8 +84,9 @@ impl AdmissionRecord<'_, &mut Object> {
 }
 
 impl<New: Deref<Target = Object>> AdmissionRecord<'_, New> {
-    /// Returns the object's name, or the prefix from which the name is generated, as shown in refusals.
-    pub fn shown_name(&self) -> &str {
+    /// Returns the name of the object for refusals. If the name will be generated, the result is the prefix of the
+    /// name.
+    pub fn display_name(&self) -> &str {
         let of_object = self.new.as_deref().map_or("", |new| match meta(new, "name") {
             "" => meta(new, "generateName"),
             name => name,
@@ -98,31 +99,31 @@ impl<New: Deref<Target = Object>> AdmissionRecord<'_, New> {
         Status::forbidden(self.subject(), why)
     }
 
-    /// Returns a 403 for a failure that prevented a decision; `cause` is returned unchanged if it is a 403
-    /// already.
+    /// Returns the 403 for a failure that prevented a decision. If `cause` is already a 403, this function
+    /// returns `cause` without changes.
     pub fn forbidden_by(&self, cause: Status) -> Status {
         if cause.reason == StatusReason::Forbidden { cause } else { self.forbidden(&cause.message) }
     }
 
-    /// Returns the object of the write, as named in refusals.
+    /// Returns the object of the write as the subject of refusals.
     pub fn subject(&self) -> Subject<'_> {
         Subject {
             group: &self.write.resource.group,
             kind: &self.write.resource.table.plural,
-            name: self.shown_name(),
+            name: self.display_name(),
         }
     }
 }
 
-/// Something that a plugin took for a write that may still fail, such as a share of a quota. Dropping the
-/// charge gives it back.
+/// A resource that a plugin has taken for a write, such as a share of a quota. The write may still fail.
+/// Dropping the charge gives the resource back.
 pub trait Charge: Send {
     /// Makes the charge permanent, because the write succeeded. `stored` is the revision at which the object
-    /// is stored; `None` if nothing was to be stored.
+    /// is stored; `None` if the request does not store an object.
     fn keep(self: Box<Self>, stored: Option<Revision>);
 }
 
-/// The output of the plugins besides their decision.
+/// The output of the plugins in addition to their decisions.
 #[derive(Default)]
 pub struct Review {
     /// Warnings for the client.
@@ -131,11 +132,11 @@ pub struct Review {
     pub annotations: Vec<(String, String)>,
     /// Annotations only for audit events that also contain the object of the request.
     pub request_annotations: Vec<(String, String)>,
-    /// The charges taken for the write.
+    /// The charges that plugins have taken for the write.
     pub charges: Vec<Box<dyn Charge>>,
-    /// Whether the webhook of a configuration was called. A webhook expects to be called once per write.
+    /// Whether at least one webhook was called. Webhooks expect one call per write.
     pub asked_webhooks: bool,
-    /// Whether such a webhook refused the write.
+    /// Whether a webhook refused the write.
     pub webhook_refused: bool,
     round: Round,
     states: Vec<Box<dyn Any + Send>>,
@@ -146,34 +147,35 @@ pub struct Review {
 enum Round {
     #[default]
     First,
-    /// The first run, after which a second one is requested.
+    /// The first run, after a plugin has requested a second run.
     FirstOfTwo,
     Second,
 }
 
 impl Review {
-    /// Requests a second run, in which [`Review::is_reinvocation`] returns true. A plugin requests it if the
-    /// object changed after plugins that need the final form had seen it. There is no third run.
+    /// Requests a second run of the mutating point, in which [`Review::is_reinvocation`] returns true. A
+    /// plugin requests the second run if it changes the object, because earlier plugins may need the final
+    /// object. There is no third run.
     pub fn reinvoke(&mut self) {
         if self.round == Round::First {
             self.round = Round::FirstOfTwo;
         }
     }
 
-    /// Returns whether this is the second run of the mutating point.
+    /// Returns whether the current run is the second run of the mutating point.
     pub fn is_reinvocation(&self) -> bool {
         self.round == Round::Second
     }
 
     pub(super) fn begin_reinvocation(&mut self) -> bool {
-        let wanted = self.round == Round::FirstOfTwo;
-        if wanted {
+        let is_first = self.round == Round::FirstOfTwo;
+        if is_first {
             self.round = Round::Second;
         }
-        wanted
+        is_first
     }
 
-    /// Returns the data that a plugin keeps across the runs of one write, found by its type.
+    /// Returns the data that a plugin keeps across the runs of one write. The type `T` identifies the data.
     pub fn state<T: Any + Default + Send>(&mut self) -> &mut T {
         let at = match self.states.iter().position(|state| state.is::<T>()) {
             Some(at) => at,

@@ -1,18 +1,19 @@
-//! The target of a write: the operation and the resource, before any object is available.
+//! The target of a write: the operation, the resource and the subresource. The target is known before the
+//! objects.
 
 use types::schema::registry::Resource;
 
 /// The operation on an object.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Operation {
-    /// Creates an object, or submits a question or command that is an object of its own (a review, a binding,
-    /// an eviction).
+    /// Creates an object, or submits a request that has the form of an object (a review, a binding, an
+    /// eviction).
     Create,
     /// Changes an existing object to a new version.
     Update,
     /// Deletes an object, or the objects of a collection.
     Delete,
-    /// Connects to what an object stands for.
+    /// Opens a connection to the node, pod or service that an object represents.
     Connect,
 }
 
@@ -32,7 +33,7 @@ impl Operation {
     }
 }
 
-/// The target of a write, before any object is available.
+/// The target of a write, without its objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'t> {
     /// The operation on the resource.
@@ -50,7 +51,8 @@ impl Target<'_> {
         self.subresource.is_empty() && self.resource.is_of(group, plural)
     }
 
-    /// Returns whether the operation creates this built-in resource; `group` as in [`Target::is`].
+    /// Returns whether the operation creates an object of this built-in resource. `group` has the same
+    /// meaning as in [`Target::is`].
     pub fn creates(&self, group: &str, plural: &str) -> bool {
         self.operation == Operation::Create && self.is(group, plural)
     }

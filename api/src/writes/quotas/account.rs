@@ -1,16 +1,17 @@
-//! The quota decisions of one namespace: a book of requests, and a task that decides them. `ledger` describes
-//! the protocol and its reasons.
+//! The quota decisions of one namespace: a book of requests, and a task that decides the requests. The module
+//! `ledger` describes the protocol and its reasons.
 
 use std::sync::Arc;
 
 use engine::Revision;
+use futures_util::FutureExt;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::hold::{Quota, to_value};
-use super::inputs::{Ask, QuotaStore, Refusal, SnapshotRevision, Total, timed_out};
+use super::inputs::{QuotaRefusal, QuotaRequest, QuotaStore, SnapshotRevision, Total, timed_out};
 use crate::writes::plugin::Charge;
 use crate::writes::pod::{self, Amounts};
 use values::object::{at, meta, same_at, same_values};
@@ -20,7 +21,8 @@ use values::status::Status;
 /// The quota decisions of one namespace.
 pub struct Account {
     namespace: String,
-    /// Locked for single steps only, never across a wait. No other lock is taken while this one is held.
+    /// The lock is held only for single steps, never across an await. The owner of this lock takes no other
+    /// lock.
     book: Mutex<Book>,
 }
 
@@ -28,7 +30,7 @@ pub struct Account {
 struct Book {
     requests: Vec<Request>,
     finished: Option<Finished>,
-    /// Amounts that the next decision gives back.
+    /// Amounts that the next decision gives back to the quotas.
     due: Vec<Taken>,
     /// Shares whose write has not ended.
     open: HashMap<u64, OpenShare>,
@@ -41,33 +43,34 @@ struct Book {
 
 /// A write that waits for its decision.
 struct Request {
-    ask: Arc<Ask>,
+    ask: Arc<QuotaRequest>,
     store: Arc<dyn QuotaStore>,
     answer: oneshot::Sender<Decision>,
 }
 
-/// A share, `None` for a dry run, or the refusal.
-type Decision = Result<Option<Share>, Refusal>;
+/// The decision for a write: a share, `None` for an allowed dry run, or the refusal.
+type Decision = Result<Option<Share>, QuotaRefusal>;
 
-/// The amounts that a write took of one quota.
+/// The amounts of one quota that a write has taken.
 #[derive(Clone, Debug)]
 struct Taken {
-    /// Uid of the quota. A quota that is created later under the same name does not contain these amounts.
+    /// Uid of the quota. The usage of a later quota with the same name does not contain these amounts.
     uid: String,
     amounts: Amounts,
-    /// The snapshot of a recount that added these amounts without knowing whether the write is in the snapshot.
+    /// The revision of a recount's snapshot, if that recount added these amounts. The snapshot may already
+    /// contain the write.
     added_to: Option<Revision>,
 }
 
 struct OpenShare {
-    ask: Arc<Ask>,
+    ask: Arc<QuotaRequest>,
     taken: Vec<Taken>,
 }
 
-/// The shares that were kept since a recount began.
+/// The shares of writes that were stored after a recount began.
 struct RecountLog {
     id: u64,
-    kept: Vec<(Arc<Ask>, Revision)>,
+    shares: Vec<(Arc<QuotaRequest>, Revision)>,
 }
 
 /// A recount whose totals are known.
@@ -79,7 +82,7 @@ struct Finished {
     answer: oneshot::Sender<Result<bool, Status>>,
 }
 
-/// The amounts that a write took of the quotas of its namespace. Dropping the share gives the amounts back.
+/// The amounts that a write took from the quotas of its namespace. Dropping the share gives the amounts back.
 pub struct Share {
     account: Arc<Account>,
     id: u64,
@@ -91,7 +94,7 @@ impl Charge for Share {
     fn keep(mut self: Box<Self>, stored: Option<Revision>) {
         self.is_closed = true;
         self.account.keep(self.id, stored);
-        // The decider gives back what a recount counted twice.
+        // The decider subtracts the amounts that a recount counted twice.
         self.account.wake(&self.store);
     }
 }
@@ -105,12 +108,13 @@ impl Drop for Share {
     }
 }
 
-/// Allows another decider to start if this one panics.
+/// Returns whether a write, a recount or the decider uses an account.
 pub fn is_used(account: &Arc<Account>) -> bool {
     Arc::strong_count(account) > 1
 }
 
-/// Returns whether a write, a recount or the decider uses an account.
+/// The account of a running decider. If the decider panics, dropping this value allows the start of another
+/// decider.
 struct Deciding(Arc<Account>);
 
 impl Drop for Deciding {
@@ -126,9 +130,13 @@ impl Account {
         Account { namespace: namespace.to_owned(), book: Mutex::default() }
     }
 
-    /// Adds a request to the book for the decider; the decision arrives in the returned channel. A request
-    /// whose receiver was dropped takes nothing.
-    pub fn request(self: &Arc<Self>, store: &Arc<dyn QuotaStore>, ask: Ask) -> oneshot::Receiver<Decision> {
+    /// Adds a request to the book of the decider. The decision arrives in the returned channel. If the
+    /// receiver is dropped, the request takes no share.
+    pub fn request(
+        self: &Arc<Self>,
+        store: &Arc<dyn QuotaStore>,
+        ask: QuotaRequest,
+    ) -> oneshot::Receiver<Decision> {
         let (answer, decision) = oneshot::channel();
         let request = Request { ask: Arc::new(ask), store: store.clone(), answer };
         self.book.lock().requests.push(request);
@@ -139,11 +147,11 @@ impl Account {
     pub fn begin_recount(&self) -> u64 {
         let book = &mut *self.book.lock();
         book.last += 1;
-        book.recount = Some(RecountLog { id: book.last, kept: Vec::new() });
+        book.recount = Some(RecountLog { id: book.last, shares: Vec::new() });
         book.last
     }
 
-    /// Hands the totals of a recount to the decider.
+    /// Passes the totals of a recount to the decider.
     pub fn finish_recount(
         self: &Arc<Self>,
         store: &Arc<dyn QuotaStore>,
@@ -164,7 +172,7 @@ impl Account {
         }
     }
 
-    /// Closes a share whose write is stored. `stored` is the revision, if known.
+    /// Closes a share whose write is stored. `stored` is the revision of the write, if it is known.
     fn keep(&self, id: u64, stored: Option<Revision>) {
         let book = &mut *self.book.lock();
         let Some(share) = book.open.remove(&id) else { return };
@@ -172,7 +180,7 @@ impl Account {
         let is_twice = |taken: &Taken| taken.added_to.is_some_and(|snapshot| stored <= snapshot);
         book.due.extend(share.taken.into_iter().filter(is_twice));
         if let Some(recount) = &mut book.recount {
-            recount.kept.push((share.ask, stored));
+            recount.shares.push((share.ask, stored));
         }
     }
 
@@ -184,8 +192,8 @@ impl Account {
         }
     }
 
-    /// Starts the decider if there is work and it is not running. If there is no runtime, for example because
-    /// the process ends, this function does nothing and the work stays in the book.
+    /// Starts the decider if it has work and is not running. If there is no runtime, for example because the
+    /// process ends, this function does nothing, and the waiting writes stay in the account.
     fn wake(self: &Arc<Self>, store: &Arc<dyn QuotaStore>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut book = self.book.lock();
@@ -194,10 +202,10 @@ impl Account {
         }
         book.is_deciding = true;
         drop(book);
-        runtime.spawn(run(Deciding(self.clone()), store.clone()));
+        runtime.spawn(run(Deciding(self.clone()), store.clone()).boxed());
     }
 
-    /// Decides all of `requests`, in their order, with one update of each quota, and sends the decisions.
+    /// Decides all `requests` in their order, updates each quota once, and sends the decisions.
     async fn decide(self: &Arc<Self>, store: &dyn QuotaStore, requests: Vec<Request>) {
         match self.decisions(store, &requests).await {
             Ok(decisions) => {
@@ -205,22 +213,27 @@ impl Account {
                     let decision = match decision {
                         Ok(_) if request.ask.dry_run => Ok(None),
                         Ok(taken) => Ok(Some(self.open(request.store, request.ask, taken))),
-                        Err(why) => Err(Refusal::Exceeded(why)),
+                        Err(why) => Err(QuotaRefusal::Exceeded(why)),
                     };
-                    // If the write no longer waits, `send` returns the share as an error. Dropping the share
-                    // gives its amounts back.
+                    // If the write no longer waits, `send` returns the share in its error. Dropping the share
+                    // gives the amounts back.
                     drop(request.answer.send(decision));
                 }
             }
             Err(status) => {
                 for request in requests {
-                    drop(request.answer.send(Err(Refusal::Failed(status.clone()))));
+                    drop(request.answer.send(Err(QuotaRefusal::Failed(status.clone()))));
                 }
             }
         }
     }
 
-    fn open(self: &Arc<Self>, store: Arc<dyn QuotaStore>, ask: Arc<Ask>, taken: Vec<Taken>) -> Share {
+    fn open(
+        self: &Arc<Self>,
+        store: Arc<dyn QuotaStore>,
+        ask: Arc<QuotaRequest>,
+        taken: Vec<Taken>,
+    ) -> Share {
         let mut book = self.book.lock();
         book.last += 1;
         let id = book.last;
@@ -228,7 +241,8 @@ impl Account {
         Share { account: self.clone(), id, store, is_closed: false }
     }
 
-    /// Updates the quotas by `requests` and by the amounts that are due back, and returns the decisions.
+    /// Decides `requests`, updates the quotas by the decisions and by the amounts that are due back, and
+    /// returns the decisions.
     async fn decisions(
         &self,
         store: &dyn QuotaStore,
@@ -261,8 +275,9 @@ impl Account {
             if matches!(outcome, Ok(true)) {
                 return Ok(decisions);
             }
-            // A quota has changed in the meantime. The quotas that were already updated give back what was
-            // taken from them; amounts that are due back to the other quotas stay due.
+            // A quota has changed in the meantime, so the decision starts again. Amounts that were taken from
+            // an already updated quota must be returned to that quota. Amounts that are due to the other
+            // quotas stay due.
             let taken = decisions.into_iter().flatten().flatten();
             let mut due_still: Vec<_> = taken.filter(|taken| written.contains(&&taken.uid)).collect();
             due_still.extend(due.into_iter().filter(|taken| !written.contains(&&taken.uid)));
@@ -274,7 +289,7 @@ impl Account {
         }
     }
 
-    /// Stores the totals of a recount. Returns whether all quotas are counted now.
+    /// Stores the totals of a recount. Returns whether the recount has counted all quotas.
     async fn settle(&self, finished: &Finished) -> Result<bool, Status> {
         let Finished { id, totals, at: snapshot, store, .. } = finished;
         let mut attempts = Attempts::new();
@@ -308,13 +323,13 @@ impl Account {
     }
 }
 
-/// The task that decides requests until the book is empty.
+/// Runs the decider: a task that decides requests until the book is empty.
 async fn run(deciding: Deciding, store: Arc<dyn QuotaStore>) {
     let account = &deciding.0;
     loop {
         let (requests, finished, has_decisions) = {
             let mut book = account.book.lock();
-            // Drop the requests of writes that have given up.
+            // Drop the requests of writes that no longer wait.
             book.requests.retain(|request| !request.answer.is_closed());
             if !book.has_work() {
                 book.is_deciding = false;
@@ -339,8 +354,8 @@ impl Book {
         !self.requests.is_empty() || !self.due.is_empty() || self.finished.is_some()
     }
 
-    /// Returns the usage of a quota: its total in a snapshot, plus the shares that may be missing from the
-    /// snapshot. `None` if the recount is no longer the current one.
+    /// Returns the usage of a quota: the total in a snapshot, plus the shares that may be missing from the
+    /// snapshot. Returns `None` if a later recount has begun.
     fn usage(
         &mut self,
         recount: u64,
@@ -350,7 +365,7 @@ impl Book {
     ) -> Option<Amounts> {
         let log = self.recount.as_ref().filter(|log| log.id == recount)?;
         let mut used = total.used.clone();
-        for (ask, stored) in &log.kept {
+        for (ask, stored) in &log.shares {
             if *stored > snapshot(&ask.key_prefix) {
                 pod::add(&mut used, &quota.change(ask));
             }
@@ -364,16 +379,16 @@ impl Book {
                 share.taken.push(Taken { uid: quota.uid.clone(), amounts, added_to });
             }
         }
-        // The sum does not contain the shares whose amounts were due back.
+        // The sum does not contain the amounts that are due back, so do not subtract them.
         self.due.retain(|taken| taken.uid != quota.uid);
         quota.bounded(&mut used);
         Some(used)
     }
 }
 
-impl Ask {
-    /// Takes the usage of the write from every quota that covers the object, or from no quota. The error
-    /// names missing sizes first, then the quota that is exceeded.
+impl QuotaRequest {
+    /// Takes the usage of the write from every quota that covers the object. If one quota refuses, nothing is
+    /// taken. The error names missing sizes or, if all sizes are set, the quota that would be exceeded.
     fn decide(&self, quotas: &mut [Quota]) -> Result<Vec<Taken>, String> {
         let covering: Vec<usize> = (0..quotas.len()).filter(|at| quotas[*at].covers(&self.usage)).collect();
         for at in &covering {

@@ -1,9 +1,9 @@
-//! A stored quota: its limits, its usage, and whether it has room for more.
+//! A stored quota: the limits, the usage, and the check whether the quota allows more usage.
 
 use quantity::Quantity;
 
-use super::inputs::Ask;
-use super::usage::{Scope, Usage};
+use super::inputs::QuotaRequest;
+use super::usage::{QuotaScope, Usage};
 use crate::writes::pod::{self, Amounts};
 use values::json::{Object, Value};
 use values::object::{at, meta};
@@ -14,14 +14,14 @@ pub struct Quota {
     /// Name of the quota object.
     pub name: String,
     /// Uid of the quota. If the quota is deleted and created again under the same name, the new quota has
-    /// another uid and does not contain the amounts of the old one.
+    /// another uid. The usage of the new quota does not contain the amounts of the deleted quota.
     pub uid: String,
     /// The limits in effect, from the status. Limits in the specification take effect once their usage has
     /// been counted.
     pub hard: Amounts,
     /// Usage of the resources in `hard`.
     pub used: Amounts,
-    scopes: Vec<Scope>,
+    scopes: Vec<QuotaScope>,
 }
 
 impl Quota {
@@ -32,7 +32,7 @@ impl Quota {
             uid: meta(object, "uid").to_owned(),
             hard: pod::amounts(at(object, "status.hard")),
             used: pod::amounts(at(object, "status.used")),
-            scopes: Scope::all_of(object),
+            scopes: QuotaScope::all_of(object),
         }
     }
 
@@ -42,20 +42,20 @@ impl Quota {
             && self.scopes.iter().all(|scope| usage.is_in(scope))
     }
 
-    /// Returns whether the quota covers objects regardless of scopes.
+    /// Returns whether the quota has no scopes, so that it covers objects regardless of scopes.
     pub fn has_no_scopes(&self) -> bool {
         self.scopes.is_empty()
     }
 
     /// Returns the scopes of the quota that contain the object.
-    pub fn scopes_of<'q>(&'q self, usage: &Usage) -> impl Iterator<Item = &'q Scope> {
+    pub fn scopes_of<'q>(&'q self, usage: &Usage) -> impl Iterator<Item = &'q QuotaScope> {
         self.scopes.iter().filter(|scope| usage.is_in(scope))
     }
 
-    /// Checks that the usage of the quota is known and that the object sets all sizes that the quota counts.
+    /// Checks that the object sets all sizes that the quota counts, and that the usage of the quota is known.
     ///
     /// # Errors
-    /// Returns the reason for the client.
+    /// Returns the message for the client.
     pub fn check(&self, usage: &Usage) -> Result<(), String> {
         let counted: Vec<&str> =
             self.hard.keys().map(String::as_str).filter(|name| usage.concerns(name)).collect();
@@ -68,10 +68,11 @@ impl Quota {
         Ok(())
     }
 
-    /// Returns the amounts by which the usage of this quota changes when the write is stored. If the quota
-    /// covers the stored object but not the new one, the change is left to the next recount: the write may
-    /// still fail, and a usage that is too low for a moment would let other writes exceed the quota.
-    pub fn change(&self, ask: &Ask) -> Amounts {
+    /// Returns the amounts by which the write changes the usage of this quota. If the quota covers the stored
+    /// object but not the new object, the result is empty, and the next recount corrects the usage. A
+    /// subtraction before the commit would be wrong: the write may still fail, and other writes could exceed
+    /// the quota in the meantime.
+    pub fn change(&self, ask: &QuotaRequest) -> Amounts {
         if !self.covers(&ask.usage) {
             return Amounts::new();
         }
@@ -85,16 +86,16 @@ impl Quota {
         change
     }
 
-    /// Removes from `used` the resources that this quota does not count, and raises negative amounts to 0.
+    /// Removes the resources that this quota does not count from `used`, and raises negative amounts to 0.
     pub fn bounded(&self, used: &mut Amounts) {
         used.retain(|name, _| self.hard.contains_key(name));
         used.values_mut().filter(|amount| amount.is_negative()).for_each(|amount| *amount = Quantity::ZERO);
     }
 
-    /// Adds a [`change`](Quota::change) to the usage.
+    /// Adds a [`change`](Quota::change) to the usage of the quota.
     ///
     /// # Errors
-    /// Fails if the quota does not allow that much; the usage then stays unchanged.
+    /// Fails if the quota does not allow these amounts. The usage then stays unchanged.
     pub fn take(&mut self, change: &Amounts) -> Result<(), String> {
         let mut next = self.used.clone();
         pod::add(&mut next, change);
@@ -146,7 +147,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn a_quota_has_room_up_to_its_total() {
+    fn a_quota_accepts_amounts_up_to_its_total() {
         let amounts = |text: &str| -> Amounts {
             let value = Value::Object(object(text));
             pod::amounts(Some(&value))
@@ -159,7 +160,8 @@ mod tests {
                 r#"{"cpu":"1001m"}"#,
                 Err("exceeded quota: q, requested: cpu=1001m, used: cpu=1, limited: cpu=2"),
             ),
-            // A quota that was lowered below its usage still admits updates that reduce the usage.
+            // If the limit of a quota was lowered below the usage, updates that reduce the usage are still
+            // allowed.
             (r#"{"cpu":"5"}"#, r#"{"cpu":"-1"}"#, Ok(r#"{"cpu":"4"}"#)),
         ] {
             let text =

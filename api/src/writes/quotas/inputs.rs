@@ -1,5 +1,5 @@
-//! Inputs and refusals of the ledger, which its accounts share: the share that a write requests, the stored
-//! quotas, and the counted usage.
+//! Inputs and refusals of the ledger and of its accounts: the request of a write, the stored quotas, and the
+//! counted usage.
 
 use engine::Revision;
 
@@ -9,7 +9,7 @@ use crate::writes::pod::Amounts;
 use values::json::{Object, Value};
 use values::status::Status;
 
-/// The quotas in a store, as the ledger reads and writes them.
+/// The operations of the ledger on the quotas in a store.
 pub trait QuotaStore: Send + Sync {
     /// Returns whether the namespace has a quota.
     fn has_any(&self, namespace: &str) -> bool;
@@ -21,13 +21,13 @@ pub trait QuotaStore: Send + Sync {
     fn read(&self, namespace: &str) -> Result<Vec<(Revision, Object)>, Status>;
 
     /// Replaces the status of a quota that was read at revision `seen`. Returns `false` if the quota has
-    /// changed since.
+    /// changed in the meantime.
     fn replace(&self, seen: Revision, quota: Object) -> Pending<'_, bool>;
 }
 
 /// A write that requests a share of the quotas.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct QuotaRequest {
     /// Usage of the object as it will be stored.
     pub usage: Usage,
     /// Usage of the object as stored before the write; `None` for a new object.
@@ -39,8 +39,8 @@ pub struct Ask {
 }
 
 /// The reason why a write gets no share.
-pub enum Refusal {
-    /// A quota would be exceeded; the text says which.
+pub enum QuotaRefusal {
+    /// A quota would be exceeded; the text names the quota.
     Exceeded(String),
     /// No decision was made, because of this error.
     Failed(Status),
@@ -49,7 +49,7 @@ pub enum Refusal {
 /// The usage of one quota in a snapshot of the store.
 #[derive(Clone, Debug)]
 pub struct Total {
-    /// Identity of the quota.
+    /// Uid of the quota object.
     pub uid: String,
     /// `spec.hard` of the quota that was counted.
     pub hard: Value,
@@ -57,10 +57,10 @@ pub struct Total {
     pub used: Amounts,
 }
 
-/// Returns the revision of the counted snapshot for keys with a prefix.
+/// A function that returns the revision of the counted snapshot for keys with a prefix.
 pub type SnapshotRevision = dyn Fn(&str) -> Revision + Send + Sync;
 
-/// Returns the error of a write or a recount whose decision took too long.
+/// Returns the error for a write or a recount whose decision took too long.
 pub(super) fn timed_out() -> Status {
     Status::internal("resource quota evaluation timed out")
 }

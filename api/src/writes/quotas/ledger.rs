@@ -1,5 +1,5 @@
-//! The quota accounts of all namespaces that have quotas: writes take shares of the quotas, recounts correct
-//! the usage.
+//! The quota accounts of all namespaces that have quotas. Writes take shares of the quotas, and recounts
+//! correct the usage.
 //!
 //! ```text
 //! write ───────► take ──► request ─┐
@@ -16,27 +16,28 @@
 //!       └ dropped ─────────────► book: the amounts are due back; wakes the decider
 //! ```
 //!
-//! The decider waits only for the store. A write waits only for its decision, and holds no share while it
-//! waits. A recount counts concurrently with the writes and waits for none of them. Therefore these tasks
-//! cannot deadlock. (An earlier protocol could deadlock: a recount held the turn of the namespace until all
-//! shares were closed, and the owners of these shares waited for the same turn.)
+//! The decider waits only for the store. A write waits only for its decision, and owns no share while it
+//! waits. A recount runs concurrently with writes and does not wait for writes. Therefore these tasks cannot
+//! deadlock. (An earlier protocol could deadlock: a recount held a lock until all shares of the namespace
+//! were released, and the owners of these shares waited for the same lock.)
 //!
 //! # How a recount counts each write once
 //!
-//! A recount begins in the book, then takes a snapshot S of the store, counts S, and hands the totals to the
+//! A recount registers in the book, takes a snapshot S of the store, counts S, and sends the totals to the
 //! decider. The usage that the decider stores for a quota is the sum of
 //! - the total in S,
-//! - the shares that were kept at a revision after S since the recount began: they are not in S,
-//! - the open shares: they may be in S or not. If a share is later kept at a revision in S, it was counted
-//!   twice, and the decider then subtracts it once. If a share is dropped, the decider subtracts the amount
-//!   that this sum contains for it.
+//! - the shares that were kept after the recount began, at a revision after S: S does not contain their
+//!   writes,
+//! - the open shares: S may or may not contain their writes. If a share is later kept at a revision in S, its
+//!   write was counted twice, and the decider subtracts the share once. If a share is dropped, the decider
+//!   subtracts the amounts that this sum contains for the share.
 //!
-//! A share that was kept before the recount began is in S, because a write is visible before its share is
-//! kept. So the usage is never too low, and it is exact as soon as the shares that are open at that time are
-//! closed.
+//! The write of a share that was kept before the recount began is in S, because a write is visible before its
+//! share is kept. Therefore the usage is never too low. The usage becomes exact when the shares that are open
+//! during the recount are closed.
 //!
-//! A crash between the update of a quota and the write leaves the usage too high; the recount at the next
-//! start corrects it.
+//! If the server crashes between the update of a quota and the write, the usage is too high. The recount at
+//! the next start corrects the usage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,13 +47,13 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::account::{Account, Share, is_used};
-use super::inputs::{Ask, QuotaStore, Refusal, SnapshotRevision, Total, timed_out};
+use super::inputs::{QuotaRefusal, QuotaRequest, QuotaStore, SnapshotRevision, Total, timed_out};
 use values::status::Status;
 
 /// Longest wait of a write for its decision, as in kube-apiserver.
 const DECISION_WAIT: Duration = Duration::from_secs(10);
 
-/// Minimum number of accounts at which the ledger removes accounts of namespaces without quotas.
+/// Number of accounts below which the ledger does not remove the accounts of namespaces without quotas.
 const UNSWEPT: usize = 64;
 
 /// The accounts of all namespaces that have quotas.
@@ -68,7 +69,7 @@ struct Accounts {
     swept: usize,
 }
 
-/// A recount under way. Dropping it ends the recount.
+/// A recount in progress. Dropping this value ends the recount.
 pub struct Recount {
     account: Arc<Account>,
     id: u64,
@@ -77,8 +78,8 @@ pub struct Recount {
 
 impl Ledger {
     /// Returns the account of a namespace. If the number of accounts has doubled since the last removal, this
-    /// first removes the accounts of namespaces without quotas. A server whose controller recounts calls
-    /// [`Ledger::forget`]; the removal here is for servers without that controller.
+    /// function first removes the accounts of namespaces without quotas. This removal is for servers without
+    /// the quota controller, which calls [`Ledger::forget`].
     fn account(&self, store: &dyn QuotaStore, namespace: &str) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
         if accounts.by_namespace.len() >= UNSWEPT.max(2 * accounts.swept)
@@ -92,7 +93,7 @@ impl Ledger {
     }
 
     /// Removes the account of a namespace without quotas. Returns `false` if a write or a recount still uses
-    /// it.
+    /// the account.
     pub fn forget(&self, namespace: &str) -> bool {
         let accounts = &mut self.accounts.lock().by_namespace;
         let is_used = accounts.get(namespace).is_some_and(is_used);
@@ -105,24 +106,25 @@ impl Ledger {
     /// Takes a share of the quotas of a namespace. Returns `None` for a dry run that the quotas allow.
     ///
     /// # Errors
-    /// A quota does not allow the write, or no decision was made in time. Nothing is taken in these cases.
+    /// Fails if a quota does not allow the write, or if no decision was made in time. In both cases, the function takes
+    /// no share.
     pub async fn take(
         &self,
         store: Arc<dyn QuotaStore>,
         namespace: &str,
-        ask: Ask,
-    ) -> Result<Option<Share>, Refusal> {
+        ask: QuotaRequest,
+    ) -> Result<Option<Share>, QuotaRefusal> {
         let account = self.account(&*store, namespace);
         let decision = account.request(&store, ask);
         match timeout(DECISION_WAIT, decision).await {
             Ok(Ok(decision)) => decision,
-            // The decision timed out, or the decider was stopped, as at the end of the process.
-            Ok(Err(_)) | Err(_) => Err(Refusal::Failed(timed_out())),
+            // The decision timed out, or the decider was stopped, for example because the process ends.
+            Ok(Err(_)) | Err(_) => Err(QuotaRefusal::Failed(timed_out())),
         }
     }
 
-    /// Begins a recount of the quotas of a namespace. Take the snapshot to count after this call. A recount
-    /// of the same namespace that is still under way loses its effect.
+    /// Begins a recount of the quotas of a namespace. Take the snapshot for the count after this call. An
+    /// earlier recount of the same namespace that is still in progress will have no effect.
     pub fn recount(&self, store: Arc<dyn QuotaStore>, namespace: &str) -> Recount {
         let account = self.account(&*store, namespace);
         let id = account.begin_recount();
@@ -139,15 +141,16 @@ impl Ledger {
 }
 
 impl Recount {
-    /// Stores `totals` as the status of the quotas, corrected by the writes under way. Returns `false` if a
-    /// quota was not among the counted ones or its `spec.hard` has changed since, so that another recount is
-    /// due.
+    /// Stores `totals` as the usage in the status of the quotas, corrected by concurrent writes. Returns
+    /// `false` if another recount is needed, because `totals` lacks a quota or the `spec.hard` of a quota has
+    /// changed.
     ///
     /// # Errors
     /// Fails if the store failed.
     pub async fn finish(self, totals: Vec<Total>, at: Box<SnapshotRevision>) -> Result<bool, Status> {
         let done = self.account.finish_recount(&self.store, self.id, totals, at);
-        // The channel closes without an answer if the decider was stopped, as at the end of the process.
+        // The channel closes without an answer if the decider was stopped, for example because the process
+        // ends.
         done.await.unwrap_or(Ok(false))
     }
 }

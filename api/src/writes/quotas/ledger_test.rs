@@ -1,5 +1,5 @@
-//! Tests of the ledger against a model of a store, on paused time. A wait that nothing ends would take ten
-//! seconds of that time.
+//! Tests the ledger with a model of a store and a paused clock. A write that gets no quota decision fails
+//! after ten seconds of the paused clock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,12 +20,12 @@ use values::testing::{object, text};
 
 const COMMIT: Duration = Duration::from_millis(5);
 
-/// A store of quotas and config maps, in which each write takes [`COMMIT`].
+/// A store of quotas and config maps, in which each write takes the time [`COMMIT`].
 #[derive(Default)]
 struct Model {
     revision: AtomicU64,
     quotas: Mutex<BTreeMap<String, (Revision, Object)>>,
-    /// Names of config maps, with the revisions at which they were created.
+    /// Names of config maps, each with the revision of its creation.
     maps: Mutex<BTreeMap<u64, Revision>>,
     /// Whether the next replacement fails because the quota has changed.
     conflicts: Mutex<bool>,
@@ -44,7 +44,7 @@ impl Model {
         self.quotas.lock().insert(name, (revision, quota));
     }
 
-    /// Changes the limits in the specification of a quota, as a client would.
+    /// Changes the limits in the specification of a quota, like the update of a client.
     fn edit(&self, name: &str, hard: &str) {
         let revision = self.next();
         let mut quotas = self.quotas.lock();
@@ -59,7 +59,7 @@ impl Model {
         used.get(resource).copied().unwrap_or(Quantity::ZERO)
     }
 
-    /// Counts what is stored now. Returns the totals and the revision of the count.
+    /// Counts the stored config maps. Returns the totals and the revision of the count.
     fn count(&self) -> (Vec<Total>, Revision) {
         let count = Quantity::whole(self.maps.lock().len() as i64);
         let total = |(_, quota): &(Revision, Object)| {
@@ -95,7 +95,7 @@ impl QuotaStore for Model {
     }
 }
 
-/// A ledger over a model with one quota that has been counted.
+/// A ledger, and a model with one quota that has been counted.
 struct Bench {
     ledger: Ledger,
     model: Arc<Model>,
@@ -114,21 +114,21 @@ impl Bench {
         Bench { ledger: Ledger::default(), model, maps: Registry::new(&KUBERNETES) }
     }
 
-    fn ask(&self) -> Ask {
+    fn quota_request(&self) -> QuotaRequest {
         let maps = self.maps.resource("", "v1", "configmaps").unwrap();
-        let usage = Usage::of(&KUBERNETES, maps, &Object::new());
-        Ask { usage, before: None, key_prefix: maps.stored().key_prefix.clone(), dry_run: false }
+        let usage = Usage::from_object(&KUBERNETES, maps, &Object::new());
+        QuotaRequest { usage, before: None, key_prefix: maps.stored().key_prefix.clone(), dry_run: false }
     }
 
     async fn take(&self) -> Result<Share, String> {
-        match self.ledger.take(self.model.clone(), "n", self.ask()).await {
-            Ok(share) => Ok(share.expect("it is no dry run")),
-            Err(Refusal::Exceeded(why)) => Err(why),
-            Err(Refusal::Failed(status)) => panic!("{status}"),
+        match self.ledger.take(self.model.clone(), "n", self.quota_request()).await {
+            Ok(share) => Ok(share.expect("it is not a dry run")),
+            Err(QuotaRefusal::Exceeded(why)) => Err(why),
+            Err(QuotaRefusal::Failed(status)) => panic!("{status}"),
         }
     }
 
-    /// Takes a share and stores a config map.
+    /// Takes a share of the quota and stores a config map.
     async fn create(&self, name: u64) -> Result<(), String> {
         let share = self.take().await?;
         sleep(COMMIT).await;
@@ -138,7 +138,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs a recount in which the counting takes `takes`.
+    /// Runs a recount. The count takes the time `takes`.
     async fn recount(&self, takes: Duration) -> bool {
         let recount = self.ledger.recount(self.model.clone(), "n");
         let (totals, revision) = self.model.count();
@@ -151,10 +151,10 @@ impl Bench {
     }
 }
 
-/// Runs the order of events that blocked a namespace in the earlier protocol: the first decision serves a
-/// write that is still queued behind a recount.
+/// Replays the sequence of events that blocked a namespace in the earlier protocol: the first decision is
+/// for a write that is still queued behind a recount.
 #[tokio::test(start_paused = true)]
-async fn a_recount_does_not_wait_for_writes_that_are_decided_and_writes_do_not_wait_for_a_recount() {
+async fn recounts_and_writes_do_not_wait_for_each_other() {
     let bench = Bench::new(r#"{"configmaps":"9"}"#);
     let began = Instant::now();
     let (a, b, recount, c, d) = tokio::join!(
@@ -171,7 +171,7 @@ async fn a_recount_does_not_wait_for_writes_that_are_decided_and_writes_do_not_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_recount_ends_while_a_share_stays_open() {
+async fn a_recount_ends_while_a_share_is_open() {
     let bench = Bench::new(r#"{"configmaps":"9"}"#);
     let open = bench.take().await.ok().unwrap();
     let began = Instant::now();
@@ -184,9 +184,10 @@ async fn a_recount_ends_while_a_share_stays_open() {
     assert_eq!(bench.used(), "1", "the share is given back without another write");
 }
 
-/// Checks that a share that is open during the count is counted once, wherever its write is stored.
+/// Checks that a share that is open during the count is counted once, whether its write is stored before the
+/// count, after the count, or not at all.
 #[tokio::test(start_paused = true)]
-async fn a_write_beside_a_recount_is_counted_once() {
+async fn a_write_during_a_recount_is_counted_once() {
     enum End {
         StoredBefore,
         StoredAfter,
@@ -230,14 +231,14 @@ async fn a_write_beside_a_recount_is_counted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_that_changes_during_the_count_is_counted_again() {
+async fn a_quota_that_changes_during_a_recount_is_counted_again() {
     let bench = Bench::new(r#"{"configmaps":"9"}"#);
     assert_eq!(bench.create(1).await, Ok(()));
     let recount = bench.ledger.recount(bench.model.clone(), "n");
     let (totals, revision) = bench.model.count();
     bench.model.edit("q", r#"{"configmaps":"9","count/configmaps":"9"}"#);
     assert!(!recount.finish(totals, Box::new(move |_| revision)).await.unwrap());
-    // A write that was decided with the old limits counts in the new ones too.
+    // A write that was decided with the old limits also counts toward the new limits.
     let open = bench.take().await.ok().unwrap();
     assert!(bench.recount(COMMIT).await);
     assert_eq!(bench.model.used("q", "count/configmaps").to_text(), "2");
@@ -247,9 +248,9 @@ async fn a_quota_that_changes_during_the_count_is_counted_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_gives_up_takes_nothing() {
+async fn a_write_that_is_dropped_before_the_decision_takes_no_quota() {
     let bench = Bench::new(r#"{"configmaps":"1"}"#);
-    // The writer gives up before the decision, and during it.
+    // The writer stops waiting before the decision (first case) and during the decision (second case).
     for patience in [Duration::ZERO, COMMIT / 2] {
         assert!(timeout(patience, bench.take()).await.is_err());
         sleep(4 * COMMIT).await;
@@ -264,14 +265,16 @@ async fn a_write_that_gives_up_takes_nothing() {
     );
 }
 
-/// Runs writers, failing writes, deletes, edits and recounts in an order that differs with each seed. The
-/// usage is never below what is stored, is exact in the end, and no write waits.
+/// Runs creations, failing writes, deletions, edits and recounts in an order that depends on the seed. Checks
+/// that the usage is never less than the number of stored objects, that the usage is exact at the end, and
+/// that no write waits long.
 #[tokio::test(start_paused = true)]
-async fn any_order_of_writes_deletes_edits_and_recounts_counts_each_write_once() {
+async fn each_write_is_counted_once_in_any_order_of_writes_deletes_edits_and_recounts() {
     const WRITERS: u64 = 64;
     for seed in 0..40_u64 {
         let bench = &Bench::new(r#"{"configmaps":"100000"}"#);
-        // A multiplicative generator: the orders must differ, but need not be good random numbers.
+        // This simple multiplicative generator is sufficient: the orders must differ, but the numbers need
+        // not be good random numbers.
         let dice = AtomicU64::new(seed * 2 + 1);
         let roll = |sides: u64| {
             let step = |state: u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(97));
@@ -321,7 +324,8 @@ async fn any_order_of_writes_deletes_edits_and_recounts_counts_each_write_once()
             () = others => {}
         }
         assert!(longest.into_inner() < 200, "seed {seed}: a write waited for its share");
-        // By now the amounts of failed writes and the amounts that were counted twice have been given back.
+        // After this pause, the amounts of failed writes and the amounts that were counted twice have been
+        // given back.
         sleep(10 * COMMIT).await;
         assert!(bench.recount(COMMIT).await, "seed {seed}");
         assert_eq!(bench.used(), bench.model.maps.lock().len().to_string(), "seed {seed}");

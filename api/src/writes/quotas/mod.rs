@@ -1,6 +1,6 @@
-//! The use of quotas: `usage` computes what an object uses, and `hold` reads what a quota allows. `ledger`
-//! lets writes take their shares one after the other and describes the protocol; `account` is the part for
-//! one namespace.
+//! The use of quotas. The module `usage` computes the usage of an object, and `hold` reads the limits and the
+//! usage of a quota. The module `ledger` assigns shares of quotas to writes and describes the protocol;
+//! `account` makes the decisions for one namespace.
 
 mod account;
 mod hold;
@@ -9,6 +9,6 @@ mod ledger;
 pub mod usage;
 
 pub use hold::{Quota, to_value};
-pub use inputs::{Ask, QuotaStore, Refusal, Total};
+pub use inputs::{QuotaRefusal, QuotaRequest, QuotaStore, Total};
 pub use ledger::Ledger;
-pub use usage::{Scope, Usage, count_name, counted_by, counts_objects};
+pub use usage::{QuotaScope, Usage, count_name, counted_by, counts_objects};

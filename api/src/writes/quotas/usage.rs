@@ -1,11 +1,12 @@
-//! The usage of one object: how much it uses of the resources that quotas count, and which quotas cover it.
+//! The usage of one object: the amounts of the resources that quotas count, and the properties that decide
+//! which quotas cover the object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use quantity::Quantity;
 
-use crate::writes::pod::{self, Amounts, Bound};
+use crate::writes::pod::{self, AmountKind, Amounts};
 use objects::device_limits::RESULTS_MAX;
 use types::schema::registry::Resource;
 use values::clock;
@@ -14,7 +15,7 @@ use values::naming::Naming;
 use values::object::{at, meta};
 use values::qos::qos_class;
 
-/// Resources that are also counted by their plain name.
+/// API resources whose objects are also counted under the plain plural name.
 const COUNTED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
 
 /// Names of the compute resources of pods.
@@ -24,12 +25,12 @@ const SIZES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 const REQUIRED: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-/// The properties of an object that quotas need. This type does not borrow the object, so that a write can
-/// keep it while waiting for its turn.
+/// The properties of an object that quotas need. This type does not borrow the object, so that the decider
+/// can use the value.
 #[derive(Clone, Debug)]
 pub struct Usage {
     kind: Kind,
-    /// For example `count/deployments.apps`.
+    /// The resource that counts objects of this kind, for example `count/deployments.apps`.
     count_name: String,
     domain: &'static str,
     /// The amount of each resource that the object uses.
@@ -40,14 +41,14 @@ pub struct Usage {
 #[derive(Clone, Debug)]
 enum Kind {
     Pod(Pod),
-    /// A volume claim. `of_storage_class` is the text between a class and the resource that is counted for it
-    /// (see the function [`of_storage_class`]).
+    /// A volume claim. `of_storage_class` is the text between the class and the resource in names that count
+    /// claims of one class (see the function [`of_storage_class`]).
     Claim {
         attributes_class: String,
         of_storage_class: String,
     },
-    /// A device claim. `of_device_class` follows the device class in the names that count devices (see the
-    /// function [`of_device_class`]).
+    /// A device claim. `of_device_class` is the text after the device class in names that count devices (see
+    /// the function [`of_device_class`]).
     Devices {
         of_device_class: String,
     },
@@ -57,25 +58,25 @@ enum Kind {
     },
 }
 
-/// The properties of a pod that scopes and required sizes depend on.
+/// The properties of a pod on which scopes and required sizes depend.
 #[derive(Clone, Debug)]
 struct Pod {
     is_terminating: bool,
     is_best_effort: bool,
     priority_class: String,
     has_distant_affinity: bool,
-    /// Sizes that each container sets; empty if the pod as a whole sets its sizes.
+    /// The sizes that each container sets, by container name. Empty if the pod itself sets its sizes.
     sizes: Vec<(String, BTreeSet<String>)>,
 }
 
-/// Returns the name by which objects of a resource are counted.
+/// Returns the name of the quota resource that counts the objects of an API resource.
 pub fn count_name(resource: &Resource) -> String {
     format!("count/{}", resource.qualified())
 }
 
 impl Usage {
-    /// Returns the usage of an object of a resource.
-    pub fn of(naming: &'static Naming, resource: &Resource, object: &Object) -> Usage {
+    /// Returns the usage of an object of an API resource.
+    pub fn from_object(naming: &'static Naming, resource: &Resource, object: &Object) -> Usage {
         let count_name = count_name(resource);
         let mut amounts = Amounts::from([(count_name.clone(), one())]);
         let is = |plural: &str| resource.is_of("", plural);
@@ -83,7 +84,7 @@ impl Usage {
             if is_counted(object) {
                 pod_amounts(naming.domain, object, &mut amounts);
             }
-            Kind::Pod(Pod::of(naming, object))
+            Kind::Pod(Pod::from_object(naming, object))
         } else if is("services") {
             service_amounts(object, &mut amounts);
             Kind::Service
@@ -106,7 +107,7 @@ impl Usage {
         Usage { kind, count_name, domain: naming.domain, amounts }
     }
 
-    /// Returns whether objects of this kind can use a resource of a quota.
+    /// Returns whether objects of this kind can use the quota resource `name`.
     pub fn concerns(&self, name: &str) -> bool {
         if name == self.count_name {
             return true;
@@ -120,7 +121,7 @@ impl Usage {
         }
     }
 
-    /// Returns whether the object is in the same scopes as the object with the other usage.
+    /// Returns whether the objects with these two usages are in the same scopes.
     pub fn has_scopes_of(&self, other: &Usage) -> bool {
         match (&self.kind, &other.kind) {
             (Kind::Pod(pod), Kind::Pod(other)) => {
@@ -132,12 +133,13 @@ impl Usage {
             (Kind::Claim { attributes_class, .. }, Kind::Claim { attributes_class: other_class, .. }) => {
                 attributes_class == other_class
             }
-            // Quotas with scopes cover no other kind.
+            // Quotas with scopes cover no other kinds.
             _ => true,
         }
     }
 
-    /// Returns whether a quota may count less of the object than `before`, so that a recount is due.
+    /// Returns whether the object uses less of a quota than it did with the usage `before`, so that a recount
+    /// is due.
     pub fn is_below(&self, before: &Usage) -> bool {
         let is_less =
             |(name, amount): (&String, &Quantity)| self.amounts.get(name).is_none_or(|now| now < amount);
@@ -145,7 +147,7 @@ impl Usage {
     }
 
     /// Returns whether the object is in a scope.
-    pub fn is_in(&self, scope: &Scope) -> bool {
+    pub fn is_in(&self, scope: &QuotaScope) -> bool {
         match (&self.kind, scope.name.as_str()) {
             (Kind::Pod(pod), "Terminating") => pod.is_terminating,
             (Kind::Pod(pod), "NotTerminating") => !pod.is_terminating,
@@ -160,8 +162,8 @@ impl Usage {
         }
     }
 
-    /// Returns the sizes that a quota counts and some containers do not set, as in `limits.cpu for: a,b; …`;
-    /// `None` if all are set.
+    /// Returns a text that lists the sizes that a quota counts and that some containers do not set, for
+    /// example `limits.cpu for: a,b; …`. Returns `None` if all sizes are set.
     pub fn unnamed_sizes<'n>(&self, counted: impl Iterator<Item = &'n str>) -> Option<String> {
         let Kind::Pod(pod) = &self.kind else { return None };
         let counted: Vec<&str> = counted.filter(|name| REQUIRED.contains(name)).collect();
@@ -181,41 +183,41 @@ impl Usage {
 
 /// A scope of a quota, which limits the objects that the quota covers.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Scope {
+pub struct QuotaScope {
     name: String,
     operator: String,
     values: Vec<String>,
 }
 
-impl Scope {
+impl QuotaScope {
     /// Returns the scopes of a quota.
-    pub fn all_of(quota: &Object) -> Vec<Scope> {
+    pub fn all_of(quota: &Object) -> Vec<QuotaScope> {
         let names = at(quota, "spec.scopes").and_then(Value::as_array).unwrap_or_default();
-        let plain = names.iter().filter_map(Value::as_str).map(|name| Scope {
+        let plain = names.iter().filter_map(Value::as_str).map(|name| QuotaScope {
             name: name.to_owned(),
             operator: "Exists".to_owned(),
             values: Vec::new(),
         });
         let expressions = at(quota, "spec.scopeSelector.matchExpressions").and_then(Value::as_array);
-        plain.chain(expressions.unwrap_or_default().iter().map(Scope::read)).collect()
+        plain.chain(expressions.unwrap_or_default().iter().map(QuotaScope::read)).collect()
     }
 
     /// Reads one requirement of a scope selector.
-    pub fn read(expression: &Value) -> Scope {
+    pub fn read(expression: &Value) -> QuotaScope {
         let values = expression.get("values").and_then(Value::as_array).unwrap_or_default();
-        Scope {
+        QuotaScope {
             name: expression.str_at(&["scopeName"]).to_owned(),
             operator: expression.str_at(&["operator"]).to_owned(),
             values: values.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         }
     }
 
-    /// Returns whether this scope concerns the same property of objects as another.
-    pub fn is_like(&self, other: &Scope) -> bool {
+    /// Returns whether this scope and another scope have the same name.
+    pub fn is_like(&self, other: &QuotaScope) -> bool {
         self.name == other.name
     }
 
-    /// Returns whether the scope selects a class. An empty name means that there is no class.
+    /// Returns whether the scope selects a class. An empty `class` means that the object has no class.
     fn selects(&self, class: &str) -> bool {
         let is_listed = self.values.iter().any(|value| value == class);
         match self.operator.as_str() {
@@ -228,15 +230,15 @@ impl Scope {
     }
 }
 
-/// Formats a scope as Go prints it.
-impl fmt::Display for Scope {
+/// Formats a scope in the notation of Go.
+impl fmt::Display for QuotaScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{} {} [{}]}}", self.name, self.operator, self.values.join(" "))
     }
 }
 
 impl Pod {
-    fn of(naming: &Naming, object: &Object) -> Pod {
+    fn from_object(naming: &Naming, object: &Object) -> Pod {
         let whole = at(object, "spec.resources");
         let names_sizes_itself = ["requests", "limits"].iter().any(|bound| {
             let amounts = whole.and_then(|whole| whole.get(bound)).and_then(Value::as_object);
@@ -247,9 +249,9 @@ impl Pod {
             .flat_map(|list| pod::list(object, list))
             .filter(|_| !names_sizes_itself)
             .map(|container| {
-                let of = |bound: Bound| pod::amounts(container.at(&["resources", bound.name()]));
+                let of = |bound: AmountKind| pod::amounts(container.at(&["resources", bound.name()]));
                 let mut amounts = Amounts::new();
-                sizes(naming.domain, &of(Bound::Requests), &of(Bound::Limits), &mut amounts);
+                sizes(naming.domain, &of(AmountKind::Requests), &of(AmountKind::Limits), &mut amounts);
                 (container.str_at(&["name"]).to_owned(), amounts.into_keys().collect())
             });
         Pod {
@@ -262,8 +264,8 @@ impl Pod {
     }
 }
 
-/// Returns whether an update changes whether the pod has a deadline, which moves the pod from the scope
-/// `NotTerminating` to `Terminating` or back.
+/// Returns whether an update adds or removes the deadline of a pod. Such an update moves the pod between the scopes
+/// `NotTerminating` and `Terminating`.
 pub fn moves_between_deadline_scopes(old: &Object, new: &Object) -> bool {
     has_deadline(old) != has_deadline(new)
 }
@@ -296,7 +298,8 @@ fn one() -> Quantity {
     Quantity::whole(1)
 }
 
-/// Returns whether a pod counts. A pod that has ended, or should have ended by now, uses nothing.
+/// Returns whether the pod counts toward the usage. A pod that has ended, or whose grace period has expired,
+/// uses no quota.
 fn is_counted(pod: &Object) -> bool {
     let phase = at(pod, "status.phase").and_then(Value::as_str).unwrap_or_default();
     if matches!(phase, "Succeeded" | "Failed") {
@@ -312,11 +315,12 @@ fn is_counted(pod: &Object) -> bool {
 
 fn pod_amounts(domain: &str, object: &Object, amounts: &mut Amounts) {
     amounts.insert("pods".to_owned(), one());
-    let (requests, limits) = (pod::of_pod(object, Bound::Requests), pod::of_pod(object, Bound::Limits));
+    let (requests, limits) =
+        (pod::of_pod(object, AmountKind::Requests), pod::of_pod(object, AmountKind::Limits));
     sizes(domain, &requests, &limits, amounts);
 }
 
-/// Adds requests and limits to `amounts`, under the names that quotas use.
+/// Adds requests and limits to `amounts`, with the names of quota resources.
 fn sizes(domain: &str, requests: &Amounts, limits: &Amounts, amounts: &mut Amounts) {
     for (name, amount) in requests {
         let is_plain = SIZES.contains(&name.as_str()) || name.starts_with("hugepages-");
@@ -371,12 +375,12 @@ fn claim_amounts(naming: &Naming, of_class: &str, claim: &Object, amounts: &mut 
     if !class.is_empty() {
         amounts.insert(format!("{class}{of_class}persistentvolumeclaims"), one());
     }
-    let asked = at(claim, "spec.resources.requests.storage").and_then(pod::quantity);
-    // Volumes never shrink: the allocated size counts until the claim is removed.
+    let requested = at(claim, "spec.resources.requests.storage").and_then(pod::quantity);
+    // Volumes never shrink, so the allocated size counts until the claim is removed.
     let given = at(claim, "status.allocatedResources.storage").and_then(pod::quantity);
-    let size = match (asked, given) {
-        (Some(asked), Some(given)) => Some(if given > asked { given } else { asked }),
-        (asked, given) => asked.or(given),
+    let size = match (requested, given) {
+        (Some(requested), Some(given)) => Some(if given > requested { given } else { requested }),
+        (requested, given) => requested.or(given),
     };
     if let Some(size) = size {
         amounts.insert("requests.storage".to_owned(), size);
@@ -386,8 +390,8 @@ fn claim_amounts(naming: &Naming, of_class: &str, claim: &Object, amounts: &mut 
     }
 }
 
-/// Returns the text between a storage class and the resource that is counted for it, as in
-/// `fast.storageclass.storage.k8s.io/requests.storage`.
+/// Returns the text between the storage class and the resource in names that count claims of one class, for
+/// example in `fast.storageclass.storage.k8s.io/requests.storage`.
 fn of_storage_class(naming: &Naming) -> String {
     format!(".storageclass.{}/", naming.group("storage", true))
 }
@@ -397,14 +401,14 @@ fn is_of_claims(of_class: &str, name: &str) -> bool {
     NAMES.contains(&name) || name.split_once(of_class).is_some_and(|(_, name)| NAMES.contains(&name))
 }
 
-/// Returns the text that follows a device class in the name that counts its devices, as in
+/// Returns the text after the device class in names that count devices, for example in
 /// `gold.deviceclass.resource.k8s.io/devices`.
 fn of_device_class(naming: &Naming) -> String {
     format!(".deviceclass.{}/devices", naming.group("resource", true))
 }
 
 /// Adds the maximum number of devices of each class that a claim can get. If a request has alternatives, the
-/// largest number of each class counts.
+/// alternative with the largest number of a class counts for that class.
 fn device_amounts(of_class: &str, claim: &Object, amounts: &mut Amounts) {
     let requests = at(claim, "spec.devices.requests").and_then(Value::as_array).unwrap_or_default();
     for request in requests {
@@ -427,13 +431,13 @@ fn device_amounts(of_class: &str, claim: &Object, amounts: &mut Amounts) {
     }
 }
 
-/// Returns whether every object that a resource of a quota counts uses exactly 1 of it, whatever the object
-/// says.
+/// Returns whether a quota resource counts whole objects: each object uses exactly 1, regardless of its
+/// contents.
 pub fn counts_objects(name: &str) -> bool {
     name.starts_with("count/") || COUNTED.contains(&name)
 }
 
-/// Returns the resource whose objects use a resource of a quota, as full group name and plural.
+/// Returns the API resource whose objects use a quota resource, as full group name and plural.
 pub fn counted_by<'n>(naming: &Naming, name: &'n str) -> (&'n str, &'n str) {
     if let Some(counted) = name.strip_prefix("count/") {
         let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
@@ -459,7 +463,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn objects_use_what_quotas_count() {
+    fn usage_of_an_object_is_computed_for_every_counted_resource() {
         let registry = Registry::new(&KUBERNETES);
         let container = r#"{"name":"c","resources":{"requests":{"cpu":"100m","x.io/gpu":"2","hugepages-2Mi":"4Mi"},"limits":{"memory":"1Gi"}}}"#;
         for (group, plural, text, want) in [
@@ -506,7 +510,7 @@ mod tests {
             ),
         ] {
             let resource = registry.resource(group, "v1", plural).unwrap();
-            let usage = Usage::of(&KUBERNETES, resource, &object(&text));
+            let usage = Usage::from_object(&KUBERNETES, resource, &object(&text));
             let shown = usage.amounts.iter().map(|(name, amount)| format!("{name}={}", amount.to_text()));
             assert_eq!(shown.collect::<Vec<_>>().join(" "), want, "{plural} {text}");
             for name in usage.amounts.keys() {
@@ -517,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_select_pods() {
+    fn quota_scopes_select_pods() {
         let registry = Registry::new(&KUBERNETES);
         let pods = registry.resource("", "v1", "pods").unwrap();
         for (pod, scope, is_in) in [
@@ -543,8 +547,8 @@ mod tests {
                 true,
             ),
         ] {
-            let usage = Usage::of(&KUBERNETES, pods, &object(&format!(r#"{{"spec":{pod}}}"#)));
-            let scopes = Scope::all_of(&object(&format!(r#"{{"spec":{{{scope}}}}}"#)));
+            let usage = Usage::from_object(&KUBERNETES, pods, &object(&format!(r#"{{"spec":{pod}}}"#)));
+            let scopes = QuotaScope::all_of(&object(&format!(r#"{{"spec":{{{scope}}}}}"#)));
             assert_eq!(scopes.iter().all(|scope| usage.is_in(scope)), is_in, "{pod} {scope}");
         }
     }

@@ -1,4 +1,4 @@
-//! The part of the server for its operator: its life, limits and measurements, and what it says about itself.
+//! The component of the server for the operator: lifecycle, limits, metrics, traces and diagnostics.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::state::debug::Debugging;
 use crate::state::log_files::LogFiles;
+use crate::state::testing::Testing;
 use tokio::sync::watch;
 use types::version::ServerVersion;
 use values::memory::Memory;
@@ -13,21 +14,24 @@ use wire::metrics::Metrics;
 use wire::server::Lifecycle;
 use wire::traces::Tracer;
 
-/// Limits that an operator may set, and what the server records.
+/// Time limits that an operator can set, and whether writes store their authors.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Longest duration of a request that is not long-running.
     pub request_timeout: Duration,
-    /// Shortest lifetime of a watch whose client sets none.
+    /// Shortest lifetime of a watch whose client does not set a timeout.
     pub min_request_timeout: Duration,
     /// Time during which `/livez` ignores startup checks that fail.
     pub livez_grace_period: Duration,
-    /// Lifetime of an event after each write. 0 means that events live until a client deletes them.
+    /// Lifetime of an event after its last write. 0 means that events do not expire.
     pub event_ttl: Duration,
-    /// Period over which the server spreads the ends of watches when it drains.
+    /// Period over which a draining server distributes the ends of watches.
     pub watch_grace: Duration,
-    /// Whether each write stores its author.
+    /// Whether each write stores the name of its author.
     pub records_authors: bool,
+    /// Time after which a newer write invalidates the continue tokens of a list. 0 means that the tokens are
+    /// valid as long as the history is kept.
+    pub continue_ttl: Duration,
 }
 
 impl Default for Limits {
@@ -39,6 +43,7 @@ impl Default for Limits {
             event_ttl: Duration::from_secs(3_600),
             watch_grace: Duration::ZERO,
             records_authors: true,
+            continue_ttl: Duration::from_secs(300),
         }
     }
 }
@@ -46,11 +51,11 @@ impl Default for Limits {
 /// The service through which pods reach this server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OwnService {
-    /// Address of the server inside the cluster, if known.
+    /// Address of the server inside the cluster, if it is known.
     pub advertised: Option<SocketAddr>,
     /// Port on which the server listens.
     pub port: u16,
-    /// Node port that also reaches the server.
+    /// Node port through which clients also reach the server.
     pub node_port: Option<u16>,
     /// Whether the server maintains endpoints for the service.
     pub has_endpoints: bool,
@@ -74,11 +79,13 @@ pub struct Operations {
     pub memory: Arc<Memory>,
     /// Selection of the requests that are traced, if any.
     pub tracer: Option<Tracer>,
-    /// The log files that are served, if any.
+    /// The log files that the server serves, if any.
     pub log_files: Option<Arc<dyn LogFiles>>,
-    /// Log level and profiles of the process, for the paths of debugging.
+    /// Log level and profiles of the process, for the debugging paths.
     pub debugging: Debugging,
-    /// The flags of the process, for display.
+    /// The test features, if they are served.
+    pub testing: Option<Arc<Testing>>,
+    /// The flags of the process, for `/flagz`.
     pub flags: Vec<(String, String)>,
     /// The version that the server reports.
     pub version: ServerVersion,
@@ -89,12 +96,12 @@ pub struct Operations {
     /// The service through which pods reach this server.
     pub own_service: OwnService,
     /// PEM of the authorities with which clients inside the cluster verify this server. Every namespace has a
-    /// copy, which follows a replacement.
+    /// copy. After a replacement, the copies are updated.
     pub root_ca: watch::Sender<String>,
-    /// Whether the server sets the finalizers `orphan` and `foregroundDeletion` of the garbage collector. The
-    /// collector then also runs, unless it is deselected.
+    /// Whether the server sets the finalizers `orphan` and `foregroundDeletion` of the garbage collector. If
+    /// the value is true, the garbage collector also runs, unless the operator disabled it.
     pub collects_garbage: bool,
-    /// Start of the server.
+    /// Time at which the server started.
     pub started: Instant,
 }
 
@@ -109,6 +116,7 @@ impl Operations {
             tracer: None,
             log_files: None,
             debugging: Debugging::default(),
+            testing: None,
             flags: Vec::new(),
             version: ServerVersion::default(),
             host_name: "localhost".to_owned(),
@@ -125,7 +133,7 @@ impl Operations {
         self.root_ca.send_if_modified(|known| std::mem::replace(known, root_ca) != *known);
     }
 
-    /// Returns how long the server has been running.
+    /// Returns the time since the start of the server.
     pub fn age(&self) -> Duration {
         self.started.elapsed()
     }

@@ -1,4 +1,4 @@
-//! The part of the server that calls other servers: webhooks of custom types, extension servers, the other
+//! The component of the server that calls other servers: conversion webhooks, extension servers, the other
 //! servers on the same store, nodes, pods and services.
 
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use objects::services::Services;
 
 /// The configuration of [`OutgoingCalls`].
 pub struct Settings {
-    /// Settings for the identification of this server to extension servers.
+    /// Settings for the calls of extension servers.
     pub extensions: extension::Settings,
-    /// Settings for mutual identification of the servers on the same store.
+    /// Settings for the calls between the servers on the same store.
     pub peers: peers::Settings,
     /// Settings for connections to nodes, pods and services.
     pub nodes: NodeConnections,
-    /// Whether services are reached at one of their endpoints instead of their cluster IP.
+    /// Whether the server connects to an endpoint of a service instead of its cluster IP.
     pub reaches_endpoints: bool,
 }
 
-/// The other servers that the server calls.
+/// The calls of this server to other servers.
 pub struct OutgoingCalls {
-    /// The resolver of service addresses for calls by the server.
+    /// The resolver of service addresses for calls of the server.
     pub services: Arc<Services>,
-    /// The converter for objects of custom types between versions.
+    /// The converter of custom objects between versions.
     pub converter: Arc<Converter>,
     /// The extension servers known to this server.
     pub extensions: Extensions,
@@ -39,7 +39,7 @@ pub struct OutgoingCalls {
 }
 
 impl OutgoingCalls {
-    /// Creates the part for a server whose services are in `engine`.
+    /// Creates the component for a server whose services are in `engine`.
     pub(super) fn new(settings: Settings, engine: &Engine, types: &TypeCatalog) -> OutgoingCalls {
         let Settings { extensions, peers, nodes, reaches_endpoints } = settings;
         let services = Services::new(engine.clone(), &types.builtin, types.naming, reaches_endpoints);

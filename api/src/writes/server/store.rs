@@ -1,5 +1,5 @@
-//! The part of the server that stores objects: the stores, the encryption of their values, and the addresses
-//! and ports that writes allocate.
+//! The component of the server that stores objects: the stores, the encryption of their values, and the
+//! addresses and ports that writes allocate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use engine::{CommitError, Engine, Revision, Snapshot};
 use futures_util::future::try_join;
 
 use crate::state::allocation::{Allocations, Ranges};
-use crate::state::backup::Backups;
+use crate::state::backup::{BackupRecord, Backups};
 use crate::state::secrecy::Secrecy;
 use objects::store::backends::Backends;
-use objects::store::{self, Component, Ledger, Reach, Store, Stored};
+use objects::store::{self, Component, Ledger, Store, StoreScope, Stored};
 use types::schema::registry::{Registry, Resource};
 use values::json::Object;
 use values::status::{Status, StatusReason};
@@ -29,6 +29,8 @@ pub struct Settings {
     pub secrecy: Option<Arc<Secrecy>>,
     /// Ranges of addresses and ports for services.
     pub ranges: Ranges,
+    /// The record of the newest backup, if the server keeps this record.
+    pub last_backup: Option<Arc<dyn BackupRecord>>,
 }
 
 /// The stores of the objects.
@@ -39,89 +41,90 @@ pub struct ObjectStorage {
     pub secrecy: Option<Arc<Secrecy>>,
     /// The allocations of service addresses and ports.
     pub allocations: Allocations,
-    /// The limit on concurrent backups.
+    /// The limit on concurrent backups, and the record of the newest backup.
     pub backups: Backups,
 }
 
 impl ObjectStorage {
-    /// Creates the part for the built-in types of a server.
+    /// Creates the component for a server with these built-in types.
     pub(super) fn new(settings: Settings, builtin: &Registry) -> ObjectStorage {
-        let Settings { backends, secrecy, ranges } = settings;
+        let Settings { backends, secrecy, ranges, last_backup } = settings;
         let allocations = Allocations::new(backends.main().engine().clone(), builtin, ranges);
-        ObjectStorage { backends, secrecy, allocations, backups: Backups::default() }
+        ObjectStorage { backends, secrecy, allocations, backups: Backups::recorded_in(last_backup) }
     }
 
-    /// Returns the revision log of all resources that have no separate store, for parts of the server that
-    /// follow the log. Requests use [`open`](Self::open).
+    /// Returns the revision log of all resources that have no separate store, for components that follow the
+    /// log. Requests use [`open`](Self::open).
     pub fn engine(&self) -> &Engine {
         self.backends.main().engine()
     }
 
     /// Returns the revision log of a resource.
     pub fn engine_of(&self, resource: &Resource) -> &Engine {
-        self.backends.of(resource).engine()
+        self.backends.backend_for(resource).engine()
     }
 
     /// Opens the store with the permission of a request.
     ///
     /// # Panics
-    /// Panics if the permission is for something else. This is a broken invariant, and the request gets a
-    /// 500.
-    pub fn open<'c>(&'c self, proof: &Authorized<'_>, reach: Reach<'c>) -> Store<'c> {
+    /// Panics if the permission does not cover `reach`. Such a call is a bug of the server, and the request gets a 500.
+    pub fn open<'c>(&'c self, proof: &Authorized<'_>, reach: StoreScope<'c>) -> Store<'c> {
         Store::open(&self.backends, proof, reach)
     }
 
-    /// Opens the store for one object of another resource to which the permission extends by definition.
+    /// Opens the store for an object of another resource. The permission for `scope` includes the access to
+    /// this object by definition.
     ///
     /// # Panics
-    /// As [`open`](Self::open).
+    /// Panics in the same cases as [`open`](Self::open).
     pub fn open_derived<'c>(
         &'c self,
         proof: &Authorized<'_>,
-        asked: Reach<'_>,
-        reach: Reach<'c>,
+        scope: StoreScope<'_>,
+        reach: StoreScope<'c>,
     ) -> Store<'c> {
-        Store::open_derived(&self.backends, proof, asked, reach)
+        Store::open_derived(&self.backends, proof, scope, reach)
     }
 
-    /// Opens the store for a part of the server.
+    /// Opens the store for a component of the server.
     pub fn open_for(&self, component: Component) -> Store<'_> {
         Store::open_for(&self.backends, component)
     }
 
-    /// Returns the whole main engine, with the permission for a path that is not a resource.
+    /// Returns the main engine without restrictions. The proof must be for the path `path`, which is outside
+    /// the resource API.
     ///
     /// # Panics
-    /// Panics if the permission is for something else.
+    /// Panics if the permission is not for `path`.
     pub fn engine_for_path(&self, proof: &Authorized<'_>, path: &str) -> &Engine {
         store::engine_for_path(self.engine(), proof, path)
     }
 
-    /// Returns the ledger that decides writes, if the engine follows one.
+    /// Returns the ledger that decides the writes to the main engine, if there is one.
     pub fn ledger(&self) -> Option<&Arc<dyn Ledger>> {
         self.backends.main().ledger()
     }
 
-    /// Resolves once the engine has every write to a resource that any server acknowledged before the call.
-    /// Resolves immediately if this server is the only one on its store.
+    /// Waits until the engine has every write to a resource that any server acknowledged before the call.
+    /// Returns immediately if the store is not shared.
     ///
     /// # Errors
-    /// As [`Ledger::current`].
+    /// Fails in the same cases as [`Ledger::current`].
     pub async fn current(&self, resource: &Resource) -> Result<(), Status> {
-        match self.backends.of(resource).ledger() {
+        match self.backends.backend_for(resource).ledger() {
             None => Ok(()),
             Some(ledger) => ledger.current().await,
         }
     }
 
-    /// Like [`current`](Self::current), for everything that a write to the resource reads. This includes the
-    /// main backend, which has the namespace of the object and what admission looks up.
+    /// Waits like [`current`](Self::current), for all backends that a write to the resource reads. These
+    /// always include the main backend, which contains namespaces and the objects that admission reads.
     ///
     /// # Errors
-    /// As [`Ledger::current`].
+    /// Fails in the same cases as [`Ledger::current`].
     pub async fn current_for_write(&self, resource: &Resource) -> Result<(), Status> {
         let main = self.backends.main();
-        match main.ledger().filter(|_| !std::ptr::eq(main, self.backends.of(resource))) {
+        match main.ledger().filter(|_| !std::ptr::eq(main, self.backends.backend_for(resource))) {
             None => self.current(resource).await,
             Some(ledger) => try_join(ledger.current(), self.current(resource)).await.map(drop),
         }
@@ -161,8 +164,7 @@ impl ObjectStorage {
         entries.map(|entry| store::read(entry)?.object(resource)).collect()
     }
 
-    /// Waits for a bounded time until the store of a resource has reached `revision`. Revision 0 counts as
-    /// reached.
+    /// Waits for a bounded time until the store of a resource has reached `revision`.
     pub async fn wait_for_revision(&self, resource: &Resource, revision: Revision) -> Result<(), Status> {
         let engine = self.engine_of(resource);
         if revision <= engine.revision() {
@@ -173,8 +175,7 @@ impl ObjectStorage {
     }
 }
 
-/// Returns the error for the client when the engine did not commit a write for a reason other than a
-/// conflict.
+/// Returns the error for the client if the engine did not commit a write. A conflict is not expected here.
 pub fn commit_failed(error: &CommitError) -> Status {
     match error {
         CommitError::Conflict { .. } => Status::internal("unexpected conflict"),
@@ -187,7 +188,7 @@ pub fn commit_failed(error: &CommitError) -> Status {
             tracing::error!(%error, "write refused by the store");
             Status::new(StatusReason::ServiceUnavailable, error.to_string())
         }
-        // The API conventions assign this reason to an unknown outcome of a call.
+        // The API conventions define this reason for a call with an unknown outcome.
         CommitError::OutcomeUnknown(_) => {
             tracing::error!(%error, "outcome of a write is unknown");
             Status::internal(error)

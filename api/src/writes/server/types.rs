@@ -1,5 +1,5 @@
-//! The part of the server that knows the types: those that it serves now, and the settings by which all
-//! types are named, gated and validated.
+//! The component of the server that contains the types: the served types, the naming profile, the feature
+//! gates and the validation settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,9 +36,9 @@ impl Settings {
     }
 }
 
-/// Facts about the server, besides its types, that discovery documents contain.
+/// Data in discovery documents that does not depend on the types.
 pub(super) struct DocumentFacts<'a> {
-    /// Address that discovery gives to clients.
+    /// Address of the server in discovery documents.
     pub(super) address: String,
     /// Paths outside the resource API.
     pub(super) other_paths: Vec<String>,
@@ -48,7 +48,7 @@ pub(super) struct DocumentFacts<'a> {
 
 /// The types of the server.
 pub struct TypeCatalog {
-    /// The types that are served now, as a handle that follows changes.
+    /// The served types. This handle always returns the current types.
     pub served: Arc<Types>,
     /// The built-in resource types, which are always served.
     pub builtin: Registry,
@@ -56,19 +56,20 @@ pub struct TypeCatalog {
     pub naming: &'static Naming,
     /// The settings that determine which objects are valid.
     pub validation: validation::Settings,
-    /// The encodings that are served.
+    /// The encodings that the server accepts and returns.
     pub formats: Formats,
     /// The feature gates of the server.
     pub features: Features,
-    /// The resource of namespaces, which every namespaced write looks up.
+    /// The resource of namespaces, kept here because every namespaced write needs it.
     pub namespaces: Arc<Resource>,
-    /// The resource of definitions of custom types, which every creation of a custom object looks up.
+    /// The resource of definitions of custom types, kept here because every creation of a custom object needs
+    /// it.
     pub definitions: Arc<Resource>,
     pub(super) established: Mutex<Established>,
 }
 
 impl TypeCatalog {
-    /// Creates the catalog of the built-in types. Events expire after `event_ttl`, if it is given.
+    /// Creates a catalog with the built-in types. Events expire after `event_ttl`, if it is set.
     pub(super) fn new(
         settings: Settings,
         event_ttl: Option<Duration>,
@@ -77,7 +78,7 @@ impl TypeCatalog {
         let Settings { naming, allows_privileged, features, enablement } = settings;
         let DocumentFacts { address, other_paths, git_version } = facts;
         let builtin = Registry::with_event_ttl(naming, event_ttl);
-        let served = Served::new(enablement.of(&builtin), address, other_paths, git_version);
+        let served = Served::new(enablement.enabled_types(&builtin), address, other_paths, git_version);
         let namespaces = builtin.resource("", "v1", "namespaces").cloned();
         let extensions = naming.group("apiextensions", true);
         let definitions = builtin.resource(&extensions, "v1", "customresourcedefinitions").cloned();
@@ -95,7 +96,8 @@ impl TypeCatalog {
         }
     }
 
-    /// Returns the types that are served now, with their documents. A request calls this once, at its start.
+    /// Returns the types that are served now, with their documents. A request calls this method once, at the
+    /// start of the request.
     pub fn now(&self) -> Arc<Served> {
         self.served.now()
     }
@@ -104,7 +106,7 @@ impl TypeCatalog {
     /// profile.
     ///
     /// # Panics
-    /// Panics if the resource does not exist. Plugins and controllers call this once, for built-in resources,
+    /// Panics if the resource does not exist. Plugins and controllers call this method for built-in resources
     /// when they are created.
     pub fn resource(&self, group: &str, version: &str, plural: &str) -> Arc<Resource> {
         let found = [true, false].into_iter().find_map(|suffixed| {
@@ -114,23 +116,23 @@ impl TypeCatalog {
         found.cloned().unwrap_or_else(|| panic!("{group}/{version} {plural} is built in"))
     }
 
-    /// Replaces the served types by what `make` derives from the current registry. `make` must leave built-in
-    /// types as they are.
+    /// Replaces the registry of served types by the registry that `make` returns. `make` gets the current
+    /// registry and must not change built-in types.
     ///
     /// # Errors
-    /// Returns the error of `make`; nothing changes in this case.
+    /// Returns the error of `make`. The registry does not change in this case.
     pub fn change<E>(&self, make: impl FnOnce(&Registry) -> Result<Registry, E>) -> Result<(), E> {
         self.served.change(make)
     }
 
-    /// Returns a future that ends once this exact type is no longer served; `None` for a type that is always
-    /// served.
+    /// Returns a future that completes when exactly this custom type is no longer served, because it was
+    /// removed or replaced. Returns `None` for a built-in type, which is always served.
     pub fn retired(&self, resource: &Arc<Resource>) -> Option<impl Future<Output = ()> + Send + 'static> {
         (!resource.is_builtin()).then(|| self.served.retired(resource))
     }
 
-    /// Returns a receiver that reports changes of the types from now on. Several changes may be reported as
-    /// one.
+    /// Returns a receiver that reports each later change of the types. The receiver may combine several
+    /// changes into one report.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.served.changes()
     }

@@ -1,23 +1,57 @@
-//! The author that a write stores with its record: who wrote, with which client, in which request.
+//! The author that a write stores with its record: the user, the client and the request.
 //!
-//! The author consists of names and addresses, never of credentials. On etcd nothing is stored, because the
-//! record is made from the value that etcd returns.
+//! The author contains names and addresses, never credentials. A server on etcd does not store the author,
+//! because it creates the record from the value that etcd returns.
 
 use bytes::Bytes;
 use engine::Change;
 
 use super::intent::WriteIntent;
-use types::attributes::with_author;
+use crate::writes::server::Server;
+use objects::store::Store;
 use types::author::WriteAuthor;
 use values::request_scope::{text, with_origin};
 
-/// Returns a change with the author of the intent. `replaced` are the attributes of the state that a delete
-/// removes as it is stored.
+/// The user of a write, and data about the write.
+#[derive(Clone, Copy, Debug)]
+pub struct WritingUser<'a> {
+    /// Name of the user.
+    pub user: &'a str,
+    /// Field manager; empty if the write has no field manager.
+    pub manager: &'a str,
+    /// Subresource through which the object is written; empty for the object itself.
+    pub subresource: &'a str,
+    /// Whether a request of a client makes the write. The value is false for writes that the server makes itself, even
+    /// if a request caused the write.
+    pub is_client: bool,
+}
+
+/// Adds the user of the intent to a change as the author. `replaced` are the attributes of the stored object,
+/// for a deletion whose final state is the stored state.
 pub(super) fn authored(intent: &WriteIntent<'_>, change: Change, replaced: &[u8]) -> Change {
-    if !intent.server().operations.limits.records_authors || intent.store.has_ledger() {
+    let writer = WritingUser {
+        user: intent.write.user.name.as_str(),
+        manager: intent.manager,
+        subresource: intent.endpoint.subresource(),
+        is_client: intent.permission.is_some(),
+    };
+    authored_by(intent.server(), &intent.store, writer, change, replaced)
+}
+
+/// Adds the writer to a change as the author, if the server records authors.
+pub fn authored_by(
+    server: &Server,
+    store: &Store<'_>,
+    writer: WritingUser<'_>,
+    change: Change,
+    replaced: &[u8],
+) -> Change {
+    if !server.operations.limits.records_authors || store.has_ledger() {
         return change;
     }
-    let by = |deletes, attributes: &[u8]| Bytes::from(with_author(attributes, &author(intent, deletes)));
+    let by = |deletes, attributes: &[u8]| {
+        with_author(writer, deletes, |author| Bytes::from(author.added_to(attributes)))
+    };
     match change {
         Change::Put(mut payload) => {
             payload.attributes = by(false, &payload.attributes);
@@ -31,26 +65,23 @@ pub(super) fn authored(intent: &WriteIntent<'_>, change: Change, replaced: &[u8]
     }
 }
 
-fn author(intent: &WriteIntent<'_>, deletes: bool) -> Vec<u8> {
+/// Calls `take` with the author of a write in the current request.
+fn with_author<T>(writer: WritingUser<'_>, deletes: bool, take: impl FnOnce(&WriteAuthor<'_>) -> T) -> T {
+    let WritingUser { user, manager, subresource, is_client } = writer;
     let author = WriteAuthor {
         deletes,
-        user: intent.write.user.name.as_str().into(),
-        manager: intent.manager.into(),
-        subresource: intent.endpoint.subresource().into(),
+        user: user.into(),
+        manager: manager.into(),
+        subresource: subresource.into(),
         ..WriteAuthor::default()
     };
-    // A write that the server makes by itself because of a request has no client.
-    if intent.permission.is_none() {
-        return author.encode();
-    }
-    with_origin(|origin| match origin {
-        None => author.encode(),
-        Some(origin) => WriteAuthor {
+    with_origin(|origin| match origin.filter(|_| is_client) {
+        None => take(&author),
+        Some(origin) => take(&WriteAuthor {
             user_agent: origin.user_agent.as_ref().map_or_else(Default::default, text),
             request_id: text(&origin.audit_id),
-            source: origin.source.to_string().into(),
+            source: Some(origin.source),
             ..author
-        }
-        .encode(),
+        }),
     })
 }

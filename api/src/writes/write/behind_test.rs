@@ -1,5 +1,4 @@
-//! Tests of writes at a server whose store lags the writes that another server on the same store has
-//! acknowledged.
+//! Tests writes at a server whose local store lags the shared store.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -18,18 +17,19 @@ use objects::store::{Addresses, CommitFailure, Ledger, Pending};
 use values::json::Value;
 use values::status::{Status, StatusReason};
 
-/// A ledger that decides at one engine, and sends its changes to a copy of that engine whenever it is called.
+/// A ledger that commits to the engine `truth`. Each call of the ledger also applies the new changes to the
+/// engine `copy`.
 struct Lagging {
     truth: Engine,
     copy: Engine,
-    asked: AtomicUsize,
+    checks: AtomicUsize,
     commits: AtomicUsize,
-    /// Whether commits are carried out without a response.
+    /// Whether the ledger stores a commit but returns an error.
     loses_answers: bool,
 }
 
 impl Lagging {
-    async fn tell(&self) {
+    async fn apply_new_changes(&self) {
         let mut tail = self.truth.tail(self.copy.revision(), Bytes::new()).unwrap();
         while self.copy.revision() < self.truth.revision() {
             for event in tail.next(100).await.unwrap() {
@@ -53,7 +53,7 @@ impl Ledger for Lagging {
         Box::pin(async move {
             self.commits.fetch_add(1, Ordering::Relaxed);
             let outcome = self.truth.commit(write).await;
-            self.tell().await;
+            self.apply_new_changes().await;
             if self.loses_answers {
                 return Err(
                     Status::new(StatusReason::Timeout, "it is unknown whether the write was stored").into()
@@ -67,9 +67,9 @@ impl Ledger for Lagging {
     }
 
     fn current(&self) -> Pending<'_, Result<(), Status>> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.checks.fetch_add(1, Ordering::Relaxed);
         Box::pin(async {
-            self.tell().await;
+            self.apply_new_changes().await;
             Ok(())
         })
     }
@@ -107,7 +107,7 @@ impl Ledger for Lagging {
     }
 }
 
-/// Two servers on one store. The second gets only the changes that it requests.
+/// Two servers on one store. The second server gets changes only when it calls the ledger.
 struct Two {
     first: TestServer,
     second: TestServer,
@@ -127,7 +127,7 @@ impl Two {
         let ledger = Arc::new(Lagging {
             truth: truth.clone(),
             copy: copy.clone(),
-            asked: AtomicUsize::new(0),
+            checks: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
             loses_answers,
         });
@@ -138,7 +138,7 @@ impl Two {
     }
 
     async fn at_first(&self, request: &str, body: &str) -> Value {
-        let (code, _, answer) = self.first.ask(request, body).await;
+        let (code, _, answer) = self.first.send(request, body).await;
         assert!(code < 300, "{request}: {code} {answer:?}");
         answer
     }
@@ -151,18 +151,18 @@ fn map(name: &str, rest: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_from_a_copy_that_is_behind_ends_as_one_from_the_newest_state() {
+async fn a_write_from_a_lagging_copy_ends_as_a_write_from_the_newest_state() {
     let two = Two::start(false);
     for name in ["here", "goes"] {
         two.at_first("POST /api/v1/namespaces", &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await;
     }
-    two.ledger.tell().await;
+    two.ledger.apply_new_changes().await;
     let first = |name: &str| map(name, "").replace("second", "first");
-    // Each row: the state that the second server knows; what the first server did since; the request and its
-    // body, in which N is the newest version, O the version that the second server knows, and U the newest
-    // uid; the status code; how often the second server asked whether it lags; its number of commits.
-    for (at, (known, since, request, body, code, asked, commits)) in [
-        // Nothing changed: stored writes need no question, refused writes need one.
+    // The columns: the requests that both servers have; the later requests of the first server only; the
+    // request to the second server, its body, and the status code; the numbers of checks and of commits. In
+    // the body, N is the newest version, O the version of the second server, and U the newest uid.
+    for (at, (known, since, request, body, code, checks, commits)) in [
+        // The copy is current. Only a refused write checks whether the server lags.
         ("", "", "POST", "{}", 201, 0, 1),
         ("put", "", "PUT", "{}", 200, 0, 1),
         ("put", "", "MERGE", r#"{"data":{"at":"second"}}"#, 200, 0, 1),
@@ -172,7 +172,7 @@ async fn a_write_from_a_copy_that_is_behind_ends_as_one_from_the_newest_state() 
         ("put", "", "PUT", r#","resourceVersion":"1""#, 409, 1, 0),
         ("", "", "POST", r#","labels":{"a":"?"}"#, 422, 1, 0),
         ("put", "", "MERGE", r#"{"data":{"at":"first"}}"#, 200, 1, 0),
-        // The object exists, but the copy lacks it.
+        // The object exists, but the copy does not have it.
         ("", "put", "POST", "{}", 409, 0, 1),
         ("", "put", "PUT", "{}", 200, 1, 1),
         ("", "put", "PUT", r#","resourceVersion":"N""#, 200, 1, 1),
@@ -187,17 +187,17 @@ async fn a_write_from_a_copy_that_is_behind_ends_as_one_from_the_newest_state() 
         ("put", "more", "JSON", r#"[{"op":"test","path":"/data/at","value":"first"}]"#, 422, 1, 0),
         ("put", "more", "DELETE", r#"{"preconditions":{"resourceVersion":"N"}}"#, 200, 1, 1),
         ("put", "more", "DELETE", r#"{"preconditions":{"resourceVersion":"O"}}"#, 409, 0, 1),
-        // The object is gone, or was replaced by another one.
+        // The object was deleted, or deleted and created again.
         ("put", "delete", "PUT", "{}", 404, 0, 1),
         ("put", "delete", "MERGE", r#"{"data":{"at":"second"}}"#, 404, 0, 1),
         ("put", "delete", "DELETE", "", 404, 0, 1),
         ("put", "delete", "POST", "{}", 201, 0, 1),
         ("put", "delete put", "DELETE", r#"{"preconditions":{"uid":"U"}}"#, 200, 1, 1),
         ("put", "delete put", "PUT", r#","uid":"U""#, 200, 1, 1),
-        // Its namespace was created or deleted.
+        // The namespace of the object was created or deleted.
         ("", "POST there", "POST there", "{}", 201, 1, 1),
         ("", "", "POST goes", "{}", 201, 0, 1),
-        // A request that commits nothing begins with the newest state.
+        // Requests that do not commit check whether the server lags before they begin.
         ("", "put", "POST ?dryRun=All", "{}", 409, 1, 0),
         ("put", "delete", "PUT ?dryRun=All", "{}", 404, 1, 0),
         ("put", "delete", "GET", "", 404, 1, 0),
@@ -225,9 +225,9 @@ async fn a_write_from_a_copy_that_is_behind_ends_as_one_from_the_newest_state() 
             }
         };
         act(known).await;
-        two.ledger.tell().await;
+        two.ledger.apply_new_changes().await;
         let field = async |server: &TestServer, member: &str| {
-            let (_, _, object) = server.ask(&format!("GET {path}"), "").await;
+            let (_, _, object) = server.send(&format!("GET {path}"), "").await;
             object.str_at(&["metadata", member]).to_owned()
         };
         let old = field(&two.first, "resourceVersion").await;
@@ -250,13 +250,13 @@ async fn a_write_from_a_copy_that_is_behind_ends_as_one_from_the_newest_state() 
             "POST" | "PUT" => map(&name, if body == "{}" { "" } else { &body }),
             _ => body,
         };
-        let before = (two.ledger.asked.load(Ordering::Relaxed), two.ledger.commits.load(Ordering::Relaxed));
-        let (got, _, answer) = two.second.ask(&target, &body).await;
-        let after = (two.ledger.asked.load(Ordering::Relaxed), two.ledger.commits.load(Ordering::Relaxed));
+        let before = (two.ledger.checks.load(Ordering::Relaxed), two.ledger.commits.load(Ordering::Relaxed));
+        let (got, _, answer) = two.second.send(&target, &body).await;
+        let after = (two.ledger.checks.load(Ordering::Relaxed), two.ledger.commits.load(Ordering::Relaxed));
         let counted = (after.0 - before.0, after.1 - before.1);
-        assert_eq!((got, counted), (code, (asked, commits)), "{what}: {answer:?}");
+        assert_eq!((got, counted), (code, (checks, commits)), "{what}: {answer:?}");
         if got < 300 && query.is_empty() && matches!(method, "POST" | "PUT" | "MERGE") {
-            let (_, _, stored) = two.first.ask(&format!("GET {maps}/{name}"), "").await;
+            let (_, _, stored) = two.first.send(&format!("GET {maps}/{name}"), "").await;
             assert_eq!(stored.at(&["data"]), answer.at(&["data"]), "{what}");
             let version = ["metadata", "resourceVersion"];
             assert_eq!(stored.str_at(&version), answer.str_at(&version), "{what}");
@@ -265,19 +265,19 @@ async fn a_write_from_a_copy_that_is_behind_ends_as_one_from_the_newest_state() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_whose_outcome_is_unknown_is_not_made_again() {
+async fn a_write_with_an_unknown_outcome_is_not_repeated() {
     let two = Two::start(true);
     two.at_first("POST /api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await;
     two.at_first(&format!("POST {MAPS}"), &map("there", "")).await;
-    two.ledger.tell().await;
+    two.ledger.apply_new_changes().await;
     for (request, body) in [
         (format!("POST {MAPS}"), map("new", "")),
         (format!("PUT {MAPS}/there"), map("there", r#","labels":{"a":"b"}"#)),
         (format!("DELETE {MAPS}/there"), String::new()),
     ] {
         let before = two.ledger.commits.load(Ordering::Relaxed);
-        let asked = tokio::time::timeout(Duration::from_secs(10), two.second.ask(&request, &body)).await;
-        let (code, _, answer) = asked.unwrap();
+        let reply = tokio::time::timeout(Duration::from_secs(10), two.second.send(&request, &body)).await;
+        let (code, _, answer) = reply.unwrap();
         assert_eq!(code, 504, "{request}: {answer:?}");
         assert_eq!(two.ledger.commits.load(Ordering::Relaxed) - before, 1, "{request}");
     }

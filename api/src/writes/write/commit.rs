@@ -1,7 +1,7 @@
-//! The end of a write: the payload to store, whether it is a change at all, and the conditional commit.
+//! The end of a write: encodes the payload, detects no-op writes, and makes the conditional commit.
 //!
-//! The condition of a commit is that the object is still at the revision from which the write was made. If it
-//! is not, the caller begins another round, counted by [`values::retry::Attempts`].
+//! A commit has the condition that the object is still at the revision that the write has read. If the
+//! condition fails, the caller begins another round. [`values::retry::Attempts`] limits the number of rounds.
 
 use bytes::Bytes;
 use engine::{Change, Committed, Entry, Expected, Payload, Record};
@@ -20,23 +20,23 @@ use values::status::Status;
 pub enum Attempt {
     /// The change is stored.
     Committed(Committed),
-    /// The condition failed; contains the newest state.
+    /// The condition failed. The value is the newest state, if the newest state is known.
     Conflict(Option<Entry>),
-    /// The condition held, but the write must start over.
+    /// The condition did not fail, but the write must start again.
     Again,
 }
 
-/// Commits a change if the condition holds.
+/// Commits a change if the condition `expected` is met.
 ///
 /// # Errors
-/// Every failure except a failed condition.
+/// Fails in all cases except a failed condition.
 pub async fn commit(
     store: Store<'_>,
     key: Bytes,
     expected: Expected,
     change: Change,
 ) -> Result<Attempt, Status> {
-    // A request that has ended stores nothing, even if none of its stages noticed.
+    // A request that has ended must not store an object, even if no stage has detected the end.
     cancellation::check();
     match store.commit(key, expected, change).await {
         Ok(committed) => Ok(Attempt::Committed(committed)),
@@ -47,9 +47,8 @@ pub async fn commit(
     }
 }
 
-/// Encodes an object for storage. `replaced` contains the selector attributes of the stored object that it
-/// replaces. If the object is too large only because of managed fields that no client requested, it is stored
-/// without them.
+/// Encodes an object for storage. `replaced` contains the selector attributes of the stored object that is
+/// replaced. If the object is too large, its managed fields are removed, because no client requested them.
 pub(super) fn fitting_payload(resource: &Resource, object: &mut Object, replaced: &[u8]) -> Payload {
     let payload = store::payload_of_change(resource, object, replaced);
     if payload.value.len() <= engine::VALUE_BYTES_MAX {
@@ -59,14 +58,14 @@ pub(super) fn fitting_payload(resource: &Resource, object: &mut Object, replaced
     store::payload_of_change(resource, object, replaced)
 }
 
-/// Returns the bytes of a new object of a dry run, without a version.
+/// Encodes a new object for the response to a dry run. The object has no resourceVersion.
 pub(super) fn unversioned(resource: &Resource, object: &Object) -> Bytes {
     let mut out = Vec::new();
     encode(&resource.stored().message, object, &mut out);
     out.into()
 }
 
-/// Returns whether this update removes the last reason to keep a deleted object.
+/// Returns whether an update removes the last reason to keep a deleted object.
 pub(super) fn completes_deletion(resource: &Resource, new: &Object, old: &Object) -> bool {
     let grace = old.get("metadata").and_then(|metadata| metadata.get("deletionGracePeriodSeconds"));
     let namespace_content = resource.table.behavior.spec_finalizers
@@ -77,8 +76,8 @@ pub(super) fn completes_deletion(resource: &Resource, new: &Object, old: &Object
         && !namespace_content
 }
 
-/// Returns whether the payload, stamped with the stored revision, equals the stored value, and the value is
-/// encrypted with the current key.
+/// Returns whether a write of the payload would be a no-op: apart from the revision, the payload equals the
+/// stored value, and the stored value is encrypted with the current key.
 pub(super) fn is_same(payload: &Payload, stored: &Record) -> bool {
     let value = &stored.value;
     let at = payload.stamp_at.unwrap_or(0) as usize;

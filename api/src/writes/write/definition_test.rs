@@ -1,5 +1,5 @@
-//! Tests of definitions of custom types in the write path: the effect of a write on the status, and the
-//! warnings for the writer.
+//! Tests writes of definitions of custom types: the effect of a write on the status, and the warnings for the
+//! writer.
 
 use super::server_fixture::TestServer;
 use values::json::{Value, parse};
@@ -26,10 +26,10 @@ fn value(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_definition_gets_its_status_from_the_server_alone() {
+async fn the_server_maintains_status_and_stored_versions_of_a_definition() {
     let server = TestServer::start();
     let (code, warnings, created) =
-        server.ask(&format!("POST {LIST}"), &definition(&version("v1", true, "odd"))).await;
+        server.send(&format!("POST {LIST}"), &definition(&version("v1", true, "odd"))).await;
     assert_eq!(
         (code, warnings),
         (201, vec![r#"299 - "unrecognized format \"odd\"""#.to_owned()]),
@@ -44,23 +44,24 @@ async fn a_definition_gets_its_status_from_the_server_alone() {
     // A new storage version is added to the versions in which objects may be stored.
     let versions = format!("{},{}", version("v1", false, "odd"), version("v2", true, "odd"));
     let patch = format!(r#"{{"spec":{{"versions":[{versions}]}},"status":{{"storedVersions":["v7"]}}}}"#);
-    let (code, warnings, updated) = server.ask(&format!("MERGE {ONE}"), &patch).await;
+    let (code, warnings, updated) = server.send(&format!("MERGE {ONE}"), &patch).await;
     assert_eq!((code, warnings), (200, vec![]), "{updated:?}");
     assert_eq!(updated.at(&["status", "storedVersions"]), Some(&value(r#"["v1","v2"]"#)));
     assert_eq!(updated.at(&["metadata", "generation"]), Some(&Value::Int(2)));
 
-    // The old version stays in the list until the operator says that no objects are stored in it.
+    // The old version stays in `storedVersions` until a client removes it. The removal means that no objects are stored
+    // in that version.
     let drop_first = format!(r#"{{"spec":{{"versions":[{}]}}}}"#, version("v2", true, "odd"));
-    let (code, _, refused) = server.ask(&format!("MERGE {ONE}"), &drop_first).await;
+    let (code, _, refused) = server.send(&format!("MERGE {ONE}"), &drop_first).await;
     assert_eq!((code, refused.at(&["details", "causes"]).unwrap().as_array().unwrap().len()), (422, 1));
     let (code, _, body) =
-        server.ask(&format!("MERGE {ONE}/status"), r#"{"status":{"storedVersions":["v2"]}}"#).await;
+        server.send(&format!("MERGE {ONE}/status"), r#"{"status":{"storedVersions":["v2"]}}"#).await;
     assert_eq!(code, 200, "{body:?}");
-    let (code, _, body) = server.ask(&format!("MERGE {ONE}"), &drop_first).await;
+    let (code, _, body) = server.send(&format!("MERGE {ONE}"), &drop_first).await;
     assert_eq!(code, 200, "{body:?}");
 
-    // An empty list of stored versions becomes the storage version.
+    // If a client sets `storedVersions` to an empty list, the server sets the storage version.
     let (code, _, body) =
-        server.ask(&format!("MERGE {ONE}/status"), r#"{"status":{"storedVersions":[]}}"#).await;
+        server.send(&format!("MERGE {ONE}/status"), r#"{"status":{"storedVersions":[]}}"#).await;
     assert_eq!((code, body.at(&["status", "storedVersions"])), (200, Some(&value(r#"["v2"]"#))));
 }

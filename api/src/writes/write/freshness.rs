@@ -1,11 +1,12 @@
-//! Freshness on a shared store: the first round of a write at a server whose store may lag the writes that
-//! other servers on the same store have acknowledged.
+//! Freshness on a shared store: the first round of a write at a server whose local store may lag the writes
+//! that other servers have acknowledged.
 //!
-//! The first round begins with the local store, without asking whether it lags. If the local store lags, the
-//! commit detects that, and a later round begins with the newest state. A refusal and a no-op write have no
-//! commit. Before such a result is returned, the server checks whether the local store lags, and repeats the
-//! round if it does. A webhook that was called is called again only if the object has changed or another
-//! plugin refused, so that it sees a write once for each version of the object.
+//! The first round begins with the state of the local store, without a check whether this state is the
+//! newest. If the local store lags, the commit detects the lag, and a later round begins with the newest state.
+//! A refused write and a no-op write do not reach the commit. Before the server returns such a result, it
+//! waits until the local store has the newest state, and repeats the round if the result may be different. If
+//! the round has called a webhook, the round is repeated only if the object has changed or a plugin refused
+//! the write, so that webhooks are usually called once for each version of the object.
 //!
 //! A store that is not shared never lags, so this module does nothing.
 
@@ -17,8 +18,8 @@ use super::stages::{Encoded, Refuser};
 use objects::store;
 use values::status::Status;
 
-/// Runs the first round of a write. The result depends only on a state of the store that does not lag, or is a
-/// change whose commit detects whether it lags.
+/// Runs the first round of a write. The result either depends on the newest state of the store, or is a change
+/// whose commit detects whether the local store lags.
 ///
 /// # Errors
 /// Fails if the newest state of the shared store cannot be determined.
@@ -43,14 +44,14 @@ pub(super) async fn first_round<'w, C: Caller>(path: &mut WritePath<'_, 'w, C>) 
     }
 }
 
-/// Returns the revisions of the store of the resource, and of the main store, which has the objects that
-/// admission reads.
+/// Returns two revisions: of the store of the resource, and of the main store, which contains the objects
+/// that admission reads.
 fn revisions(intent: &WriteIntent<'_>) -> [Revision; 2] {
     intent.server().store.backends.revisions(intent.write.resource)
 }
 
-/// Returns whether the result of a round depends on the state of the store, so that a newer state may change
-/// it: a refusal, or a no-op. A server error does not depend on the state.
+/// Returns whether a newer state of the store may change the result of a round. A newer state may change a refusal or a
+/// no-op, but not a server error.
 fn depends_on_state(round: &Round<'_>) -> bool {
     match &round.result {
         Err(refusal) => refusal.status.code.is_client_error(),
@@ -59,10 +60,10 @@ fn depends_on_state(round: &Round<'_>) -> bool {
     }
 }
 
-/// Returns whether a round that began at the revisions `before` might have another result with the current
-/// state of the store. Plugins read the whole store. So do the other stages, but once a webhook was called,
-/// only a change of the object counts for them. The result of a webhook, and whether a write is a no-op,
-/// depend on the object only.
+/// Returns whether to repeat a round that began at the revisions `before`, because the current state of the
+/// store may lead to another result. The refusal of a plugin or of another stage may depend on any object in
+/// the store. The refusal of a webhook and a no-op depend only on the written object. After a webhook was called, the
+/// refusal of another stage also counts as dependent only on the written object, to avoid a second call.
 fn lacks_something(intent: &WriteIntent<'_>, round: &Round<'_>, before: [Revision; 2]) -> bool {
     let looks_at_all = round.result.as_ref().is_err_and(|refusal| match refusal.by {
         Refuser::Plugin => true,
@@ -72,7 +73,7 @@ fn lacks_something(intent: &WriteIntent<'_>, round: &Round<'_>, before: [Revisio
     if looks_at_all {
         return revisions(intent) != before;
     }
-    // The name of a new object is not looked up before its commit.
+    // A creation does not look up the object before the commit.
     let is_named = intent.presence != Presence::New;
     let key = is_named.then(|| store::key(intent.write.resource, intent.write.namespace, intent.write.name));
     key.and_then(|key| intent.store.entry(&key)).map(|entry| entry.revision()) != round.seen.object

@@ -1,11 +1,11 @@
-//! The interface of the write path to its callers: which object a write concerns, what must be in the store,
-//! and which stages are skipped.
+//! The interface of the write path for callers: the object of a write, the conditions on the stored object,
+//! and the stages that are skipped.
 //!
 //! ```text
-//! Caller   gets warnings, and may have to prove a permission to create
-//! WriteIntent  which object, by whom, through which endpoint, which stages are skipped
-//! Source   makes the wanted object from the newest state, in every round of the loop
-//! Outcome  the result of the write
+//! Caller        gets warnings, and may have to prove a permission to create
+//! WriteIntent   which object, by whom, through which endpoint, which stages are skipped
+//! ObjectSource  makes the wanted object from the newest state, in every round of the loop
+//! WriteOutcome  the result of the write
 //! ```
 
 use engine::{Record, Revision};
@@ -33,25 +33,24 @@ use values::object::meta;
 use values::status::{Status, StatusReason, Subject};
 use wire::server;
 
-/// Stages that the server's own writes skip, in contrast to those of clients: the comparison (the server sets
-/// the revision in [`WriteIntent::seen`]), the privilege escalation check, and the check which parameters the
-/// writer may read.
+/// Stages that the server's own writes skip: the comparison, because the server sets the revision in
+/// [`WriteIntent::seen`]; the privilege escalation check; and the check of the permission to read parameters.
 pub const BY_SERVER: &[Stage] = &[Stage::Compare, Stage::Escalate, Stage::Confirm];
 
-/// [`BY_SERVER`] without admission: for writes before the first request, and for objects that clients of
+/// [`BY_SERVER`] plus admission: for writes before the first request, and for objects that clients of
 /// kube-apiserver do not write.
-pub const BY_SERVER_UNASKED: &[Stage] =
+pub const BY_SERVER_WITHOUT_ADMISSION: &[Stage] =
     &[Stage::Mutate, Stage::Compare, Stage::Escalate, Stage::Confirm, Stage::Admit];
 
-/// [`BY_SERVER`] for an object whose managed fields are already computed.
+/// [`BY_SERVER`] plus ownership: for an object whose managed fields are already computed.
 pub const BY_SERVER_APPLIED: &[Stage] = &[Stage::Compare, Stage::Own, Stage::Escalate, Stage::Confirm];
 
-/// [`BY_SERVER_UNASKED`] for an object whose managed fields are already computed.
-pub const BY_SERVER_APPLIED_UNASKED: &[Stage] =
+/// [`BY_SERVER_WITHOUT_ADMISSION`] plus ownership: for an object whose managed fields are already computed.
+pub const BY_SERVER_APPLIED_WITHOUT_ADMISSION: &[Stage] =
     &[Stage::Mutate, Stage::Compare, Stage::Own, Stage::Escalate, Stage::Confirm, Stage::Admit];
 
-/// Stages that the backfill of defaults skips: everything except the defaults, since the objects were valid
-/// when they were stored.
+/// Stages that the backfill of defaults skips. The backfill only sets defaults; the objects were valid when
+/// they were stored.
 pub const BACKFILL: &[Stage] = &[
     Stage::Mutate,
     Stage::Compare,
@@ -64,7 +63,7 @@ pub const BACKFILL: &[Stage] = &[
     Stage::Admit,
 ];
 
-/// Stages that a deletion skips: it writes only its marks.
+/// Stages that a deletion skips. A deletion changes only the deletion marks.
 pub const DELETION: &[Stage] = &[
     Stage::Default,
     Stage::Compare,
@@ -76,9 +75,9 @@ pub const DELETION: &[Stage] = &[
     Stage::Confirm,
 ];
 
-/// [`DELETION`] without admission: for the end of an eviction that was admitted, and for the objects that
-/// remain after their definition is deleted.
-pub const DELETION_UNASKED: &[Stage] = &[
+/// [`DELETION`] plus admission: for deletions that admission has already allowed, such as the end of an
+/// eviction, and for custom objects whose definition is deleted.
+pub const DELETION_WITHOUT_ADMISSION: &[Stage] = &[
     Stage::Default,
     Stage::Mutate,
     Stage::Compare,
@@ -91,20 +90,20 @@ pub const DELETION_UNASKED: &[Stage] = &[
     Stage::Admit,
 ];
 
-/// Stages that a request skips whose source computes the managed fields itself: an apply, or a scale.
+/// Stages that writes of an apply and of a scale skip, because the sources of these writes compute the managed fields.
 pub const OWNED_BY_SOURCE: &[Stage] = &[Stage::Own];
 
-/// Stages that a binding skips: the Binding was admitted before, its change of the pod has no field owner,
-/// and its labels and annotations are stored as given, without validation.
+/// Stages that a binding of a pod skips. Admission has already allowed the Binding, no field manager owns the
+/// change of the pod, and the labels and annotations of the Binding are stored without validation.
 pub const BINDING: &[Stage] = &[Stage::Default, Stage::Mutate, Stage::Own, Stage::Validate, Stage::Admit];
 
-/// Returns the message for an object that does not meet a precondition on its `what` (`UID`,
+/// Returns the message for an object that does not meet a precondition on the field `what` (`UID`,
 /// `ResourceVersion`).
-pub fn precondition_failed(what: &str, wanted: &str, found: &str) -> String {
-    format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}")
+pub fn precondition_failed(what: &str, expected: &str, found: &str) -> String {
+    format!("Precondition failed: {what} in precondition: {expected}, {what} in object meta: {found}")
 }
 
-/// Parses the revision that the writer of an object has seen.
+/// Parses the resourceVersion in an object that a writer sent.
 ///
 /// # Errors
 /// 500 if the text is not a number.
@@ -122,9 +121,9 @@ pub enum Presence {
     New,
     /// The object must exist; otherwise 404.
     Existing,
-    /// The object may exist; a caller that creates it needs the permission to create.
+    /// The object may exist. If the object does not exist, the caller needs the permission to create.
     Either,
-    /// If the object does not exist, the result is [`Outcome::Missing`].
+    /// If the object does not exist, the result is [`WriteOutcome::Missing`].
     IfThere,
 }
 
@@ -141,18 +140,18 @@ pub struct WriteIntent<'w> {
     pub write: WriteAttributes<'w>,
     /// The endpoint: the resource itself or one of its subresources.
     pub endpoint: Endpoint,
-    /// Whether the object is deleted as part of a collection. Admission then gets no name.
+    /// Whether the object is deleted as part of a collection. Admission then receives an empty name.
     pub is_of_collection: bool,
     /// The state of the store that the write requires.
     pub presence: Presence,
-    /// The only revision that may be replaced. If the object is at another one, the result is
-    /// [`Outcome::Changed`], without a retry.
+    /// The only revision that may be replaced. If the object is at another revision, the result is
+    /// [`WriteOutcome::Changed`], without a retry.
     pub seen: Option<Revision>,
     /// The field manager of the writer.
     pub manager: &'w str,
-    /// Whether the store may lag writes that other servers have acknowledged. In this case the commit is
-    /// decided by the shared store. Other results that depend on the state, above all a refusal, are returned
-    /// only for a state that does not lag.
+    /// Whether the local store may lag writes that other servers have acknowledged. If so, the shared store decides the
+    /// commit. Other results that depend on the state, for example a refusal, are returned only for a state that does
+    /// not lag.
     pub may_be_behind: bool,
     /// The stages that this write skips.
     pub leaves_out: &'static [Stage],
@@ -164,52 +163,53 @@ impl<'w> WriteIntent<'w> {
         self.origin.server
     }
 
-    /// Returns whether the caller lets this write pass `stage`.
+    /// Returns whether this write passes `stage`. The result is false if the caller skips the stage.
     pub fn passes(&self, stage: Stage) -> bool {
         !self.leaves_out.contains(&stage)
     }
 
-    /// Returns the object as named in most errors: by plural resource.
+    /// Returns the object as the subject of errors that contain the plural resource, like most errors.
     pub fn subject<'s>(&'s self, name: &'s str) -> Subject<'s> {
         Subject { group: &self.write.resource.group, kind: &self.write.resource.table.plural, name }
     }
 
-    /// Returns the object as named in 422 errors: by kind.
+    /// Returns the object as the subject of errors that contain the kind, like 422 errors.
     pub fn subject_by_kind<'s>(&'s self, name: &'s str) -> Subject<'s> {
         Subject { group: &self.write.resource.group, kind: &self.write.resource.table.kind, name }
     }
 
-    /// Returns the object as named in validation errors: by kind, with the group of the stored form.
+    /// Returns the object as the subject of validation errors, which contain the kind, and the group of the
+    /// stored form.
     pub fn subject_of_rules<'s>(&'s self, name: &'s str) -> Subject<'s> {
         let stored = self.write.resource.storage.as_ref();
         let group = stored.map_or(&self.write.resource.group, |storage| &storage.group);
         Subject { group, ..self.subject_by_kind(name) }
     }
 
-    /// Returns the refusal of a write whose body names a uid other than that of the stored object. `found` is
-    /// empty if there is no object.
-    pub fn other_uid(&self, wanted: &str, found: &str) -> Status {
-        self.unmet("UID", wanted, found)
+    /// Returns the refusal of a write whose request body has another uid than the stored object. `found` is
+    /// the uid of the stored object; empty if the object does not exist.
+    pub fn other_uid(&self, expected: &str, found: &str) -> Status {
+        self.unmet("UID", expected, found)
     }
 
-    /// Returns the refusal of a write with a precondition on `what` (`UID`, `ResourceVersion`) that the
-    /// stored object does not meet.
-    pub fn unmet(&self, what: &str, wanted: &str, found: &str) -> Status {
-        let key = store::shown_key(self.write.resource, self.write.namespace, self.write.name);
-        let why = precondition_failed(what, wanted, found);
+    /// Returns the refusal of a write because the stored object does not meet a precondition on the field
+    /// `what` (`UID`, `ResourceVersion`).
+    pub fn unmet(&self, what: &str, expected: &str, found: &str) -> Status {
+        let key = store::etcd_key(self.write.resource, self.write.namespace, self.write.name);
+        let why = precondition_failed(what, expected, found);
         let cause = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
         );
         Status::conflict(self.subject(self.write.name), &cause)
     }
 
-    /// Returns the target by which admission selects its plugins.
+    /// Returns the target of the write, by which admission selects plugins.
     pub fn target(&self) -> Target<'_> {
         let WriteAttributes { operation, resource, .. } = self.write;
         Target { operation, resource, subresource: self.endpoint.subresource() }
     }
 
-    /// Returns this write as passed to admission.
+    /// Returns this write as the input of admission.
     pub fn record<'r, N>(&'r self, old: Option<&'r Object>, new: Option<N>) -> AdmissionRecord<'r, N> {
         let name = if self.is_of_collection { "" } else { self.write.name };
         AdmissionRecord {
@@ -224,17 +224,18 @@ impl<'w> WriteIntent<'w> {
 
 /// The caller of the write path: a request, or the server itself.
 pub trait Caller: Send {
-    /// Returns the list of warnings for the client, in order; `None` if there is no client. Warnings of a
-    /// round that is repeated are removed.
+    /// Returns the list of warnings for the client, in order; `None` if there is no client. Before a round is
+    /// repeated, its warnings are removed.
     fn warnings(&mut self) -> Option<&mut Vec<String>>;
 
-    /// Checks that an object may be created if the request was allowed to write an existing one.
+    /// Checks that the user may create the object. The request is already allowed to write an existing
+    /// object.
     ///
     /// # Errors
     /// 403 if the user may not create the object.
     fn confirm_create(&self) -> impl Future<Output = Result<(), Status>> + Send;
 
-    /// Takes the output of the admission plugins besides their decision.
+    /// Receives the output of the admission plugins in addition to their decisions.
     fn take_review(&mut self, review: Review) {
         for (key, value) in review.annotations {
             tracing::debug!(key, value, "audit annotation");
@@ -249,17 +250,17 @@ pub trait Caller: Send {
 pub struct Current {
     /// The stored record, converted to the form of the resource.
     pub stored: Stored,
-    /// The record as it is in the store, if that has another form.
+    /// The record before the conversion; `None` if no conversion was needed.
     original: Option<Box<Record>>,
     object: Option<Object>,
 }
 
 impl Current {
-    /// Takes a record found in the store and converts it to the form of the resource.
+    /// Makes the value from a record in the store, and converts the record to the form of the resource.
     ///
     /// # Errors
     /// 500 if the record cannot be converted.
-    pub(super) async fn found(intent: &WriteIntent<'_>, stored: Stored) -> Result<Current, Status> {
+    pub(super) async fn from_stored(intent: &WriteIntent<'_>, stored: Stored) -> Result<Current, Status> {
         if is_current(intent.write.resource, &stored.record.attributes) {
             return Ok(Current { stored, original: None, object: None });
         }
@@ -273,7 +274,7 @@ impl Current {
         Ok(Current { stored: Stored { entry, record }, original: Some(Box::new(original)), object: None })
     }
 
-    /// Returns the record as it is in the store.
+    /// Returns the record before the conversion.
     pub(super) fn original(&self) -> &Record {
         self.original.as_deref().unwrap_or(&self.stored.record)
     }
@@ -296,11 +297,11 @@ impl Current {
         self.read(|stored| stored.object(resource))
     }
 
-    /// Like [`Current::object`], for a source that produces a similar object. Parts that both share are
-    /// decoded once.
+    /// Returns the object like [`Current::object`], for a source that makes a similar object. If possible,
+    /// parts that both objects share are decoded only once.
     ///
     /// # Errors
-    /// As [`Current::object`].
+    /// Fails in the same cases as [`Current::object`].
     pub fn live(&mut self, server: &Server, resource: &Resource) -> Result<&Object, Status> {
         if has_parts_to_share(server, resource) {
             return self.read(|stored| stored.settled(resource));
@@ -308,27 +309,31 @@ impl Current {
         self.object(resource)
     }
 
-    /// Like [`Current::live`], if the object of the source can share parts with the stored one; otherwise
-    /// `None`.
+    /// Returns the object like [`Current::live`] if the new object can share parts with the stored object,
+    /// and `None` otherwise.
     ///
     /// # Errors
-    /// As [`Current::object`].
-    pub fn known(&mut self, server: &Server, resource: &Resource) -> Result<Option<&Object>, Status> {
+    /// Fails in the same cases as [`Current::object`].
+    pub fn live_for_sharing(
+        &mut self,
+        server: &Server,
+        resource: &Resource,
+    ) -> Result<Option<&Object>, Status> {
         if !has_parts_to_share(server, resource) {
             return Ok(None);
         }
         self.live(server, resource).map(Some)
     }
 
-    /// Like [`Current::object`], but passes ownership of the object to the caller.
+    /// Returns the object like [`Current::object`], but passes the ownership to the caller.
     ///
     /// # Errors
-    /// As [`Current::object`].
+    /// Fails in the same cases as [`Current::object`].
     pub fn take(&mut self, resource: &Resource) -> Result<Object, Status> {
         self.object.take().map_or_else(|| self.stored.object(resource), Ok)
     }
 
-    /// Takes back an object that [`Current::take`] returned, so that it is not decoded again.
+    /// Keeps an object that [`Current::take`] returned, so that the object is not decoded again.
     pub fn put_back(&mut self, object: Object) {
         self.object = Some(object);
     }
@@ -340,18 +345,18 @@ impl Current {
         }
     }
 
-    /// Like [`Current::object`], for the object that is to be replaced. Its parts can become parts of the
-    /// replacement.
+    /// Returns the object like [`Current::object`], for a write that replaces the object. The new object can
+    /// share parts of the old object.
     ///
     /// # Errors
-    /// As [`Current::object`].
+    /// Fails in the same cases as [`Current::object`].
     pub(super) fn old(&mut self, resource: &Resource) -> Result<&Object, Status> {
         self.read(|stored| stored.settled(resource))
     }
 
-    /// Returns the stored object that `new` is to replace; both are in the stored version. Equal parts are
-    /// shared between the two, so that no stage compares or encodes them again.
-    pub(super) fn beside(&mut self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
+    /// Returns the stored object that `new` replaces. Both objects are in the stored version. Their equal
+    /// parts become shared, so that no stage compares or encodes these parts again.
+    pub(super) fn sharing_old(&mut self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
         match self.object.take() {
             Some(old) => {
                 share(&resource.stored().message, new, &old);
@@ -362,48 +367,50 @@ impl Current {
     }
 }
 
-/// Returns whether an object of a request can share parts with the stored object. While the server starts,
-/// stored objects may still lack defaults of this release, and parts of another version cannot be part of the
-/// version that is written.
+/// Returns whether an object of a request can share parts with the stored object. Sharing is not possible
+/// while the server starts, because defaults of this release may be missing in stored objects, and not
+/// possible if the request has another version than the stored object.
 fn has_parts_to_share(server: &Server, resource: &Resource) -> bool {
     server.operations.lifecycle.stage() == server::LifecycleStage::Serving && resource.is_stored_form()
 }
 
-/// The result that a source wants.
-pub enum Wanted {
-    /// The object stays as it is.
+/// The change that a source requests.
+pub enum RequestedChange {
+    /// The object stays unchanged.
     AsItIs,
-    /// This object is stored, or removed if the write removes the last reason to keep a deleted object.
+    /// This object is stored. If the change removes the last reason to keep a deleted object, the object is
+    /// removed instead.
     Object(Object),
-    /// This object is stored in any case.
+    /// This object is stored, even if it is deleted and nothing keeps it.
     Marked(Object),
     /// The object is removed, with this final state.
     Gone(Object),
-    /// The object is removed as it is stored; this is the stored object.
+    /// The object is removed, and its final state is the stored state. The value is the stored object.
     GoneAsStored(Object),
 }
 
 /// The version and type of the object that a source returns.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Form {
+pub enum ObjectForm {
     /// The object is in the version of the request.
     Served,
     /// The object is in the stored version.
     Stored,
-    /// The object is of another kind and stands for a part of the stored object; it gets no defaults.
+    /// The object has another kind and represents some fields of the stored object. The write path sets no defaults in
+    /// such an object.
     Foreign,
 }
 
-/// A source of the wanted object. It is called again in every round, because the newest state differs.
-pub trait Source<C>: Send + Sync {
-    /// Returns the form of the objects that [`Source::decode`] returns.
-    fn form(&self) -> Form;
+/// A source of the wanted object. Every round calls the source again, because the newest state has changed.
+pub trait ObjectSource<C>: Send + Sync {
+    /// Returns the form of the objects that [`ObjectSource::decode`] returns.
+    fn form(&self) -> ObjectForm;
 
     /// Returns the wanted object. `current` is the newest state; `None` if the object does not exist.
     ///
     /// # Errors
     /// Returns the response for the client.
-    fn decode(&mut self, caller: &mut C, current: Option<&mut Current>) -> Result<Wanted, Status>;
+    fn decode(&mut self, caller: &mut C, current: Option<&mut Current>) -> Result<RequestedChange, Status>;
 
     /// Converts the object to the stored version, after defaults and plugins.
     ///
@@ -416,16 +423,18 @@ pub trait Source<C>: Send + Sync {
         _current: Option<&mut Current>,
     ) -> Result<Object, Status> {
         match self.form() {
-            Form::Served => convert::to_stored(intent.write.resource, object, intent.server().types.naming),
-            Form::Stored | Form::Foreign => Ok(object),
+            ObjectForm::Served => {
+                convert::to_stored(intent.write.resource, object, intent.server().types.naming)
+            }
+            ObjectForm::Stored | ObjectForm::Foreign => Ok(object),
         }
     }
 
-    /// Converts a stored object to the form that plugins see: the version of the request.
+    /// Converts a stored object to the version of the request, for admission plugins.
     ///
     /// # Errors
     /// Fails if the object cannot be converted.
-    fn shown<'o>(
+    fn object_for_admission<'o>(
         &self,
         intent: &WriteIntent<'_>,
         object: &'o Object,
@@ -438,106 +447,108 @@ pub trait Source<C>: Send + Sync {
             .map(Cow::Owned)
     }
 
-    /// Returns the type whose defaults are filled in; `None` if there are no defaults.
+    /// Returns the type whose defaults the write path sets; `None` if no defaults are set.
     fn message<'i>(&self, intent: &'i WriteIntent<'_>) -> Option<&'i Message> {
         match self.form() {
-            Form::Served => Some(&intent.write.resource.table.message),
-            Form::Stored => Some(&intent.write.resource.stored().message),
-            Form::Foreign => None,
+            ObjectForm::Served => Some(&intent.write.resource.table.message),
+            ObjectForm::Stored => Some(&intent.write.resource.stored().message),
+            ObjectForm::Foreign => None,
         }
     }
 }
 
 /// A source made from a function.
-pub struct Made<F> {
-    form: Form,
+pub struct FunctionSource<F> {
+    form: ObjectForm,
     make: F,
 }
 
-impl<F> Made<F> {
+impl<F> FunctionSource<F> {
     /// Returns a source whose function returns the object in the version of the request.
-    pub fn served(make: F) -> Made<F> {
-        Made { form: Form::Served, make }
+    pub fn for_served(make: F) -> FunctionSource<F> {
+        FunctionSource { form: ObjectForm::Served, make }
     }
 
     /// Returns a source whose function returns the object in the stored version.
-    pub fn stored(make: F) -> Made<F> {
-        Made { form: Form::Stored, make }
+    pub fn for_stored(make: F) -> FunctionSource<F> {
+        FunctionSource { form: ObjectForm::Stored, make }
     }
 }
 
-impl<C, F> Source<C> for Made<F>
+impl<C, F> ObjectSource<C> for FunctionSource<F>
 where
-    F: FnMut(&mut C, Option<&mut Current>) -> Result<Wanted, Status> + Send + Sync,
+    F: FnMut(&mut C, Option<&mut Current>) -> Result<RequestedChange, Status> + Send + Sync,
 {
-    fn form(&self) -> Form {
+    fn form(&self) -> ObjectForm {
         self.form
     }
 
-    fn decode(&mut self, caller: &mut C, current: Option<&mut Current>) -> Result<Wanted, Status> {
+    fn decode(&mut self, caller: &mut C, current: Option<&mut Current>) -> Result<RequestedChange, Status> {
         (self.make)(caller, current)
     }
 }
 
 /// The stored version after a write.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct WrittenObject {
     /// The stored bytes; for a dry run, the bytes that would be stored.
     pub value: Bytes,
-    /// The revision. For a dry run, the revision that would be replaced; 0 for a new object.
+    /// The revision of the write. For a dry run, the value is the revision that would be replaced, or 0 for a new
+    /// object.
     pub revision: Revision,
 }
 
 /// The outcome of a write.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum WriteOutcome {
     /// The object was created.
-    Created(Written),
+    Created(WrittenObject),
     /// The object was changed.
-    Updated(Written),
-    /// The object is unchanged, because the source or the comparison of bytes said so.
-    Unchanged(Written),
-    /// The object was removed; contains its final state.
-    Removed(Written),
+    Updated(WrittenObject),
+    /// The object is unchanged, because the source requested no change, or because the new bytes equal the
+    /// stored bytes.
+    Unchanged(WrittenObject),
+    /// The object was removed. The value is the final state of the object.
+    Removed(WrittenObject),
     /// The object did not exist, and [`Presence::IfThere`] was set.
     Missing,
     /// The object is not at the revision in [`WriteIntent::seen`].
     Changed,
 }
 
-impl Outcome {
-    /// Returns the outcome of a write that leaves the object as it is.
-    pub(super) fn unchanged(current: Option<&Current>) -> Outcome {
-        current.map_or(Outcome::Missing, |current| {
+impl WriteOutcome {
+    /// Returns the outcome of a write that does not change the object.
+    pub(super) fn unchanged(current: Option<&Current>) -> WriteOutcome {
+        current.map_or(WriteOutcome::Missing, |current| {
             let revision = current.revision();
-            Outcome::Unchanged(Written { value: current.stored.record.value.clone(), revision })
+            WriteOutcome::Unchanged(WrittenObject { value: current.stored.record.value.clone(), revision })
         })
     }
 
     /// Returns the revision at which the object is stored; `None` if nothing is stored.
     pub fn revision(&self) -> Option<Revision> {
         match self {
-            Outcome::Created(written) | Outcome::Updated(written) | Outcome::Unchanged(written) => {
-                Some(written.revision)
-            }
-            Outcome::Removed(_) | Outcome::Missing | Outcome::Changed => None,
+            WriteOutcome::Created(written)
+            | WriteOutcome::Updated(written)
+            | WriteOutcome::Unchanged(written) => Some(written.revision),
+            WriteOutcome::Removed(_) | WriteOutcome::Missing | WriteOutcome::Changed => None,
         }
     }
 
-    /// Returns the stored version for callers that do not distinguish the outcomes; `None` if nothing is
-    /// stored.
-    pub fn written(self) -> Option<Written> {
+    /// Returns the written, unchanged or removed version, for callers that do not distinguish these outcomes.
+    /// Returns `None` if there is no object.
+    pub fn written(self) -> Option<WrittenObject> {
         match self {
-            Outcome::Created(written)
-            | Outcome::Updated(written)
-            | Outcome::Unchanged(written)
-            | Outcome::Removed(written) => Some(written),
-            Outcome::Missing | Outcome::Changed => None,
+            WriteOutcome::Created(written)
+            | WriteOutcome::Updated(written)
+            | WriteOutcome::Unchanged(written)
+            | WriteOutcome::Removed(written) => Some(written),
+            WriteOutcome::Missing | WriteOutcome::Changed => None,
         }
     }
 }
 
-/// Returns the prefix from which the name of an object is to be generated; empty if the object has a name.
+/// Returns the prefix for the generated name of an object; empty if the object has a name.
 pub(super) fn generate_name(object: &Object) -> &str {
     if meta(object, "name").is_empty() { meta(object, "generateName") } else { "" }
 }

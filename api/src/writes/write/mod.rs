@@ -1,16 +1,16 @@
-//! The write path: the only way by which an object gets into the store.
+//! The write path, through which every object enters the store.
 //!
 //! ```text
 //! verbs (requests) ──┐                         ┌─► admission (two points)
-//! controllers ───────┼─► WriteIntent + Source ─► path ─► ownership · allocation · strategy · validation
+//! controllers ───────┼─► WriteIntent + ObjectSource ─► path ─► ownership · allocation · strategy · validation
 //! bootstrap, backfill┘                         └─► commit ─► store
 //! ```
 //!
-//! Read `path` first: its one function lists the stages. `rounds` is the loop around it. The path knows no HTTP.
-//! [`crate::requests::verbs`] defines the meaning of requests, and [`crate::writes::loopback`] contains the
-//! writes of the server itself.
+//! Read the module `path` first, which lists the stages. The module `rounds` has the loop that repeats the
+//! stages. The write path does not depend on HTTP. The callers are the verbs of requests
+//! ([`crate::requests::verbs`]) and the server's own writes ([`crate::writes::loopback`]).
 
-mod author;
+pub mod author;
 #[cfg(test)]
 mod behind_test;
 pub mod commit;
@@ -33,5 +33,8 @@ mod stages;
 #[cfg(test)]
 mod table_test;
 
-pub use intent::{Caller, Current, Form, Made, Outcome, Presence, Source, Wanted, WriteIntent, Written};
+pub use intent::{
+    Caller, Current, FunctionSource, ObjectForm, ObjectSource, Presence, RequestedChange, WriteIntent,
+    WriteOutcome, WrittenObject,
+};
 pub use rounds::write;

@@ -1,8 +1,9 @@
-//! Ownership of fields: the manager of a request, and the fields that it owns of the objects it writes.
+//! Ownership of fields: the field manager of a request, and the fields that the manager owns in the written
+//! object.
 //!
-//! Ownership is computed on the object as sent, before the system completes it: fields that a strategy, an
-//! allocator or a storage default adds belong to no manager. [`objects::apply`] describes how field
-//! sets are stored.
+//! Ownership is computed on the object that the client sent, before the server completes the object. Fields
+//! that a strategy, an allocator or a storage default adds have no owner. [`objects::apply`] describes how
+//! field sets are stored.
 
 use std::borrow::Cow;
 
@@ -23,7 +24,8 @@ use values::object::{at, same_but_for_managed_fields};
 use values::query::{FIELD_MANAGER_MAX, Query};
 use values::status::Status;
 
-/// Returns the field manager of a request: its `fieldManager`, else the first word of its user agent.
+/// Returns the field manager of a request: the query parameter `fieldManager` or, if it is missing, the first
+/// word of the user agent.
 pub fn manager<'q>(query: &'q Query, headers: &HeaderMap) -> Cow<'q, str> {
     match query.first("fieldManager") {
         Some(manager) if !manager.is_empty() => manager.into(),
@@ -34,8 +36,8 @@ pub fn manager<'q>(query: &'q Query, headers: &HeaderMap) -> Cow<'q, str> {
     }
 }
 
-/// Returns the part of a user agent before the first `/`, without unprintable characters, cut to the maximum
-/// length of a manager's name.
+/// Returns the text of a user agent before the first `/`, without unprintable characters, and cut to the
+/// maximum length of a manager's name.
 fn first_word(agent: &str) -> String {
     let word = agent.split('/').next().unwrap_or_default();
     let mut name = String::new();
@@ -48,7 +50,7 @@ fn first_word(agent: &str) -> String {
     name
 }
 
-/// The properties of a write that ownership needs, whether a request or the server itself makes it.
+/// The properties of a write that are needed to compute ownership.
 pub struct Tracking<'a> {
     /// All types that are served.
     pub registry: &'a Registry,
@@ -63,17 +65,17 @@ pub struct Tracking<'a> {
 }
 
 impl Tracking<'_> {
-    /// Makes the writer own the fields of a new object, which is in the version of the request.
+    /// Makes the writer the owner of all fields of a new object. The object is in the version of the request.
     pub fn create(&self, object: &mut Object) {
         let now = clock::now();
         created(&self.versions(), &self.writer(&now), &self.reset(), object);
     }
 
-    /// Makes the writer own the fields that differ between `old` and `new`, which are both in the stored
-    /// version.
+    /// Makes the writer the owner of the fields that differ between `old` and `new`. Both objects are in the
+    /// stored version.
     ///
     /// # Errors
-    /// Fails if one of them cannot be converted.
+    /// Fails if one of the objects cannot be converted.
     pub fn update(&self, old: &Object, new: &mut Object) -> Result<(), Status> {
         let now = clock::now();
         let (versions, reset) = (self.versions(), self.reset());
@@ -83,16 +85,16 @@ impl Tracking<'_> {
         }
         let naming: &Naming = self.registry.naming();
         let live = convert::to_served(self.resource, old.clone(), naming)?;
-        let mut wanted = convert::to_served(self.resource, new.clone(), naming)?;
-        updated(&versions, &self.writer(&now), &reset, &live, &mut wanted);
-        let value = take_managed_fields(&mut wanted);
+        let mut new_served = convert::to_served(self.resource, new.clone(), naming)?;
+        updated(&versions, &self.writer(&now), &reset, &live, &mut new_served);
+        let value = take_managed_fields(&mut new_served);
         take_managed_fields(new);
         put_managed_fields(new, Some(value).filter(|value| !value.is_null()));
         Ok(())
     }
 
     fn versions(&self) -> Versions<'_> {
-        Versions::of(self.registry, self.resource).with(self.conversions)
+        Versions::for_resource(self.registry, self.resource).with(self.conversions)
     }
 
     fn writer<'w>(&'w self, now: &'w str) -> Writer<'w> {
@@ -100,11 +102,11 @@ impl Tracking<'_> {
     }
 
     fn reset(&self) -> Reset {
-        Reset::of(self.resource, self.endpoint)
+        Reset::for_endpoint(self.resource, self.endpoint)
     }
 }
 
-/// Restores the old times in managed fields if nothing else changed, so that the write is a no-op.
+/// Restores the old managed fields if only times in managed fields differ, so that the write is a no-op.
 pub fn keep_times_of_no_change(old: &Object, new: &mut Object) {
     let (before, after) = (at(old, "metadata.managedFields"), at(new, "metadata.managedFields"));
     if before != after && is_same_but_for_times(before, after) && same_but_for_managed_fields(old, new) {
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manager_is_the_first_word_of_the_user_agent() {
+    fn the_default_field_manager_is_the_first_word_of_the_user_agent() {
         for (agent, want) in [
             ("kubectl/v1.36.0 (linux/amd64) x/y", "kubectl"),
             ("curl", "curl"),

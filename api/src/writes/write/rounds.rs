@@ -6,10 +6,10 @@
 //!            └─────────────────────────────┘
 //! ```
 //!
-//! A round that finds the object changed starts over at the top, a bounded number of times.
+//! The number of rounds is bounded.
 
 use super::freshness;
-use super::intent::{Caller, Outcome, Presence, Source, WriteIntent};
+use super::intent::{Caller, ObjectSource, Presence, WriteIntent, WriteOutcome};
 use super::path::{Prepared, Round, WritePath};
 use super::round_end::{RoundEnd, end_round};
 use objects::store::Stored;
@@ -20,17 +20,17 @@ use values::status::{Status, Subject};
 /// Maximum number of generated names that are tried.
 const GENERATE_ATTEMPTS: u32 = 8;
 
-/// Writes the object that `source` wants, on the conditions of `intent`.
+/// Writes the object that `source` returns, as `intent` describes.
 ///
-/// The cost is one read of the object if it exists, and one commit, which waits for the store's sync.
+/// A write reads the object if it exists, and makes one commit, which waits for the sync of the store.
 ///
 /// # Errors
-/// Returns the refusal of a stage, as a response to the client. Nothing is stored in this case.
+/// Returns the refusal of a stage. After a refusal, the write stores nothing.
 pub async fn write<C: Caller>(
     caller: &mut C,
     intent: &WriteIntent<'_>,
-    source: &mut dyn Source<C>,
-) -> Result<Outcome, Status> {
+    source: &mut dyn ObjectSource<C>,
+) -> Result<WriteOutcome, Status> {
     // Boxed because the combined future of the stages is large and would otherwise be embedded in every
     // caller.
     let outcome = Box::pin(async {
@@ -44,12 +44,12 @@ pub async fn write<C: Caller>(
     outcome
 }
 
-/// Stores the result of a round. If the object has changed since the round began, the next round starts over.
+/// Commits the result of a round. If the object has changed since the round began, runs another round.
 async fn rounds<'w, C: Caller>(
     mut path: WritePath<'_, 'w, C>,
     mut retries: Retries,
     mut round: Round<'w>,
-) -> Result<Outcome, Status> {
+) -> Result<WriteOutcome, Status> {
     let intent = path.intent;
     loop {
         let ready = match round.end(intent)? {
@@ -62,7 +62,7 @@ async fn rounds<'w, C: Caller>(
                 ready.held.keep(outcome.revision());
                 return Ok(outcome);
             }
-            _ if intent.seen.is_some() => return Ok(Outcome::Changed),
+            _ if intent.seen.is_some() => return Ok(WriteOutcome::Changed),
             RoundEnd::Conflict(taken) if intent.presence == Presence::New => {
                 retries.confirm_name(intent, name, ready.generated_from, taken)?;
             }
@@ -80,7 +80,7 @@ struct Retries {
 }
 
 impl Retries {
-    /// Starts another round, after other tasks had the chance to run.
+    /// Prepares another round: waits until other tasks had a chance to run.
     ///
     /// # Errors
     /// 409 after the last round.
@@ -88,11 +88,10 @@ impl Retries {
         self.attempts.again().await.map_err(|AttemptsExhausted| Status::stale(subject))
     }
 
-    /// Checks whether the next round may create the object under another name, because the name was
-    /// generated.
+    /// Checks whether the next round may generate another name, because an object with this name exists.
     ///
     /// # Errors
-    /// 409 for a name that the writer chose, and after too many generated names.
+    /// 409 if the client chose the name, and after too many generated names.
     fn confirm_name(
         &mut self,
         intent: &WriteIntent<'_>,

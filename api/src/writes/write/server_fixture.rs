@@ -1,5 +1,5 @@
-//! A whole server without sockets and controllers, in one thread, for tests of the write path: the request
-//! pipeline over an engine in a directory of its own.
+//! A complete server in one thread, without sockets and controllers, for tests of the write path. Requests
+//! enter through the pipeline. The engine has its own directory.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
@@ -29,10 +29,10 @@ use values::naming::KUBERNETES;
 use wire::response::Response;
 use wire::server::{ConnectionInfo, Handler, Incoming, LifecycleStage};
 
-/// A key that is used in tests only.
+/// A signing key that only tests use.
 const KEY: &[u8] = include_bytes!("../../../../fuzz/tokens.key");
 
-/// A test server. Dropping it removes its store.
+/// A test server. Dropping the server removes its store.
 pub(crate) struct TestServer {
     server: Arc<Server>,
     connection: Arc<ConnectionInfo>,
@@ -46,46 +46,46 @@ impl TestServer {
         TestServer::admitting(Settings::default().without("ServiceAccount"))
     }
 
-    /// Starts such a server with these admission plugins.
+    /// Starts a server like [`TestServer::start`] with these admission plugins.
     pub(crate) fn admitting(admission: Settings) -> TestServer {
         TestServer::over(std::env::temp_dir().join(format!("write-path-{}", values::names::uid())), admission)
     }
 
-    /// Starts a server over the store in a directory. Dropping the server removes the directory.
+    /// Starts a server with the store in a directory. Dropping the server removes the directory.
     pub(crate) fn in_directory(directory: &std::path::Path) -> TestServer {
         TestServer::over(directory.to_owned(), Settings::default().without("ServiceAccount"))
     }
 
-    /// Returns a new server over the same store. Nothing else may use the store any more.
+    /// Closes the store and starts a new server with the same store. No other code may use the store.
     pub(crate) async fn restart(mut self) -> TestServer {
         self.server.store.engine().close().await;
         TestServer::over(std::mem::take(&mut self.directory), Settings::default())
     }
 
-    /// Starts a server with an empty store, after `change` has changed its configuration.
+    /// Starts a server with an empty store and the configuration that `change` has changed.
     pub(crate) fn configured(change: impl FnOnce(&mut server::Settings)) -> TestServer {
         let directory = std::env::temp_dir().join(format!("write-path-{}", values::names::uid()));
         let admission = Settings::default().without("ServiceAccount");
         let mut settings = settings(open(&directory), None, admission);
         change(&mut settings);
-        TestServer::of(settings, directory)
+        TestServer::from_settings(settings, directory)
     }
 
     fn over(directory: PathBuf, admission: Settings) -> TestServer {
         TestServer::on(open(&directory), None, directory, admission)
     }
 
-    /// Returns a server on this engine, whose writes the ledger decides if there is one.
+    /// Returns a server on this engine. If there is a ledger, it decides the writes.
     pub(crate) fn on(
         engine: Engine,
         ledger: Option<Arc<dyn Ledger>>,
         directory: PathBuf,
         admission: Settings,
     ) -> TestServer {
-        TestServer::of(settings(engine, ledger, admission), directory)
+        TestServer::from_settings(settings(engine, ledger, admission), directory)
     }
 
-    fn of(settings: server::Settings, directory: PathBuf) -> TestServer {
+    fn from_settings(settings: server::Settings, directory: PathBuf) -> TestServer {
         let address = settings.operations.address;
         let server = Server::assemble(settings).unwrap();
         server.operations.lifecycle.advance(LifecycleStage::Serving);
@@ -101,19 +101,19 @@ impl TestServer {
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
-    /// Returns the response to a GET, with its body still to be read.
+    /// Returns the response to a GET. The caller reads the body.
     pub(crate) async fn open(&self, path: &str) -> Response {
         let request = http::Request::builder().uri(path).body(Incoming::detached(Bytes::new())).unwrap();
         self.server.handle(request, &self.connection).await
     }
 
-    /// Sends one request; returns the status code, the warnings and the body as a tree.
-    pub(crate) async fn ask(&self, request: &str, body: &str) -> (u16, Vec<String>, Value) {
-        self.ask_within(&CancellationToken::default(), request, body).await
+    /// Sends one request. Returns the status code, the warnings and the body as a tree.
+    pub(crate) async fn send(&self, request: &str, body: &str) -> (u16, Vec<String>, Value) {
+        self.send_within(&CancellationToken::default(), request, body).await
     }
 
     /// Sends one request with a token that cancels its computations.
-    pub(crate) async fn ask_within(
+    pub(crate) async fn send_within(
         &self,
         token: &CancellationToken,
         request: &str,
@@ -145,7 +145,7 @@ fn open(directory: &std::path::Path) -> Engine {
     Engine::open(Options { durability: Durability::Relaxed, ..Options::new(directory) }).unwrap()
 }
 
-/// Returns the configuration of a server on this engine, whose writes the ledger decides if there is one.
+/// Returns the configuration of a server on this engine. If there is a ledger, it decides the writes.
 fn settings(engine: Engine, ledger: Option<Arc<dyn Ledger>>, admission: Settings) -> server::Settings {
     let key = SigningKey::from_pem(KEY).unwrap();
     let issuer = TokenIssuer::new("issuer", key, NameDomains::new(KUBERNETES.domain));
@@ -154,6 +154,7 @@ fn settings(engine: Engine, ledger: Option<Arc<dyn Ledger>>, admission: Settings
             backends: Backends::new(Backend::new(engine, ledger), Vec::new()),
             secrecy: None,
             ranges: Ranges::default(),
+            last_backup: None,
         },
         types: server::types::Settings::new(&KUBERNETES),
         access: server::access::Settings {

@@ -1,4 +1,4 @@
-//! Tests that the parts of an object that a write does not change are not decoded, copied or encoded again.
+//! Tests that a write does not repeat the decoding, copying or encoding of the unchanged parts of an object.
 
 use super::server_fixture::TestServer;
 use values::json::{Value, sharing, write};
@@ -12,13 +12,14 @@ fn text(value: &Value) -> String {
 }
 
 #[tokio::test]
-async fn an_update_reads_and_copies_no_part_that_it_leaves_as_it_is() {
+async fn an_update_shares_its_unchanged_sections_with_the_stored_object() {
     let server = TestServer::start();
-    let (code, _, answer) = server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"default"}}"#).await;
+    let (code, _, answer) =
+        server.send("POST /api/v1/namespaces", r#"{"metadata":{"name":"default"}}"#).await;
     assert!(code == 201 || code == 409, "{answer:?}");
     let body =
         r#"{"metadata":{"name":"p","labels":{"a":"0"}},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
-    let (code, _, made) = server.ask("POST /api/v1/namespaces/default/pods", body).await;
+    let (code, _, made) = server.send("POST /api/v1/namespaces/default/pods", body).await;
     assert_eq!(code, 201, "{made:?}");
     let read = text(&made);
     assert!(read.contains(r#""labels":{"a":"0"}"#), "{read}");
@@ -37,19 +38,19 @@ async fn an_update_reads_and_copies_no_part_that_it_leaves_as_it_is() {
             false,
             1,
         ),
-        // The changed part is copied. The rules for the status of a pod read its containers.
+        // The changed part is copied. The validation of the status of a pod reads the containers.
         (format!("MERGE {POD}/status"), r#"{"status":{"phase":"Running"}}"#.to_owned(), true, 2),
         (format!("MERGE {POD}"), r#"{"spec":{"activeDeadlineSeconds":9}}"#.to_owned(), true, 1),
     ] {
         let body = body.replace(&seen, r#""resourceVersion":"""#);
-        let (code, _, answer) = server.ask(&request, &body).await;
+        let (code, _, answer) = server.send(&request, &body).await;
         assert_eq!(code, 200, "{request} {body}: {answer:?}");
         let (copies, written) = sharing::take();
         let read = sharing::take_read();
         assert_eq!(copies > 0, changes, "{request} {body}");
-        // Validation examines the whole specification; a client that sends all of it has read it.
+        // Validation needs the whole specification, and parses the parts that no earlier stage has parsed.
         assert_eq!(read, reads, "{request} {body}");
-        // The other part is shared.
+        // The unchanged part is shared.
         assert_eq!(written, if changes { 1 } else { 2 }, "{request} {body}");
     }
 }

@@ -1,6 +1,7 @@
-//! The stages of the write path, as functions of the caller's intent and of the object on its way.
+//! The stages of the write path. Each stage is a function of the intent of the write and of the object.
 //!
-//! `path` defines their order; no stage refers to another one. A stage that the caller skips does nothing.
+//! The module `path` defines the order of the stages; no stage calls another stage. If the caller skips a
+//! stage, the stage has no effect.
 
 use std::time::Instant;
 
@@ -11,7 +12,8 @@ use engine::{Change, Expected, Payload, Revision};
 use super::author::authored;
 use super::commit::{Attempt, completes_deletion, fitting_payload, is_same, unversioned};
 use super::intent::{
-    Caller, Current, Presence, Source, Wanted, WriteIntent, Written, generate_name, seen_revision,
+    Caller, Current, ObjectSource, Presence, RequestedChange, WriteIntent, WrittenObject, generate_name,
+    seen_revision,
 };
 use super::ownership::{Tracking, keep_times_of_no_change};
 use crate::state::allocation::Reservation;
@@ -36,43 +38,45 @@ use values::status::{Status, StatusReason};
 
 /// The effect of the write on the object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Fate {
+pub(super) enum WriteEffect {
     /// The object is stored, or removed if the write removes the last reason to keep a deleted object.
     Derived,
     /// The object is stored.
     Stays,
     /// The object is removed, with this final state.
     Goes,
-    /// The object is removed as it is stored.
+    /// The object is removed, and its final state is the stored state.
     GoesAsStored,
 }
 
-/// Returns the wanted object and its fate; `None` if the object stays as it is.
+/// Returns the wanted object, and whether the write stores or removes it; `None` if the object stays
+/// unchanged.
 pub(super) async fn decode<C: Caller>(
     caller: &mut C,
     intent: &WriteIntent<'_>,
-    source: &mut dyn Source<C>,
+    source: &mut dyn ObjectSource<C>,
     mut current: Option<&mut Current>,
-) -> Result<Option<(Object, Fate)>, Status> {
+) -> Result<Option<(Object, WriteEffect)>, Status> {
     trace::note(Stage::Decode);
     let warned = caller.warnings().map_or(0, |warnings| warnings.len());
-    let wanted = loop {
-        let wanted = source.decode(caller, current.as_deref_mut());
-        if !intent.origin.conversions.is_wanting() {
-            break wanted?;
+    let change = loop {
+        let change = source.decode(caller, current.as_deref_mut());
+        if !intent.origin.conversions.has_requests() {
+            break change?;
         }
-        // The result was computed without all conversions, so its warnings are dropped.
+        // The result is invalid, because conversions were missing. Drop the warnings of this decoding, make the
+        // conversions and decode again.
         if let Some(warnings) = caller.warnings() {
             warnings.truncate(warned);
         }
         intent.server().outgoing.converter.make(intent.write.resource, &intent.origin.conversions).await?;
     };
-    Ok(match wanted {
-        Wanted::AsItIs => None,
-        Wanted::Object(object) => Some((object, Fate::Derived)),
-        Wanted::Marked(object) => Some((object, Fate::Stays)),
-        Wanted::Gone(object) => Some((object, Fate::Goes)),
-        Wanted::GoneAsStored(object) => Some((object, Fate::GoesAsStored)),
+    Ok(match change {
+        RequestedChange::AsItIs => None,
+        RequestedChange::Object(object) => Some((object, WriteEffect::Derived)),
+        RequestedChange::Marked(object) => Some((object, WriteEffect::Stays)),
+        RequestedChange::Gone(object) => Some((object, WriteEffect::Goes)),
+        RequestedChange::GoneAsStored(object) => Some((object, WriteEffect::GoesAsStored)),
     })
 }
 
@@ -82,8 +86,8 @@ pub(super) fn is_labelled(object: &Object) -> bool {
     labels.and_then(Value::as_object).is_some_and(|labels| !labels.is_empty())
 }
 
-/// Fills in the defaults of fields that the writer left out.
-pub(super) fn default<C>(intent: &WriteIntent<'_>, source: &dyn Source<C>, object: &mut Object) {
+/// Sets the defaults of fields that the writer left out.
+pub(super) fn default<C>(intent: &WriteIntent<'_>, source: &dyn ObjectSource<C>, object: &mut Object) {
     if let Some(message) = source.message(intent)
         && intent.passes(Stage::Default)
     {
@@ -92,8 +96,8 @@ pub(super) fn default<C>(intent: &WriteIntent<'_>, source: &dyn Source<C>, objec
     }
 }
 
-/// Refuses the creation of a custom object if the definition of its type is being deleted (403), or is gone
-/// together with the type (404).
+/// Refuses the creation of a custom object if the definition of its type is being deleted (403) or has been
+/// removed (404).
 pub(super) fn defined(intent: &WriteIntent<'_>) -> Result<(), Status> {
     let (server, resource) = (intent.server(), intent.write.resource);
     if resource.is_builtin() {
@@ -116,19 +120,19 @@ pub(super) fn defined(intent: &WriteIntent<'_>) -> Result<(), Status> {
 }
 
 /// The refusal of a write.
-pub(super) struct Refusal {
+pub(super) struct WriteRefusal {
     /// The response to the client.
     pub status: Status,
-    /// The part that refused the write.
+    /// The stage or plugin that refused the write.
     pub by: Refuser,
 }
 
-/// The part of the write path that refused a write.
+/// The kind of stage or plugin that refused a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Refuser {
-    /// An admission plugin, which may read more than the object.
+    /// An admission plugin, which may have read other objects.
     Plugin,
-    /// The webhook of a configuration.
+    /// An admission webhook.
     Webhook,
     /// Any other stage.
     Stage,
@@ -140,40 +144,40 @@ impl Refuser {
     }
 }
 
-impl From<Status> for Refusal {
-    fn from(status: Status) -> Refusal {
-        Refusal { status, by: Refuser::Stage }
+impl From<Status> for WriteRefusal {
+    fn from(status: Status) -> WriteRefusal {
+        WriteRefusal { status, by: Refuser::Stage }
     }
 }
 
-/// Runs the mutating point of admission. The plugins see the object in the version of the request and may
-/// change it. Returns whether a webhook was called.
+/// Runs the mutating point of admission. The plugins get the object in the version of the request, and may
+/// change the object. Returns whether a webhook was called.
 pub(super) async fn mutate<C: Caller>(
     caller: &mut C,
     intent: &WriteIntent<'_>,
-    source: &dyn Source<C>,
+    source: &dyn ObjectSource<C>,
     current: Option<&mut Current>,
     object: &mut Object,
-) -> Result<bool, Refusal> {
+) -> Result<bool, WriteRefusal> {
     if !intent.passes(Stage::Mutate) {
         return Ok(false);
     }
     let operation = operation(intent, current.is_none());
-    let asked = intent.server().admission.about(&Target { operation, ..intent.target() });
+    let plugins = intent.server().admission.about(&Target { operation, ..intent.target() });
     let old = match current {
-        Some(current) if asked.reads_objects() => {
+        Some(current) if plugins.reads_objects() => {
             let revision = current.revision();
             let old = current.old(intent.write.resource)?;
-            Some(source.shown(intent, old, revision)?)
+            Some(source.object_for_admission(intent, old, revision)?)
         }
         _ => None,
     };
     let new = (operation != Operation::Delete).then_some(&mut *object);
     let record = record(intent, operation, old.as_deref(), new);
-    let (review, outcome) = asked.mutate(record).await;
+    let (review, outcome) = plugins.mutate(record).await;
     let (by, asked_webhooks) = (Refuser::in_review(&review), review.asked_webhooks);
     caller.take_review(review);
-    outcome.map_err(|status| Refusal { status, by })?;
+    outcome.map_err(|status| WriteRefusal { status, by })?;
     set_meta(object, "selfLink", None);
     let repeated = without_repeated_owners(object, AFTER_ADMISSION);
     if let (Some(warning), Some(warnings)) = (repeated, caller.warnings()) {
@@ -182,12 +186,12 @@ pub(super) async fn mutate<C: Caller>(
     Ok(asked_webhooks)
 }
 
-/// For admission, a PUT or an apply that creates an object is a creation.
+/// Returns the operation that admission gets. A PUT or an apply that creates an object is a creation.
 fn operation(intent: &WriteIntent<'_>, is_new: bool) -> Operation {
     if is_new { Operation::Create } else { intent.write.operation }
 }
 
-/// Returns the write as admission sees it, with this operation.
+/// Returns the write as the input of admission, with this operation.
 fn record<'r, N>(
     intent: &'r WriteIntent<'_>,
     operation: Operation,
@@ -199,7 +203,7 @@ fn record<'r, N>(
     record
 }
 
-/// Makes the writer own the fields of a new object, as sent.
+/// Makes the writer the owner of the fields that the client sent in a new object.
 pub(super) async fn own_new(intent: &WriteIntent<'_>, object: &mut Object) -> Result<(), Status> {
     if intent.passes(Stage::Prepare) {
         trace::note(Stage::Prepare);
@@ -216,11 +220,11 @@ pub(super) async fn own_new(intent: &WriteIntent<'_>, object: &mut Object) -> Re
     Ok(())
 }
 
-/// Returns the object in the stored version and in the namespace of the request, which a plugin cannot
-/// change. Also returns the version that it replaces, if a later stage reads it.
+/// Returns the object in the stored version, with the namespace of the request even if a plugin has changed
+/// it. Also returns the object that the write replaces, if a later stage reads the replaced object.
 pub(super) fn convert<C>(
     intent: &WriteIntent<'_>,
-    source: &mut dyn Source<C>,
+    source: &mut dyn ObjectSource<C>,
     object: Object,
     mut current: Option<&mut Current>,
 ) -> Result<(Object, Option<Object>), Status> {
@@ -229,11 +233,11 @@ pub(super) fn convert<C>(
         return Ok((new, None));
     }
     strategy::scope_to(intent.write.resource, intent.write.namespace, &mut new)?;
-    let old = current.map(|current| current.beside(intent.write.resource, &mut new)).transpose()?;
+    let old = current.map(|current| current.sharing_old(intent.write.resource, &mut new)).transpose()?;
     Ok((new, old))
 }
 
-/// Sets the creation time, the uid, and the name if it is to be generated, of a new object. Returns the
+/// Sets the creation time and the uid of a new object, and generates the name if necessary. Returns the
 /// prefix of a generated name.
 pub(super) fn identify(object: &mut Object) -> Option<String> {
     set_meta(object, "creationTimestamp", Some(clock::now().into()));
@@ -246,8 +250,9 @@ pub(super) fn identify(object: &mut Object) -> Option<String> {
     generated_from
 }
 
-/// Refuses a version in a new object, since only the store assigns versions. A text that is not a version is
-/// ignored. A dry run does not reach the store, so it returns the version that the writer sent.
+/// Refuses a new object with a resourceVersion, because only the store assigns versions. A text that is not a
+/// version is ignored. A dry run does not reach the store, so its response has the version that the client
+/// sent.
 pub(super) fn check_unversioned(intent: &WriteIntent<'_>, object: &mut Object) -> Result<(), Status> {
     if intent.write.dry_run() {
         return Ok(());
@@ -260,8 +265,8 @@ pub(super) fn check_unversioned(intent: &WriteIntent<'_>, object: &mut Object) -
     Ok(())
 }
 
-/// Compares the uid in the body of a PUT with the stored one. Validation refuses a patch or a plugin that
-/// changes the uid.
+/// Compares the uid in the body of a PUT with the uid of the stored object. Validation refuses changes of the
+/// uid by a patch or a plugin.
 pub(super) fn same(
     intent: &WriteIntent<'_>,
     new: &Object,
@@ -280,7 +285,7 @@ pub(super) fn same(
     Err(intent.other_uid(uid, stored_uid))
 }
 
-/// Compares the version that the writer saw with the stored one.
+/// Compares the resourceVersion that the writer sent with the version of the stored object.
 pub(super) fn compare(
     intent: &WriteIntent<'_>,
     new: &mut Object,
@@ -309,7 +314,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// Makes the writer own the fields that an update changes.
+/// Makes the writer the owner of the fields that an update changes.
 pub(super) async fn own_change(
     intent: &WriteIntent<'_>,
     new: &mut Object,
@@ -326,7 +331,8 @@ pub(super) async fn own_change(
     Ok(())
 }
 
-/// Runs an operation that may need conversions by webhooks, and repeats it until all of them are available.
+/// Runs `own`, which may need conversions by webhooks, and repeats the run until all conversions are
+/// available.
 async fn with_conversions(
     intent: &WriteIntent<'_>,
     object: &mut Object,
@@ -338,7 +344,7 @@ async fn with_conversions(
     loop {
         let mut owned = object.clone();
         let outcome = own(&mut owned);
-        if !intent.origin.conversions.is_wanting() {
+        if !intent.origin.conversions.has_requests() {
             *object = owned;
             return outcome;
         }
@@ -352,7 +358,7 @@ fn tracking<'i>(intent: &'i WriteIntent<'_>) -> Tracking<'i> {
     Tracking { registry: intent.origin.types.registry(), resource, endpoint, manager, conversions }
 }
 
-/// Allocates addresses and ports. Keep the returned value until the write is over.
+/// Allocates addresses and ports. The caller keeps the returned value until the write has ended.
 pub(super) fn allocate<'w>(
     intent: &WriteIntent<'w>,
     new: &mut Object,
@@ -366,8 +372,8 @@ pub(super) fn allocate<'w>(
     server.store.allocations.begin(intent.write.resource, new, old)
 }
 
-/// Keeps only the fields that the endpoint may write, and sets the fields that the server derives.
-/// `is_labelled` says whether the writer set the labels of the object, rather than a default.
+/// Resets the fields that the endpoint may not write, and sets derived fields. `is_labelled` says whether the
+/// writer set labels; otherwise the labels are defaults.
 pub(super) fn prepare<C: Caller>(
     caller: &mut C,
     intent: &WriteIntent<'_>,
@@ -381,16 +387,16 @@ pub(super) fn prepare<C: Caller>(
     trace::note(Stage::Prepare);
     let naming = intent.server().types.naming;
     let Some(old) = old else {
-        let told =
+        let new_warnings =
             strategy::prepare_create(intent.write.resource, new, intent.write.user, naming, is_labelled);
         if let Some(warnings) = caller.warnings() {
-            warnings.extend(told);
+            warnings.extend(new_warnings);
         }
         return;
     };
     strategy::prepare_update(intent.write.resource, intent.endpoint, new, old);
     if intent.endpoint != Endpoint::Main {
-        // The defaults of written fields may depend on fields that were restored only now.
+        // The defaults of written fields may depend on the fields that the strategy has just restored.
         defaults::apply(&intent.write.resource.stored().message, new, naming);
     }
     let began = Instant::now();
@@ -398,7 +404,7 @@ pub(super) fn prepare<C: Caller>(
     intent.server().operations.metrics.comparisons.time(&["write"], began.elapsed());
 }
 
-/// Checks the rules of the kind. An object without a name is refused even if the writer skips the rules.
+/// Checks the rules of the kind. An object without a name is refused even if the caller skips this stage.
 pub(super) async fn validate<C: Caller>(
     caller: &mut C,
     intent: &WriteIntent<'_>,
@@ -413,16 +419,17 @@ pub(super) async fn validate<C: Caller>(
         return Ok(());
     }
     trace::note(Stage::Validate);
-    let about = (intent.write.resource, intent.endpoint.subresource());
-    let refused = device_access::refused(intent.server(), about, intent.write.namespace, new, old)?;
+    let (resource, subresource) = (intent.write.resource, intent.endpoint.subresource());
+    let namespace = intent.write.namespace;
+    let refused = device_access::refused(intent.server(), resource, subresource, namespace, new, old)?;
     let mut errors: Vec<FieldError> = refused.into_iter().collect();
     let found = rules(caller, intent, new, old);
-    // Each driver needs its own authorization check, and only the lists of a valid object are known to be
-    // short.
-    if let (Some(asked), Some(old), true) = (intent.permission, old, found.is_empty()) {
-        errors.extend(
-            device_status::refused(&intent.server().access.authorizer, asked, about, [new, old]).await,
-        );
+    // Each driver needs an authorization check, so make these checks only for valid objects, whose lists have a limited
+    // length.
+    if let (Some(permission), Some(old), true) = (intent.permission, old, found.is_empty()) {
+        let authorizer = &intent.server().access.authorizer;
+        errors
+            .extend(device_status::refused(authorizer, permission, resource, subresource, [new, old]).await);
     }
     errors.extend(found);
     if errors.is_empty() {
@@ -431,7 +438,7 @@ pub(super) async fn validate<C: Caller>(
     Err(Status::invalid(intent.subject_of_rules(meta(new, "name")), &errors))
 }
 
-/// Returns the errors of an object under the rules of its kind.
+/// Checks an object by the rules of its kind, and returns the errors.
 fn rules<C: Caller>(
     caller: &mut C,
     intent: &WriteIntent<'_>,
@@ -444,14 +451,14 @@ fn rules<C: Caller>(
         intent.server().types.validation,
     );
     let Some(old) = old else { return validation::create_in(group, table, settings, new) };
-    let judgement = validation::update_in(group, intent.endpoint.subresource(), table, settings, [new, old]);
+    let result = validation::update_in(group, intent.endpoint.subresource(), table, settings, [new, old]);
     if let Some(warnings) = caller.warnings() {
-        warnings.extend(judgement.warnings);
+        warnings.extend(result.warnings);
     }
-    judgement.errors
+    result.errors
 }
 
-/// Adds the warnings of the kind about a valid object.
+/// Adds warnings about a valid object to the list of the caller.
 pub(super) fn warn<C: Caller>(caller: &mut C, intent: &WriteIntent<'_>, new: &Object, old: Option<&Object>) {
     if intent.passes(Stage::Validate)
         && let Some(warnings) = caller.warnings()
@@ -466,22 +473,24 @@ pub(super) fn warn<C: Caller>(caller: &mut C, intent: &WriteIntent<'_>, new: &Ob
     }
 }
 
-/// Checks that a role or a binding grants only permissions that its writer has: 403 otherwise, or 404 if the
-/// role of a binding is missing. The object is checked as sent: it may have no name yet, and may be invalid.
+/// Checks that a role or a binding grants only permissions that the writer has. The error is a 403, or a 404
+/// if the role of a binding is missing. The object is not validated yet, and may have no name.
 pub(super) async fn escalate(
     intent: &WriteIntent<'_>,
     new: &Object,
     old: Option<&Object>,
 ) -> Result<(), Status> {
     let authorizer = &intent.server().access.authorizer;
-    let Some(asked) = intent.permission.filter(|_| intent.passes(Stage::Escalate)) else { return Ok(()) };
+    let Some(permission) = intent.permission.filter(|_| intent.passes(Stage::Escalate)) else {
+        return Ok(());
+    };
     trace::note(Stage::Escalate);
-    if asked.group != authorizer.rbac().group() {
+    if permission.group != authorizer.rbac().group() {
         return Ok(());
     }
-    let confirmed = policy::confirm_no_escalation(authorizer, asked, old, new).await;
+    let confirmed = policy::confirm_no_escalation(authorizer, permission, old, new).await;
     confirmed.map_err(|error| match error {
-        // The error names the resource of the request, and the role that is missing.
+        // The error contains the resource of the request, and the name of the missing role.
         Escalation::RoleNotFound(name) => match store::check_key_name(&name) {
             Ok(()) => Status::not_found(intent.subject(&name)),
             Err(refused) => refused,
@@ -491,8 +500,8 @@ pub(super) async fn escalate(
     })
 }
 
-/// Checks that the writer of a policy or binding may read the objects that become its parameters: 422
-/// otherwise.
+/// Checks that the writer of a policy or binding may read the objects that are used as parameters. The error
+/// is a 422.
 pub(super) async fn confirm_parameters(
     intent: &WriteIntent<'_>,
     new: &Object,
@@ -503,31 +512,33 @@ pub(super) async fn confirm_parameters(
         return Ok(());
     }
     trace::note(Stage::Confirm);
-    let source = (intent.server(), &*intent.server().access.authorizer);
-    let readable = confirm_readable(source, intent.write.user, intent.write.resource, new, old).await;
+    let (server, write) = (intent.server(), &intent.write);
+    let readable =
+        confirm_readable(server, &server.access.authorizer, write.user, write.resource, new, old).await;
     readable.map_err(|error| Status::invalid(intent.subject_of_rules(meta(new, "name")), &[error]))
 }
 
-/// Runs the validating point of admission. The plugins see the object as it will be stored, in the version of
-/// the request. Returns the charges that they took, which are given back unless they are kept.
+/// Runs the validating point of admission. The plugins get the object that will be stored, in the version of
+/// the request. Returns the charges that the plugins took. A dropped charge is given back.
 pub(super) async fn admit<C: Caller>(
     caller: &mut C,
     intent: &WriteIntent<'_>,
-    source: &dyn Source<C>,
-    (new, fate): (&Object, Fate),
+    source: &dyn ObjectSource<C>,
+    new: &Object,
+    fate: WriteEffect,
     old: Option<&Object>,
     current: Option<&mut Current>,
-) -> Result<Vec<Box<dyn Charge>>, Refusal> {
+) -> Result<Vec<Box<dyn Charge>>, WriteRefusal> {
     if !intent.passes(Stage::Admit) {
         return Ok(Vec::new());
     }
     let operation = operation(intent, current.is_none());
-    let asked = intent.server().admission.about(&Target { operation, ..intent.target() });
+    let plugins = intent.server().admission.about(&Target { operation, ..intent.target() });
     let (mut review, outcome) = match current {
-        _ if !asked.reads_objects() => asked.validate(record(intent, operation, None, Some(new))).await,
+        _ if !plugins.reads_objects() => plugins.validate(record(intent, operation, None, Some(new))).await,
         None => {
-            let new = source.shown(intent, new, Revision::ZERO)?;
-            asked.validate(record(intent, operation, None, Some(&*new))).await
+            let new = source.object_for_admission(intent, new, Revision::ZERO)?;
+            plugins.validate(record(intent, operation, None, Some(&*new))).await
         }
         Some(current) => {
             let revision = current.revision();
@@ -535,93 +546,107 @@ pub(super) async fn admit<C: Caller>(
                 Some(old) => old,
                 None => current.old(intent.write.resource)?,
             };
-            let old = source.shown(intent, old, revision)?;
-            let stays = !matches!(fate, Fate::Goes | Fate::GoesAsStored)
+            let old = source.object_for_admission(intent, old, revision)?;
+            let stays = !matches!(fate, WriteEffect::Goes | WriteEffect::GoesAsStored)
                 && intent.write.operation != Operation::Delete;
-            let new = if stays { Some(source.shown(intent, new, revision)?) } else { None };
-            asked.validate(intent.record(Some(&*old), new.as_deref())).await
+            let new = if stays { Some(source.object_for_admission(intent, new, revision)?) } else { None };
+            plugins.validate(intent.record(Some(&*old), new.as_deref())).await
         }
     };
     let by = Refuser::in_review(&review);
     let charges = std::mem::take(&mut review.charges);
     caller.take_review(review);
-    outcome.map_err(|status| Refusal { status, by })?;
+    outcome.map_err(|status| WriteRefusal { status, by })?;
     Ok(charges)
 }
 
 /// The encoded result of a write.
 pub(super) enum Encoded {
-    /// The result equals what is stored.
+    /// The result equals the stored object.
     Same,
-    /// The result differs from what is stored.
+    /// The result differs from the stored object.
     Change {
         /// The change for the store. Custom objects are in the stored version.
         change: Change,
         /// The new state of the object, in the version of the request. `None` if the object is removed
         /// without another change.
-        shown: Option<Payload>,
+        requested: Option<Payload>,
     },
 }
 
-/// Encodes the bytes to store. A no-op write is not stored.
+/// Sets the defaults of the status of a custom object without a status. The server drops the status that a client
+/// sends with a new object. kube-apiserver sets these defaults when it reads the object from its store. Therefore this
+/// function runs after admission and validation, which do not get these defaults.
+fn default_status(intent: &WriteIntent<'_>, new: &mut Object) {
+    let resource = intent.write.resource;
+    if resource.table.message.custom && resource.table.status.is_some() && !new.contains("status") {
+        defaults::apply(&resource.stored().message, new, intent.server().types.naming);
+    }
+}
+
+/// Encodes the bytes to store. The result is [`Encoded::Same`] for a no-op write.
 pub(super) async fn encode(
     intent: &WriteIntent<'_>,
     new: &mut Object,
-    fate: Fate,
+    fate: WriteEffect,
     old: Option<&Object>,
     current: Option<&Current>,
 ) -> Result<Encoded, Status> {
     trace::note(Stage::Encode);
     let removed = current.map_or(&[][..], |current| &current.original().attributes);
-    if fate == Fate::GoesAsStored {
+    if fate == WriteEffect::GoesAsStored {
         let change = authored(intent, Change::Delete(None), removed);
-        return Ok(Encoded::Change { change, shown: None });
+        return Ok(Encoded::Change { change, requested: None });
     }
+    default_status(intent, new);
     if intent.write.dry_run() {
         // The response of a dry run equals a read of the stored object, although nothing is stored.
         *new =
             intent.server().outgoing.converter.as_stored(intent.write.resource, std::mem::take(new)).await?;
     }
     let replaced = current.map_or(&[][..], |current| &current.stored.record.attributes);
-    let shown = payload(intent, new, replaced);
+    let requested = payload(intent, new, replaced);
     let resource = intent.write.resource;
-    let payload = match resource.versions.is_none() || resource.is_stored_version() || intent.write.dry_run()
-    {
-        true => shown.clone(),
-        false => intent.server().outgoing.converter.payload(resource, new).await?,
+    let is_as_requested =
+        resource.versions.is_none() || resource.is_stored_version() || intent.write.dry_run();
+    let payload = if is_as_requested {
+        requested.clone()
+    } else {
+        intent.server().outgoing.converter.payload(resource, new).await?
     };
     let goes = match fate {
-        Fate::Derived => old.is_some_and(|old| completes_deletion(intent.write.resource, new, old)),
-        Fate::Stays | Fate::GoesAsStored => false,
-        Fate::Goes => true,
+        WriteEffect::Derived => old.is_some_and(|old| completes_deletion(intent.write.resource, new, old)),
+        WriteEffect::Stays | WriteEffect::GoesAsStored => false,
+        WriteEffect::Goes => true,
     };
     if goes {
-        // Watchers of an update that ends a deletion get the object as it was before, with its finalizers.
-        let last = (fate != Fate::Derived).then_some(payload);
+        // If an update ends a deletion, watchers get the object from before the update, with its finalizers.
+        let last = (fate != WriteEffect::Derived).then_some(payload);
         let change = authored(intent, Change::Delete(last), removed);
-        return Ok(Encoded::Change { change, shown: Some(shown) });
+        return Ok(Encoded::Change { change, requested: Some(requested) });
     }
-    let known = current.map(|current| match intent.write.dry_run() {
-        true => &current.stored.record,
-        false => current.original(),
-    });
+    let known = current.map(
+        |current| {
+            if intent.write.dry_run() { &current.stored.record } else { current.original() }
+        },
+    );
     let is_settled = !current.is_some_and(Current::is_first) || !strategy::is_completed_by_reading(resource);
     if is_settled && known.is_some_and(|known| is_same(&payload, known)) {
         return Ok(Encoded::Same);
     }
     let change = authored(intent, Change::Put(payload), removed);
-    Ok(Encoded::Change { change, shown: Some(shown) })
+    Ok(Encoded::Change { change, requested: Some(requested) })
 }
 
 fn payload(intent: &WriteIntent<'_>, object: &mut Object, replaced: &[u8]) -> Payload {
     if !intent.passes(Stage::Own) {
-        // The managed fields are part of the request: without them the write would mean something else.
+        // The managed fields are part of the request, so they must not be dropped.
         return store::payload_of_change(intent.write.resource, object, replaced);
     }
     fitting_payload(intent.write.resource, object, replaced)
 }
 
-/// Commits the change on its condition.
+/// Commits the change if the stored object meets the condition `expected`.
 pub(super) async fn commit(
     intent: &WriteIntent<'_>,
     key: Bytes,
@@ -647,12 +672,12 @@ pub(super) async fn commit(
     attempt
 }
 
-/// Returns the result of a dry run of a creation.
-pub(super) fn shown_new(intent: &WriteIntent<'_>, object: &Object) -> Written {
-    Written { value: unversioned(intent.write.resource, object), revision: Revision::ZERO }
+/// Returns the new object as the result of a dry run of a creation.
+pub(super) fn new_object_outcome(intent: &WriteIntent<'_>, object: &Object) -> WrittenObject {
+    WrittenObject { value: unversioned(intent.write.resource, object), revision: Revision::ZERO }
 }
 
-/// Returns a 404 for the object, whether its namespace exists or not.
+/// Returns a 404 for the object. The error is the same whether the namespace exists or not.
 pub(super) fn not_found(intent: &WriteIntent<'_>) -> Status {
     Status::not_found(intent.subject(intent.write.name))
 }

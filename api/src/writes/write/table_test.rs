@@ -1,24 +1,24 @@
-//! The stage table: every kind of request to the write path, and the stages that it passes.
+//! The stage table: every kind of request to the write path, and the stages that the request passes.
 
 use engine::Revision;
 use std::fmt::Write as _;
 
 use super::server_fixture::TestServer;
-use crate::writes::bootstrap::{ObjectStore, Target};
+use crate::writes::bootstrap::{ObjectStore, ObjectTarget};
 use crate::writes::loopback::Loopback;
 use crate::writes::stage::trace;
-use objects::store;
+use objects::store::{self, ObjectName};
 use objects::strategy::Endpoint;
 use types::options::DeleteOptions;
 use types::schema::registry::Resource;
 use values::json::{Object, Value, parse};
 use values::testing::object;
 
-/// The stages that each entry passes; a dot marks a stage that it skips.
+/// The stages that each kind of request passes. A dot marks a stage that the request skips.
 ///
-/// The row of an entry with several writes combines them: an eviction marks the pod as the server and then
-/// deletes it. A command (a binding, an eviction, a request for a token) passes both points of admission; the
-/// resulting write does not pass them again.
+/// If a request makes several writes, its row combines them: an eviction first sets a condition of the pod
+/// with the identity of the server, and then deletes the pod. A command (a binding, an eviction, a request
+/// for a token) passes both points of admission; the resulting write does not pass them again.
 const TABLE: &str = r"
                            decode default mutate escalate compare own allocate prepare validate confirm admit encode commit
 POST                       x      x       x      x        .       x   x        x       x        x       x     x      x
@@ -66,14 +66,14 @@ fn columns() -> impl Iterator<Item = &'static str> {
     TABLE.lines().nth(1).unwrap_or_default().split_whitespace()
 }
 
-/// The rows so far.
+/// The rows that are already tested.
 struct Table {
     server: TestServer,
     text: String,
 }
 
 impl Table {
-    /// Adds a row for everything that was done since the last one.
+    /// Adds a row for all writes since the previous row.
     fn row(&mut self, name: &str) {
         let passed = trace::take().into_iter().map(|stage| format!("{stage:?}").to_lowercase());
         let passed: Vec<String> = passed.collect();
@@ -89,16 +89,16 @@ impl Table {
         self.text.push('\n');
     }
 
-    /// Creates an object that a later row needs. The creation itself gets no row.
-    async fn given(&self, path: &str, body: &str) {
-        let (code, _, answer) = self.server.ask(&format!("POST {path}"), body).await;
+    /// Creates an object that a later row needs. This creation gets no row.
+    async fn create_without_row(&self, path: &str, body: &str) {
+        let (code, _, answer) = self.server.send(&format!("POST {path}"), body).await;
         assert_eq!(code, 201, "{path}: {answer:?}");
         trace::take();
     }
 
-    /// Sends a request that succeeds, and adds its row.
+    /// Sends a request, which must succeed, and adds its row.
     async fn request(&mut self, name: &str, request: &str, body: &str) {
-        let (code, _, answer) = self.server.ask(request, body).await;
+        let (code, _, answer) = self.server.send(request, body).await;
         assert!((200..300).contains(&code), "{request}: {code} {answer:?}");
         self.row(name);
     }
@@ -112,7 +112,7 @@ const DEPLOYMENT: &str = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchL
 const SIGNING_REQUEST: &str = r#"{"metadata":{"name":"s"},"spec":{"request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIRk1HNENBUUF3RERFS01BZ0dBMVVFQXd3QllUQlpNQk1HQnlxR1NNNDlBZ0VHQ0NxR1NNNDlBd0VIQTBJQQpCRUw3UzQwRnlQT2pXYkREdldXNGRBbzVwVVdWZnN1Z2ZWb1FoZjZQbGZEWkQ2eWZHdndxZUxXa3A2TWlhOFl6Clh0YzdjVXQzS3pXZnVVWVRiWjFodnUrZ0FEQUtCZ2dxaGtqT1BRUURBZ05IQURCRUFpQXJDN29TQ0lCN2FtYkIKZzBDRTQzSTVOT09JaU5QYU1WOVIveWovZkZEOVVBSWdiNHNPTXU4QzllMlkyQ1FadWtjQk91ZjB2dHJTSlozcgpwck15T1JZSzV3ST0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==","signerName":"example.com/s","usages":["client auth"]}}"#;
 
 #[tokio::test]
-async fn every_entry_passes_the_stages_it_should() {
+async fn every_kind_of_write_passes_the_expected_stages() {
     let mut table = Table { server: TestServer::start(), text: String::new() };
     requests(&mut table).await;
     subresources(&mut table).await;
@@ -124,7 +124,7 @@ async fn every_entry_passes_the_stages_it_should() {
 }
 
 async fn requests(table: &mut Table) {
-    table.given("/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    table.create_without_row("/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     let maps = "/api/v1/namespaces/n/configmaps";
     let map = r#"{"metadata":{"name":"m"}}"#;
     table.request("POST", &format!("POST {maps}"), map).await;
@@ -152,7 +152,7 @@ async fn requests(table: &mut Table) {
 
 async fn subresources(table: &mut Table) {
     let deployments = "/apis/apps/v1/namespaces/n/deployments";
-    table.given(deployments, DEPLOYMENT).await;
+    table.create_without_row(deployments, DEPLOYMENT).await;
     let body = DEPLOYMENT.replacen("}}}}", "}}},\"status\":{\"replicas\":1}}", 1);
     table.request("PUT status", &format!("PUT {deployments}/d/status"), &body).await;
     let body = r#"{"status":{"replicas":2}}"#;
@@ -167,28 +167,28 @@ async fn subresources(table: &mut Table) {
     table.request("apply scale", &format!("APPLY {deployments}/d/scale?fieldManager=t"), body).await;
 
     let pods = "/api/v1/namespaces/n/pods";
-    table.given(pods, &POD.replace("NAME", "p")).await;
+    table.create_without_row(pods, &POD.replace("NAME", "p")).await;
     // A resize reads the resources of the node.
     let node = r#"{"metadata":{"name":"node","labels":{"kubernetes.io/os":"linux"}},"status":{"allocatable":{"cpu":"8","memory":"8Gi"}}}"#;
-    table.given("/api/v1/nodes", node).await;
+    table.create_without_row("/api/v1/nodes", node).await;
     let body = r#"{"metadata":{"name":"p"},"target":{"name":"node"}}"#;
     table.request("binding", &format!("POST {pods}/p/binding"), body).await;
     let body = r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}]}}"#;
     table.request("resize", &format!("STRATEGIC {pods}/p/resize"), body).await;
     let body = r#"{"spec":{"ephemeralContainers":[{"name":"e","image":"i"}]}}"#;
     table.request("ephemeralcontainers", &format!("STRATEGIC {pods}/p/ephemeralcontainers"), body).await;
-    // There is no node to connect to; the error comes after admission.
-    table.server.ask(&format!("POST {pods}/p/exec?command=ls"), "").await;
+    // The request fails after admission, because there is no node to connect to.
+    table.server.send(&format!("POST {pods}/p/exec?command=ls"), "").await;
     table.row("connect");
-    table.given(pods, &POD.replace("NAME", "q")).await;
+    table.create_without_row(pods, &POD.replace("NAME", "q")).await;
     table.request("eviction", &format!("POST {pods}/q/eviction"), r#"{"metadata":{"name":"q"}}"#).await;
 
-    table.given("/api/v1/namespaces/n/serviceaccounts", r#"{"metadata":{"name":"a"}}"#).await;
+    table.create_without_row("/api/v1/namespaces/n/serviceaccounts", r#"{"metadata":{"name":"a"}}"#).await;
     table.request("token", "POST /api/v1/namespaces/n/serviceaccounts/a/token", r#"{"spec":{}}"#).await;
     let body = r#"{"metadata":{"name":"n"},"spec":{"finalizers":["kubernetes","x.io/y"]}}"#;
     table.request("finalize", "PUT /api/v1/namespaces/n/finalize", body).await;
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    table.given(requests, SIGNING_REQUEST).await;
+    table.create_without_row(requests, SIGNING_REQUEST).await;
     let body =
         r#"{"status":{"conditions":[{"type":"Approved","status":"True","reason":"r","message":"m"}]}}"#;
     table.request("approval", &format!("MERGE {requests}/s/approval"), body).await;
@@ -196,7 +196,7 @@ async fn subresources(table: &mut Table) {
 
 async fn deletions(table: &mut Table) {
     let maps = "/api/v1/namespaces/n/configmaps";
-    table.given(maps, r#"{"metadata":{"name":"held","finalizers":["x.io/y"]}}"#).await;
+    table.create_without_row(maps, r#"{"metadata":{"name":"held","finalizers":["x.io/y"]}}"#).await;
     table.request("DELETE", &format!("DELETE {maps}/m"), "").await;
     table.request("DELETE, first phase", &format!("DELETE {maps}/held"), "").await;
     let release = r#"{"metadata":{"finalizers":null}}"#;
@@ -209,7 +209,7 @@ async fn by_the_server(table: &mut Table) {
     table.row("bootstrap");
     let Table { server, .. } = &*table;
     let loopback = Loopback::new(server);
-    let target = Target {
+    let target = ObjectTarget {
         group: "",
         version: "v1",
         resource: "configmaps",
@@ -226,15 +226,15 @@ async fn by_the_server(table: &mut Table) {
     let mut row = |name: &'static str| rows.push((name, trace::take()));
     loopback.create(&target, map("")).await.unwrap();
     row("server: create");
-    let mut wanted = loopback.get(&target).unwrap().unwrap();
-    wanted.as_object_mut().unwrap().insert("data", Value::Object(object(r#"{"a":"b"}"#)));
-    loopback.update(&target, wanted).await.unwrap();
+    let mut changed = loopback.get(&target).unwrap().unwrap();
+    changed.as_object_mut().unwrap().insert("data", Value::Object(object(r#"{"a":"b"}"#)));
+    loopback.update(&target, changed).await.unwrap();
     row("server: update");
     let resource = loopback.resource(&target).unwrap();
-    let at = ("n", "own");
+    let at = ObjectName { namespace: "n", name: "own" };
     let seen = revision(&loopback, resource, at);
     let config = map(r#","data":{"c":"d"}"#).as_object().unwrap().clone();
-    loopback.apply(resource, at, (Revision::new(seen), Endpoint::Main), "t", &config).await.unwrap();
+    loopback.apply(resource, at, Revision::new(seen), Endpoint::Main, "t", &config).await.unwrap();
     row("server: apply");
     let data = |old: &Object| {
         let mut new = old.clone();
@@ -244,13 +244,13 @@ async fn by_the_server(table: &mut Table) {
     loopback.change(resource, at, Endpoint::Main, data).await.unwrap();
     row("controller: change");
     let namespaces = &server.types.namespaces;
-    let told = |old: &Object| {
+    let conditions = |old: &Object| {
         let mut new = old.clone();
         let condition = object(r#"{"type":"NamespaceContentRemaining","status":"False"}"#);
         new.object_entry("status").insert("conditions", Value::Array(vec![condition.into()]));
         Some(new)
     };
-    loopback.change(namespaces, ("", "n"), Endpoint::Status, told).await.unwrap();
+    loopback.change(namespaces, ObjectName::cluster_scoped("n"), Endpoint::Status, conditions).await.unwrap();
     row("controller: change status");
     assert!(
         !loopback.backfill(resource, at, Revision::new(revision(&loopback, resource, at))).await.unwrap()
@@ -264,6 +264,10 @@ async fn by_the_server(table: &mut Table) {
     }
 }
 
-fn revision(loopback: &Loopback<'_>, resource: &Resource, (namespace, name): (&str, &str)) -> u64 {
+fn revision(
+    loopback: &Loopback<'_>,
+    resource: &Resource,
+    ObjectName { namespace, name }: ObjectName<'_>,
+) -> u64 {
     (loopback.store().get(&store::key(resource, namespace, name)).unwrap().unwrap().entry.revision()).get()
 }

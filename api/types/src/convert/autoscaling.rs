@@ -1,7 +1,7 @@
 //! Conversion between autoscaling/v1 and v2 HorizontalPodAutoscaler.
 //!
-//! v1 has one metric, the average CPU utilization. Everything else of v2 is stored in annotations of the v1
-//! form, as JSON with the structure that v1 clients expect:
+//! v1 has one metric, the average CPU utilization. All other values of v2 are stored in annotations of the v1
+//! object, as JSON with the structure that v1 clients expect:
 //!
 //! ```text
 //! v2                                   v1
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The annotations exist only in v1: conversion to v2 reads and removes them. A malformed annotation counts
-//! as absent. A v1 object without any metric gets the default CPU target. After a conversion through v1 the
-//! CPU metric comes last in v2, as in the reference server; the order of metrics has no meaning.
+//! as absent. A v1 object without any metric gets the default CPU target. After a conversion to v1 and back,
+//! the CPU metric comes last, as in the reference server. The order of metrics has no meaning.
 
 use crate::schema::builtin;
 use crate::schema::conform::conform;
@@ -35,8 +35,8 @@ const TOLERANCES: [&str; 2] =
 /// A flat name in an annotation, and the path of the value in v2.
 type Flat = (&'static str, &'static [&'static str]);
 
-/// The member of a source, the annotation name of the number that is written even if v2 has none, and the
-/// flat names of all members.
+/// The member name of a source, the flat name of the number that is written even if v2 has no such number,
+/// and the flat names of all members.
 type Source = (&'static str, &'static str, &'static [Flat]);
 
 /// Sources of target metrics.
@@ -92,7 +92,7 @@ static SPECS: [Source; 5] = [
     ),
 ];
 
-/// Sources of measured metrics, like [`SPECS`].
+/// Sources of measured metrics, in the form of [`SPECS`].
 static STATUSES: [Source; 5] = [
     (
         "object",
@@ -161,7 +161,7 @@ const STATUS_LIST: List =
 
 /// Converts a v2 object to v1.
 pub(super) fn to_v1(mut object: Object, naming: &Naming) -> Object {
-    let mut kept: Vec<(&str, Value)> = Vec::new();
+    let mut annotated: Vec<(&str, Value)> = Vec::new();
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         let mut metrics = take_list(spec, "metrics");
         if let Some(at) = metrics.iter().position(is_cpu_utilization) {
@@ -169,9 +169,9 @@ pub(super) fn to_v1(mut object: Object, naming: &Naming) -> Object {
             spec.insert("targetCPUUtilizationPercentage", target.unwrap_or_default());
         }
         let flat = metrics.into_iter().map(|metric| SPEC_LIST.flat(metric, naming)).collect();
-        kept.push((METRICS, Value::Array(flat)));
+        annotated.push((METRICS, Value::Array(flat)));
         if let Some(behavior) = spec.remove("behavior").filter(|behavior| !behavior.is_null()) {
-            kept.push((BEHAVIOR, capitalized(&behavior, &BEHAVIOR_MEMBERS)));
+            annotated.push((BEHAVIOR, capitalized(&behavior, &BEHAVIOR_MEMBERS)));
         }
     }
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
@@ -186,17 +186,17 @@ pub(super) fn to_v1(mut object: Object, naming: &Naming) -> Object {
         if let Some(utilization) = metrics.iter().rev().find_map(utilization) {
             status.insert("currentCPUUtilizationPercentage", utilization);
         }
-        // The CPU metric stays in the list too, because its raw value has no field in v1.
+        // The CPU metric also stays in the list of the annotation, because its raw value has no field in v1.
         let flat = metrics.into_iter().map(|metric| STATUS_LIST.flat(metric, naming)).collect();
-        kept.push((CURRENT_METRICS, Value::Array(flat)));
-        kept.push((CONDITIONS, Value::Array(take_list(status, "conditions"))));
+        annotated.push((CURRENT_METRICS, Value::Array(flat)));
+        annotated.push((CONDITIONS, Value::Array(take_list(status, "conditions"))));
     }
-    // In a v2 object, annotations with these names come from a client and have no meaning.
+    // Annotations with these names in a v2 object were set by a client and have no meaning.
     drop_annotations(&mut object, naming);
-    kept.retain(|(_, value)| value.as_array().is_none_or(|items| !items.is_empty()));
-    if !kept.is_empty() {
+    annotated.retain(|(_, value)| value.as_array().is_none_or(|items| !items.is_empty()));
+    if !annotated.is_empty() {
         let annotations = object.object_entry("metadata").object_entry("annotations");
-        for (name, value) in kept {
+        for (name, value) in annotated {
             let mut text = Vec::new();
             json::write(&value, &mut text);
             annotations.insert(naming.fill(name), Value::String(String::from_utf8_lossy(&text).into_owned()));
@@ -279,7 +279,8 @@ fn cpu(numbers: &'static str, kind: Option<&str>, utilization: Value) -> Value {
 }
 
 impl List {
-    /// Converts a metric to flat names. If the flat form would lose something, returns the v2 form unchanged.
+    /// Converts a metric to flat names. If the flat form would lose a part of the metric, returns the v2 form
+    /// unchanged.
     fn flat(self, metric: Value, naming: &Naming) -> Value {
         if self.nested_one(self.renamed(&metric, None), naming).as_ref() == Some(&metric) {
             self.renamed(&metric, Some("0"))
@@ -288,7 +289,8 @@ impl List {
         }
     }
 
-    /// Converts a metric to flat names. A number that is always written is `absent` if v2 has none.
+    /// Converts a metric to flat names. If v2 lacks the number that is always written, `absent` is written
+    /// instead.
     fn renamed(self, metric: &Value, absent: Option<&str>) -> Value {
         let mut flat = Object::new();
         flat.push("type", metric.get("type").cloned().unwrap_or_default());
@@ -307,7 +309,7 @@ impl List {
         flat.into()
     }
 
-    /// Converts the metrics of an annotation to v2; returns `None` if it is not a list of metrics.
+    /// Converts the metrics of an annotation to v2; returns `None` if `list` is not a list of metrics.
     fn nested(self, list: Value, naming: &Naming) -> Option<Vec<Value>> {
         elements(list, |metric| self.nested_one(metric, naming))
     }
@@ -316,8 +318,8 @@ impl List {
         let Value::Object(mut metric) = metric else { return None };
         for (source, _, names) in self.sources {
             let Some(flat) = metric.get_mut(source).and_then(Value::as_object_mut) else { continue };
-            // The member that marks the v2 form depends on the source: one of the two is present and has no
-            // flat equivalent.
+            // Depending on the source, one of these two members marks the v2 form: the member is present, and
+            // is not a flat name.
             let own_form = ["metric", self.numbers].iter().any(|own| {
                 flat.get(own).is_some_and(|it| it.as_object().is_some())
                     && !names.iter().any(|(name, _)| name == own)
@@ -331,7 +333,8 @@ impl List {
 
     fn nested_source(self, mut flat: Object, names: &'static [Flat]) -> Object {
         let is_given = |flat: &Object, name: &str| flat.get(name).is_some_and(|value| !value.is_null());
-        // Some writers set 0 and an average for an absent value; 0 itself is not a valid target.
+        // Some writers set the value to 0 if only an average is given. 0 is not a valid target, so it counts
+        // as absent.
         if self.numbers == "target" && is_given(&flat, "averageValue") {
             let zero = |value: &Value| value.as_str() == Some("0") || value.as_i64() == Some(0);
             if flat.get("targetValue").is_some_and(zero) {
@@ -364,7 +367,7 @@ impl List {
     }
 }
 
-/// Converts every element with `each`; returns `None` if this is not a list or an element is malformed.
+/// Converts every element with `each`. Returns `None` if `list` is not a list, or if an element is malformed.
 fn elements(list: Value, each: impl Fn(Value) -> Option<Value>) -> Option<Vec<Value>> {
     match list {
         Value::Array(items) => items.into_iter().map(each).collect(),
@@ -372,13 +375,13 @@ fn elements(list: Value, each: impl Fn(Value) -> Option<Value>) -> Option<Vec<Va
     }
 }
 
-/// Returns `value` in the canonical form of the type `message`; `None` if it does not have that type.
+/// Returns `value` in the canonical form of the type `message`; `None` if `value` does not have this type.
 fn canonical(message: &str, value: Value, naming: &Naming) -> Option<Value> {
     let message = builtin::message(naming, message)?;
     Some(conform(message, value).ok()?.object.into())
 }
 
-/// Removes a list from an object and returns it; an absent list is empty.
+/// Removes a list from an object and returns the list; an absent list is empty.
 fn take_list(object: &mut Object, name: &str) -> Vec<Value> {
     match object.remove(name) {
         Some(Value::Array(items)) => items,
@@ -386,7 +389,7 @@ fn take_list(object: &mut Object, name: &str) -> Vec<Value> {
     }
 }
 
-/// Removes the annotations in which a version stores values that it has no fields for.
+/// Removes the annotations in which v1 stores the values for which it has no fields.
 pub fn drop_annotations(object: &mut Object, naming: &Naming) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
@@ -410,7 +413,7 @@ static RULES: [Member; 4] = [
 ];
 static POLICY: [Member; 3] = [Member("type", &[]), Member("value", &[]), Member("periodSeconds", &[])];
 
-/// Converts the behavior to the form of the annotation: names capitalized, absent members null.
+/// Converts the behavior to the form of the annotation: names are capitalized, and absent members are null.
 fn capitalized(value: &Value, members: &'static [Member]) -> Value {
     match value {
         Value::Array(items) => Value::Array(items.iter().map(|item| capitalized(item, members)).collect()),
@@ -425,8 +428,8 @@ fn capitalized(value: &Value, members: &'static [Member]) -> Value {
     }
 }
 
-/// Converts the behavior from the form of the annotation: known members get their own names, however
-/// capitalized; null members are dropped.
+/// Converts the behavior from the form of the annotation. Names of known members match in any case and get
+/// their v2 form. Null members are dropped.
 fn uncapitalized(value: Value, members: &'static [Member]) -> Value {
     match value {
         Value::Array(items) => {

@@ -9,13 +9,13 @@ fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
     object.get("metadata")?.get("annotations")?.get(name)?.as_str()
 }
 
-fn served(registry: &Registry, group: &str, plural: &str) -> std::sync::Arc<Resource> {
+fn v1_resource(registry: &Registry, group: &str, plural: &str) -> std::sync::Arc<Resource> {
     registry.resource(group, "v1", plural).unwrap().clone()
 }
 
 /// Returns a v2 autoscaler with these members of spec and status.
 fn v2(spec: &str, status: &str) -> Object {
-    let resource = served(&Registry::new(&KUBERNETES), "autoscaling", "horizontalpodautoscalers");
+    let resource = v1_resource(&Registry::new(&KUBERNETES), "autoscaling", "horizontalpodautoscalers");
     let text = format!(
         r#"{{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v2","metadata":{{"name":"h"}},"spec":{{"scaleTargetRef":{{"kind":"Deployment","name":"d","apiVersion":"apps/v1"}},"minReplicas":1,"maxReplicas":5{spec}}},"status":{{"currentReplicas":2,"desiredReplicas":3{status}}}}}"#
     );
@@ -47,7 +47,7 @@ fn every_resource_has_a_conversion_to_its_stored_form() {
 #[test]
 fn the_stored_version_is_served_unchanged() {
     let registry = Registry::new(&CLUSTER);
-    let pods = served(&registry, "", "pods");
+    let pods = v1_resource(&registry, "", "pods");
     let given = object(r#"{"z":1,"a":2}"#);
     assert_eq!(to_served(&pods, given.clone(), &CLUSTER).unwrap(), given);
     assert_eq!(to_stored(&pods, given.clone(), &CLUSTER).unwrap(), given);
@@ -56,7 +56,7 @@ fn the_stored_version_is_served_unchanged() {
 #[test]
 fn autoscalers_survive_a_round_trip_through_v1() {
     let registry = Registry::new(&KUBERNETES);
-    let v1 = served(&registry, "autoscaling", "horizontalpodautoscalers");
+    let v1 = v1_resource(&registry, "autoscaling", "horizontalpodautoscalers");
     let behavior = r#","behavior":{"scaleUp":{"stabilizationWindowSeconds":0,"selectPolicy":"Max","policies":[{"type":"Pods","value":4,"periodSeconds":15}]},"scaleDown":{"policies":[{"type":"Percent","value":100,"periodSeconds":15}],"tolerance":"50m"}}"#;
     let status = r#","observedGeneration":3,"lastScaleTime":"2026-01-01T00:00:00Z","currentMetrics":[{"type":"Resource","resource":{"name":"cpu","current":{"averageValue":"12m","averageUtilization":33}}},{"type":"Pods","pods":{"metric":{"name":"q"},"current":{"averageValue":"1"}}},{"type":"Object","object":{"metric":{"name":"r"},"current":{"value":"7"},"describedObject":{"kind":"Ingress","name":"i"}}},{"type":"External","external":{"metric":{"name":"x"},"current":{"value":"0","averageValue":"0"}}},{"type":"ContainerResource","containerResource":{"name":"cpu","current":{"averageValue":"3m","averageUtilization":5},"container":"c"}}],"conditions":[{"type":"AbleToScale","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"R","message":"<m>"}]"#;
     for (metrics, back) in [
@@ -64,11 +64,11 @@ fn autoscalers_survive_a_round_trip_through_v1() {
         (vec![MEMORY, CPU], None),
         (vec![PODS, OBJECT, OBJECT_AVERAGE, EXTERNAL, CONTAINER, MEMORY, CPU], None),
         (vec![PODS], None),
-        // The first CPU target becomes the number of v1, and the second one stays a metric. v1 has no order, so the
-        // number comes last.
+        // The first CPU target becomes the number of v1, and the second CPU target stays a metric. v1 does
+        // not store the position of the number, so the number comes last.
         (vec![CPU, MEMORY, CPU], Some(vec![MEMORY, CPU, CPU])),
         (vec![CPU, MEMORY], Some(vec![MEMORY, CPU])),
-        // A metric without a flat form keeps its own form.
+        // A metric without a flat form stays unchanged.
         (vec![ODD], None),
     ] {
         let spec = |metrics: &[&str]| format!(r#","metrics":[{}]{behavior}"#, metrics.join(","));
@@ -81,9 +81,9 @@ fn autoscalers_survive_a_round_trip_through_v1() {
 }
 
 #[test]
-fn v1_shows_what_it_has_fields_for_and_keeps_the_rest_in_annotations() {
+fn v1_autoscalers_keep_v2_fields_in_annotations() {
     let registry = Registry::new(&KUBERNETES);
-    let v1 = served(&registry, "autoscaling", "horizontalpodautoscalers");
+    let v1 = v1_resource(&registry, "autoscaling", "horizontalpodautoscalers");
     let stored = v2(
         &format!(
             r#","metrics":[{CPU},{MEMORY},{OBJECT_AVERAGE}],"behavior":{{"scaleDown":{{"selectPolicy":"Disabled"}}}}"#
@@ -121,9 +121,9 @@ fn v1_shows_what_it_has_fields_for_and_keeps_the_rest_in_annotations() {
 }
 
 #[test]
-fn v1_objects_get_metrics_and_their_annotations_are_read_once() {
+fn v1_autoscaler_annotations_become_metrics_once() {
     let registry = Registry::new(&CLUSTER);
-    let v1 = served(&registry, "autoscaling", "horizontalpodautoscalers");
+    let v1 = v1_resource(&registry, "autoscaling", "horizontalpodautoscalers");
     let key = format!("autoscaling.alpha.{}", CLUSTER.domain);
     let cpu = |percent: i64| {
         format!(
@@ -165,10 +165,10 @@ fn v1_objects_get_metrics_and_their_annotations_are_read_once() {
 }
 
 #[test]
-fn events_have_other_names_in_their_own_group_and_lose_nothing() {
+fn events_have_other_field_names_in_the_events_group_and_lose_nothing() {
     for naming in [&CLUSTER, &KUBERNETES] {
         let registry = Registry::new(naming);
-        let events = served(&registry, &naming.group("events", true), "events");
+        let events = v1_resource(&registry, &naming.group("events", true), "events");
         let core = r#"{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"n"},"involvedObject":{"kind":"Pod","name":"p"},"reason":"R","message":"m","source":{"component":"c","host":"h"},"firstTimestamp":"2026-01-01T00:00:00Z","lastTimestamp":"2026-01-02T00:00:00Z","count":3,"type":"Normal","eventTime":"2026-01-01T00:00:00.000001Z","series":{"count":2,"lastObservedTime":"2026-01-03T00:00:00.000002Z"},"action":"A","related":{"kind":"Node","name":"x"},"reportingComponent":"rc","reportingInstance":"ri"}"#;
         let stored = conform(&events.stored().message, Value::Object(object(core))).unwrap().object;
         let shown = to_served(&events, stored.clone(), naming).unwrap();
@@ -191,15 +191,14 @@ fn events_have_other_names_in_their_own_group_and_lose_nothing() {
 }
 
 #[test]
-fn trees_of_another_type_are_errors() {
+fn converting_an_object_with_fields_of_a_wrong_type_is_an_error() {
     let registry = Registry::new(&CLUSTER);
-    let events = served(&registry, &CLUSTER.group("events", true), "events");
+    let events = v1_resource(&registry, &CLUSTER.group("events", true), "events");
     let bad = object(r#"{"kind":"Event","apiVersion":"v1","count":"many"}"#);
     assert_eq!(to_served(&events, bad, &CLUSTER).unwrap_err().code, 500);
 }
 
-/// Checks that `beta` in v1beta1 and `stable` in v1 convert to each other; both are in the form of their
-/// types.
+/// Checks that `beta` in v1beta1 and `stable` in v1 convert to each other.
 fn is_one_object(plural: &str, beta: &str, stable: &str) {
     let registry = Registry::new(&KUBERNETES);
     let resource = registry.resource("resource.k8s.io", "v1beta1", plural).unwrap();
@@ -211,7 +210,7 @@ fn is_one_object(plural: &str, beta: &str, stable: &str) {
 }
 
 #[test]
-fn requests_and_devices_of_v1beta1_are_those_of_v1() {
+fn v1beta1_claims_and_slices_convert_to_and_from_v1() {
     let head = |kind: &str, version: &str| {
         format!(r#""kind":"{kind}","apiVersion":"resource.k8s.io/{version}","metadata":{{"name":"a"}}"#)
     };

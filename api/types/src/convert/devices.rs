@@ -6,28 +6,28 @@
 //! device.attributes …               ◄─► device.basic.attributes …
 //! ```
 //!
-//! A request of v1beta1 has an `exactly` part if one of these members is set, even next to alternatives,
-//! which validation rejects. Every device of v1beta1 has `basic`.
+//! A request of v1beta1 gets the member `exactly` if one of the moved members is set, even if the request
+//! also has alternatives. Validation rejects such a request. Every device of v1beta1 has `basic`.
 
 use super::Conversion;
 use values::json::{Key, Object, Value};
 
 /// Conversion of device claims.
 pub(super) const CLAIM: Conversion = Conversion {
-    to_served: |claim, _| within(claim, &["spec", "devices", "requests"], flat),
-    to_stored: |claim, _| within(claim, &["spec", "devices", "requests"], nested),
+    to_served: |claim, _| convert_list(claim, &["spec", "devices", "requests"], flat),
+    to_stored: |claim, _| convert_list(claim, &["spec", "devices", "requests"], nested),
 };
 
 /// Conversion of claim templates.
 pub(super) const TEMPLATE: Conversion = Conversion {
-    to_served: |template, _| within(template, &["spec", "spec", "devices", "requests"], flat),
-    to_stored: |template, _| within(template, &["spec", "spec", "devices", "requests"], nested),
+    to_served: |template, _| convert_list(template, &["spec", "spec", "devices", "requests"], flat),
+    to_stored: |template, _| convert_list(template, &["spec", "spec", "devices", "requests"], nested),
 };
 
 /// Conversion of resource slices.
 pub(super) const SLICE: Conversion = Conversion {
-    to_served: |slice, _| within(slice, &["spec", "devices"], basic),
-    to_stored: |slice, _| within(slice, &["spec", "devices"], plain),
+    to_served: |slice, _| convert_list(slice, &["spec", "devices"], basic),
+    to_stored: |slice, _| convert_list(slice, &["spec", "devices"], plain),
 };
 
 /// Members of a request and of a device that are the same in both versions.
@@ -35,11 +35,11 @@ const OF_REQUEST: [&str; 2] = ["name", "firstAvailable"];
 const OF_DEVICE: [&str; 1] = ["name"];
 
 /// Returns an object in which each struct of the list at `path` is converted.
-fn within(mut object: Object, path: &[&str], convert: fn(Object) -> Object) -> Object {
+fn convert_list(mut object: Object, path: &[&str], convert: fn(Object) -> Object) -> Object {
     let Some((name, rest)) = path.split_first() else { return object };
     let Some(member) = object.get_mut(name) else { return object };
     *member = match std::mem::take(member) {
-        Value::Object(inner) => Value::Object(within(inner, rest, convert)),
+        Value::Object(inner) => Value::Object(convert_list(inner, rest, convert)),
         Value::Array(items) if rest.is_empty() => {
             let converted = items.into_iter().map(|item| match item {
                 Value::Object(one) => Value::Object(convert(one)),
@@ -78,7 +78,7 @@ fn basic(device: Object) -> Object {
     kept
 }
 
-/// Returns an object in which the members of its member `name` replace that member.
+/// Returns the object with the members of the object at `name` in place of the member `name`.
 fn lifted(object: Object, name: &str) -> Object {
     let members = object.into_members().into_iter();
     let lifted = members.flat_map(|(key, value)| match value {

@@ -1,9 +1,9 @@
-//! Conversion between the core/v1 Event and the Event of the events group, which have the same values under
-//! different names.
+//! Conversion between the core/v1 Event and the Event of the events group. The two types have the same values
+//! under different names.
 
 use values::json::{Key, Object};
 
-/// Names that differ, in core/v1 and in events v1.
+/// Member names that differ: the name in core/v1, and the name in events v1.
 static NAMES: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),

@@ -1,4 +1,4 @@
-//! Ingresses of the versions before `v1`. These versions are not served, but a patch may still name them.
+//! Ingresses of the versions before `v1`. These versions are not served, but a patch may still name such a version.
 //!
 //! ```text
 //! spec.backend {serviceName, servicePort, resource}  ──► spec.defaultBackend {service: {name, port}, resource}
@@ -66,7 +66,7 @@ fn backend_to_v1(backend: &mut Value, place: &str, unknown: &mut impl FnMut(&str
     backend.insert("service", service.into());
 }
 
-/// Returns `decoded` with the findings from before the conversion in front of its own findings.
+/// Returns `decoded`, with the findings of the conversion (`found`) before the findings of decoding.
 pub fn with_findings(mut decoded: Decoded, mut found: Vec<String>) -> Decoded {
     found.append(&mut decoded.strict);
     Decoded { strict: found, ..decoded }
@@ -78,7 +78,7 @@ mod tests {
     use values::testing::{object, text};
 
     #[test]
-    fn an_ingress_of_an_older_version_is_read_as_one_of_v1() {
+    fn an_ingress_of_an_older_version_is_decoded_as_v1() {
         for (older, want, unknown) in [
             (
                 r#"{"spec":{"backend":{"serviceName":"s","servicePort":80}}}"#,

@@ -8,10 +8,9 @@
 //! ```
 //!
 //! An object is stored in one version and served in each version. Values without a field in a version are
-//! stored in annotations, so that a round trip loses nothing. Usually the served version is the stored one;
-//! then the conversion is the identity. The resulting tree is canonical for its type, whatever order the
-//! input had. This module knows neither requests nor bytes. The module `conversion` converts between versions
-//! of custom types.
+//! stored in annotations, so that a round trip loses nothing. Usually the served version is the stored version, and the
+//! conversion is the identity. The resulting tree is canonical for its type, regardless of the order in the input. This
+//! module depends on neither requests nor encodings. The module `conversion` converts between versions of custom types.
 
 pub mod autoscaling;
 mod devices;
@@ -30,7 +29,8 @@ use values::status::Status;
 
 include!(concat!(env!("OUT_DIR"), "/conversions.rs"));
 
-/// The conversion between a served version and the stored one, if they differ in more than their names.
+/// The conversion between a served version and the stored version, if the versions differ in more than their
+/// names.
 struct Conversion {
     to_served: fn(Object, &Naming) -> Object,
     to_stored: fn(Object, &Naming) -> Object,
@@ -39,7 +39,7 @@ struct Conversion {
 /// Conversion between autoscaling/v1 and v2.
 const AUTOSCALER: Conversion = Conversion { to_served: autoscaling::to_v1, to_stored: autoscaling::to_v2 };
 
-/// Conversion between the Event of the events group and that of the core group.
+/// Conversion between the Event of the events group and the Event of the core group.
 const EVENT: Conversion = Conversion {
     to_served: |event, _| events::from_core(event),
     to_stored: |event, _| events::to_core(event),
@@ -48,21 +48,21 @@ const EVENT: Conversion = Conversion {
 /// Conversion between versions whose types have the same members.
 const SAME: Conversion = Conversion { to_served: |object, _| object, to_stored: |object, _| object };
 
-/// The difference between a served version and the stored one.
+/// The difference between a served version and the stored version.
 enum Step<'r> {
     /// The versions are equal.
     Identity,
     /// Only the `apiVersion` differs: one type under two names.
     Rename(&'r Storage),
-    /// The members differ too.
+    /// The members of the objects also differ.
     Convert(&'static Conversion, &'r Storage),
 }
 
 /// Converts an object from its stored form to the version of `resource`.
 ///
 /// # Errors
-/// 500 if the object does not have the stored type, or if no conversion between the two versions exists,
-/// which is a mistake in the schema that the tests detect.
+/// 500 if the object does not have the stored type, or if there is no conversion between the two versions. A
+/// missing conversion is a mistake in the schema; the tests detect it.
 pub fn to_served(resource: &Resource, object: Object, naming: &Naming) -> Result<Object, Status> {
     let converted = match step(resource)? {
         Step::Identity => return Ok(object),
@@ -75,7 +75,7 @@ pub fn to_served(resource: &Resource, object: Object, naming: &Naming) -> Result
 /// Converts an object from the version of `resource` to its stored form.
 ///
 /// # Errors
-/// The same as for [`to_served`].
+/// The same errors as [`to_served`].
 pub fn to_stored(resource: &Resource, object: Object, naming: &Naming) -> Result<Object, Status> {
     let (storage, converted) = match step(resource)? {
         Step::Identity => return Ok(object),

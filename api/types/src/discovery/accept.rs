@@ -1,10 +1,11 @@
 //! Content negotiation of discovery documents, including the aggregated form
 //! (docs/api/discovery.md#aggregated-discovery, docs/api/encodings.md#accept).
 //!
-//! Clauses are tried by descending `q`, exact media types before wildcards, otherwise in header order. `q=0`
-//! does not exclude. The aggregated form is recognised by its three parameters in any order. The router,
-//! which checks most requests before the document does, accepts only exact media types and `*/*`; the
-//! negotiation after it also accepts `application/*` and `*`.
+//! Clauses are tried in the order of descending `q`. Clauses with equal `q` are tried with exact media types
+//! before wildcards, and otherwise in header order. `q=0` does not exclude a media type. A clause requests
+//! the aggregated form by three parameters in any order. For most requests, the router checks the header
+//! first; it accepts only exact media types and `*/*`. The negotiation after the router also accepts
+//! `application/*` and `*`.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -18,7 +19,7 @@ pub(super) const AGGREGATED_VERSION: &str = "v2";
 /// Kind of the aggregated form.
 pub(super) const AGGREGATED_KIND: &str = "APIGroupDiscoveryList";
 
-/// Profile by which a client requests only the types of this server, if the server also knows those of its
+/// Profile by which a client requests only the types of this server, if the server also has the types of its
 /// peers.
 const LOCAL_PROFILE: &str = "nopeer";
 
@@ -49,13 +50,13 @@ impl DiscoveryEncoding {
 pub(super) enum DiscoveryForm {
     /// The plain document.
     Plain,
-    /// The aggregated document of all groups, versions and resources, including those of peers.
+    /// The aggregated document of all groups, versions and resources, including the groups of peers.
     Aggregated,
     /// The aggregated document of this server alone.
     Local,
 }
 
-/// Maximum number of clauses that are evaluated. No real client sends more, and sorting them costs time.
+/// Maximum number of clauses that are evaluated. No real client sends more clauses, and sorting clauses costs time.
 const CLAUSES_MAX: usize = 64;
 
 /// A clause of an `Accept` header.
@@ -66,8 +67,8 @@ pub struct Clause<'a> {
     quality: f64,
 }
 
-/// Returns the form and encoding that `headers` request; `None` if no accepted form is served (406). A clause
-/// for the aggregated form matches nothing if the document has no such form.
+/// Returns the form and encoding that `headers` request; `None` if the server has none of the accepted forms
+/// (406). A clause for the aggregated form matches nothing if the document has no such form.
 pub(super) fn form(
     headers: &HeaderMap,
     naming: &'static Naming,
@@ -83,8 +84,8 @@ pub(super) fn form(
         .find(|(form, _)| has_aggregated || *form == DiscoveryForm::Plain)
 }
 
-/// Returns whether the header contains a media type that the document has, whatever its parameters. The
-/// router uses this check.
+/// Returns whether the header contains a media type that the document has, regardless of the parameters of
+/// the media type. The router uses this check.
 pub(super) fn names_one(headers: &HeaderMap, naming: &'static Naming) -> bool {
     let clauses = Clause::sorted(headers);
     clauses.is_empty()
@@ -111,7 +112,7 @@ impl<'a> Clause<'a> {
             .map(|(name, value)| (name.trim(), value.trim().trim_matches('"')))
             .collect();
         let quality = parameters.iter().find(|(name, _)| *name == "q");
-        // An unreadable quality counts as 0; NaN cannot be sorted.
+        // A malformed quality counts as 0. NaN also counts as 0, because NaN cannot be sorted.
         let quality = quality.map_or(1.0, |(_, q)| q.parse().unwrap_or(0.0));
         let quality = if f64::is_nan(quality) { 0.0 } else { quality };
         Some(Clause { media_type, parameters, quality })
@@ -167,7 +168,7 @@ mod tests {
     use values::naming::{CLUSTER, KUBERNETES};
 
     #[test]
-    fn the_accept_header_selects_the_form() {
+    fn the_accept_header_selects_the_discovery_format() {
         let aggregated = |naming: &Naming, version| {
             let group = naming.group(AGGREGATED_GROUP, true);
             format!("application/json;g={group};v={version};as=APIGroupDiscoveryList")
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_router_looks_for_exact_media_types() {
+    fn the_discovery_router_accepts_exact_media_types_only() {
         for (accept, want) in [
             ("", true),
             ("*/*", true),

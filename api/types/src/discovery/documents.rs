@@ -62,13 +62,13 @@ pub(super) fn resource_list(version: &GroupVersion) -> Value {
     let mut resources = Vec::with_capacity(version.resources.len() * 2);
     for resource in &version.resources {
         resources.push(api_resource(resource));
-        for subresource in shown_subresources(resource) {
+        for subresource in ordered_subresources(resource) {
             resources.push(api_subresource(resource, subresource, version));
         }
     }
     let mut list = Object::with_capacity(4);
     list.push("kind", "APIResourceList".into());
-    // The core group has always been served without `apiVersion`, and old clients rely on that.
+    // The list of the core group never had an `apiVersion`, and old clients rely on the absence of the member.
     if !version.group.is_empty() {
         list.push("apiVersion", "v1".into());
     }
@@ -77,9 +77,9 @@ pub(super) fn resource_list(version: &GroupVersion) -> Value {
     list.into()
 }
 
-/// Returns the subresources in the order of the reference server: by name, but in custom types the status
-/// before the scale.
-fn shown_subresources(resource: &Resource) -> impl Iterator<Item = &Subresource> {
+/// Returns the subresources in the order of the reference server: by name, except that the status comes
+/// before the scale in custom types.
+fn ordered_subresources(resource: &Resource) -> impl Iterator<Item = &Subresource> {
     let is_custom = resource.is_custom();
     let (forward, backward) = (resource.subresources.iter(), resource.subresources.iter().rev());
     forward.filter(move |_| !is_custom).chain(backward.filter(move |_| is_custom))
@@ -92,7 +92,7 @@ fn api_resource(resource: &Resource) -> Value {
     entry.push("singularName", text(&table.singular));
     entry.push("namespaced", resource.namespaced().into());
     entry.push("kind", text(&table.kind));
-    entry.push("verbs", words(resource.shown_verbs()));
+    entry.push("verbs", words(resource.discovery_verbs()));
     push_texts(&mut entry, "shortNames", &table.short_names);
     push_texts(&mut entry, "categories", &table.categories);
     if let Some(storage) = &resource.storage {
@@ -169,11 +169,11 @@ fn aggregated_resource(resource: &Resource, version: &GroupVersion) -> Value {
     entry.push("responseKind", own);
     entry.push("scope", if resource.namespaced() { "Namespaced" } else { "Cluster" }.into());
     entry.push("singularResource", text(&table.singular));
-    entry.push("verbs", words(resource.shown_verbs()));
+    entry.push("verbs", words(resource.discovery_verbs()));
     push_texts(&mut entry, "shortNames", &table.short_names);
     push_texts(&mut entry, "categories", &table.categories);
     if !resource.subresources.is_empty() {
-        let subresources = shown_subresources(resource).map(|sub| {
+        let subresources = ordered_subresources(resource).map(|sub| {
             let kind = response_kind(&sub.group, &sub.table.version, &sub.table.kind, is_custom, version);
             object([
                 ("subresource", sub.table.name.into()),
@@ -186,8 +186,8 @@ fn aggregated_resource(resource: &Resource, version: &GroupVersion) -> Value {
     entry.into()
 }
 
-/// Returns the kind of a response. Built-in types leave group and version empty if they equal those of the
-/// listing; custom types always name them.
+/// Returns the kind of a response. For a built-in type, group and version are empty if they equal the group and version
+/// of the listing; for a custom type, group and version are always set.
 fn response_kind(group: &str, name: &str, kind: &str, is_custom: bool, version: &GroupVersion) -> Value {
     let is_own = group == version.group && name == version.version;
     let (group, name) = if is_own && !is_custom { ("", "") } else { (group, name) };

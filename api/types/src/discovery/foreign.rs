@@ -2,7 +2,7 @@
 //! (docs/api/extension-servers.md#groups-of-extension-servers).
 //!
 //! The documents of this server are built first; the groups of other servers are inserted by priority. If
-//! another server serves a version in place of this one, the version is listed once.
+//! another server serves a version instead of this server, the version is listed once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::schema::registry::Group;
 use crate::schema::versions::compare_versions;
 use values::json::{Object, Value};
 
-/// A version of a group that an extension server is registered for.
+/// A version of a group for which an extension server is registered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Foreign {
     /// Name of the group.
@@ -29,14 +29,14 @@ pub struct Foreign {
     pub is_unserved: bool,
     /// Resources in the aggregated form; `None` while the extension server does not answer.
     pub resources: Option<Arc<[Value]>>,
-    /// Path and hash of the OpenAPI document, if the extension server has one.
+    /// Path and hash of the version's OpenAPI document, if the extension server has one.
     pub openapi: Option<String>,
     /// Content of the OpenAPI v2 document about this version.
     pub swagger: Option<Arc<Swagger>>,
 }
 
-/// Returns the versions of each foreign group, in order, with the group's priority: the highest one among its
-/// versions.
+/// Returns the versions of each foreign group, in order, with the priority of the group: the highest group priority
+/// among the versions.
 fn groups(foreign: &[Foreign]) -> BTreeMap<&str, (u32, Vec<&Foreign>)> {
     let mut groups: BTreeMap<&str, (u32, Vec<&Foreign>)> = BTreeMap::new();
     for one in foreign {
@@ -53,8 +53,8 @@ fn groups(foreign: &[Foreign]) -> BTreeMap<&str, (u32, Vec<&Foreign>)> {
     groups
 }
 
-/// Inserts entries of foreign groups among those of `own`, keeping the order of both. `add` adds versions to
-/// an entry, `make` creates one.
+/// Inserts the entries of foreign groups among the entries of `own`, in discovery order. `add` adds versions
+/// to an entry of `own`, and `make` creates the entry of a foreign group.
 fn merged<'g>(
     entries: Vec<Value>,
     own: impl Iterator<Item = &'g Arc<Group>>,
@@ -89,7 +89,8 @@ pub(super) fn group_list<'g>(
     list
 }
 
-/// Builds `/apis/<group>` from the versions of both; `None` if the group does not exist.
+/// Builds `/apis/<group>` from the versions of this server and of extension servers; `None` if the group does
+/// not exist.
 pub(super) fn group(own: Option<&Group>, name: &str, foreign: &[Foreign]) -> Option<Value> {
     let mut groups = groups(foreign);
     let versions = groups.remove(name).map(|(_, versions)| versions);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_stand_by_priority_and_versions_within_them() {
+    fn discovery_sorts_groups_by_priority_and_versions_within_them() {
         let all = [
             foreign("b", "v1", 5, 1),
             foreign("a", "v1", 5, 1),
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_without_an_answer_is_stale() {
+    fn a_version_without_a_resource_list_is_stale() {
         let resources = |list: &[Value]| Some(Arc::from(list));
         let thing = parse(br#"{"resource":"things"}"#).unwrap();
         for (resources, want) in [

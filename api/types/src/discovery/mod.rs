@@ -6,15 +6,15 @@
 //!         └─► the aggregated forms of /api and /apis, with an ETag
 //! ```
 //!
-//! Plain documents are small and rarely read, so each request builds its own. Aggregated documents are built
-//! at the first request and cached. Constructing a `Discovery` is cheap. This module does not check
-//! authorization; it sees only path and headers of a request.
+//! Plain documents are small and rarely read, so each request builds its own document. Aggregated documents
+//! are built at the first request and cached. Constructing a `Discovery` is cheap. This module does not check
+//! authorization. The input of this module is only the path and the headers of a request.
 
 pub mod accept;
 mod documents;
 mod foreign;
-pub mod listed;
 mod peers;
+pub mod resource_lists;
 mod swagger;
 
 use std::fmt::Write;
@@ -45,7 +45,7 @@ pub struct Discovery {
     other_paths: Vec<String>,
     core: OnceLock<Aggregated>,
     named: OnceLock<Aggregated>,
-    /// Aggregated document of the named groups with those of peers.
+    /// Aggregated document of the named groups of this server and of its peers.
     merged: OnceLock<Aggregated>,
 }
 
@@ -66,7 +66,7 @@ impl Answer {
     }
 }
 
-/// Returns the name of the message of a discovery document.
+/// Returns the name of the message for discovery documents of `kind`.
 pub fn message_of(kind: &str) -> String {
     let package =
         if kind == accept::AGGREGATED_KIND { "api.apidiscovery.v2" } else { "apimachinery.pkg.apis.meta.v1" };
@@ -92,8 +92,8 @@ impl Discovery {
 
     /// Returns the same discovery for another registry.
     pub fn with(&self, registry: Arc<Registry>) -> Self {
-        let made = Self::new(registry, self.server_address.clone(), self.other_paths.clone());
-        Discovery { foreign: self.foreign.clone(), peers: self.peers.clone(), ..made }
+        let discovery = Self::new(registry, self.server_address.clone(), self.other_paths.clone());
+        Discovery { foreign: self.foreign.clone(), peers: self.peers.clone(), ..discovery }
     }
 
     /// Returns the same discovery, with the groups of these peers in the aggregated document.
@@ -106,8 +106,8 @@ impl Discovery {
         Discovery { foreign, ..self.with(self.registry.clone()) }
     }
 
-    /// Responds to a GET of `path`; `None` if this is not a discovery path, or if it names nothing that is
-    /// served.
+    /// Responds to a GET of `path`. Returns `None` if `path` is not a discovery path, or names a group or
+    /// version that is not served.
     ///
     /// A trailing slash is accepted. `pretty` requests indented JSON. A 406 is returned as a Status.
     pub fn respond(&self, path: &str, headers: &HeaderMap, pretty: bool) -> Option<Answer> {
@@ -160,8 +160,9 @@ impl Discovery {
         })
     }
 
-    /// Returns whether the router checks `Accept` before the document. It does not for the list of groups,
-    /// for groups, and for versions with custom types only, because the router has no route for them.
+    /// Returns whether the router checks `Accept` before the document is selected. The router has no routes
+    /// for the list of groups, for groups, and for versions with custom types only, so the router does not check
+    /// `Accept` for these documents.
     fn is_routed(&self, parts: [Option<&str>; 4]) -> bool {
         match parts {
             [Some("apis"), Some(group), Some(version), None] => {
@@ -259,7 +260,7 @@ pub fn not_acceptable(others: &[&str]) -> Status {
     Status::no_such_representation(&[&["application/json"], others].concat().join(", "))
 }
 
-/// Returns `value` as a JSON response. Compact bodies end with a newline, indented ones do not
+/// Returns `value` as a JSON response. Compact bodies end with a newline, and indented bodies do not
 /// (docs/api/encodings.md#json-and-yaml-output).
 pub(crate) fn json_response(code: StatusCode, value: &Value, pretty: bool) -> Response<Bytes> {
     let mut response = Response::new(body(value, pretty));
@@ -296,7 +297,7 @@ pub(crate) fn sha512_hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Returns `text`, which must be plain ASCII, in quotes as in ETags.
+/// Returns `text` in quotes, as in ETags. `text` must be plain ASCII.
 pub fn quoted(text: &str) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{text}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_documents_list_groups_versions_and_resources() {
+    fn unaggregated_discovery_lists_groups_versions_and_resources() {
         for (path, want) in [
             (
                 "/api",
@@ -425,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_other_servers_and_of_none_are_listed_once() {
+    fn versions_of_extension_servers_are_listed_once() {
         let other = Foreign {
             group: "example.com".to_owned(),
             version: "v2".to_owned(),
@@ -464,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_are_no_discovery_or_name_nothing_served_are_not_answered() {
+    fn discovery_does_not_answer_paths_of_unknown_groups_and_versions() {
         for path in [
             "/api/v2",
             "/apis/none",
@@ -502,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn an_etag_answers_not_modified_by_exact_equality_only() {
+    fn discovery_answers_304_only_for_an_exactly_equal_etag() {
         let discovery = discovery();
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_str(&aggregated()).unwrap());
@@ -518,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsupported_form_is_refused_with_406() {
+    fn an_unsupported_discovery_format_is_refused_with_406() {
         let routed = r#""message": "406: Not Acceptable\n\nAvailable representations: application/json, "#;
         let negotiated = r#""message": "only the following media types are accepted: application/json, "#;
         for (path, accept, want) in [

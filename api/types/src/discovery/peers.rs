@@ -1,8 +1,9 @@
-//! Groups of peers in the aggregated document, merged with those of this server
+//! Groups of peers in the aggregated document, merged with the groups of this server
 //! (docs/api/peers.md#discovery-of-all-types).
 //!
 //! The result follows the order of each server's list where possible; otherwise entries are sorted by name.
-//! If several servers have the same group or version, it is listed once, with the resources of all of them.
+//! If several servers have the same group or version, the group or version is listed once, with the resources
+//! of all these servers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,7 +21,7 @@ struct Level {
     parts: Option<(&'static str, &'static Level)>,
 }
 
-/// Merges this server's groups with those of each peer.
+/// Merges the groups of this server with the groups of each peer.
 pub(super) fn merged(own: Vec<Value>, peers: &[Vec<Value>]) -> Vec<Value> {
     merge(&GROUPS, own, peers)
 }
@@ -43,7 +44,7 @@ fn merge(level: &Level, own: Vec<Value>, others: &[Vec<Value>]) -> Vec<Value> {
     agreed(&orders).into_iter().filter_map(|name| by_name.remove(&name)).collect()
 }
 
-/// Adds the parts of `entry` to those of `known`.
+/// Adds the parts of `entry` to the parts of `known`.
 fn join(member: &str, parts: &Level, known: &mut Value, entry: &Value) {
     let of_entry = entry.get(member).and_then(Value::as_array).unwrap_or_default().to_vec();
     if let Some(Value::Array(list)) = known.as_object_mut().and_then(|known| known.get_mut(member)) {
@@ -51,7 +52,7 @@ fn join(member: &str, parts: &Level, known: &mut Value, entry: &Value) {
     }
 }
 
-/// Returns one order of all names. If one of the lists contains all names, its order is used.
+/// Returns one order of all names. If one of the lists contains all names, the order of this list is used.
 fn agreed(orders: &[Vec<String>]) -> Vec<String> {
     let all: BTreeSet<&String> = orders.iter().flatten().collect();
     if let Some(whole) = orders
@@ -64,8 +65,8 @@ fn agreed(orders: &[Vec<String>]) -> Vec<String> {
     for pair in orders.iter().flat_map(|order| order.windows(2)) {
         next.entry(&pair[0]).or_default().insert(&pair[1]);
     }
-    // Topological sort: the next name is the first by name among those without remaining predecessors. If the
-    // lists contradict each other, it is the first by name of all remaining names.
+    // Topological sort: the next name is the first by name among the names without remaining predecessors. If
+    // the lists contradict each other, the next name is the first by name among all remaining names.
     let mut before: BTreeMap<&String, usize> = all.iter().map(|name| (*name, 0)).collect();
     for after in next.values().flatten() {
         *before.entry(after).or_default() += 1;
@@ -91,7 +92,7 @@ mod tests {
     use values::json::{parse, write};
 
     #[test]
-    fn one_order_fits_all_lists() {
+    fn the_agreed_order_contains_the_orders_of_all_peers() {
         let cases: [(&[&str], &str); 7] = [
             (&["a b c"], "a b c"),
             (&["b a", "a"], "b a"),
@@ -106,14 +107,14 @@ mod tests {
                 orders.iter().map(|order| order.split_whitespace().map(str::to_owned).collect()).collect();
             assert_eq!(agreed(&orders).join(" "), want, "{orders:?}");
         }
-        // Contradicting lists also give an order with each name once.
+        // If the lists contradict each other, the result still has each name once.
         let orders = [vec!["a", "b", "d"], vec!["b", "a", "c"]];
         let orders = orders.map(|order| order.into_iter().map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(agreed(&orders).join(" "), "a b c d");
     }
 
     #[test]
-    fn groups_versions_and_resources_of_all_are_there_once() {
+    fn merged_discovery_contains_each_group_version_and_resource_once() {
         let groups = |text: &str| match parse(text.as_bytes()).unwrap() {
             Value::Array(list) => list,
             _ => panic!("no list"),

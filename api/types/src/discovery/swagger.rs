@@ -2,8 +2,8 @@
 //! (docs/api/extension-servers.md#groups-of-extension-servers).
 //!
 //! From the document of an extension server, only the paths of the versions that it serves here are used, and
-//! the definitions that these paths need. Equal definitions of two servers become one; if they differ, the
-//! definition of the later server is renamed.
+//! the definitions that these paths need. Equal definitions of two servers become one definition. If two
+//! definitions with the same name differ, the definition of the later server is renamed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use values::json::{self, Object, Value};
 /// Prefix of a reference to a definition.
 const REFERENCE: &str = "#/definitions/";
 
-/// Extension that names the types of a definition. It may differ between servers that share the definition.
+/// Extension that names the types of a definition. The extension may differ between servers that share the
+/// definition.
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
 /// Parts of a document by their names.
 pub type NamedParts = Vec<(String, Value)>;
 
-/// The content of an extension server's document about one version.
+/// The part of an extension server's document that is about one version.
 #[derive(Debug)]
 pub struct Swagger {
     /// Hash of the content, to compare two values.
@@ -51,14 +52,14 @@ impl Swagger {
         }
         let all = document.get("definitions");
         let mut definitions = BTreeMap::new();
-        let mut wanted: Vec<String> = Vec::new();
-        paths.iter().for_each(|(_, item)| references(item, &mut |name| wanted.push(name.to_owned())));
-        while let Some(name) = wanted.pop() {
+        let mut pending: Vec<String> = Vec::new();
+        paths.iter().for_each(|(_, item)| references(item, &mut |name| pending.push(name.to_owned())));
+        while let Some(name) = pending.pop() {
             if definitions.contains_key(&name) {
                 continue;
             }
             let Some(definition) = all.and_then(|all| all.get(&name)) else { continue };
-            references(definition, &mut |name| wanted.push(name.to_owned()));
+            references(definition, &mut |name| pending.push(name.to_owned()));
             definitions.insert(name, definition.clone());
         }
         let mut text = Vec::new();
@@ -70,11 +71,11 @@ impl Swagger {
     }
 }
 
-/// Merges documents: the definitions of this server come first, then those of others.
+/// A merge of documents: the definitions of this server come first, then the definitions of other servers.
 pub struct Merge<'m> {
     foreign: &'m [Arc<Swagger>],
-    wanted: BTreeSet<&'m str>,
-    /// Definitions of this server whose names another server uses too.
+    foreign_names: BTreeSet<&'m str>,
+    /// Definitions of this server whose names another server also uses.
     shared: BTreeMap<String, Value>,
 }
 
@@ -82,12 +83,12 @@ impl<'m> Merge<'m> {
     /// Creates a merge with the content of other servers.
     pub fn new(foreign: &'m [Arc<Swagger>]) -> Merge<'m> {
         let names = foreign.iter().flat_map(|one| one.definitions.keys().map(String::as_str));
-        Merge { foreign, wanted: names.collect(), shared: BTreeMap::new() }
+        Merge { foreign, foreign_names: names.collect(), shared: BTreeMap::new() }
     }
 
     /// Records a definition of this server.
     pub fn own(&mut self, name: &str, definition: &Value) {
-        if self.wanted.contains(name) {
+        if self.foreign_names.contains(name) {
             self.shared.insert(name.to_owned(), definition.clone());
         }
     }
@@ -99,24 +100,24 @@ impl<'m> Merge<'m> {
             let mut names: BTreeMap<&str, String> = BTreeMap::new();
             let mut added = Vec::new();
             for (name, definition) in &one.definitions {
-                let mut given = name.clone();
+                let mut unique_name = name.clone();
                 let mut number = 1;
                 let is_known = loop {
-                    match self.shared.get(&given) {
+                    match self.shared.get(&unique_name) {
                         None => break false,
                         Some(known) if is_alike(known, definition) => break true,
                         Some(_) => {
                             number += 1;
-                            given = format!("{name}_v{number}");
+                            unique_name = format!("{name}_v{number}");
                         }
                     }
                 };
                 if !is_known {
-                    self.shared.insert(given.clone(), definition.clone());
-                    added.push((given.clone(), definition));
+                    self.shared.insert(unique_name.clone(), definition.clone());
+                    added.push((unique_name.clone(), definition));
                 }
-                if given != *name {
-                    names.insert(name, given);
+                if unique_name != *name {
+                    names.insert(name, unique_name);
                 }
             }
             let renamed =
@@ -128,12 +129,12 @@ impl<'m> Merge<'m> {
     }
 }
 
-/// Returns whether two definitions are equal, apart from the types that they are used for.
+/// Returns whether two definitions are equal, if the types that use them are ignored.
 fn is_alike(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
     let members = |object: &Object| -> BTreeMap<String, Value> {
-        let kept = object.iter().filter(|(name, _)| *name != KINDS);
-        kept.map(|(name, value)| (name.to_owned(), sorted(value))).collect()
+        let compared = object.iter().filter(|(name, _)| *name != KINDS);
+        compared.map(|(name, value)| (name.to_owned(), sorted(value))).collect()
     };
     members(one) == members(other)
 }
@@ -152,7 +153,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// Calls `tell` with the name of each definition that a value refers to.
+/// Calls `tell` with the name of each definition to which `value` refers.
 fn references(value: &Value, tell: &mut dyn FnMut(&str)) {
     match value {
         Value::Object(object) => {
@@ -212,7 +213,7 @@ mod tests {
         r#"{"type":"object","description":"m","x-kubernetes-group-version-kind":[{"kind":"A"}]}"#;
 
     #[test]
-    fn of_a_document_count_the_paths_of_a_version_and_what_they_need() {
+    fn a_swagger_document_is_reduced_to_the_paths_of_a_version_and_their_definitions() {
         let swagger = swagger(META);
         assert_eq!(swagger.paths.len(), 1);
         assert_eq!(swagger.definitions.keys().collect::<Vec<_>>(), ["Meta", "Thing"]);
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_that_differ_get_other_names_and_those_that_do_not_are_one() {
+    fn different_definitions_with_the_same_name_are_renamed() {
         let own = value(r#"{"description":"m","type":"object","x-kubernetes-group-version-kind":[]}"#);
         let differs = r#"{"type":"string"}"#;
         for (meta, own, want) in [

@@ -1,8 +1,8 @@
-//! Gates of kube-apiserver that have no effect in this server. They may be set within the rules of their
-//! stage, and are reported with the value that was set (docs/api/operations.md#flags-and-features).
+//! Gates of kube-apiserver that have no effect in this server. These gates may be set within the rules of
+//! their stage, and are reported with the value that was set (docs/api/operations.md#flags-and-features).
 
-/// Gates that may be enabled only together with others. A gate that is unknown here belongs to a feature that
-/// can no longer be disabled. Source: `pkg/features/kube_features.go` of release 1.36.
+/// Gates that may be enabled only together with other gates. A gate that is not in the lists below belongs to
+/// a feature that can no longer be disabled. Source: `pkg/features/kube_features.go` of release 1.36.
 pub(super) const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("AuthorizeNodeWithSelectors", &["AuthorizeWithSelectors"]),
     ("ClusterTrustBundleProjection", &["ClusterTrustBundle"]),
@@ -297,7 +297,8 @@ pub(super) const DEPRECATED: &[&str] = &[
     "WindowsHostNetwork",
 ];
 
-/// Gates that are newer than the oldest release that can be emulated, with the minor number of their release.
+/// Gates that are newer than the oldest release that can be emulated, with the minor number of the release
+/// that introduced them.
 pub(super) const CAME_LATER: &[(&str, u32)] = &[
     ("ShardedListAndWatch", 36),
     ("ManifestBasedAdmissionControlConfig", 36),

@@ -17,7 +17,7 @@ pub(super) struct DocumentContent {
     pub modified: HeaderValue,
 }
 
-/// Responds with the whole document, a range of it, or 304 Not Modified.
+/// Responds with the whole document, a range of the document, or 304 Not Modified.
 pub(super) fn respond(content: DocumentContent, headers: &HeaderMap) -> Response<Bytes> {
     let DocumentContent { body, content_type, etag, modified } = content;
     let mut response = Response::new(Bytes::new());
@@ -26,17 +26,17 @@ pub(super) fn respond(content: DocumentContent, headers: &HeaderMap) -> Response
     } else {
         response.headers_mut().insert(CONTENT_TYPE, content_type);
         let len = body.len();
-        // A range is valid only if the client has the rest of this same document.
+        // A range is valid only if the client has the other parts of the same version of this document.
         let current = headers.get(IF_RANGE).is_none_or(|known| *known == etag || *known == modified);
         let range = headers.get(RANGE).filter(|_| current).and_then(|range| range.to_str().ok());
-        match range.map_or(Part::All, |range| part(range, len)) {
-            Part::All => *response.body_mut() = body,
-            Part::Some(from, to) => {
+        match range.map_or(ByteRange::All, |range| parse_range(range, len)) {
+            ByteRange::All => *response.body_mut() = body,
+            ByteRange::Some(from, to) => {
                 *response.status_mut() = StatusCode::PARTIAL_CONTENT;
                 insert(&mut response, &format!("bytes {from}-{}/{len}", to - 1));
                 *response.body_mut() = body.slice(from..to);
             }
-            Part::Outside => {
+            ByteRange::Outside => {
                 *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
                 insert(&mut response, &format!("bytes */{len}"));
             }
@@ -54,8 +54,8 @@ fn insert(response: &mut Response<Bytes>, range: &str) {
     }
 }
 
-/// Returns whether the client has the current document. If `If-None-Match` is present, it alone decides.
-/// Dates are compared for equality, because the server has one date for each document.
+/// Returns whether the client has the current document. If `If-None-Match` is present, `If-Modified-Since` is
+/// ignored. Dates are compared for equality, because the server has one date for each document.
 fn unchanged(headers: &HeaderMap, etag: &HeaderValue, modified: &HeaderValue) -> bool {
     match headers.get(IF_NONE_MATCH).map(|known| known.to_str().unwrap_or("")) {
         Some(known) => known.split(',').map(str::trim).any(|known| {
@@ -66,29 +66,29 @@ fn unchanged(headers: &HeaderMap, etag: &HeaderValue, modified: &HeaderValue) ->
 }
 
 #[derive(Debug, Eq, PartialEq)]
-enum Part {
+enum ByteRange {
     All,
     /// A half-open range of bytes.
     Some(usize, usize),
     Outside,
 }
 
-/// Parses a range of bytes. Several ranges, other units and malformed ranges return everything, as the
-/// standard allows.
-fn part(range: &str, len: usize) -> Part {
+/// Parses a range of bytes. A request for several ranges, for other units, or with a malformed range
+/// returns the whole document, as the standard allows.
+fn parse_range(range: &str, len: usize) -> ByteRange {
     let Some((from, last)) = range.strip_prefix("bytes=").and_then(|range| range.trim().split_once('-'))
     else {
-        return Part::All;
+        return ByteRange::All;
     };
     match (from.parse::<usize>(), last.parse::<usize>(), from.is_empty(), last.is_empty()) {
         (Ok(from), Ok(last), ..) if from <= last && from < len => {
-            Part::Some(from, last.saturating_add(1).min(len))
+            ByteRange::Some(from, last.saturating_add(1).min(len))
         }
-        (Ok(from), Ok(last), ..) if from > last => Part::All,
-        (Ok(from), _, _, true) if from < len => Part::Some(from, len),
-        (_, Ok(suffix), true, _) if suffix > 0 && len > 0 => Part::Some(len.saturating_sub(suffix), len),
-        (Ok(_), Ok(_), ..) | (Ok(_), _, _, true) | (_, Ok(_), true, _) => Part::Outside,
-        _ => Part::All,
+        (Ok(from), Ok(last), ..) if from > last => ByteRange::All,
+        (Ok(from), _, _, true) if from < len => ByteRange::Some(from, len),
+        (_, Ok(suffix), true, _) if suffix > 0 && len > 0 => ByteRange::Some(len.saturating_sub(suffix), len),
+        (Ok(_), Ok(_), ..) | (Ok(_), _, _, true) | (_, Ok(_), true, _) => ByteRange::Outside,
+        _ => ByteRange::All,
     }
 }
 
@@ -97,29 +97,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_as_rfc_9110_says() {
+    fn byte_ranges_are_parsed_as_in_rfc_9110() {
         for (range, want) in [
-            ("bytes=0-3", Part::Some(0, 4)),
-            ("bytes=4-", Part::Some(4, 10)),
-            ("bytes=-3", Part::Some(7, 10)),
-            ("bytes=-30", Part::Some(0, 10)),
-            ("bytes=5-100", Part::Some(5, 10)),
-            ("bytes=10-", Part::Outside),
-            ("bytes=10-12", Part::Outside),
-            ("bytes=-0", Part::Outside),
-            ("bytes=3-1", Part::All),
-            ("bytes=0-1,3-4", Part::All),
-            ("lines=0-1", Part::All),
-            ("bytes=a-b", Part::All),
-            ("bytes=99999999999999999999-", Part::All),
+            ("bytes=0-3", ByteRange::Some(0, 4)),
+            ("bytes=4-", ByteRange::Some(4, 10)),
+            ("bytes=-3", ByteRange::Some(7, 10)),
+            ("bytes=-30", ByteRange::Some(0, 10)),
+            ("bytes=5-100", ByteRange::Some(5, 10)),
+            ("bytes=10-", ByteRange::Outside),
+            ("bytes=10-12", ByteRange::Outside),
+            ("bytes=-0", ByteRange::Outside),
+            ("bytes=3-1", ByteRange::All),
+            ("bytes=0-1,3-4", ByteRange::All),
+            ("lines=0-1", ByteRange::All),
+            ("bytes=a-b", ByteRange::All),
+            ("bytes=99999999999999999999-", ByteRange::All),
         ] {
-            assert_eq!(part(range, 10), want, "{range}");
+            assert_eq!(parse_range(range, 10), want, "{range}");
         }
-        assert_eq!(part("bytes=-1", 0), Part::Outside);
+        assert_eq!(parse_range("bytes=-1", 0), ByteRange::Outside);
     }
 
     #[test]
-    fn conditions_are_decided_by_etag_before_date() {
+    fn if_none_match_takes_precedence_over_if_modified_since() {
         let (etag, modified) = (HeaderValue::from_static("\"A\""), HeaderValue::from_static("yesterday"));
         for (none_match, since, code) in [
             ("", "", 200),

@@ -1,15 +1,14 @@
 //! Published schemas of custom types (docs/api/openapi.md#published-custom-types).
 //!
-//! The members that every object has (`apiVersion`, `kind`, `metadata`) are added to the author's schema,
-//! also in embedded objects. OpenAPI v2 is less expressive than v3, and its clients reject fields that a
-//! schema does not list. A type that v2 cannot describe completely is therefore published without a list of
-//! fields.
+//! The members that every object has (`apiVersion`, `kind`, `metadata`) are added to the author's schema and to the
+//! embedded objects in the schema. OpenAPI v2 is less expressive than v3, and v2 clients reject fields that a schema
+//! does not list. A type that v2 cannot describe completely is therefore published without a list of fields.
 
 use super::dialect::{Dialect, Gvk};
 use super::dialect::{META, gvk_value};
 use crate::schema::make::{API_VERSION_DESCRIPTION, KIND_DESCRIPTION};
 use crate::schema::registry::Resource;
-use values::json::{Object, Value};
+use values::json::{self, Object, Value};
 use values::naming::Naming;
 
 /// Returns the name of a custom definition: the group's labels reversed, version, kind
@@ -26,15 +25,15 @@ pub(super) fn definition_name(gvk: &Gvk) -> String {
     name
 }
 
-/// Returns the published schema of a custom type's objects, from the schema that its author wrote.
+/// Returns the published schema of a custom type's objects, derived from the schema of the author.
 pub(super) fn object(resource: &Resource, written: Value, naming: &Naming, dialect: Dialect) -> Value {
     let preserve = naming.extension("preserve-unknown-fields");
     let mut schema = match written {
         Value::Object(schema) if dialect == Dialect::V3 || !is_true(&schema, &preserve) => schema,
         _ => plain_object(),
     };
-    // An object schema without fields gets no metadata either: v2 clients would take the list of properties
-    // for complete.
+    // An object schema without fields gets no metadata either, because v2 clients would regard the list of
+    // properties as complete.
     if schema.contains("properties") || dialect == Dialect::V3 {
         match dialect {
             Dialect::V2 => lower(&mut schema, naming, &preserve),
@@ -43,14 +42,17 @@ pub(super) fn object(resource: &Resource, written: Value, naming: &Naming, diale
         embed(&mut schema, naming, dialect);
         add_type_members(&mut schema, naming, dialect, true);
     }
-    schema.insert(naming.extension("group-version-kind"), Value::Array(vec![gvk_value(&Gvk::of(resource))]));
+    schema.insert(
+        naming.extension("group-version-kind"),
+        Value::Array(vec![gvk_value(&Gvk::of_objects(resource))]),
+    );
     schema.into()
 }
 
 /// Returns the schema of a custom type's lists.
 pub(super) fn list(resource: &Resource, naming: &Naming, dialect: Dialect) -> Value {
     let prefix = dialect.reference_prefix();
-    let item = reference(format!("{prefix}{}", definition_name(&Gvk::of(resource))));
+    let item = reference(format!("{prefix}{}", definition_name(&Gvk::of_objects(resource))));
     let items = Object::from_iter([
         ("description".into(), format!("Objects of kind {}.", resource.table.kind).into()),
         ("items".into(), item),
@@ -78,7 +80,7 @@ fn is_true(schema: &Object, name: &str) -> bool {
     schema.get(name).and_then(Value::as_bool) == Some(true)
 }
 
-/// Adds `apiVersion`, `kind` and `metadata`, the last one as a reference to the shared type.
+/// Adds `apiVersion`, `kind` and `metadata`. The schema of `metadata` is a reference to the shared type.
 fn add_type_members(schema: &mut Object, naming: &Naming, dialect: Dialect, object: bool) {
     let text = |description: &str| {
         Object::from_iter([("description".into(), description.into()), ("type".into(), "string".into())])
@@ -98,7 +100,7 @@ fn add_type_members(schema: &mut Object, naming: &Naming, dialect: Dialect, obje
     properties.insert("apiVersion", text(API_VERSION_DESCRIPTION).into());
     properties.insert("kind", text(KIND_DESCRIPTION).into());
     properties.insert("metadata", metadata);
-    properties.members_mut().sort_by(|a, b| a.0.cmp(&b.0));
+    json::sort_members(properties.members_mut());
 }
 
 /// Adds the type members to every embedded object in `schema`. The recursion is as deep as the parsed schema.
@@ -113,7 +115,7 @@ fn embed(schema: &mut Object, naming: &Naming, dialect: Dialect) {
     });
 }
 
-/// Adds `names` to the required members, after the existing ones.
+/// Adds `names` to the required members, after the existing members.
 fn require(schema: &mut Object, names: [&str; 2]) {
     if !schema.contains("required") {
         schema.insert("required", Value::Array(Vec::new()));
@@ -125,7 +127,8 @@ fn require(schema: &mut Object, names: [&str; 2]) {
     }
 }
 
-/// Expresses the extension `int_or_string` in standard v3, and removes members that are not published.
+/// Replaces the extension `int_or_string` by standard members of v3, and removes members that are not
+/// published.
 fn unfold(schema: &mut Object, int_or_string: &str) {
     for name in ["example", "externalDocs"] {
         schema.remove(name);
@@ -148,7 +151,7 @@ fn unfold(schema: &mut Object, int_or_string: &str) {
     for_each_child(schema, &mut |child| unfold(child, int_or_string));
 }
 
-/// Removes what v2 cannot express.
+/// Removes the members that v2 cannot express.
 fn lower(schema: &mut Object, naming: &Naming, preserve: &str) {
     for name in ["default", "oneOf", "anyOf", "allOf", "not", "example", "externalDocs"] {
         schema.remove(name);
@@ -167,7 +170,7 @@ fn lower(schema: &mut Object, naming: &Naming, preserve: &str) {
     for_each_child(schema, &mut |child| lower(child, naming, preserve));
 }
 
-/// Calls `each` for the schemas directly below: properties, items, additional properties.
+/// Calls `each` for the schemas directly inside `schema`: properties, items, additional properties.
 fn for_each_child(schema: &mut Object, each: &mut dyn FnMut(&mut Object)) {
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         for (_, property) in properties.iter_mut() {
@@ -190,7 +193,6 @@ mod tests {
     use super::*;
     use crate::schema::make::{ResourceMaker, Struct};
     use crate::schema::table::Scope;
-    use values::json;
     use values::naming::CLUSTER;
 
     fn widgets() -> Arc<Resource> {
@@ -200,13 +202,13 @@ mod tests {
             .make(&CLUSTER)
     }
 
-    /// Parses a schema in which `{x}` stands for the prefix of extensions.
+    /// Parses a schema after replacing `{x}` by the prefix of extensions.
     fn schema(text: &str) -> Value {
         json::parse(text.replace("{x}", CLUSTER.extension_prefix).as_bytes()).unwrap()
     }
 
     #[test]
-    fn custom_schemas_get_the_members_of_every_object() {
+    fn openapi_schemas_of_custom_types_get_type_and_metadata_fields() {
         let resource = widgets();
         let written = schema(
             r#"{"type":"object","properties":{"spec":{"type":"object","properties":{
@@ -215,7 +217,7 @@ mod tests {
             "name":{"type":"string","default":"a","oneOf":[{"pattern":"a"}]},
             "inner":{"type":"object","{x}embedded-resource":true,"{x}preserve-unknown-fields":true}}}}}"#,
         );
-        assert_eq!(definition_name(&Gvk::of(&resource)), "com.example.stable.v1.Widget");
+        assert_eq!(definition_name(&Gvk::of_objects(&resource)), "com.example.stable.v1.Widget");
         let v3 = object(&resource, written.clone(), &CLUSTER, Dialect::V3);
         assert_eq!(v3.at(&["properties", "spec", "properties", "size", "default"]), Some(&Value::Int(1)));
         let inner = v3.at(&["properties", "spec", "properties", "inner"]).unwrap();
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_or_a_text_is_said_in_the_words_of_v3() {
+    fn an_int_or_string_schema_gets_an_any_of_in_openapi_v3() {
         let either = r#"[{"type":"integer"},{"type":"string"}]"#;
         for (written, want) in [
             (
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_keeps_unknown_fields_is_an_open_object_in_v2() {
+    fn a_type_that_preserves_unknown_fields_is_an_open_object_in_openapi_v2() {
         let resource = widgets();
         let written = schema(
             r#"{"type":"object","{x}preserve-unknown-fields":true,"properties":{"a":{"type":"string"}}}"#,

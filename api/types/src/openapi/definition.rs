@@ -27,7 +27,7 @@ use values::naming::Naming;
 
 const APIEXTENSIONS: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
-/// The kinds that each message is the body of, over the whole registry.
+/// The kinds of each message: all kinds in the registry that have the message as body.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     /// Kinds by package and name of the message.
@@ -39,7 +39,7 @@ impl Kinds {
         let naming = registry.naming();
         let mut kinds = Kinds::default();
         for resource in registry.resources() {
-            kinds.add(&resource.table.message, Gvk::of(resource));
+            kinds.add(&resource.table.message, Gvk::of_objects(resource));
             if let Some(list) = list_message(resource, naming) {
                 kinds.add(&list, Gvk::of_list(resource));
             }
@@ -54,8 +54,8 @@ impl Kinds {
                 kinds.add(message, core(kind));
             }
         }
-        // These two kinds belong to every group version. Versions without built-in types are omitted, so that
-        // the documents of other versions do not change when custom types are created or deleted.
+        // The two kinds below belong to every group version. Versions without built-in types are omitted, so
+        // that the documents of other versions do not change when custom types are created or deleted.
         let is_builtin =
             |version: &&Arc<GroupVersion>| version.resources.iter().any(|resource| !resource.is_custom());
         for kind in ["DeleteOptions", "WatchEvent"] {
@@ -97,9 +97,14 @@ fn list_message(resource: &Resource, naming: &Naming) -> Option<Ref<Message>> {
 enum Source<'a> {
     Message(Ref<Message>),
     Scalar(&'static Scalar),
-    /// The objects of a custom type, with the schema as its author wrote it.
+    /// The objects of a custom type, with the schema of the author.
     Custom(&'a Resource, &'a Published),
     CustomList(&'a Resource),
+    /// The schema of answers that are not objects of a resource, as JSON text.
+    Text {
+        package: &'static str,
+        schema: &'static str,
+    },
 }
 
 /// The definitions that a document needs. Methods that return a name add definitions;
@@ -108,7 +113,7 @@ pub(super) struct Definitions<'a> {
     naming: &'static Naming,
     dialect: Dialect,
     /// Group and version of the document, if it is about one version.
-    of: Option<(&'a str, &'a str)>,
+    version: Option<(&'a str, &'a str)>,
     kinds: &'a Kinds,
     sources: BTreeMap<String, Source<'a>>,
     /// Messages whose fields were not yet searched for references.
@@ -117,13 +122,13 @@ pub(super) struct Definitions<'a> {
 
 impl<'a> Definitions<'a> {
     pub(super) fn new(naming: &'static Naming, dialect: Dialect, kinds: &'a Kinds) -> Self {
-        Definitions { naming, dialect, of: None, kinds, sources: BTreeMap::new(), pending: Vec::new() }
+        Definitions { naming, dialect, version: None, kinds, sources: BTreeMap::new(), pending: Vec::new() }
     }
 
-    /// Restricts the definitions to the document of one version: kinds that belong to every version are
-    /// listed for this one only.
-    pub(super) fn of(mut self, version: &'a GroupVersion) -> Self {
-        self.of = Some((&version.group, &version.version));
+    /// Restricts the definitions to the document of one version. Kinds that belong to every version are then
+    /// listed for this version only.
+    pub(super) fn for_version(mut self, version: &'a GroupVersion) -> Self {
+        self.version = Some((&version.group, &version.version));
         self
     }
 
@@ -132,7 +137,8 @@ impl<'a> Definitions<'a> {
         self.named(&format!("{META}.{name}"))
     }
 
-    /// Returns the definition name of patch bodies, which can have any patch format and are not messages.
+    /// Returns the definition name of patch bodies. A patch body can have any patch format and is not a
+    /// message.
     pub(super) fn patch(&mut self) -> String {
         let name = self.scalar_name(&PATCH);
         self.sources.entry(name.clone()).or_insert(Source::Scalar(&PATCH));
@@ -145,6 +151,17 @@ impl<'a> Definitions<'a> {
             self.need(&message.into());
         }
         format!("{}.{stem}", self.naming.openapi_root)
+    }
+
+    /// Adds a schema that is written as JSON text. References in the schema are names of the same package.
+    pub(super) fn add_text(&mut self, package: &'static str, name: &str, schema: &'static str) {
+        let name = self.full_name(package, name);
+        self.sources.entry(name).or_insert(Source::Text { package, schema });
+    }
+
+    /// Returns the definition name of a type of this package.
+    pub(super) fn full_name(&self, package: &str, name: &str) -> String {
+        format!("{}.{package}.{name}", self.naming.openapi_root)
     }
 
     /// Returns the message with this stem without adding a definition, for callers that need only its fields.
@@ -163,13 +180,13 @@ impl<'a> Definitions<'a> {
         let Some(schema) = resource.published.as_deref() else {
             return self.message(&resource.table.message);
         };
-        let name = custom::definition_name(&Gvk::of(resource));
+        let name = custom::definition_name(&Gvk::of_objects(resource));
         self.meta("ObjectMeta");
         self.sources.entry(name.clone()).or_insert(Source::Custom(resource, schema));
         name
     }
 
-    /// Returns the definition name of a resource's lists; `None` if it has no lists.
+    /// Returns the definition name of a resource's lists; `None` if the resource has no lists.
     pub(super) fn list(&mut self, resource: &'a Resource) -> Option<String> {
         if !resource.table.message.custom {
             let message = list_message(resource, self.naming)?;
@@ -210,7 +227,7 @@ impl<'a> Definitions<'a> {
             Kind::List(list) => self.need_kind(&list.item.kind),
             Kind::Map(map) => self.need_kind(&map.value.kind),
             kind => {
-                if let Some(scalar) = Scalar::of(kind) {
+                if let Some(scalar) = Scalar::for_kind(kind) {
                     let name = self.scalar_name(scalar);
                     self.sources.entry(name).or_insert(Source::Scalar(scalar));
                 }
@@ -232,13 +249,42 @@ impl<'a> Definitions<'a> {
                     custom::object(resource, schema.schema(), self.naming, self.dialect)
                 }
                 Source::CustomList(resource) => custom::list(resource, self.naming, self.dialect),
+                Source::Text { package, schema } => self.text_schema(package, schema),
             };
             each(name, &schema);
         }
     }
 
+    /// Parses a schema, and completes its references.
+    fn text_schema(&self, package: &str, schema: &str) -> Value {
+        let mut schema = json::parse(schema.as_bytes()).expect("tests parse each of these constants");
+        self.complete_references(package, &mut schema);
+        schema
+    }
+
+    fn complete_references(&self, package: &str, schema: &mut Value) {
+        match schema {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.complete_references(package, item)),
+            Value::Object(members) => {
+                for (name, member) in members.members_mut() {
+                    match member {
+                        Value::String(target) if *name == "$ref" => {
+                            *target = format!(
+                                "{}{}",
+                                self.dialect.reference_prefix(),
+                                self.full_name(package, target)
+                            );
+                        }
+                        member => self.complete_references(package, member),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn scalar_name(&self, scalar: &Scalar) -> String {
-        format!("{}.{}.{}", self.naming.openapi_root, scalar.package, scalar.name)
+        self.full_name(scalar.package, scalar.name)
     }
 
     fn message_schema(&self, message: &Message) -> Value {
@@ -259,11 +305,11 @@ impl<'a> Definitions<'a> {
         schema.push("type", "object".into());
         if let Some(kinds) = self.kinds.of.get(&identity(message)) {
             let is_of_all = matches!(&*message.name, "DeleteOptions" | "WatchEvent");
-            let is_told = |gvk: &&Gvk| match self.of {
-                Some(of) if is_of_all => gvk.group.is_empty() || (&*gvk.group, &*gvk.version) == of,
+            let is_listed = |gvk: &&Gvk| match self.version {
+                Some(version) if is_of_all => gvk.group.is_empty() || (&*gvk.group, &*gvk.version) == version,
                 _ => true,
             };
-            let kinds = kinds.iter().filter(is_told).map(gvk_value).collect();
+            let kinds = kinds.iter().filter(is_listed).map(gvk_value).collect();
             schema.push(self.naming.extension("group-version-kind"), Value::Array(kinds));
         }
         if message.atomic {
@@ -281,9 +327,10 @@ impl<'a> Definitions<'a> {
         schema.into()
     }
 
-    /// Returns the schema of a property, with everything that is known about the field.
+    /// Returns the schema of a property, with all data of the field.
     fn property(&self, message: &Message, field: &Field) -> Value {
-        // Lists of objects, and the verbs of discovery, which are a type of their own.
+        // Lists of objects have no merge extensions. Lists of verbs in discovery have their own type and no merge
+        // extensions either.
         let is_unmarked = match &field.kind {
             Kind::List(list) => list.wrapped || (field.name == "items" && is_list(message)),
             _ => false,
@@ -306,7 +353,7 @@ impl<'a> Definitions<'a> {
                 schema.push("allOf", Value::Array(vec![target.into()]));
             }
         }
-        schema.members_mut().sort_by(|a, b| a.0.cmp(&b.0));
+        json::sort_members(schema.members_mut());
         schema.into()
     }
 
@@ -323,7 +370,8 @@ impl<'a> Definitions<'a> {
         schema.push(self.naming.extension("list-type"), list_type.into());
     }
 
-    /// Adds the extensions about merging. `is_unmarked` is true for a list without such an extension.
+    /// Adds the extensions about merging. `is_unmarked` is true for a list that must not get these
+    /// extensions.
     fn push_merge_rules(&self, schema: &mut Object, field: &Field, is_unmarked: bool) {
         if let Kind::List(list) = &field.kind {
             if !is_unmarked {
@@ -358,7 +406,7 @@ impl<'a> Definitions<'a> {
             if let (Kind::List(list), true) = (&element.kind, element.empty != Empty::Absent) {
                 self.push_list_type(&mut schema, &list.merge);
             }
-            schema.members_mut().sort_by(|a, b| a.0.cmp(&b.0));
+            json::sort_members(schema.members_mut());
             schema
         };
         let extension = |name: &str| Object::from_iter([(self.naming.extension(name).into(), true.into())]);
@@ -381,7 +429,7 @@ impl<'a> Definitions<'a> {
             Kind::IntOrString if is_custom => return extension("int-or-string"),
             Kind::Json if is_custom => return extension("preserve-unknown-fields"),
             other => {
-                let name = Scalar::of(other).map(|scalar| self.scalar_name(scalar));
+                let name = Scalar::for_kind(other).map(|scalar| self.scalar_name(scalar));
                 return self.reference(&name.unwrap_or_default());
             }
         };
@@ -401,8 +449,8 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// Returns the extension for a union, with each field under its discriminator value, which is the field's
-/// name in the spelling of a type.
+/// Returns the extension for a union: each field with its discriminator value. This value is the name of the
+/// field with an upper-case first letter.
 fn published_union(union: &PublishedUnion) -> Value {
     let mut object = Object::new();
     if !union.discriminator.is_empty() {
@@ -423,7 +471,7 @@ fn is_list(message: &Message) -> bool {
     metadata.is_some_and(|metadata| matches!(&*metadata.name, "ListMeta"))
 }
 
-/// Returns how apply treats the map or struct of a field, if that differs from its type.
+/// Returns the merge type of the map or struct at a field; `None` if the type of the value has the same merge type.
 fn map_type(field: &Field) -> Option<&'static str> {
     let (own, by_type) = match &field.kind {
         Kind::Message(message) => (field.atomic, message.atomic),
@@ -454,7 +502,7 @@ struct Scalar {
 
 impl Scalar {
     /// Returns the scalar of a kind; `None` for kinds that are written inline or are messages.
-    fn of(kind: &Kind) -> Option<&'static Scalar> {
+    fn for_kind(kind: &Kind) -> Option<&'static Scalar> {
         Some(match kind {
             Kind::Time => &TIME,
             Kind::MicroTime => &MICRO_TIME,

@@ -37,14 +37,14 @@ pub(super) struct Gvk {
 
 impl Gvk {
     /// Returns the kind of a resource's objects.
-    pub(super) fn of(resource: &Resource) -> Self {
+    pub(super) fn of_objects(resource: &Resource) -> Self {
         let kind = resource.table.kind.clone();
         Gvk { group: resource.group.clone(), version: resource.version.clone(), kind }
     }
 
     /// Returns the kind of a resource's lists.
     pub(super) fn of_list(resource: &Resource) -> Self {
-        Gvk { kind: resource.table.list_kind.clone(), ..Gvk::of(resource) }
+        Gvk { kind: resource.table.list_kind.clone(), ..Gvk::of_objects(resource) }
     }
 
     /// Returns the kind of a subresource's body.

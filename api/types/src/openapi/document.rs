@@ -26,8 +26,8 @@ pub(super) enum OpenApiEncoding {
     Protobuf,
 }
 
-/// Returns the document of `paths` (sorted by path), all `definitions` that they need, and the content of
-/// other servers. `git_version` is the version that the server reports.
+/// Returns the document of `paths` (sorted by path), all `definitions` that the paths need, and the content of other
+/// servers. `git_version` is the version that the server reports.
 pub(super) fn assemble(
     naming: &'static Naming,
     git_version: &str,
@@ -94,7 +94,7 @@ impl Writer {
     }
 
     fn finish_json(self, head: &Value, out: &mut Vec<u8>) {
-        // The head is an object whose closing brace is replaced by the large members.
+        // The head is an object. The large members replace the closing brace of the head.
         json::write(head, out);
         out.pop();
         let member = |out: &mut Vec<u8>, before: &[u8], members: &[u8]| {

@@ -9,12 +9,13 @@
 //! |---|---|
 //! | `/openapi/v3` | index: one URL with a hash for each document |
 //! | `/openapi/v3/api/v1`, `/openapi/v3/apis/<g>/<v>` | one group version |
-//! | `/openapi/v3/api`, `/apis`, `/apis/<g>`, `/version` … | the paths above them; not of custom groups |
-//! | `/openapi/v2` | everything at once |
+//! | `/openapi/v3/api`, `/apis`, `/apis/<g>`, `/version` … | the parents of these paths; not for custom groups |
+//! | `/openapi/v3/history` | the history of objects |
+//! | `/openapi/v2` | all paths in one document |
 //!
 //! A document is built at its first request and cached in each requested encoding. The index needs the hash
-//! of every document: it builds missing documents one at a time and keeps only their hashes. This module sees
-//! only path, query and headers of a request.
+//! of every document. To build the index, missing documents are built one at a time, and only the hashes of these
+//! documents are kept. The input of this module is only the path, the query and the headers of a request.
 
 mod constraints;
 mod content;
@@ -23,6 +24,7 @@ mod definition;
 mod dialect;
 mod document;
 mod gnostic;
+mod history;
 mod operation;
 mod parameter;
 mod render;
@@ -100,8 +102,10 @@ enum Subject {
     Group(String),
     /// The path `/version/`.
     Release,
-    /// A path outside the API that returns JSON: the path, the operation id, the description, the media
-    /// types.
+    /// The paths below `/history/`.
+    History,
+    /// A path outside the API that returns JSON. The values are the path, the operation id, the description
+    /// and the media types.
     Other(&'static str, &'static str, &'static str, Media),
 }
 
@@ -122,9 +126,9 @@ const OTHERS: [(&str, &str, &str, Media); 2] = [
 ];
 
 impl OpenApi {
-    /// Creates the documents of `registry`. `other_paths` are the server's paths outside the resource API,
-    /// some of which have documents too, and `git_version` is the version that the server reports. The call is
-    /// cheap: documents are built at their first request.
+    /// Creates the documents of `registry`. `other_paths` are the paths of the server outside the resource
+    /// API; some of these paths have documents. `git_version` is the version that the server reports. The
+    /// call is cheap: documents are built at their first request.
     pub fn new(registry: Arc<Registry>, other_paths: &[String], git_version: Arc<str>) -> Self {
         let mut v3 = BTreeMap::new();
         let mut add = |path: String, subject: Subject| {
@@ -142,6 +146,7 @@ impl OpenApi {
         add("api".to_owned(), Subject::Api);
         add("apis".to_owned(), Subject::Apis);
         add("version".to_owned(), Subject::Release);
+        add(history::NAME.to_owned(), Subject::History);
         for (path, id, description, media) in OTHERS {
             if other_paths.iter().any(|other| other.trim_matches('/') == path) {
                 add(path.to_owned(), Subject::Other(path, id, description, media));
@@ -160,9 +165,9 @@ impl OpenApi {
         }
     }
 
-    /// Returns the same documents with those of extension servers. The index lists their v3 documents, which
-    /// these servers serve themselves; the content of their v2 documents becomes part of the single v2
-    /// document.
+    /// Returns the same documents, extended by the documents of extension servers. The index lists the v3
+    /// documents of these servers, and requests for such a document go to the extension server. The content
+    /// of their v2 documents becomes part of the single v2 document.
     pub fn with_foreign(&self, foreign: &[Foreign]) -> Self {
         let urls = foreign.iter().filter_map(|Foreign { group, version, openapi, .. }| {
             Some((format!("apis/{group}/{version}"), openapi.clone()?))
@@ -171,7 +176,8 @@ impl OpenApi {
         OpenApi { foreign: urls.collect(), swaggers, ..self.with(self.registry.clone()) }
     }
 
-    /// Returns the documents of another registry. Documents of versions that both registries share are kept.
+    /// Returns the documents of another registry. The result keeps the documents that have been built for
+    /// versions that are unchanged in `registry`.
     pub fn with(&self, registry: Arc<Registry>) -> Self {
         let others: Vec<String> = OTHERS
             .iter()
@@ -190,8 +196,8 @@ impl OpenApi {
         next
     }
 
-    /// Responds to a request for `path` with any method; `None` if the path is neither `/openapi/v2` nor
-    /// `/openapi/v3` or below. A path with a trailing slash is a different path.
+    /// Responds to a request for `path` with any method. Returns `None` for paths other than `/openapi/v2`,
+    /// `/openapi/v3` and the paths below `/openapi/v3`. A path with a trailing slash is a different path.
     ///
     /// The first request for the index or for `/openapi/v2` may take some tens of milliseconds.
     pub fn respond(&self, path: &str, query: Option<&str>, headers: &HeaderMap) -> Option<Response<Bytes>> {
@@ -227,10 +233,11 @@ impl OpenApi {
         let Some(media_type) = negotiate(headers, [JSON, PROTOBUF_V3, PROTOBUF_V3_OLD]) else {
             return empty(StatusCode::NOT_ACCEPTABLE);
         };
-        let asked = query.unwrap_or("").split('&').find_map(|part| part.strip_prefix("hash=")).unwrap_or("");
-        let mut response = if asked.is_empty() {
+        let requested_hash =
+            query.unwrap_or("").split('&').find_map(|part| part.strip_prefix("hash=")).unwrap_or("");
+        let mut response = if requested_hash.is_empty() {
             self.document(document, media_type, headers)
-        } else if asked == self.hash(document) {
+        } else if requested_hash == self.hash(document) {
             let mut response = self.document(document, media_type, headers);
             let expires = Timestamp::now().as_second().saturating_add(IMMUTABLE_SECONDS);
             let expires = Timestamp::from_second(expires).unwrap_or(Timestamp::MAX);
@@ -258,7 +265,7 @@ impl OpenApi {
     ) -> Response<Bytes> {
         let (body, media_type) = match media_type {
             JSON => (self.json(document), JSON),
-            // The old spelling is accepted, but the response always has the new one.
+            // The old spelling is accepted, but the response always has the new spelling.
             PROTOBUF_V2 | PROTOBUF_V2_OLD => (self.protobuf(document), PROTOBUF_V2),
             _ => (self.protobuf(document), PROTOBUF_V3),
         };
@@ -285,7 +292,8 @@ impl OpenApi {
     fn hash<'d>(&self, document: &'d Document) -> &'d str {
         document.hash.get_or_init(|| match document.json.get() {
             Some(json) => sha512_hex(json),
-            // The document is built only for its hash and then dropped: most documents are never requested.
+            // The document is built only to compute its hash, and is then dropped, because most documents are
+            // never requested.
             None => sha512_hex(&self.make(&document.subject, OpenApiEncoding::Json)),
         })
     }
@@ -317,7 +325,7 @@ impl OpenApi {
         };
         let mut definitions = Definitions::new(naming, dialect, kinds);
         if let Subject::Version(version) = subject {
-            definitions = definitions.of(version);
+            definitions = definitions.for_version(version);
         }
         let mut paths = Vec::new();
         self.paths(subject, &mut definitions, &mut paths);
@@ -363,6 +371,7 @@ impl OpenApi {
                     ResponseContent::Schema(definitions.named("apimachinery.pkg.version.Info"), Media::Json);
                 to.push(plain_path("/version/", "getCodeVersion", "version", "get the code version", answer));
             }
+            Subject::History => to.extend(history::paths(definitions)),
             Subject::Other(path, id, description, media) => {
                 let tag = path.split(['/', '.']).find(|part| !part.is_empty()).unwrap_or(path);
                 let answer = ResponseContent::Text(*media);
@@ -389,6 +398,7 @@ impl Subject {
             (Subject::Api, other) => matches!(other, Subject::Api),
             (Subject::Apis, other) => matches!(other, Subject::Apis),
             (Subject::Release, other) => matches!(other, Subject::Release),
+            (Subject::History, other) => matches!(other, Subject::History),
             (Subject::Other(..), _) => false,
         }
     }
@@ -406,7 +416,7 @@ fn negotiate<const N: usize>(headers: &HeaderMap, served: [&'static str; N]) -> 
     clauses.iter().find_map(|clause| {
         served.into_iter().find(|media_type| match clause.media_type {
             "*/*" | "*" | "application/*" => true,
-            asked => asked == *media_type,
+            requested => requested == *media_type,
         })
     })
 }

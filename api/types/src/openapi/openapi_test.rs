@@ -84,7 +84,7 @@ fn documents(api: &OpenApi) -> BTreeMap<String, Value> {
 }
 
 #[test]
-fn every_reference_resolves_and_every_operation_has_its_own_id_in_both_vocabularies() {
+fn every_reference_resolves_and_every_operation_has_a_unique_id_in_both_naming_profiles() {
     for naming in [&CLUSTER, &KUBERNETES] {
         let api = everything(naming);
         let mut ids_v3 = BTreeSet::new();
@@ -115,7 +115,7 @@ fn every_reference_resolves_and_every_operation_has_its_own_id_in_both_vocabular
 }
 
 #[test]
-fn every_path_parameter_is_declared_and_no_parameter_twice() {
+fn every_path_parameter_is_declared_exactly_once() {
     let api = everything(&CLUSTER);
     for (path, document) in documents(&api) {
         if path == "/openapi/v2" {
@@ -148,9 +148,9 @@ fn every_path_parameter_is_declared_and_no_parameter_twice() {
 }
 
 #[test]
-fn clients_find_server_side_validation_in_every_patch() {
-    // The command-line client looks for a PATCH with the kind that it is about to send and with this
-    // parameter.
+fn every_patch_operation_has_the_field_validation_parameter() {
+    // Before kubectl sends an object, it searches the document for a PATCH operation of this kind with the
+    // parameter `fieldValidation`.
     let api = everything(&KUBERNETES);
     let mut patches = 0;
     for (path, document) in documents(&api) {
@@ -306,7 +306,7 @@ fn properties_match_the_schema_tables() {
 }
 
 #[test]
-fn names_follow_the_vocabulary() {
+fn openapi_names_follow_the_naming_profile() {
     for naming in naming::ALL {
         let (root, group) = (naming.openapi_root, naming.group("rbac.authorization", true));
         let api = everything(naming);
@@ -334,7 +334,7 @@ fn custom_types_have_operations_and_definitions_of_their_own() {
 }
 
 #[test]
-fn custom_types_are_listed_by_their_resources_alone() {
+fn custom_types_have_openapi_paths_for_their_resources_only() {
     let api = everything(&CLUSTER);
     assert_eq!(get(&api, "/openapi/v3/apis/example.com", "").status(), 404);
     let document = document(&api, "/openapi/v3/apis/example.com/v1");
@@ -371,7 +371,7 @@ fn custom_types_are_listed_by_their_resources_alone() {
 }
 
 #[test]
-fn documents_are_served_with_their_hashes_and_encodings() {
+fn openapi_documents_are_served_with_their_hashes_and_encodings() {
     let api = everything(&CLUSTER);
     let index = document(&api, "/openapi/v3");
     let paths = index.get("paths").unwrap().as_object().unwrap();
@@ -433,7 +433,7 @@ fn documents_are_served_with_their_hashes_and_encodings() {
 }
 
 #[test]
-fn documents_are_the_same_each_time_and_survive_a_change_elsewhere() {
+fn openapi_documents_are_deterministic_and_shared_after_a_change_of_another_group() {
     let (one, two) = (everything(&CLUSTER), everything(&CLUSTER));
     for path in ["/openapi/v3", "/openapi/v2", "/openapi/v3/apis/apps/v1"] {
         assert_eq!(get(&one, path, "").body(), get(&two, path, "").body(), "{path}");
@@ -492,7 +492,7 @@ fn keys(value: &Value, path: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn the_protobuf_form_of_v3_has_the_same_paths_schemas_and_parameters() {
+fn openapi_v3_in_protobuf_has_the_same_paths_schemas_and_parameters() {
     let api = everything(&KUBERNETES);
     let json = document(&api, "/openapi/v3/apis/apps/v1");
     let protobuf = get(&api, "/openapi/v3/apis/apps/v1", PROTOBUF_V3).into_body();
@@ -513,7 +513,7 @@ fn the_protobuf_form_of_v3_has_the_same_paths_schemas_and_parameters() {
 }
 
 #[test]
-fn the_protobuf_form_of_v2_has_the_same_paths_definitions_and_parameters() {
+fn openapi_v2_in_protobuf_has_the_same_paths_definitions_and_parameters() {
     let api = everything(&KUBERNETES);
     let json = document(&api, "/openapi/v2");
     let protobuf = get(&api, "/openapi/v2", PROTOBUF_V2).into_body();
@@ -526,7 +526,8 @@ fn the_protobuf_form_of_v2_has_the_same_paths_definitions_and_parameters() {
     let metadata = entry(at(pod, &[25]), 1, "metadata");
     assert_eq!(at(metadata, &[1]), b"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
     let item = entry(at(&protobuf, &[8]), 2, "/api/v1/namespaces/{namespace}/pods/{name}");
-    // ParametersItem { 1: Parameter { 2: NonBodyParameter { 3: query } } }; the field of the name is 4.
+    // ParametersItem { 1: Parameter { 2: NonBodyParameter { 3: query } } }; the number of the field `name`
+    // is 4.
     let patch = all(at(item, &[8]), 8);
     let inline: Vec<&[u8]> = patch
         .iter()

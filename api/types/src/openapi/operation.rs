@@ -10,7 +10,7 @@
 //! <base>/watch/…                                 the deprecated form of watches
 //! ```
 //!
-//! For custom types only the operations that they serve are listed, with fewer parameters
+//! For custom types, only the operations that the server supports are listed, with fewer parameters
 //! (docs/api/openapi.md#published-custom-types).
 //!
 //! Operation ids follow the reference server's pattern `<action><Group><Version>[…][Namespaced]<Kind>[…]`,
@@ -22,7 +22,7 @@ use super::parameter::{self, Parameter};
 use crate::schema::registry::{GroupVersion, Resource, Subresource};
 use values::naming::Naming;
 
-/// An HTTP method, in the order in which documents list them.
+/// An HTTP method. The variants are in the order in which documents list the methods.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Method {
     Delete,
@@ -86,7 +86,7 @@ pub(super) struct Body {
 /// The body of a response.
 #[derive(Clone, Debug)]
 pub(super) enum ResponseContent {
-    /// A body that is not described.
+    /// The document does not describe the body.
     None,
     /// A plain string.
     Text(Media),
@@ -129,7 +129,7 @@ pub(super) fn version_paths<'a>(
     }
     for resource in &version.resources {
         let object = definitions.object(resource);
-        let gvk = Gvk::of(resource);
+        let gvk = Gvk::of_objects(resource);
         let mut maker =
             Maker { names: &names, base: &base, resource, gvk, object, definitions, paths: &mut paths };
         maker.collection();
@@ -154,7 +154,8 @@ pub(super) fn is_built_in(version: &GroupVersion) -> bool {
     version.resources.iter().any(|resource| !resource.is_custom())
 }
 
-/// Moves the parameters that all operations of a path have to the path, after its own.
+/// Moves the parameters that all operations of a path have in common to the path, after the parameters of the
+/// path.
 fn share_parameters(item: &mut PathItem) {
     let Some(((_, first), others)) = item.operations.split_first() else { return };
     let takes =
@@ -242,7 +243,7 @@ impl Names {
     fn resources_path(&self, base: &str, definitions: &mut Definitions) -> PathItem {
         let content = ResponseContent::Schema(definitions.meta("APIResourceList"), Media::Object);
         let id = format!("get{}APIResources", self.id);
-        plain_path(&format!("{base}/"), &id, &self.tag, "get available resources", content)
+        plain_path(&format!("{base}/"), &id, &self.tag, "get the resources of this API version", content)
     }
 }
 
@@ -283,7 +284,7 @@ impl<'a> Maker<'_, 'a> {
             parameters.push(parameter::path("name", format!("Name of the {}.", self.resource.table.kind)));
         }
         if self.resource.namespaced() {
-            parameters.push(parameter::path("namespace", "Namespace of the object."));
+            parameters.push(parameter::path("namespace", "Namespace that contains the object."));
         }
         parameters
     }
@@ -325,7 +326,7 @@ impl<'a> Maker<'_, 'a> {
         }
         if resource.can("deletecollection") {
             let id = format!("delete{version}Collection{scope}{kind}");
-            let description = format!("delete collection of {kind}");
+            let description = format!("delete all objects of kind {kind} that the request selects");
             let mut delete = self.operation("deletecollection", &self.gvk, id, description);
             if self.is_custom() {
                 delete.parameters = cloned(parameter::LIST);
@@ -376,7 +377,7 @@ impl<'a> Maker<'_, 'a> {
         self.push(format!("{}/{{name}}", self.collection_path()), self.path_parameters(true), operations);
     }
 
-    /// Returns the operations read, replace and patch, as far as `can` allows them.
+    /// Returns the operations among read, replace and patch that `can` allows.
     fn item_operations(
         &mut self,
         gvk: &Gvk,
@@ -419,7 +420,7 @@ impl<'a> Maker<'_, 'a> {
         operations
     }
 
-    /// Makes `operation` one that accepts and returns `schema`.
+    /// Changes `operation` so that it accepts and returns `schema`.
     fn write(&self, operation: &mut Operation, schema: &str, codes: &[u16]) {
         operation.parameters = cloned(parameter::WRITE);
         operation.body = Some(Body { schema: schema.to_owned(), media: self.media(), required: true });
@@ -452,7 +453,7 @@ impl<'a> Maker<'_, 'a> {
             self.write(&mut create, &schema, &[200, 201, 202]);
             operations.push((Method::Post, create));
         }
-        // The only subresource whose GET streams text instead of returning its kind.
+        // `log` is the only subresource whose GET streams text instead of returning an object.
         if subresource.table.name == "log" {
             let parent = &resource.table.message;
             let options = format!("{}.{}LogOptions", parent.package, parent.name);
@@ -515,13 +516,14 @@ impl<'a> Maker<'_, 'a> {
             // must be unique.
             parameters.extend(query.iter().cloned());
             if !behind.is_empty() {
-                parameters.push(parameter::path("path", "Path of the request behind the proxy."));
+                parameters.push(parameter::path("path", "Path of the request to the proxied target."));
             }
             self.paths.push(PathItem { path: format!("{path}{behind}"), parameters, operations });
         }
     }
 
-    /// Adds the paths below `/watch/`, which exist for old clients that do not use the `watch` parameter.
+    /// Adds the paths below `/watch/`. These paths exist for old clients that do not use the `watch`
+    /// parameter.
     fn watches(&mut self) {
         let resource = self.resource;
         if self.is_custom() || !resource.can("list") || !resource.can("watch") {
@@ -545,7 +547,8 @@ impl<'a> Maker<'_, 'a> {
             watches.push((format!("{base}/{plural}/{{name}}"), format!("watch{version}{kind}"), "watch"));
         }
         for (path, id, action) in watches {
-            let description = format!("watch {kind}; deprecated: list with the `watch` parameter instead");
+            let description =
+                format!("watch {kind}; deprecated: use a list with the `watch` parameter instead");
             let mut watch = self.operation(action, &self.gvk, id, description);
             watch.deprecated = true;
             let event = self.definitions.meta("WatchEvent");

@@ -1,4 +1,4 @@
-//! Query and path parameters of operations, and which operation takes which parameters
+//! Query and path parameters, and the parameters that each operation accepts
 //! (docs/api/paths-and-verbs.md#options).
 
 use std::borrow::Cow;
@@ -15,8 +15,8 @@ pub(super) struct Parameter {
     pub kind: &'static str,
     pub description: Text,
     /// Whether v2 contains the parameter once per document, with references to it; otherwise each operation
-    /// contains it. Parameters whose presence some clients check are not shared, because these clients look
-    /// for them in the operation.
+    /// contains it. A parameter whose presence clients check is not shared, because these clients search only
+    /// the operation.
     pub shared: bool,
 }
 
@@ -33,72 +33,85 @@ macro_rules! queries {
     };
 }
 
-/// The only parameter whose presence clients check; it is not shared.
+/// The only parameter whose presence clients check, so it is not shared.
 static FIELD_VALIDATION: Parameter = Parameter {
     name: Cow::Borrowed("fieldValidation"),
     location: "query",
     kind: "string",
     description: Cow::Borrowed(
-        "What to do about unknown and duplicate fields: `Ignore` drops them, `Warn` (the default) drops them \
-         and answers with warnings, `Strict` refuses the request.",
+        "Treatment of unknown and duplicate fields in the request: `Ignore` drops the fields, `Warn` (the \
+         default) drops the fields and sends warnings, and `Strict` refuses the request.",
     ),
     shared: false,
 };
 
-/// Returns a path parameter, which is always required.
+/// Returns a path parameter. Path parameters are always required.
 pub(super) fn path(name: &'static str, description: impl Into<Text>) -> Parameter {
     let description = description.into();
     Parameter { name: name.into(), location: "path", kind: "string", description, shared: false }
 }
 
 queries! {
-    /// Used on every path.
+    /// The parameter of every path.
     pub(super) PRETTY: string "pretty" =
-        "`true` asks for indented output, whatever the client is.";
+        "Whether the response is indented. By default the server indents responses only for clients that \
+         people use, such as `curl` and browsers.";
     LABEL_SELECTOR: string "labelSelector" =
-        "Only objects whose labels match this selector.";
+        "Limits the objects to those whose labels match this selector, for example `app=web,tier!=cache`. \
+         The default is all objects.";
     SHARD_SELECTOR: string "shardSelector" =
-        "Only the objects of a shard. This server has no shards and ignores the parameter.";
+        "Limits the objects to a shard of the collection. This server has no shards and ignores the \
+         parameter.";
     FIELD_SELECTOR: string "fieldSelector" =
-        "Only objects whose fields match this selector.";
+        "Limits the objects to those whose fields match this selector, for example `status.phase=Running`. \
+         The default is all objects.";
     WATCH: boolean "watch" =
-        "Watch for changes to the described resources and return them as a stream of events that begins after \
-         `resourceVersion`, instead of a list.";
+        "Watch for changes to the described resources and return them as a stream of events, instead of a \
+         list. The stream begins after `resourceVersion`.";
     BOOKMARKS: boolean "allowWatchBookmarks" =
-        "A watch may also send BOOKMARK events, which say up to which resourceVersion everything was \
-         seen.";
+        "Whether a watch may also send BOOKMARK events. A bookmark contains the resourceVersion up to \
+         which the client has received all changes.";
     INITIAL_EVENTS: boolean "sendInitialEvents" =
-        "A watch begins with an event for each object there is, then a bookmark that marks the end of \
-         them. Needs `resourceVersionMatch=NotOlderThan`.";
+        "Whether a watch begins with one ADDED event for each existing object. If bookmarks are allowed, a \
+         bookmark marks the end of these events. The value true requires \
+         `resourceVersionMatch=NotOlderThan`.";
     RESOURCE_VERSION: string "resourceVersion" =
-        "Which state to answer from; `resourceVersionMatch` says how it is meant. Unset means the latest.";
+        "Version of the data from which the server answers. `resourceVersionMatch` says how the server \
+         applies the version. The default is the newest version.";
     RESOURCE_VERSION_MATCH: string "resourceVersionMatch" =
-        "How `resourceVersion` is meant: `Exact`, or `NotOlderThan` for any state at least as new.";
+        "Meaning of `resourceVersion`: `Exact` requires this version, and `NotOlderThan` accepts any version \
+         that is at least as new.";
     LIMIT: integer "limit" =
-        "Most objects to answer with at once. If there are more, the answer has a `continue` token for \
-         the next ones. All parts of a list show the same state.";
+        "Largest number of objects in one response. If there are more objects, the response has a \
+         `continue` token for the next chunk. All chunks of a list show the same version of the data.";
     CONTINUE: string "continue" =
-        "Token of the previous part of a list, sent with otherwise equal parameters. An expired one is \
-         answered 410 with a token that goes on at the latest state.";
+        "Token from the previous chunk of a list. All parameters except the limit must be the same as in \
+         the first request. If the token has expired, the server answers 410 with a new token that \
+         continues at the newest version.";
     TIMEOUT: integer "timeoutSeconds" =
-        "Ends the list or watch after this many seconds, whatever happens.";
+        "Maximum duration of a watch in seconds. The server ends the watch after this time, even if there \
+         are more events.";
     DRY_RUN: string "dryRun" =
-        "`All` goes through every step of the request but stores nothing.";
+        "The only permitted value is `All`: the server processes the request completely, including \
+         admission and validation, but does not store the result.";
     FIELD_MANAGER: string "fieldManager" =
-        "Name under which this request owns the fields it sets: at most 128 printable characters. Apply \
-         needs it.";
+        "Name under which the server records the ownership of the fields that this request sets: at most \
+         128 printable characters. The parameter is required for apply requests.";
     FORCE: boolean "force" =
-        "An apply takes over fields that others own instead of reporting conflicts.";
+        "Whether an apply request takes over fields that other managers own. By default such a request \
+         fails with a conflict.";
     GRACE_PERIOD: integer "gracePeriodSeconds" =
-        "Seconds before the object is gone; 0 removes it at once. Unset means the default of the type.";
+        "Time in seconds between the request and the removal of the object. The value 0 removes the object \
+         at once. The default depends on the type of the object.";
     IGNORE_READ_ERROR: boolean "ignoreStoreReadErrorWithClusterBreakingPotential" =
-        "Deletes an object that cannot be read any more, without what normally precedes a deletion.";
+        "Whether the server deletes an object that it cannot read or decode. The server then ignores \
+         finalizers and preconditions, and this can leave the cluster inconsistent.";
     ORPHAN_DEPENDENTS: boolean "orphanDependents" =
-        "Deprecated in favour of `propagationPolicy`: whether dependents stay. Only one of the two may be \
-         set.";
+        "Whether the server keeps dependent objects. Deprecated: use `propagationPolicy`. At most one of \
+         the two parameters may be set.";
     PROPAGATION: string "propagationPolicy" =
-        "What becomes of dependents: `Orphan` leaves them, `Background` deletes them afterwards, \
-         `Foreground` deletes them first.";
+        "Treatment of dependent objects: `Orphan` keeps them, `Background` deletes them after the object, \
+         and `Foreground` deletes them before the object.";
 }
 
 /// Parameters of GET of a collection, of the watch paths, and of DELETE of a collection of custom objects.
@@ -162,9 +175,9 @@ pub(super) fn from_message(message: &Message) -> Vec<Parameter> {
             Kind::String | Kind::Time | Kind::MicroTime => "string",
             _ => return None,
         };
-        let wanted = !matches!(&*field.name, "apiVersion" | "kind")
+        let is_parameter = !matches!(&*field.name, "apiVersion" | "kind")
             && matches!(field.shape(), Shape::Single | Shape::List);
-        wanted.then(|| Parameter {
+        is_parameter.then(|| Parameter {
             name: field.name.clone(),
             location: "query",
             kind,

@@ -3,7 +3,7 @@
 use super::dialect::{Dialect, gvk_value};
 use super::operation::{Media, Operation, PathItem, ResponseContent};
 use super::parameter::Parameter;
-use values::json::{Object, Value};
+use values::json::{self, Object, Value};
 use values::naming::Naming;
 
 /// Renderer for one dialect and naming profile.
@@ -52,7 +52,8 @@ impl Renderer {
             members.push("parameters", self.parameters(&operation.parameters));
         }
         if let Some(body) = &operation.body {
-            // The server recognises an encoding of objects without a media type, so the document allows any.
+            // The server detects the encoding of a request body that names no media type, so the
+            // document allows any media type.
             let media = if body.media == Media::Object { Media::Any } else { body.media };
             let content = self.content(media, &self.reference(&body.schema));
             let mut request = Object::from_iter([("content".into(), content)]);
@@ -207,6 +208,6 @@ fn phrase(code: u16) -> &'static str {
 }
 
 fn sorted(mut members: Object) -> Value {
-    members.members_mut().sort_by(|a, b| a.0.cmp(&b.0));
+    json::sort_members(members.members_mut());
     members.into()
 }

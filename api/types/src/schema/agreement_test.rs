@@ -1,7 +1,8 @@
-//! Comparison of the built-in tables with the reference data that they were made from, if that data is
-//! available: names, numbers, types and rules of every type and resource that release 1.35 serves by default.
+//! Comparison of the built-in tables with the reference data from which they were made. The tests compare
+//! names, numbers, types and rules of every type and resource that release 1.35 serves by default.
 //!
-//! The data is not part of the repository. Without it the tests print a note and check nothing.
+//! The reference data is not part of the repository. Without the reference data, the tests print a note and check
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,12 +16,12 @@ use values::naming::KUBERNETES;
 
 const RELEASE: &str = "1.35";
 
-/// The following release, and the resources that this server already takes from it.
+/// The following release, and the resources that this server already takes from that release.
 const NEXT_RELEASE: &str = "1.36";
 const AHEAD: [&str; 2] = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
 const ROOT: &str = "io.k8s.";
 
-/// Reads a reference file, or prints that it is missing.
+/// Reads a reference file, or prints that the file is missing.
 fn facts(name: &str) -> Option<Value> {
     let path = testkit::reference(&format!("facts/{name}"))?;
     Some(serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
@@ -42,12 +43,12 @@ fn texts<'v>(value: &'v Value, key: &str) -> Vec<&'v str> {
     list(value, key).iter().filter_map(Value::as_str).collect()
 }
 
-/// Returns [`texts`] as owned texts, to be compared with the texts of a type.
+/// Returns the result of [`texts`] as owned texts, for the comparison with the texts of a type.
 fn owned(value: &Value, key: &str) -> Vec<Text> {
     texts(value, key).into_iter().map(|text| Text::Owned(text.to_owned())).collect()
 }
 
-/// Collector of all disagreements, which are reported together.
+/// Collector of all differences, so that the test reports them together.
 #[derive(Default)]
 struct Report {
     lines: Vec<String>,
@@ -77,7 +78,7 @@ fn enabled(resources: &Value) -> impl Iterator<Item = &Value> {
 }
 
 #[test]
-fn types_agree_with_the_reference() {
+fn types_agree_with_the_reference_data() {
     let (Some(types), Some(resources)) = (facts("types.json"), facts("resources.json")) else { return };
     let by_name: HashMap<_, _> = list(&types, "types").iter().map(|ty| (text(ty, "name"), ty)).collect();
     let mut report = Report::default();
@@ -93,7 +94,7 @@ fn types_agree_with_the_reference() {
         let name = ours.full_name(&KUBERNETES);
         match by_name.get(name.as_str()) {
             Some(_) => compare_message(&mut report, ours, by_name[aliased(&name, &by_name)], &by_name),
-            // Types of alpha and beta versions follow the rules of the stable ones.
+            // Types of alpha and beta versions follow the rules of the stable versions.
             None if [".v1alpha", ".v1beta"].iter().any(|stage| name.contains(stage)) => {}
             None => report.lines.push(format!("{name} is not in the reference")),
         }
@@ -104,8 +105,8 @@ fn types_agree_with_the_reference() {
 /// Returns the types that are reachable from enabled resources, their lists and subresources, and from the
 /// bodies of operations.
 fn reachable(by_name: &HashMap<&str, &Value>, resources: &Value) -> BTreeSet<String> {
-    // Bodies that this process only sends, with its own encoder, and one body that no release serves any
-    // more.
+    // Packages of request bodies that this process only sends, with its own encoder, and of one body that no
+    // release serves any more.
     const OTHERS: [&str; 3] = ["imagepolicy.v1alpha1", "pkg.apis.audit.v1", "apidiscovery.v2beta1"];
     let mut pending: Vec<String> = Vec::new();
     for resource in enabled(resources) {
@@ -134,8 +135,8 @@ fn reachable(by_name: &HashMap<&str, &Value>, resources: &Value) -> BTreeSet<Str
     seen
 }
 
-/// Returns the name of the type that `name` is an alias of: some versions have the types of another version
-/// under names of their own.
+/// Returns the name of the type for which `name` is an alias. Some versions contain the types of another
+/// version under different names.
 fn aliased<'n>(name: &'n str, by_name: &HashMap<&str, &'n Value>) -> &'n str {
     by_name.get(name).and_then(|ty| ty["same_as"].as_str()).unwrap_or(name)
 }
@@ -152,12 +153,14 @@ fn compare_message(report: &mut Report, ours: &Message, theirs: &Value, by_name:
     );
     report.same(name, "atomic", ours.atomic, text(theirs, &KUBERNETES.extension("map-type")) == "atomic");
     let union = &theirs[KUBERNETES.extension("unions")][0];
-    let told = union["fields-to-discriminateBy"].as_object();
+    let discriminated = union["fields-to-discriminateBy"].as_object();
     report.same(
         name,
         "union",
         ours.published_union.map(|union| (union.discriminator, union.members.to_vec())),
-        told.map(|told| (text(union, "discriminator"), told.keys().map(String::as_str).collect())),
+        discriminated.map(|discriminated| {
+            (text(union, "discriminator"), discriminated.keys().map(String::as_str).collect())
+        }),
     );
     let embeds: BTreeMap<_, _> = list(theirs, "embeds")
         .iter()
@@ -172,7 +175,7 @@ fn compare_message(report: &mut Report, ours: &Message, theirs: &Value, by_name:
         let via = text(theirs, "via");
         match ours.inlined.map(inlined) {
             Some((message, number)) => {
-                // The types that an alias inlines are named after the alias as well.
+                // The inlined types of an alias have alias names too, so their names are not compared.
                 if !is_alias {
                     report.same(&place, "inlined", aliased(&message.full_name(&KUBERNETES), by_name), via);
                 }
@@ -240,9 +243,9 @@ fn compare_field(
     report.same(place, "shape", ours.shape(), shape);
     report.same(place, "kind", our_kind(ours.element()), kind);
     for name in ["map-type", "list-type"] {
-        let told = ours.published.filter(|told| told.name == name);
-        if let Some(told) = told {
-            report.same(place, name, told.value, text(theirs, &KUBERNETES.extension(name)));
+        let published = ours.published.filter(|published| published.name == name);
+        if let Some(published) = published {
+            report.same(place, name, published.value, text(theirs, &KUBERNETES.extension(name)));
         }
     }
     let map_type = text(theirs, &KUBERNETES.extension("map-type"));
@@ -314,7 +317,7 @@ fn our_kind(kind: &Kind) -> String {
 }
 
 #[test]
-fn resources_agree_with_the_reference() {
+fn resources_agree_with_the_reference_data() {
     let Some(reference) = facts("resources.json") else { return };
     let registry = Registry::new(&KUBERNETES);
     let mut report = Report::default();
@@ -331,7 +334,7 @@ fn resources_agree_with_the_reference() {
         names.insert(place);
     }
     let none = Enablement::parse("", &registry).unwrap();
-    let served = none.gated(registry.naming(), |_| false).of(&registry);
+    let served = none.gated(registry.naming(), |_| false).enabled_types(&registry);
     for ours in registry.resources() {
         let place = format!("{}/{}/{}", ours.group, ours.version, ours.table.plural);
         let is_served = served.resource(&ours.group, &ours.version, &ours.table.plural).is_some();
@@ -339,7 +342,8 @@ fn resources_agree_with_the_reference() {
     }
     for theirs in list(&reference, "groups") {
         let Some(ours) = registry.group(text(theirs, "group")) else { continue };
-        // The aggregator's group has no priority in the reference: it always comes first.
+        // The reference data has no priority for the group of the aggregator, because this group always comes
+        // first.
         if let Some(priority) = theirs["group_priority"].as_u64() {
             report.same(&ours.name, "priority", u64::from(ours.priority), priority);
             for version in &ours.versions {
@@ -363,8 +367,8 @@ fn compare_resource(report: &mut Report, place: &str, ours: &Resource, theirs: &
     report.same(place, "categories", &*table.categories, &owned(theirs, "categories"));
     report.same(place, "verbs", table.verbs, &texts(theirs, "verbs"));
     report.same(place, "type", table.message.full_name(&KUBERNETES).as_str(), text(theirs, "type"));
-    // The reference data says since when a kind is deprecated, except for endpoints, about which the server
-    // warns too (docs/api/validation.md).
+    // The reference data has the release in which a kind was deprecated, except for endpoints; this server
+    // warns about endpoints too (docs/api/validation.md).
     let deprecated = if table.kind == "Endpoints" { "1.33" } else { text(theirs, "deprecated") };
     report.same(place, "deprecated", &*table.deprecated, deprecated);
     report.same(place, "virtual", ours.storage.is_none(), flag(theirs, "virtual"));
@@ -403,7 +407,7 @@ fn compare_resource(report: &mut Report, place: &str, ours: &Resource, theirs: &
 }
 
 #[test]
-fn columns_agree_with_the_reference() {
+fn table_columns_agree_with_the_reference_data() {
     let Some(reference) = facts("columns.json") else { return };
     let registry = Registry::new(&KUBERNETES);
     let mut report = Report::default();
@@ -445,7 +449,7 @@ fn columns_agree_with_the_reference() {
 }
 
 #[test]
-fn selectable_fields_agree_with_the_reference() {
+fn selectable_fields_agree_with_the_reference_data() {
     let Some(reference) = facts("selectable_fields.json") else { return };
     let registry = Registry::new(&KUBERNETES);
     let mut report = Report::default();
@@ -467,8 +471,8 @@ fn selectable_fields_agree_with_the_reference() {
         );
         for (ours, theirs) in ours.table.selectable.iter().zip(theirs) {
             let value = text(theirs, "value").trim_end_matches("|\"\"");
-            // If the description in the reference is a single path, ours must be the same path; the other
-            // descriptions are prose.
+            // If the description in the reference is a single path, the path in this server must be the same;
+            // the other descriptions are prose.
             if !value.contains([' ', '"', '[']) && value != "decimal" {
                 report.same(&format!("{place} {}", ours.label), "path", &*ours.path, value);
             }
@@ -478,7 +482,7 @@ fn selectable_fields_agree_with_the_reference() {
 }
 
 #[test]
-fn rules_agree_with_the_reference() {
+fn validation_rules_agree_with_the_reference_data() {
     let Some(reference) = facts("validation.json") else { return };
     let registry = Registry::new(&KUBERNETES);
     let mut report = Report::default();
@@ -503,7 +507,7 @@ fn compare_rules(report: &mut Report, place: &str, ours: &Resource, theirs: &Val
         rule if rule.starts_with("dns1123_label") => NameRule::Label,
         rule if rule.starts_with("dns1123_subdomain") => NameRule::Subdomain,
         "\"{spec.names.plural}.{spec.group}\"" => NameRule::Subdomain,
-        // A kind's own rule is stricter, whatever it is.
+        // Each other rule applies to one kind only, and is stricter than the rule for path segments.
         _ => NameRule::PathSegment,
     };
     report.same(place, "name rule", table.name_rule, name_rule);

@@ -1,10 +1,11 @@
-//! Properties in which the server treats a kind differently from others, as far as the schema describes them.
-//! Code that belongs to a kind is referenced by a number; a property that generic code reads is a field.
+//! Properties by which the server treats a kind differently from other kinds. The schema sets these
+//! properties. A number refers to code that belongs to a kind; the other properties are fields that generic
+//! code reads.
 //!
 //! Generic code reads these properties of a resource and never compares the name of its kind. Types made at
 //! run time have [`Behavior::PLAIN`].
 
-/// The properties of a kind beyond the data in the rest of its table.
+/// The special properties of a kind, in addition to the rest of its table.
 #[derive(Debug)]
 pub struct Behavior {
     /// Number of the kind's strategy, from 1; 0 means no strategy. Only `strategy` can resolve the number.
@@ -18,10 +19,10 @@ pub struct Behavior {
     /// Number of the conversion between this version and the stored version, from 1; 0 if the versions are
     /// equal or differ only in their names. Only `convert` can resolve the number.
     pub conversion: u16,
-    /// Paths among `immutable` that have another error message: the path, and the detail of the "forbidden"
-    /// error, which is empty if the update rule reports the change.
+    /// Paths of `immutable` that have a special error message. Each path has the detail of its "forbidden"
+    /// error; the detail is empty if the update rule reports the change.
     pub refusals: &'static [(&'static str, &'static str)],
-    /// Whether objects are kept until `spec.finalizers` is empty, in addition to `metadata.finalizers`.
+    /// Whether a deleted object stays until both `metadata.finalizers` and `spec.finalizers` are empty.
     pub spec_finalizers: bool,
     /// Names of objects that cannot be deleted.
     pub undeletable: &'static [&'static str],
@@ -32,18 +33,18 @@ pub struct Behavior {
     pub allocated: bool,
     /// Whether objects may be created in a namespace that does not exist.
     pub namespace_may_be_missing: bool,
-    /// Whether objects expire after the time that is configured for events. Set for the stored version.
+    /// Whether objects expire after the time that is configured for events. Only the stored version sets this property.
     pub expires: bool,
-    /// Whether the garbage collector ignores the objects. Set for the stored version.
+    /// Whether the garbage collector ignores the objects. Only the stored version sets this property.
     pub uncollected: bool,
-    /// Whether these objects are deleted before all others when a namespace is emptied.
+    /// Whether the objects are deleted before all other objects when a namespace is emptied.
     pub deleted_first: bool,
-    /// Whether table rows carry a condition once the object has finished.
+    /// Whether the table row of a finished object contains a condition.
     pub marks_finished: bool,
-    /// Whether writes are still accepted on a full disk, as long as reserved space remains. Set for the
-    /// stored version.
+    /// Whether writes are still accepted on a full disk, as long as reserved space remains. Only the stored version
+    /// sets this property.
     pub essential: bool,
-    /// Whether the rules of the kind check the metadata on update once more, as if the object were new.
+    /// Whether an update also checks the metadata by the rules that the kind has for new objects.
     pub metadata_again: bool,
     /// Whether finalizers may be names without a domain.
     pub plain_finalizers: bool,
@@ -55,7 +56,8 @@ pub struct Behavior {
     pub replacement: &'static str,
     /// Release in which a deprecated version is removed; empty if unknown.
     pub removed: &'static str,
-    /// Version whose name discovery hashes as the storage version; empty if it is the stored version.
+    /// Version whose name discovery hashes as the storage version; empty if discovery hashes the stored
+    /// version.
     pub hashed_version: &'static str,
     /// Path of the number by which the table rows of a list are sorted; empty means by name.
     pub rows_sorted_by: &'static str,
@@ -112,7 +114,7 @@ mod tests {
         ["kind == \"", "kind != \"", "name == \"", "name != \"", "plural == \"", "plural != \""];
 
     #[test]
-    fn generic_code_knows_no_kind_by_its_name() {
+    fn generic_code_compares_no_kind_by_name() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut found = Vec::new();
         for room in ["objects/src", "replica/src", "src", "types/src", "values/src", "wire/src"] {
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn comparisons_with_kinds_are_seen() {
+    fn names_a_kind_recognizes_comparisons_with_kinds() {
         for line in [
             r#"resource.table.kind == "Pod""#,
             r#"(group.as_str(), &*table.kind) == ("apps", "DaemonSet") || kind != "Event""#,

@@ -1,10 +1,10 @@
 //! The built-in types: the tables that the build generates from `schema/*.proto`.
 //!
-//! Everything is static. The naming profile selects one of two sets of tables, which share every message that
-//! contains no name of a profile. Strings in a table are therefore complete, except for group stems (see
+//! All tables are static. The naming profile selects one of two sets of tables. Both sets share every message
+//! that contains no name of a profile. Strings in a table are therefore complete, except for group stems (see
 //! `registry`).
 
-// Names that the generated text uses.
+// The generated code uses these names.
 use std::borrow::Cow::Borrowed as B;
 
 use super::compiled::Compiled;
@@ -74,7 +74,7 @@ fn vocabulary(naming: &Naming) -> &'static Vocabulary {
     VOCABULARIES
         .iter()
         .find(|vocabulary| vocabulary.profile == naming.profile)
-        .expect("the build writes tables for every vocabulary there is")
+        .expect("the build writes tables for every naming profile")
 }
 
 /// Returns the built-in groups, highest priority first.
@@ -119,7 +119,7 @@ shared! {
     MANAGED_FIELDS_ENTRY = META_V1_MANAGEDFIELDSENTRY, "An entry of the managed fields.";
     LABEL_SELECTOR = META_V1_LABELSELECTOR, "A label selector.";
     CONDITION = META_V1_CONDITION, "A condition.";
-    STATUS = META_V1_STATUS, "The answer that is no object.";
+    STATUS = META_V1_STATUS, "The answer that is not an object.";
     STATUS_DETAILS = META_V1_STATUSDETAILS, "Details of a status.";
     DELETE_OPTIONS = META_V1_DELETEOPTIONS, "Options of a delete.";
     CREATE_OPTIONS = META_V1_CREATEOPTIONS, "Options of a create.";
@@ -152,7 +152,7 @@ mod tests {
     use values::naming::{self, CLUSTER, KUBERNETES};
 
     #[test]
-    fn every_message_is_found_by_its_name_and_every_field_by_its() {
+    fn every_message_and_every_field_is_found_by_name() {
         for naming in naming::ALL {
             assert!(messages(naming).len() > 500);
             for &expected in messages(naming) {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_every_type_is_its_own_candidate() {
+    fn every_field_name_is_found_in_the_name_table_of_its_type() {
         for message in messages(&KUBERNETES) {
             let fields = message.fields.iter().map(|field| &*field.name);
             let names = Names::new(fields.clone()).unwrap_or_else(|| panic!("{} has a table", message.name));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn vocabularies_share_what_names_no_vendor_and_differ_in_the_rest() {
+    fn naming_profiles_share_messages_that_contain_no_vendor_name() {
         let pod = |naming| message(naming, "api.core.v1.Pod").unwrap();
         assert!(std::ptr::eq(pod(&CLUSTER), pod(&KUBERNETES)) && std::ptr::eq(pod(&CLUSTER), POD));
         for (naming, member, aggregator) in [
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn no_placeholder_and_no_vendor_word_is_left_where_it_should_not_be() {
+    fn schema_files_contain_no_vendor_names_outside_placeholders() {
         let schemas = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema");
         for file in std::fs::read_dir(schemas).unwrap() {
             let path = file.unwrap().path();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_that_are_shown_as_tables_have_columns() {
+    fn scale_and_status_have_table_columns() {
         let headers = |message| columns(message).iter().map(|column| &*column.name).collect::<Vec<_>>();
         assert_eq!(headers(SCALE), ["Name", "Desired", "Available", "Age"]);
         assert_eq!(headers(STATUS), ["Status", "Reason", "Message"]);

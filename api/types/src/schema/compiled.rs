@@ -1,5 +1,5 @@
-//! Values that are derived from a type once, at their first use. They live in the type and are dropped with
-//! it.
+//! Plans: values that are derived from a type once, at their first use. The plans are stored in the type and
+//! are dropped with it.
 //!
 //! ```text
 //! Message ─ Compiled ─┬─ names       position of a field, by its name in JSON
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A plan refers to fields by position and never to other types. Recursive types therefore need no special
-//! care, and no plan can outlive the type it was derived from. Plans are plain data; the modules that compute
-//! them describe their use.
+//! care, and no plan can outlive its type. Plans are plain data; the modules that compute the plans describe the use of
+//! the plans.
 
 use std::sync::OnceLock;
 
@@ -26,7 +26,7 @@ pub struct Compiled {
     pub(super) always: OnceLock<Vec<usize>>,
     pub(super) demanded: OnceLock<Vec<usize>>,
     pub(super) defaults: OnceLock<Option<Box<Defaults>>>,
-    /// How protobuf encodes the type, made at the first use.
+    /// The protobuf encoding of the type, made at the first use.
     pub wire: OnceLock<Option<Box<Wire>>>,
 }
 
@@ -48,7 +48,8 @@ impl Compiled {
     }
 }
 
-/// The defaults to fill in for objects of one type. The rule in code that a type may have is not included.
+/// The defaults to fill in for objects of one type. If the type has a default rule in code, this rule is not
+/// included.
 #[derive(Debug)]
 pub(super) struct Defaults {
     /// Positions of fields, ascending, with their default values.
@@ -57,18 +58,18 @@ pub(super) struct Defaults {
     pub(super) below: Vec<usize>,
 }
 
-/// The precomputed part of a type's protobuf form.
+/// The precomputed part of a type's protobuf encoding.
 #[derive(Debug)]
 pub struct Wire {
     /// Entries by position in `Message::fields`.
     pub members: Vec<WireMember>,
     /// Encoding of absent fields, in wire order.
     pub zeros: Vec<u8>,
-    /// Offsets in `zeros` at which the fields of each rank begin, and the end.
+    /// Offsets in `zeros` at which the field of each rank begins, and the length of `zeros`.
     pub zeros_at: Vec<u32>,
 }
 
-/// The precomputed part of a field's protobuf form.
+/// The precomputed part of a field's protobuf encoding.
 #[derive(Debug)]
 pub struct WireMember {
     /// Position in wire order, without gaps; `u16::MAX` for fields that do not exist in protobuf.

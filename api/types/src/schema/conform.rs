@@ -1,8 +1,10 @@
-//! Conversion of a tree to a canonical tree by schema: `decode` for the result of a patch instead of a text.
+//! Conversion of a tree to a canonical tree by schema. This module converts the results of patches, and
+//! `decode` converts texts.
 //!
-//! The tree is passed to the visitors of `decode` as if it were being parsed, so both follow the same rules.
-//! Values are moved, not copied. Depth is limited here, because a patch can nest deeper than the texts it was
-//! made from. If an object differs from a known one by a few changes, only the changed parts are read again.
+//! The tree is passed to the visitors of `decode` as if it were being parsed, so both modules follow the same
+//! rules. Values are moved, not copied. Depth is limited here, because the result of a patch can be nested
+//! deeper than both the object and the patch. If an object differs from a known object by a few changes, only
+//! the changed parts are read again.
 
 use serde::de::value::StringDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
@@ -21,32 +23,32 @@ use values::json::{DEPTH_MAX, Key, Object, Value};
 /// fields into schema order, and makes scalars canonical.
 ///
 /// # Errors
-/// The same as for [`decode`](super::decode::decode).
+/// The errors of [`decode`](super::decode::decode).
 pub fn conform(message: &Message, value: Value) -> Result<Decoded, DecodeError> {
     let report = Report::default();
     let read = read_root(&report, message, Source { value, depth: DEPTH_MAX });
     report.finish(message, read, |halt| halt.0)
 }
 
-/// Converts like [`conform`] a `value` that is mostly equal to `known`, which already conforms. Parts that
-/// are equal at the same path stay unchanged.
+/// Converts `value` like [`conform`]. The value is mostly equal to `known`, which already conforms. Parts
+/// that are equal at the same path stay unchanged.
 ///
 /// # Errors
-/// The same as for [`conform`].
+/// The same errors as [`conform`].
 pub fn conform_changes(message: &Message, mut value: Value, known: &Object) -> Result<Decoded, DecodeError> {
     if let Value::Object(object) = &mut value
         && conforms_in_place(message, object, known)
     {
         return Ok(Decoded { object: std::mem::take(object), strict: Vec::new() });
     }
-    // To report all problems with their locations, the whole object is read again. Parts that were already
-    // converted give the same result.
+    // To report all problems with their locations, the whole object is read again. The second reading of a converted
+    // value gives the same result.
     conform(message, value)
 }
 
 /// Converts `object` in place if there is nothing to report; parts that are equal to `known` at the same path
-/// stay unchanged. Returns `false` if there is something to report: then only parts of the object conform,
-/// and the caller uses [`conform`] for the report.
+/// stay unchanged. Returns `false` if there is something to report. After `false`, only parts of the object conform,
+/// and the caller must call [`conform`] for the report.
 pub fn conforms_in_place(message: &Message, object: &mut Object, known: &Object) -> bool {
     members(message, object, known, DEPTH_MAX - 1).is_ok()
 }
@@ -55,7 +57,7 @@ pub fn conforms_in_place(message: &Message, object: &mut Object, known: &Object)
 /// absent.
 ///
 /// # Errors
-/// The same as for [`decode`](super::decode::decode).
+/// The errors of [`decode`](super::decode::decode).
 pub fn conform_value(kind: &Kind, value: Value) -> Result<Option<Value>, DecodeError> {
     let report = Report::default();
     let read = reread(Single { report: &report, kind, path: None, is_free: false }, value);
@@ -66,10 +68,10 @@ pub fn conform_value(kind: &Kind, value: Value) -> Result<Option<Value>, DecodeE
     }
 }
 
-/// A part does not conform, or must be reported. The part itself is unchanged.
+/// Error for a value that does not conform, or about which there is something to report.
 struct Odd;
 
-/// Converts the members of a struct, whose values may nest `depth` more levels.
+/// Converts the members of a struct. The values of the members may nest `depth` more levels.
 fn members(message: &Message, object: &mut Object, known: &Object, depth: usize) -> Result<(), Odd> {
     // Positions of the given fields, with the positions of their members.
     let mut given: SmallVec<[(usize, usize); 24]> = SmallVec::new();
@@ -82,7 +84,7 @@ fn members(message: &Message, object: &mut Object, known: &Object, depth: usize)
             Some((other, known)) if *name == other => Some(known),
             _ => known.get(name),
         };
-        if known.is_some_and(|known| known == value) || whole(field, value, known, depth)? {
+        if known.is_some_and(|known| known == value) || conform_field(field, value, known, depth)? {
             given.push((position, at));
         }
     }
@@ -105,9 +107,9 @@ fn members(message: &Message, object: &mut Object, known: &Object, depth: usize)
     Ok(())
 }
 
-/// Converts the value of a field, which may nest `depth` more levels. Returns whether the field is present
-/// afterwards.
-fn whole(field: &Field, value: &mut Value, known: Option<&Value>, depth: usize) -> Result<bool, Odd> {
+/// Converts the value of a field. The value may nest `depth` more levels. Returns whether the field is
+/// present afterwards.
+fn conform_field(field: &Field, value: &mut Value, known: Option<&Value>, depth: usize) -> Result<bool, Odd> {
     cancellation::step();
     let deeper = |levels: usize| depth.checked_sub(levels).ok_or(Odd);
     match (&field.kind, &mut *value, known) {
@@ -141,7 +143,7 @@ fn whole(field: &Field, value: &mut Value, known: Option<&Value>, depth: usize) 
     Ok(!is_lost(field, value))
 }
 
-/// Returns the result of `read` for a part, if it reports nothing.
+/// Returns the result of `read`, or an error if `read` reports something.
 fn clean<T>(read: impl FnOnce(&Report) -> Result<T, Halt>) -> Result<T, Odd> {
     let report = Report::default();
     let part = read(&report).map_err(|_| Odd)?;
@@ -151,7 +153,7 @@ fn clean<T>(read: impl FnOnce(&Report) -> Result<T, Halt>) -> Result<T, Odd> {
 /// Reads a value that is already a tree.
 ///
 /// # Errors
-/// The error message, unless the report contains the error.
+/// The error message; empty if the report contains the error.
 pub(super) fn reread(single: Single<'_>, value: Value) -> Result<Option<Value>, String> {
     single.deserialize(Source { value, depth: DEPTH_MAX }).map_err(|halt: Halt| halt.0)
 }
@@ -183,7 +185,8 @@ impl<'de> Deserializer<'de> for Source {
             Value::Bool(value) => visitor.visit_bool(value),
             Value::Int(value) => visitor.visit_i64(value),
             Value::Float(value) => visitor.visit_f64(value),
-            // JSON has no bytes, so `visit_bytes` can mark the original text of a number.
+            // `visit_bytes` receives the original text of a number. No other value needs this method, because
+            // JSON has no byte strings.
             Value::Number(words) => visitor.visit_bytes(words.as_bytes()),
             Value::String(text) => visitor.visit_string(text),
             Value::Array(items) => visitor.visit_seq(Items { items: items.into_iter(), depth: deeper()? }),

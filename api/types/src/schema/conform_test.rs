@@ -1,4 +1,4 @@
-//! Test that reading only the changed parts gives the same result as reading everything.
+//! Tests that reading only the changed parts gives the same result as reading the whole object.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ use values::json::parse;
 use values::naming::KUBERNETES;
 
 #[test]
-fn what_changed_conforms_as_the_whole_does() {
+fn conform_changes_gives_the_same_result_as_conform() {
     let (mut random, mut failed, mut reported) = (Random(11), 0, 0);
     for message in builtin::messages(&KUBERNETES) {
         for at in 0..24 {
@@ -34,7 +34,7 @@ fn what_changed_conforms_as_the_whole_does() {
 }
 
 #[test]
-fn what_is_settled_is_left_alone_in_its_own_place_only() {
+fn conform_skips_a_settled_member_only_under_its_own_name() {
     let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
     let text = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"n","containers":[{"name":"c"}]},"status":{"phase":"Running"}}"#;
     let known = decode_settled(message, &Bytes::from(text)).unwrap();
@@ -55,7 +55,7 @@ fn what_is_settled_is_left_alone_in_its_own_place_only() {
 }
 
 #[test]
-fn changes_nest_no_deeper_than_the_whole_may() {
+fn conform_changes_applies_the_same_depth_limit_as_conform() {
     let message = builtin::message(&KUBERNETES, "api.apps.v1.ControllerRevision").unwrap();
     let known =
         conform(message, parse(br#"{"metadata":{"name":"a"},"data":{"a":{}},"revision":1}"#).unwrap());

@@ -1,8 +1,8 @@
 //! The members of an object that its type declares, in the order of the fields.
 //!
-//! Code that walks an object by its type (encoding, validation, ownership) visits these members and the few
-//! fields that matter even if they are absent, instead of all fields of the type. Typical objects need no
-//! allocation.
+//! Code that walks an object by its type (encoding, validation, ownership) does not visit all fields of the type. Such
+//! code visits the declared members, and the few fields that matter even if the object lacks them. Typical objects need
+//! no allocation.
 
 use smallvec::SmallVec;
 
@@ -24,10 +24,10 @@ impl<'o> Declared<'o> {
         Declared(SmallVec::new())
     }
 
-    /// Collects the members of `object`, which is of type `message`. Fills `self` in place, because moving it
-    /// costs as much as reading a small object.
+    /// Collects the members of `object`, which is of type `message`. Fills `self` in place, because moving a
+    /// [`Declared`] costs as much as reading a small object.
     #[inline]
-    pub fn of(&mut self, message: &Message, object: &'o Object) -> &[(usize, &'o Value)] {
+    pub fn collect(&mut self, message: &Message, object: &'o Object) -> &[(usize, &'o Value)] {
         let mut is_ascending = true;
         let mut last = 0;
         for (name, value) in object.iter() {
@@ -65,7 +65,7 @@ pub fn visit<'m, 'o>(
 }
 
 impl Field {
-    /// Returns what validation requires of the field's presence.
+    /// Returns the rule of validation for the presence of the field.
     pub fn presence(&self) -> Presence {
         self.check.map_or(Presence::Published, |check| check.presence)
     }
@@ -91,7 +91,7 @@ impl Message {
         self.compiled.demanded.get_or_init(|| self.positions(Field::is_demanded))
     }
 
-    /// Returns, by position of a field, its rank among all fields sorted by name.
+    /// Returns the rank of each field in the order of names. The index is the position of the field.
     pub fn ranks(&self) -> &[u32] {
         self.compiled.ranks.get_or_init(|| {
             let mut by_name: Vec<usize> = (0..self.fields.len()).collect();
@@ -116,7 +116,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn ranks_are_the_order_of_the_names() {
+    fn field_ranks_follow_the_order_of_the_names() {
         for message in builtin::messages(&KUBERNETES) {
             let mut by_rank: Vec<_> = message.ranks().iter().zip(&*message.fields).collect();
             by_rank.sort_by_key(|(rank, _)| **rank);
@@ -125,9 +125,9 @@ mod tests {
     }
 
     #[test]
-    fn members_come_in_the_order_of_the_fields_with_what_is_due_between() {
+    fn members_are_visited_in_field_order_together_with_due_fields() {
         let message = builtin::message(&KUBERNETES, "api.core.v1.ContainerPort").unwrap();
-        for (given, due, wanted) in [
+        for (given, due, expected) in [
             ("{}", &[][..], ""),
             (r#"{"name":"a","containerPort":1}"#, &[], "name=\"a\" containerPort=1"),
             (r#"{"containerPort":1,"other":2,"name":"a"}"#, &[], "name=\"a\" containerPort=1"),
@@ -138,7 +138,7 @@ mod tests {
             let object = object(given);
             let mut found = Declared::new();
             let mut seen = Vec::new();
-            visit(message, found.of(message, &object), due, |field, value| {
+            visit(message, found.collect(message, &object), due, |field, value| {
                 let mut text = field.name.as_bytes().to_vec();
                 if let Some(value) = value {
                     text.push(b'=');
@@ -146,7 +146,7 @@ mod tests {
                 }
                 seen.push(String::from_utf8(text).unwrap());
             });
-            assert_eq!(seen.join(" "), wanted, "{given}");
+            assert_eq!(seen.join(" "), expected, "{given}");
         }
     }
 }

@@ -7,15 +7,15 @@
 //!                             └─► strict: unknown and duplicate fields, in document order
 //! ```
 //!
-//! The resulting tree is canonical: it has exactly the members of the stored form. Fields that are omitted
-//! when zero are absent when zero; fields that are always written are present (`"status":{}`,
-//! `"rules":null`). Two equal objects therefore have equal trees, and all later steps (defaults, patches,
-//! field sets) see what clients see. `conform` drives the same visitors over a tree.
+//! The resulting tree is canonical: it has exactly the members of the stored form. A field that JSON omits for the zero
+//! value is absent if the value is zero; a field that is always written is present (`"status":{}`, `"rules":null`). Two
+//! equal objects therefore have equal trees, and all later steps (defaults, patches, field sets) work on the members
+//! that clients see. `conform` drives the same visitors over a tree.
 //!
 //! A value of the wrong type does not stop decoding: the first such error is reported at the end. A type that
-//! parses its own text (a time, a quantity, a port) stops decoding with its own error, which replaces the
-//! first one. If a text is rejected, it is read a second time in a careful mode: strings are repaired as in
-//! Go's `encoding/json`, and integers are taken from their original text.
+//! parses its own text (a time, a quantity, a port) stops decoding with its own error, and this error
+//! replaces the first error. If a text is rejected, the decoder reads the text a second time in a careful mode: strings
+//! are repaired as in Go's `encoding/json`, and integers are taken from their original text.
 //!
 //! This module contains no code for particular kinds: the caller checks `kind`, `apiVersion` and the namespace.
 
@@ -57,12 +57,12 @@ pub fn decode(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     }
 }
 
-/// Decodes like [`decode`] a text that is probably a changed copy of `known`, an object of this server with
-/// settled parts ([`decode_settled`]). Settled parts that have the same bytes in the text are not decoded;
-/// both objects share them.
+/// Decodes `text` like [`decode`]. The text is probably a changed copy of `known`, an object of this server
+/// with settled parts ([`decode_settled`]). Settled parts that have the same bytes in the text are not
+/// decoded; both objects share these parts.
 ///
 /// # Errors
-/// The same as for [`decode`].
+/// The same errors as [`decode`].
 pub fn decode_known(message: &Message, text: &[u8], known: &Object) -> Result<Decoded, DecodeError> {
     match decode_straight::straight_with_known(message, text, known) {
         Some(object) => Ok(Decoded { object, strict: Vec::new() }),
@@ -73,7 +73,7 @@ pub fn decode_known(message: &Message, text: &[u8], known: &Object) -> Result<De
 /// Decodes text that this server wrote in canonical form and whose checksum was verified.
 ///
 /// # Errors
-/// The same as for [`decode`], if the text is not what this server wrote.
+/// The same errors as [`decode`], if this server did not write the text.
 pub fn decode_own(message: &Message, text: &[u8]) -> Result<Object, DecodeError> {
     match straight(message, text, Author::Server) {
         Some(object) => Ok(object),
@@ -81,35 +81,35 @@ pub fn decode_own(message: &Message, text: &[u8]) -> Result<Object, DecodeError>
     }
 }
 
-/// Decodes like [`decode_own`], with the parts of the object settled (see [`Object::settle`]), except its
-/// metadata. Parts of built-in types are decoded at the first access.
+/// Decodes like [`decode_own`], and settles the parts of the object except the metadata (see
+/// [`Object::settle`]). Parts of built-in types are decoded at the first access.
 ///
 /// # Errors
-/// The same as for [`decode_own`].
+/// The same errors as [`decode_own`].
 pub fn decode_settled(message: &Message, text: &Bytes) -> Result<Object, DecodeError> {
     settled(message, text, None).map_or_else(|| decode_own(message, text), Ok)
 }
 
-/// Decodes like [`decode_settled`]. Parts that have the same bytes in `beside`, the object that is to be
-/// stored in place of this one, are not decoded; both objects share them.
+/// Decodes like [`decode_settled`]. `beside` is the object that will replace the decoded object in the store.
+/// Parts that have the same bytes in both objects are not decoded; both objects share these parts.
 ///
 /// # Errors
-/// The same as for [`decode_own`].
+/// The same errors as [`decode_own`].
 pub fn decode_sharing(message: &Message, text: &Bytes, beside: &mut Object) -> Result<Object, DecodeError> {
     settled(message, text, Some(beside)).map_or_else(|| decode_own(message, text), Ok)
 }
 
-/// Replaces parts of `new` by equal settled parts of `old`, so that both objects share them. Both are of type
-/// `message`.
+/// Replaces parts of `new` by equal settled parts of `old`, so that both objects share these parts. Both
+/// objects are of type `message`.
 pub fn share(message: &Message, new: &mut Object, old: &Object) {
     decode_straight::share(message, new, old);
 }
 
-/// Decodes like [`decode`] a text that was accepted under another schema. Kind, version and metadata of
-/// objects inside the object are dropped if they are invalid under the current schema.
+/// Decodes like [`decode`], for a text that was accepted under another schema. Kind, version and metadata of
+/// objects inside the object are dropped if the current schema makes these members invalid.
 ///
 /// # Errors
-/// The same as for [`decode`].
+/// The same errors as [`decode`].
 pub fn decode_record(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     decode_reporting(message, text, Report::of_record())
 }
@@ -132,9 +132,10 @@ fn read_text(message: &Message, text: &[u8], report: Report) -> Result<Decoded, 
     let read = read_root(&report, message, &mut source).and_then(|object| source.end().map(|()| object));
     let has_merged = report.has_merged();
     let may_have_repeated = message.custom && !report.is_lenient() && report.may_have_repeated();
-    let mut decoded = report.finish(message, read, |error| ParseError::of(text, &error).to_string())?;
-    // Objects of custom types are maps in the reference server, which finds repeated members in them whatever
-    // the schema says.
+    let mut decoded =
+        report.finish(message, read, |error| ParseError::from_serde(text, &error).to_string())?;
+    // In the reference server, objects of custom types are maps. Repeated members are therefore found
+    // regardless of the schema.
     if may_have_repeated && let Ok((_, repeated)) = json::parse_reporting_duplicates(text) {
         decoded.strict = with_repeated(&repeated, decoded.strict);
     }
@@ -231,7 +232,7 @@ pub(super) struct Single<'c> {
     pub(super) report: &'c Report,
     pub(super) kind: &'c Kind,
     pub(super) path: At<'c>,
-    /// Whether a value of the wrong type is kept as it is, so that validation reports it.
+    /// Whether a value of the wrong type is kept unchanged, so that validation reports it.
     pub(super) is_free: bool,
 }
 
@@ -267,7 +268,7 @@ impl<'de> DeserializeSeed<'de> for Single<'_> {
 impl Single<'_> {
     /// Reports a value of the wrong type. The value counts as absent, unless its type parses its own text.
     fn wrong<E: serde::de::Error>(self, found: &str) -> Result<Option<Value>, E> {
-        let into = |wanted| mismatched(self.path, found, wanted);
+        let into = |expected| mismatched(self.path, found, expected);
         let sentence = match self.kind {
             Kind::Time | Kind::MicroTime | Kind::Duration => into("string"),
             Kind::IntOrString => into("int32"),
@@ -276,11 +277,11 @@ impl Single<'_> {
             // The value is present but neither a schema nor a list; validation reports it.
             Kind::SchemaOrArray(_) | Kind::SchemaOrStrings(_) => return Ok(Some(Value::Array(Vec::new()))),
             _ => {
-                let wanted = match self.kind {
+                let expected = match self.kind {
                     Kind::String => self.path.map_or("string", DecodePath::text_type).to_owned(),
                     kind => type_name(kind),
                 };
-                self.report.mismatch(self.path, found, &wanted);
+                self.report.mismatch(self.path, found, &expected);
                 return Ok(None);
             }
         };
@@ -315,9 +316,9 @@ impl Single<'_> {
         }
     }
 
-    /// Reads a value of a type that parses its own text: without strict findings, and with errors whose paths
-    /// start at this value.
-    fn apart<E: serde::de::Error>(
+    /// Reads a value of a type that parses its own text. The findings of strict decoding are dropped, and the
+    /// paths of errors start at this value.
+    fn decode_own_text<E: serde::de::Error>(
         self,
         read: impl FnOnce(Single<'_>) -> Result<Value, E>,
     ) -> Result<Option<Value>, E> {
@@ -338,7 +339,7 @@ impl Single<'_> {
                 json::write(&Value::Float(number), &mut text);
                 self.text(&String::from_utf8_lossy(&text))
             }
-            // This is how a tree represents `-0`.
+            // A tree represents the integer text `-0` as a negative zero.
             Kind::Int32 | Kind::Int64 | Kind::IntOrString
                 if !self.report.is_text() && number == 0.0 && number.is_sign_negative() =>
             {
@@ -419,7 +420,7 @@ impl<'de> Visitor<'de> for Single<'_> {
         self.float(value)
     }
 
-    /// Receives a number as text. Only deserializers over trees pass numbers this way.
+    /// Receives a number as text. Only deserializers over trees pass numbers as text.
     fn visit_bytes<E: serde::de::Error>(self, words: &[u8]) -> Result<Option<Value>, E> {
         self.words(&String::from_utf8_lossy(words))
     }
@@ -435,12 +436,12 @@ impl<'de> Visitor<'de> for Single<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, source: A) -> Result<Option<Value>, A::Error> {
         match self.kind {
             Kind::List(list) => read_list(self, list, source).map(Some),
-            Kind::SchemaOrArray(message) => self.apart(|whole| {
+            Kind::SchemaOrArray(message) => self.decode_own_text(|whole| {
                 let item = &Kind::Message(message.clone());
                 let absent = || Value::Object(zero_object(message));
                 read_items(Single { kind: item, ..whole }, source, absent).map(Value::Array)
             }),
-            Kind::SchemaOrStrings(_) => self.apart(|whole| {
+            Kind::SchemaOrStrings(_) => self.decode_own_text(|whole| {
                 let absent = || Value::String(String::new());
                 read_items(Single { kind: &Kind::String, ..whole }, source, absent).map(Value::Array)
             }),
@@ -459,7 +460,9 @@ impl<'de> Visitor<'de> for Single<'_> {
             Kind::Message(message) => read_message(self.report, message, self.path, source)
                 .map(|object| Some(Value::Object(object))),
             Kind::SchemaOrArray(message) | Kind::SchemaOrBool(message) | Kind::SchemaOrStrings(message) => {
-                self.apart(|whole| read_message(whole.report, message, None, source).map(Value::Object))
+                self.decode_own_text(|whole| {
+                    read_message(whole.report, message, None, source).map(Value::Object)
+                })
             }
             Kind::Map(map) => read_map(self, map, source).map(Some),
             Kind::Json | Kind::RawExtension => self.report.raw().visit_map(source).map(Some),

@@ -4,8 +4,8 @@
 use super::table::{Element, Empty, Field, Kind, Message};
 use values::json::{Object, Value};
 
-/// Returns what is written for an absent value that is always written. This is also the meaning of `null`
-/// inside a list or map.
+/// Returns the value that is written for an absent value of this kind, if the value is always written. `null`
+/// inside a list or map also means this value.
 pub fn zero(kind: &Kind) -> Value {
     match kind {
         Kind::Bool => Value::Bool(false),
@@ -20,24 +20,24 @@ pub fn zero(kind: &Kind) -> Value {
     }
 }
 
-/// Returns what is written for an absent field that is always written.
+/// Returns the value that is written for an absent field, if the field is always written.
 pub fn zero_field(field: &Field) -> Value {
     if field.pointer { Value::Null } else { zero(&field.kind) }
 }
 
-/// Returns the meaning of `null` as a value of a map; `None` if it counts as absent.
+/// Returns the value that `null` means in a map; `None` if the member counts as absent.
 pub(crate) fn zero_member(element: &Element) -> Option<Value> {
     let is_value = element.empty != Empty::Kept || has_default(element);
     is_value.then(|| zero_element(element))
 }
 
-/// Returns whether defaulting replaces `null`.
+/// Returns whether defaulting replaces a `null` element.
 pub fn has_default(element: &Element) -> bool {
     element.empty == Empty::Kept && element.limits.as_deref().is_some_and(|limits| limits.default.is_some())
 }
 
-/// Returns the meaning of `null` as an element of a list. In lists of bytes of built-in types, `null` is
-/// stored as an empty byte string.
+/// Returns the value that `null` means in a list. In lists of bytes of built-in types, `null` is stored as an
+/// empty byte string.
 pub(crate) fn zero_element(element: &Element) -> Value {
     match (element.empty, &element.kind) {
         (Empty::Absent, Kind::Bytes) => Value::String(String::new()),
@@ -46,17 +46,17 @@ pub(crate) fn zero_element(element: &Element) -> Value {
     }
 }
 
-/// Returns the canonical form of an empty object. Structs held by value cannot contain themselves, so the
-/// recursion ends.
+/// Returns the canonical form of an empty object. A struct cannot contain itself by value, so the recursion
+/// ends.
 pub fn zero_object(message: &Message) -> Object {
     let written = message.fields.iter().filter(|field| is_always_written(field));
     written.map(|field| (field.name.clone(), zero_field(field))).collect()
 }
 
-/// Returns whether JSON contains the field even if it is absent in the object.
+/// Returns whether the JSON form contains the field even if the object lacks the field.
 ///
-/// `omit_empty` has no effect on structs held by value, even if they are written as text: a zero time is
-/// `null`, a zero quantity is `"0"`. The only exception is the creation time in metadata
+/// `omit_empty` has no effect on a struct that is stored by value, even if the struct is written as text: a
+/// zero time is `null`, a zero quantity is `"0"`. The only exception is the creation time in metadata
 /// (docs/api/encodings.md#json-and-yaml-output).
 pub fn is_always_written(field: &Field) -> bool {
     let struct_by_value = !field.pointer
@@ -87,7 +87,8 @@ pub fn reset(message: &Message, object: &mut Object, path: &str) {
     };
 }
 
-/// Returns whether this value counts as absent: the field is omitted, or written as [`zero_field`] says.
+/// Returns whether this value counts as absent. An absent field is omitted, or is written with the value of
+/// [`zero_field`].
 pub fn is_left_out(field: &Field, value: &Value) -> bool {
     match field.empty {
         Empty::Absent => {}
@@ -95,7 +96,7 @@ pub fn is_left_out(field: &Field, value: &Value) -> bool {
         Empty::Nullable => return false,
     }
     let is_container = || matches!(field.kind, Kind::List(_) | Kind::Map(_));
-    // Most values are not zero, which decides the question without a look at the field.
+    // Most values are not zero, and a value that is not zero is present regardless of the field.
     match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty() && is_container(),
@@ -108,7 +109,7 @@ pub fn is_left_out(field: &Field, value: &Value) -> bool {
     }
 }
 
-/// Returns the value of a field for which the document has `value`, where `None` stands for `null`. Returns
+/// Returns the value of a field that has `value` in the document. A `value` of `None` means `null`. Returns
 /// `None` if the field counts as absent.
 #[inline]
 pub fn present_value(field: &Field, value: Option<Value>) -> Option<Value> {
@@ -122,8 +123,8 @@ pub fn present_value(field: &Field, value: Option<Value>) -> Option<Value> {
 
 /// Returns whether an object with this value is treated like an object without the field.
 ///
-/// An empty list in a field that is always written is stored as `null`, but stays in the tree until then: its
-/// writer owns the field, and errors and admission plugins see the list.
+/// An empty list in a field that is always written is stored as `null`. Until the object is stored, the tree contains
+/// the empty list: the manager that wrote the list owns the field, and errors and admission plugins show the list.
 pub fn is_lost(field: &Field, value: &Value) -> bool {
     let is_kept =
         |field: &Field| matches!(field.kind, Kind::List(_) | Kind::Map(_)) && is_always_written(field);
@@ -138,7 +139,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn a_member_that_is_reset_is_as_if_nothing_was_given_for_it() {
+    fn reset_restores_the_value_that_an_omitted_member_has() {
         let given =
             r#"{"spec":{"type":"NodePort"},"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}}"#;
         let empty = r#"{"spec":{"type":"NodePort"},"status":{"loadBalancer":{}}}"#;
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_lists_are_kept_until_they_are_stored_where_the_field_is_always_written() {
+    fn an_always_written_list_stays_empty_and_is_omitted_in_the_stored_form() {
         let field =
             |kind: &str, name: &str| builtin::message(&KUBERNETES, kind).unwrap().field(name).unwrap();
         for (kind, name, is_kept) in [

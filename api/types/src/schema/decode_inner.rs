@@ -1,5 +1,5 @@
-//! Kind, version and metadata of an object inside a custom object. They are read as trees first, because
-//! errors about them print the value.
+//! Kind, version and metadata of an object inside a custom object. The decoder reads these members as trees first,
+//! because errors about these members print the value.
 
 use serde::de::MapAccess;
 

@@ -1,7 +1,7 @@
 //! Reading of values that contain other values: structs, lists and maps, by schema and from any source.
 //!
-//! The members of a struct are returned in schema order, the members of a map sorted by name. The last of
-//! several equal names is kept.
+//! The members of a struct are returned in schema order, the members of a map sorted by name. If a name
+//! occurs several times, the last member is kept.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
     parent: At<'_>,
     mut source: A,
 ) -> Result<Object, A::Error> {
-    // Values with the positions of their fields. Most documents have few fields, and most have them in schema
+    // Values with the positions of their fields. Most documents have few fields, and the fields are usually in schema
     // order.
     let mut given: SmallVec<[(usize, Option<Value>); 12]> = SmallVec::new();
     let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
@@ -70,7 +70,7 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
         } else {
             source.next_value_seed(single)?
         };
-        // In built-in types, `null` has no effect on most fields of structs, so the value before it stays.
+        // In built-in types, `null` has no effect on most fields of structs, so an earlier value stays.
         if repeated && value.is_none() && !message.custom {
             report.note_merged();
         }
@@ -99,12 +99,14 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
     Ok(members.into_iter().collect())
 }
 
-/// Returns whether a field of a type made at run time is not one of the fields that every object has.
+/// Returns whether the author's schema of a custom type describes the field. The fields that every object has
+/// are not described there.
 fn is_described_by_schema(field: &Field) -> bool {
     field.pointer && !matches!(&field.kind, Kind::Message(message) if !message.custom)
 }
 
-/// Reader of a member name, which returns the position of its field, or the name if there is no such field.
+/// Reader of a member name. Returns the position of the field with this name, or the name if there is no such
+/// field.
 struct FieldName<'c> {
     message: &'c Message,
 }
@@ -137,8 +139,8 @@ pub(super) fn read_list<'de, A: SeqAccess<'de>>(
     let mut items =
         read_items(Single { kind: &list.item.kind, ..whole }, source, || zero_element(&list.item))?;
     if items.is_empty() && is_managed_fields(&list.item.kind) {
-        // An empty list has the same meaning as a list with one empty entry: all ownership is dropped. Other
-        // empty lists of built-in types count as absent.
+        // An empty list of managed fields has the same meaning as a list with one empty entry: all ownership
+        // is dropped. Other empty lists of built-in types count as absent.
         items.push(Value::Object(Object::new()));
     }
     Ok(Value::Array(items))
@@ -161,7 +163,7 @@ pub(super) fn read_items<'de, A: SeqAccess<'de>>(
     }
 }
 
-/// Reads bytes that are given as a list of numbers, in which `null` is 0.
+/// Reads bytes from a list of numbers. A `null` in the list is 0.
 pub(super) fn read_bytes<'de, A: SeqAccess<'de>>(
     whole: Single<'_>,
     mut source: A,
@@ -227,23 +229,23 @@ pub(super) fn read_map<'de, A: MapAccess<'de>>(
     Ok(Value::Object(members.into_iter().collect()))
 }
 
-/// Sorts members by name and keeps the last of several equal ones. Calls `duplicate` for each repetition, in
-/// document order.
+/// Sorts members by name and keeps the last of several members with the same name. Calls `duplicate` for each
+/// repetition, in document order.
 fn sorted(members: Vec<(Key, Value)>, mut duplicate: impl FnMut(&str)) -> Vec<(Key, Value)> {
     let mut placed: Vec<(usize, (Key, Value))> = members.into_iter().enumerate().collect();
     placed.sort_by(|(_, (a, _)), (_, (b, _))| a.cmp(b)); // stable: equal names stay in document order
     let mut repeated: Vec<(usize, Key)> = Vec::new();
-    let mut kept: Vec<(Key, Value)> = Vec::with_capacity(placed.len());
+    let mut unique: Vec<(Key, Value)> = Vec::with_capacity(placed.len());
     for (at, (name, value)) in placed {
-        match kept.last_mut() {
+        match unique.last_mut() {
             Some(last) if last.0 == name => {
                 last.1 = value;
                 repeated.push((at, name));
             }
-            _ => kept.push((name, value)),
+            _ => unique.push((name, value)),
         }
     }
     repeated.sort_unstable_by_key(|(at, _)| *at);
     repeated.iter().for_each(|(_, name)| duplicate(name));
-    kept
+    unique
 }

@@ -1,14 +1,14 @@
 //! Merging of members that a document contains twice: Go's decoder reads the second value into the result of
-//! the first.
+//! the first value.
 //!
 //! ```text
 //! {"a":{"x":1},"a":{"y":2}}      ──► {"a":{"x":1,"y":2}}        structs and maps
 //! {"l":[{"x":1},{}],"l":[{"y":2}]} ──► {"l":[{"x":1,"y":2}]}    lists, element by element
 //! ```
 //!
-//! Only built-in types are read this way. Objects of custom types are maps in the reference server, which
-//! keeps the last member of a name. This module runs only after such a member was found, and passes its tree
-//! to `conform`.
+//! Only documents of built-in types are merged. Objects of custom types are maps in the reference server, which
+//! keeps the last member of a name. This module runs only after a repeated member with mergeable values was
+//! found, and passes the merged tree to `conform`.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ enum Type<'m> {
     Kind(&'m Kind),
 }
 
-/// Reader of a value into the value before it.
+/// Reader that merges a value into the earlier value of the same member.
 struct Merged<'m> {
     of: Type<'m>,
     /// Whether `null` unsets the value; otherwise `null` has no effect.
@@ -66,7 +66,7 @@ impl<'m> Merged<'m> {
         }
     }
 
-    /// Returns the members of the value before, to be overwritten.
+    /// Returns the members of the earlier value, which new members may overwrite.
     fn members(before: Option<Value>) -> MemberCollector {
         let mut members = MemberCollector::default();
         if let Some(Value::Object(before)) = before {

@@ -1,5 +1,5 @@
-//! Values without a schema inside objects that have one. Embedded objects and arbitrary JSON are kept
-//! unchanged, and field sets are kept as text, because most code that handles an object never reads them.
+//! Values without a schema inside objects with a schema. Embedded objects and arbitrary JSON are kept
+//! unchanged, and field sets are kept as text, because most code that handles an object never reads these parts.
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer};
@@ -10,8 +10,8 @@ use super::raw_tree::RAW;
 use values::json::{self, ParseError, Value};
 
 /// Reads a field set as its JSON text. In a tree the set may already be text, so a string that contains an
-/// object counts as a field set everywhere. Any other value except `null` is kept, so that a reader of the
-/// set finds it malformed instead of empty.
+/// object counts as a field set everywhere. Any other value except `null` is kept, so that a later parser
+/// reports a malformed set instead of an empty set.
 pub(super) fn field_set_text<'de, D: Deserializer<'de>>(
     report: &Report,
     path: At<'_>,
@@ -38,11 +38,11 @@ pub(super) fn field_set_text<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Maximum nesting of a field set that is kept, which leaves room for the levels around it.
+/// Maximum nesting of a field set. The limit leaves room for the levels around the set.
 const NESTING_MAX: usize = values::field::NESTING_MAX;
 
-/// Returns JSON text without white space and with the reference server's escapes. Text that already appears
-/// to be compact is not parsed, so a caller that does not know that the text is JSON must parse it first.
+/// Returns a JSON text without white space and with the escapes of the reference server. A text that already
+/// appears to be compact is not parsed. If the text may not be JSON, the caller must parse it first.
 ///
 /// # Errors
 /// The text is nested too deeply, or was parsed and is not JSON.
@@ -56,7 +56,7 @@ pub fn compact(text: &str) -> Result<String, CompactError> {
     Ok(written(&json::parse(text.as_bytes())?))
 }
 
-/// Why a text is rejected.
+/// Reason why a text is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
     /// The text is not JSON.
@@ -96,7 +96,7 @@ fn written(value: &Value) -> String {
 }
 
 /// Returns whether a valid JSON text is certainly equal to the output of [`compact`]. Blanks inside strings
-/// count like other blanks, which only means that some texts are parsed unnecessarily.
+/// count like other blanks, so some compact texts are parsed unnecessarily.
 fn is_compact(text: &[u8]) -> bool {
     !text.iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'<' | b'>' | b'&' | 0x80..))
 }

@@ -1,5 +1,5 @@
-//! Findings of decoding besides the tree: unknown and duplicate fields, and the error that stops decoding,
-//! with their paths.
+//! Findings of decoding, in addition to the tree: unknown and duplicate fields, and the error that stops
+//! decoding, with their paths.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -15,14 +15,14 @@ use values::json::{Object, Tree};
 const STRICT_MAX: usize = 100;
 
 /// The findings of decoding one document. The fields have interior mutability, because all visitors of the
-/// recursion share the report.
+/// recursive descent share the report.
 #[derive(Default)]
 pub(super) struct Report {
     /// Whether the source is JSON text instead of a tree.
     is_text: bool,
     /// Whether invalid kind, version and metadata of an object inside a custom object are dropped.
     is_lenient: bool,
-    /// Whether a rejected text is read again to find out what is wrong with it.
+    /// Whether a rejected text is read again to find the reason for the rejection.
     is_careful: bool,
     /// Whether a value without a schema has two members of the same name.
     has_repeated: Cell<bool>,
@@ -32,8 +32,8 @@ pub(super) struct Report {
     failure: RefCell<Option<DecodeError>>,
 }
 
-/// Returns the sort key of a finding for types made at run time: duplicate fields come first, then unknown
-/// fields of metadata, both in document order, then all other unknown fields, sorted.
+/// Returns the sort key of a finding for types made at run time. Duplicate fields come first, then unknown
+/// fields of metadata, both in document order; all other unknown fields follow, sorted.
 fn pass(found: &str) -> (u8, &str) {
     match found.strip_prefix("unknown field ") {
         None => (0, ""),
@@ -78,8 +78,8 @@ impl Report {
         self.has_merged.get()
     }
 
-    /// Returns whether the document may contain repeated members, also in values that were not examined, such
-    /// as unknown fields.
+    /// Returns whether the document may contain repeated members, including members in values that were not
+    /// examined, such as unknown fields.
     pub(super) fn may_have_repeated(&self) -> bool {
         self.has_repeated.get() || !self.strict.borrow().is_empty()
     }
@@ -92,7 +92,7 @@ impl Report {
         self.is_careful
     }
 
-    /// Adds the findings of a part, except its error, which is returned.
+    /// Adds the findings in `part`, except the error, and returns the error in `part`.
     pub(super) fn absorb(&self, part: Report) -> Option<DecodeError> {
         self.has_repeated.set(self.has_repeated.get() || part.has_repeated.get());
         let mut strict = self.strict.borrow_mut();
@@ -113,8 +113,8 @@ impl Report {
         self.strict.borrow().is_empty() && self.failure.borrow().is_none()
     }
 
-    /// Returns the result of decoding. An error in the report takes precedence over the error that passed
-    /// through serde.
+    /// Returns the result of decoding. An error that is stored in the report takes precedence over the error
+    /// that passed through serde.
     pub(super) fn finish<E>(
         self,
         message: &Message,
@@ -165,11 +165,11 @@ impl Report {
     }
 
     /// Stores the error that a value has the wrong type.
-    pub(super) fn mismatch(&self, path: At, found: &str, wanted: &str) {
-        self.save(path, mismatched(path, found, wanted));
+    pub(super) fn mismatch(&self, path: At, found: &str, expected: &str) {
+        self.save(path, mismatched(path, found, expected));
     }
 
-    /// Stops decoding with `message` at `path`, which replaces an earlier error.
+    /// Stops decoding with the error `message` at `path`. This error replaces an earlier error.
     pub(super) fn fail<E: serde::de::Error>(&self, path: Option<&DecodePath>, message: String) -> E {
         let path = path.map(DecodePath::text).unwrap_or_default();
         *self.failure.borrow_mut() = Some(DecodeError { message, path });
@@ -178,13 +178,13 @@ impl Report {
 }
 
 /// Returns the error message for a value of the wrong type at `path`.
-pub(super) fn mismatched(path: At, found: &str, wanted: &str) -> String {
+pub(super) fn mismatched(path: At, found: &str, expected: &str) -> String {
     match path.and_then(|path| Some((path.holder()?, path.fields()))) {
         Some((holder, fields)) if !fields.is_empty() => {
-            go::json::unfit_member(found, &format!("{}.{fields}", holder.name), wanted)
+            go::json::unfit_member(found, &format!("{}.{fields}", holder.name), expected)
         }
-        // Metadata is read on its own, so the metadata as a whole has no field name here.
-        _ => go::json::unfit(found, wanted),
+        // Metadata is read separately, so paths inside metadata do not begin with `metadata`.
+        _ => go::json::unfit(found, expected),
     }
 }
 
@@ -193,7 +193,8 @@ fn finding(what: &str, path: &str) -> String {
     format!("{what} field {}", values::field::go_quote(path))
 }
 
-/// Returns the findings of strict decoding for an object of a custom type: all repeated members, then the other findings.
+/// Returns the findings of strict decoding for an object of a custom type: all repeated members, then the
+/// other findings.
 pub(super) fn with_repeated(repeated: &[String], found: Vec<String>) -> Vec<String> {
     let repeated = repeated.iter().map(|path| finding("duplicate", path));
     let others = found.into_iter().filter(|found| !found.starts_with("duplicate field "));
@@ -249,7 +250,7 @@ impl DecodePath<'_> {
     fn fields(&self) -> String {
         let mut out = self.parent.map(DecodePath::fields).unwrap_or_default();
         if let DecodeStep::Field(message, field) = self.step {
-            // The metadata of custom objects is read on its own.
+            // The metadata of custom objects is read separately.
             if message.custom && &*field.name == "metadata" {
                 return String::new();
             }
@@ -291,7 +292,7 @@ impl DecodePath<'_> {
     }
 }
 
-/// Path of a value, as the visitors pass it on.
+/// Path of a value, as the visitors pass it; `None` if the path is empty.
 pub(super) type At<'p> = Option<&'p DecodePath<'p>>;
 
 /// Returns the type's name for error messages: the last element of its package, and its name.

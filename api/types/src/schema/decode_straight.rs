@@ -1,14 +1,14 @@
-//! Fast decoding of text to a tree by schema, without a tokenizer. For an ordinary document the result equals
-//! that of `decode`, in a third of the time.
+//! Fast decoding of text to a tree by schema, without a tokenizer. For an ordinary document, this module
+//! produces the same result as `decode` in a third of the time.
 //!
 //! ```text
 //! compact JSON ──Cursor──► members found by name in the type ─► tree in schema order
 //!      └── anything unusual ─► None: the caller uses the general decoder, which reports errors
 //! ```
 //!
-//! Unusual are blanks between tokens, escapes in field names, control characters, unknown and repeated
-//! fields, values of the wrong type, deep nesting, and a few rare kinds. Client libraries write compact text,
-//! and so does this server. Both decoders give the same tree, which a test verifies.
+//! A document is unusual if it has blanks between tokens, escapes in field names, control characters, unknown
+//! or repeated fields, values of the wrong type, deep nesting, or one of a few rare kinds. Client libraries
+//! write compact text, and so does this server. A test verifies that both decoders produce the same tree.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -33,9 +33,9 @@ use values::{base64_text, cancellation};
 /// Author of a text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Author {
-    /// A client: scalars may have any accepted form.
+    /// The text comes from a client, so its scalars may have any accepted form.
     Client,
-    /// This server, with a verified checksum: scalars are canonical.
+    /// This server wrote the text, and its checksum is verified, so its scalars are canonical.
     Server,
 }
 
@@ -46,8 +46,9 @@ pub(super) fn straight(message: &Message, text: &[u8], author: Author) -> Option
     reader.cursor.is_at_end().then_some(object)
 }
 
-/// Decodes a client's text like [`straight`]. Parts with the same bytes as in `known`, an object of this
-/// server with settled parts, are not decoded: both objects share settled parts, and field sets are copied.
+/// Decodes a client's text like [`straight`]. `known` is an object of this server with settled parts. Parts
+/// that have the same bytes in `known` are not decoded: both objects share settled parts, and field sets are
+/// copied.
 pub(super) fn straight_with_known(message: &Message, text: &[u8], known: &Object) -> Option<Object> {
     let known = Some(Known { object: known, field_sets: field_sets(known) });
     let mut reader = Reader { cursor: JsonCursor::new(text)?, author: Author::Client, settling: None, known };
@@ -63,9 +64,9 @@ fn field_sets(object: &Object) -> SmallVec<[&str; 4]> {
     texts.filter(|text| text.starts_with('{')).collect()
 }
 
-/// Decodes the server's text like [`straight`] and settles the objects in it, except metadata. Objects of
-/// built-in types are decoded at the first access. Objects with the same bytes in `beside` are not decoded
-/// again: they become one settled object that both share.
+/// Decodes the server's text like [`straight`] and settles the objects in the text, except metadata. Objects of
+/// built-in types are decoded at the first access. An object with the same bytes in `beside` is not decoded again: both
+/// trees share one settled object.
 pub(super) fn settled(message: &Message, stored: &Bytes, beside: Option<&mut Object>) -> Option<Object> {
     let settling = Some(Settling { stored, beside, words: Vec::new() });
     let mut reader =
@@ -74,8 +75,9 @@ pub(super) fn settled(message: &Message, stored: &Bytes, beside: Option<&mut Obj
     reader.cursor.is_at_end().then_some(object)
 }
 
-/// Replaces parts of `new` by equal settled parts of `old`, so that both share them. Both objects are of type
-/// `message`. A part that was not decoded yet is compared by its text, and is filled from `new`.
+/// Replaces parts of `new` by equal settled parts of `old`, so that both objects share these parts. Both objects are of
+/// type `message`. A part of `old` that was not decoded yet is compared by its text. If the texts are equal, this part
+/// gets its members from `new`.
 pub(super) fn share(message: &Message, new: &mut Object, old: &Object) {
     let mut words = Vec::new();
     for (name, value) in new.iter_mut() {
@@ -100,7 +102,7 @@ pub(super) fn share(message: &Message, new: &mut Object, old: &Object) {
 }
 
 impl ReadMembers for Message {
-    /// A text that does not match this type, as from a newer release, is read without a schema.
+    /// Reads a text that does not match this type, for example a text from a newer release, without a schema.
     fn read_members(&self, text: &Bytes) -> Vec<(Key, Value)> {
         let as_it_stands = || match json::parse(text) {
             Ok(Value::Object(object)) => object,
@@ -112,7 +114,7 @@ impl ReadMembers for Message {
 
 /// Builds the object from values with the ascending positions of their fields. The values are moved out of
 /// `found`.
-fn complete(message: &Message, found: &mut SmallVec<[(usize, Given); 16]>) -> Object {
+fn complete(message: &Message, found: &mut SmallVec<[(usize, DecodedValue); 16]>) -> Object {
     let (fields, always) = (&*message.fields, message.always_written());
     let mut members: Vec<(Key, Value)> = Vec::with_capacity(found.len() + always.len());
     let mut always = always.iter().copied().peekable();
@@ -149,15 +151,15 @@ struct Known<'t> {
 struct Settling<'t> {
     /// The whole stored text.
     stored: &'t Bytes,
-    /// The object that is to be stored in place of the decoded one.
+    /// The object that will replace the decoded object in the store.
     beside: Option<&'t mut Object>,
     /// Buffer for the encoding of a part.
     words: Vec<u8>,
 }
 
 impl Settling<'_> {
-    /// Returns the part of `beside` at the same field, settled, and the length of its text, if the stored
-    /// text at `at` equals the encoding of the part.
+    /// Settles the part of `beside` at `field` if the stored text at `at` equals the encoding of the part.
+    /// Returns the part and the length of its text.
     fn same(&mut self, field: &Field, at: usize) -> Option<(Object, usize)> {
         let Kind::Message(message) = &field.kind else { return None };
         let part = self.beside.as_mut()?.get_mut(&field.name)?.as_object_mut()?;
@@ -172,11 +174,11 @@ impl Settling<'_> {
 }
 
 /// A decoded value; `None` for `null` and for scalars whose text means "not set".
-type Given = Option<Value>;
+type DecodedValue = Option<Value>;
 
 impl<'t> Reader<'t> {
     fn object(&mut self, message: &Message) -> Option<Object> {
-        let mut found: SmallVec<[(usize, Given); 16]> = SmallVec::new();
+        let mut found: SmallVec<[(usize, DecodedValue); 16]> = SmallVec::new();
         let mut ascending = true;
         let mut more = self.cursor.enter(b'{', b'}')?;
         while more {
@@ -205,7 +207,8 @@ impl<'t> Reader<'t> {
         Some(complete(message, &mut found))
     }
 
-    /// Returns the known part at a field of the root, if the text continues with the same bytes.
+    /// Returns the known object at a field of the root, if the text at the cursor begins with the encoding of
+    /// this object.
     fn known_part(&mut self, field: &Field) -> Option<Object> {
         let part = self.known.as_ref()?.object.get(&field.name)?.as_object()?;
         let words = part.settled_text()?;
@@ -216,8 +219,9 @@ impl<'t> Reader<'t> {
         Some(part.clone())
     }
 
-    /// Reads the value of a field of the root as a settled part.
-    fn part(&mut self, field: &Field) -> Option<Given> {
+    /// Reads the value of a field of the root object, and keeps the text of a nested object so that the
+    /// object can be shared.
+    fn part(&mut self, field: &Field) -> Option<DecodedValue> {
         cancellation::step();
         let start = self.cursor.position();
         let is_part = matches!(field.kind, Kind::Message(_)) && field.name != "metadata";
@@ -240,7 +244,7 @@ impl<'t> Reader<'t> {
         Some(value)
     }
 
-    fn list(&mut self, list: &List) -> Option<Given> {
+    fn list(&mut self, list: &List) -> Option<DecodedValue> {
         let mut items = Vec::new();
         let mut more = self.cursor.enter(b'[', b']')?;
         while more {
@@ -255,7 +259,7 @@ impl<'t> Reader<'t> {
         Some(Some(Value::Array(items)))
     }
 
-    fn map(&mut self, map: &Map) -> Option<Given> {
+    fn map(&mut self, map: &Map) -> Option<DecodedValue> {
         let mut members: Vec<(Key, Value)> = Vec::new();
         let mut ascending = true;
         let mut more = self.cursor.enter(b'{', b'}')?;
@@ -268,7 +272,7 @@ impl<'t> Reader<'t> {
             more = self.cursor.more(b'}')?;
         }
         if !ascending {
-            members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+            json::sort_members(&mut members);
             if members.windows(2).any(|pair| pair[0].0 == pair[1].0) {
                 return None;
             }
@@ -277,7 +281,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads one value of a kind.
-    fn value(&mut self, kind: &Kind) -> Option<Given> {
+    fn value(&mut self, kind: &Kind) -> Option<DecodedValue> {
         cancellation::step();
         if self.cursor.word("null") {
             return Some(None);
@@ -307,7 +311,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads a scalar that is stored as a string in canonical form.
-    fn formed(&mut self, kind: &Kind) -> Option<Given> {
+    fn formed(&mut self, kind: &Kind) -> Option<DecodedValue> {
         let text: Cow<'_, str> = if matches!(kind, Kind::Quantity) && self.cursor.peek() != b'"' {
             self.cursor.integer()?.to_string().into()
         } else {
@@ -316,7 +320,7 @@ impl<'t> Reader<'t> {
         if self.author == Author::Server {
             return Some(Some(Value::String(text.into_owned())));
         }
-        let kept = match kind {
+        let canonical = match kind {
             Kind::Bytes => base64_text::canonical(&text).ok().map(Some),
             Kind::Time => time::canonical_seconds(&text).ok(),
             Kind::MicroTime => time::canonical_micros(&text).ok(),
@@ -324,7 +328,7 @@ impl<'t> Reader<'t> {
             Kind::Quantity => quantity::canonical(&text).ok().map(Some),
             _ => None,
         };
-        Some(kept?.map(|kept| Value::String(kept.into_owned())))
+        Some(canonical?.map(|canonical| Value::String(canonical.into_owned())))
     }
 
     /// Reads a field set as text.

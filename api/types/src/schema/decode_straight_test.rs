@@ -1,5 +1,5 @@
-//! Test that both decoders agree whenever the fast decoder returns an object, and that it returns one for all
-//! usual documents.
+//! Tests that the fast decoder returns an object for all usual documents, and that this object equals the
+//! result of the general decoder.
 
 use super::*;
 use crate::schema::conform::{conform, conform_changes};
@@ -43,15 +43,15 @@ fn agree(message: &Message, text: &[u8], author: Author) -> bool {
 }
 
 #[test]
-fn objects_of_every_type_are_read_as_by_the_other_reader() {
-    let (mut answered, mut asked) = (0, 0);
+fn the_straight_decoder_reads_every_type_like_the_general_decoder() {
+    let (mut answered, mut attempts) = (0, 0);
     for message in builtin::messages(&KUBERNETES) {
         for seed in 0..12 {
             let mut random = Random(seed);
             let object = generate::object(&mut random, message, 0);
             let mut text = Vec::new();
             encode(message, &object, &mut text);
-            asked += 1;
+            attempts += 1;
             answered += usize::from(agree(message, &text, Author::Client));
             let mut value = json::parse(&text).unwrap();
             shuffle(&mut random, &mut value);
@@ -61,7 +61,7 @@ fn objects_of_every_type_are_read_as_by_the_other_reader() {
             let mut canonical = Vec::new();
             encode(message, &decoded.object, &mut canonical);
             agree(message, &canonical, Author::Server);
-            // For a damaged text, the fast decoder returns the same object as the general one, or nothing.
+            // For a damaged text, the fast decoder returns the same object as the general decoder, or `None`.
             for _ in 0..8 {
                 let mut damaged = text.clone();
                 let (at, with) = (random.index(damaged.len()), random.index(damaged.len()));
@@ -75,11 +75,11 @@ fn objects_of_every_type_are_read_as_by_the_other_reader() {
             }
         }
     }
-    assert!(answered * 10 > asked * 9, "{answered} of {asked}");
+    assert!(answered * 10 > attempts * 9, "{answered} of {attempts}");
 }
 
 #[test]
-fn settled_parts_are_what_they_were_read_from() {
+fn a_settled_member_equals_the_text_that_it_was_decoded_from() {
     let (mut shared, mut apart) = (0, 0);
     for message in builtin::messages(&KUBERNETES) {
         for seed in 0..12 {
@@ -138,7 +138,7 @@ fn settled_parts_are_what_they_were_read_from() {
 }
 
 #[test]
-fn what_is_known_is_not_read_again_and_means_the_same() {
+fn decoding_with_a_known_object_gives_the_same_result_and_shares_members() {
     let (mut shared, mut apart, mut field_sets) = (0, 0, 0);
     for message in builtin::messages(&KUBERNETES) {
         for seed in 0..12 {
@@ -154,7 +154,7 @@ fn what_is_known_is_not_read_again_and_means_the_same() {
             };
             let (stored, other) = (text(&generated()), generated());
             let Some(old) = settled(message, &stored, None) else { continue };
-            // The text of a client that read the object and changes some of it.
+            // The text of a client that read the object and then changed a part of it.
             let Some(mut changed) = straight(message, &stored, Author::Server) else { continue };
             for (name, value) in other.iter().filter(|_| random.index(3) == 0) {
                 changed.insert(name.to_owned(), value.clone());
@@ -176,7 +176,7 @@ fn what_is_known_is_not_read_again_and_means_the_same() {
                 apart += usize::from(!other.is_one_with(part));
             }
             field_sets += super::field_sets(&old).len();
-            // A text that only begins like the known one.
+            // Texts that begin like the known text but end differently.
             for damaged in [&given[..given.len() - 1], &[&given[..], b"}"].concat()] {
                 assert_eq!(
                     straight_with_known(message, damaged, &old),
@@ -199,7 +199,7 @@ fn shuffle_members(random: &mut Random, a: &mut Object, b: &mut Object) {
 }
 
 #[test]
-fn what_is_ordinary_is_read_and_what_is_not_is_left() {
+fn the_straight_decoder_leaves_unusual_documents_to_the_general_decoder() {
     let pod = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
     for (text, is_read) in [
         (r#"{}"#, true),
@@ -256,7 +256,7 @@ fn what_is_ordinary_is_read_and_what_is_not_is_left() {
 }
 
 #[test]
-fn equal_settled_members_are_shared() {
+fn equal_settled_members_are_shared_between_objects() {
     let message = pod();
     let mut old = object(r#"{"a":{"x":1},"b":{"y":[2]},"c":{"z":3},"d":4}"#);
     for (_, value) in old.iter_mut().filter(|(name, _)| *name != "c") {
@@ -280,7 +280,7 @@ fn equal_settled_members_are_shared() {
 }
 
 #[test]
-fn members_are_shared_in_whatever_order_they_stand() {
+fn members_are_shared_regardless_of_their_order() {
     let message = pod();
     const TEXT: &str = r#"{"a":{"x":[{"u":1,"v":2}],"y":{"w":null}}}"#;
     let mut old = object(TEXT);
@@ -298,7 +298,7 @@ fn members_are_shared_in_whatever_order_they_stand() {
 }
 
 #[test]
-fn a_part_that_was_not_read_is_shared_by_its_text() {
+fn an_unread_member_is_shared_if_its_text_is_equal() {
     const STORED: &[u8] = br#"{"kind":"Pod","apiVersion":"v1","metadata":{},"spec":{"containers":[{"name":"c","resources":{}}],"nodeName":"n"},"status":{"phase":"Running"}}"#;
     let message = pod();
     let part = |object: &Object, name: &str| object.get(name).and_then(Value::as_object).unwrap().clone();
@@ -321,7 +321,7 @@ fn a_part_that_was_not_read_is_shared_by_its_text() {
 }
 
 #[test]
-fn members_of_another_release_are_read_as_they_stand() {
+fn members_written_by_another_release_are_decoded_by_the_current_schema() {
     let message = pod();
     let at = message.position(b"spec").unwrap();
     let Kind::Message(spec) = &message.fields[at].kind else { panic!("a spec is an object") };

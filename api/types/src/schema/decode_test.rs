@@ -17,7 +17,7 @@ fn text(message: &Message, object: &Object) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Decodes a document as text and as tree, which must agree, and returns the encoded result.
+/// Decodes a document as text and as a tree, checks that both results agree, and returns the encoded result.
 fn read(message: &Message, document: &str) -> Result<(String, Vec<String>), DecodeError> {
     let by_text = decode(message, document.as_bytes());
     if let Ok(tree) = json::parse(document.as_bytes()) {
@@ -30,7 +30,7 @@ fn read(message: &Message, document: &str) -> Result<(String, Vec<String>), Deco
     }
     let decoded = by_text?;
     let once = text(message, &decoded.object);
-    // An empty list that is stored as `null` is read as `null`, but its encoding is the same.
+    // An empty list that is stored as `null` is read as `null`, but the encoding of both values is the same.
     let again = decode(message, once.as_bytes()).unwrap();
     assert_eq!(
         (text(message, &again.object), again.strict),
@@ -41,7 +41,7 @@ fn read(message: &Message, document: &str) -> Result<(String, Vec<String>), Deco
 }
 
 #[test]
-fn objects_come_out_in_schema_order_and_canonical_form() {
+fn decoded_objects_are_written_in_schema_order_and_canonical_form() {
     // docs/api/encodings.md#json-and-yaml-output. The members that are written although no client sent them
     // follow from the Go types of the reference server.
     for (kind, document, want) in [
@@ -133,8 +133,8 @@ fn unknown_and_duplicate_fields_are_reported_in_document_order() {
 }
 
 #[test]
-fn members_of_built_in_types_that_are_given_twice_are_merged() {
-    // Like Go's `encoding/json`, which reads the second value into the result of the first.
+fn repeated_members_of_built_in_types_are_merged() {
+    // Go's `encoding/json` behaves this way: it reads the second value into the result of the first value.
     for (kind, document, want) in [
         (
             "api.core.v1.PodSpec",
@@ -171,7 +171,7 @@ fn members_of_built_in_types_that_are_given_twice_are_merged() {
 }
 
 #[test]
-fn quantities_keep_the_digits_of_numbers() {
+fn a_quantity_given_as_a_number_keeps_its_digits() {
     for (number, want) in [
         ("5", "5"),
         ("9223372036854775807", "9223372036854775807"),
@@ -388,7 +388,7 @@ fn integers_are_read_by_their_source_text() {
 }
 
 #[test]
-fn schemas_that_read_themselves_are_not_strict() {
+fn recursive_schemas_are_decoded_without_strict_errors() {
     let schema = message("apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps");
     for (document, written, strict) in [
         (r#"{"items":{"type":"a","type":"b","foo":1}}"#, r#"{"items":{"type":"b"}}"#, ""),
@@ -404,7 +404,7 @@ fn schemas_that_read_themselves_are_not_strict() {
 }
 
 #[test]
-fn bad_text_and_hostile_sizes_are_errors_or_cost_their_length() {
+fn malformed_documents_are_errors_and_large_ones_take_linear_time() {
     let pod = message("api.core.v1.Pod");
     assert_eq!(decode(pod, b"{").unwrap_err().message, "unexpected end of JSON input");
     for bad in [&b"{} {}"[..], b"", b"{\"a\":}", b"{\xff}"] {
@@ -431,7 +431,7 @@ fn bad_text_and_hostile_sizes_are_errors_or_cost_their_length() {
 }
 
 #[test]
-fn the_stored_form_has_a_slot_for_its_revision_wherever_the_tree_has_it() {
+fn the_stored_form_has_a_slot_for_the_resource_version() {
     let pod = message("api.core.v1.Pod");
     for document in [
         r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7","generation":2}}"#,
@@ -446,7 +446,7 @@ fn the_stored_form_has_a_slot_for_its_revision_wherever_the_tree_has_it() {
         let metadata = &bytes[prefix_len(&bytes) + 11..];
         assert_eq!(resource_version_range(metadata).unwrap().start + prefix_len(&bytes) + 11, at as usize);
     }
-    // Members appended by hand: out of order, and unknown ones.
+    // Members that are out of order, and a member that the type does not declare.
     let mut object = Object::new();
     object.push("metadata", Value::Object([(Key::from("generation"), Value::Int(1))].into_iter().collect()));
     object.object_entry("metadata").push("name", "b".into());
@@ -464,7 +464,7 @@ fn the_stored_form_has_a_slot_for_its_revision_wherever_the_tree_has_it() {
 }
 
 #[test]
-fn every_builtin_type_survives_writing_and_reading_nothing() {
+fn the_zero_object_of_every_built_in_type_survives_a_round_trip() {
     for message in builtin::messages(&KUBERNETES) {
         let nothing = zero_object(message);
         let written = text(message, &nothing);
@@ -474,15 +474,15 @@ fn every_builtin_type_survives_writing_and_reading_nothing() {
 }
 
 #[test]
-fn a_field_set_is_kept_as_text_and_nothing_else_gets_past_as_json() {
+fn a_field_set_is_kept_as_text_and_other_values_are_refused() {
     let entry = message("apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry");
     for (given, kept) in [
         ("{}", Some("{}")),
         (r#"{ "f:a": {} }"#, Some(r#"{"f:a":{}}"#)),
         (r#""{\"f:a\":{}}""#, Some(r#"{"f:a":{}}"#)),
         (r#""{ \"f:a\": {} }""#, Some(r#"{"f:a":{}}"#)),
-        // Strings that resemble parts of a document. A string that is not a field set is kept, so that it
-        // does not count as an empty set.
+        // Strings that resemble parts of a document. A string that is not a field set is kept, so that the string does
+        // not count as an empty set.
         (r#""{\"f:a\":{}},\"x\":{""#, Some(r#""{\"f:a\":{}},\"x\":{""#)),
         (r#""{bad}""#, Some(r#""{bad}""#)),
         (r#""""#, Some(r#""""#)),
@@ -492,10 +492,10 @@ fn a_field_set_is_kept_as_text_and_nothing_else_gets_past_as_json() {
         ("null", None),
     ] {
         let document = format!(r#"{{"manager":"m","fieldsV1":{given}}}"#);
-        let wanted = kept.map_or_else(
+        let expected = kept.map_or_else(
             || r#"{"manager":"m"}"#.to_owned(),
             |kept| format!(r#"{{"manager":"m","fieldsV1":{kept}}}"#),
         );
-        assert_eq!(read(entry, &document).unwrap(), (wanted, vec![]), "{document}");
+        assert_eq!(read(entry, &document).unwrap(), (expected, vec![]), "{document}");
     }
 }

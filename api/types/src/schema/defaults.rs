@@ -4,14 +4,14 @@
 //! type ─► plan: assigned values + one rule in code + the fields below which there are defaults
 //! ```
 //!
-//! A plan is made once per type and is stored in the type. Applying it visits only the fields that can have
-//! defaults. Parents are defaulted before their parts, so a rule sees its own members with defaults and the
-//! members of its parts as the client sent them. Structs that are absent and optional (pointers) stay absent,
-//! whatever defaults they would have. Rules in code and the rounding of quantities are for built-in types
-//! only. Defaults of elements, which replace `null`, and defaults for parts of metadata are for types made at
-//! run time.
+//! A plan is made once per type and is stored in the type. The application of a plan visits only the fields
+//! that can have defaults. Parents are defaulted before their parts. When a rule runs, the members of its
+//! struct already have defaults, and the nested structs are still as the client sent them. Structs that are
+//! absent and optional (pointers) stay absent, even if their fields have defaults. Rules in code and the
+//! rounding of quantities are for built-in types only. Defaults of elements, which replace `null`, and
+//! defaults for parts of metadata are for types made at run time.
 //!
-//! This module only adds values, except for members that duplicate others (`defaults_aliases.rs`). The
+//! This module only adds values, except for members that duplicate other members (`defaults_aliases.rs`). The
 //! strategy makes all other changes to new objects.
 
 use std::cell::LazyCell;
@@ -29,19 +29,19 @@ use values::cancellation;
 use values::json::{self, Key, Object, Value};
 use values::naming::Naming;
 
-/// Fingerprint of everything that determines the defaults, computed by the build. It differs between releases
-/// with different defaults.
+/// Fingerprint of everything that determines the defaults, computed by the build. The fingerprint differs
+/// between releases with different defaults.
 pub const MARK: u64 = include!(concat!(env!("OUT_DIR"), "/defaults_mark.rs"));
 
-/// Number of bytes of defaults after which no more are filled in. No stored object may have so many bytes, so
-/// the write of such an object is rejected for its size. A schema can require a large default in each element
-/// of a long list.
+/// Number of bytes of defaults after which no further defaults are filled in. The limit is necessary because a schema
+/// can require a large default in each element of a long list. An object that reaches the limit cannot be stored, so
+/// the write is rejected for the size of the object.
 const BYTES_MAX: usize = engine::VALUE_BYTES_MAX;
 
 /// Fills in the defaults of an object of type `message`, in place. The operation is idempotent.
 ///
-/// The object has the form that `decode` returns. Members that are set here are inserted in schema order. An
-/// object whose defaults exceed the maximum size of an object does not get all of them.
+/// The object has the form that `decode` returns. Members that are set here are inserted in schema order. If
+/// the defaults exceed the maximum size of an object, the object gets only some defaults.
 pub fn apply(message: &Message, object: &mut Object, naming: &'static Naming) {
     apply_within(message, object, naming, &mut 0);
 }
@@ -114,8 +114,8 @@ fn apply_to_each<'v>(
     }
 }
 
-/// Returns the part of a custom schema that describes the metadata at a field, if it has defaults for parts
-/// of the metadata.
+/// Returns the constraints that a custom schema has for the metadata at a field, if the constraints include defaults
+/// for parts of the metadata.
 fn metadata_limits(field: &Field) -> Option<&Limits> {
     let is_metadata = matches!(&field.kind, Kind::Message(message) if !message.custom);
     field.limits.as_deref().filter(|limits| is_metadata && describes_defaults(limits))
@@ -166,7 +166,7 @@ fn described_default(part: &Limits, filled: &mut usize) -> Option<Value> {
     json::parse(text.as_bytes()).ok()
 }
 
-/// Sets a member, in schema order in a struct, in name order in a map.
+/// Sets a member: in schema order in a struct, and in name order in a map.
 fn insert(kind: &Kind, object: &mut Object, name: &str, value: Value) {
     if let Kind::Message(message) = kind {
         return TypedObject { message, object }.set(name, value);
@@ -180,13 +180,13 @@ fn insert(kind: &Kind, object: &mut Object, name: &str, value: Value) {
 
 /// Returns the plan for objects of a type; `None` if the type has no defaults.
 fn plan(message: &Message) -> Option<&Defaults> {
-    let made = message.compiled.defaults.get_or_init(|| {
+    let plan = message.compiled.defaults.get_or_init(|| {
         let plan = make(message);
         let has_rule = defaults_rules::default_rule(message).is_some();
         let is_idle = plan.assigned.is_empty() && plan.below.is_empty() && !has_rule;
         (!is_idle).then(|| Box::new(plan))
     });
-    made.as_deref()
+    plan.as_deref()
 }
 
 fn make(message: &Message) -> Defaults {
@@ -224,7 +224,7 @@ fn kind_has_defaults<'m>(kind: &'m Kind, seen: &mut HashSet<*const Message>) -> 
     }
 }
 
-/// Sets the absent fields of the plan while walking through members and plan together.
+/// Sets the absent fields of the plan. The function steps through the members and the plan in parallel.
 fn assign(message: &Message, plan: &Defaults, object: &mut Object, filled: &mut usize) {
     let fields = &*message.fields;
     let members = object.members_mut();
@@ -232,13 +232,14 @@ fn assign(message: &Message, plan: &Defaults, object: &mut Object, filled: &mut 
     for (target, value) in &plan.assigned {
         let target = *target;
         let field = &fields[target];
-        // Position of the field's member, or the position at which to insert it.
+        // After this loop, `at` is the position of the field's member, or the position at which to insert the
+        // member.
         let found = loop {
             let Some((name, _)) = members.get(at) else { break false };
             match message.position(name.as_bytes()).filter(|position| field_at <= *position) {
                 Some(position) if position < target => field_at = position + 1,
                 Some(position) => break position == target,
-                None => {} // an undeclared member, or one out of order
+                None => {} // an undeclared member, or a member out of order
             }
             at += 1;
         };

@@ -1,9 +1,9 @@
-//! Members that duplicate others: former names next to new ones, and a single value next to a list.
+//! Members that duplicate other members: a former name and a new name, or a single value and a list.
 //!
-//! The reference server has one of the two in its internal form of an object and derives the other one when
-//! it serves the object, so that clients of every age find the field that they know. This server stores both.
-//! Each rule says which one takes precedence if they differ. Source: upstream's conversions of `core/v1` and
-//! `apps/v1`.
+//! In the reference server, the internal form of an object has only one of the two members. The server
+//! derives the other member when it serves the object, so that old and new clients find the field that they
+//! support. This server stores both members. Each rule says which member takes precedence if the two differ.
+//! Source: upstream's conversions of `core/v1` and `apps/v1`.
 
 use std::num::IntErrorKind;
 
@@ -14,15 +14,15 @@ use super::typed_object::TypedObject;
 use values::json::{Key, Object, Value};
 use values::naming::Naming;
 
-/// Annotation of a daemon set that counts the changes of its template. The strategy increments it; this
-/// module sets the initial value.
+/// Annotation of a daemon set that counts the changes of its template. The strategy increments the number;
+/// this module sets the initial value.
 pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// Annotation with the revision that a deployment is to be rolled back to.
+/// Annotation with the revision to which a deployment is to be rolled back.
 pub const ROLLBACK_REVISION: &str = "deprecated.deployment.rollback.to";
 
-/// Returns the error, in Go's wording, if the annotation that stands for a former number field is malformed.
-/// Such an object is rejected.
+/// Returns the error, in Go's wording, if the annotation that replaces a former number field is malformed. An
+/// object with a malformed annotation is rejected.
 pub fn unreadable_annotation(message: &Message, object: &Object) -> Option<String> {
     let name = match &*message.name {
         "DaemonSet" if !message.custom => TEMPLATE_GENERATION,
@@ -46,8 +46,8 @@ pub fn unreadable_annotation(message: &Message, object: &Object) -> Option<Strin
     })
 }
 
-/// Sets the members that an empty object of a kind has upstream. Bookmarks contain such an object: upstream
-/// creates it in its internal form, which always has these members.
+/// Sets the members that an empty object of a kind has in the reference server. Bookmarks contain an empty
+/// object. The reference server creates the empty object in its internal form, which always has these members.
 pub fn complete_empty(message: &Message, object: &mut Object) {
     match &*message.name {
         _ if message.custom => {}
@@ -78,8 +78,8 @@ pub(super) fn pod_spec(spec: &mut TypedObject, _: &'static Naming) {
     }
 }
 
-/// Removes from pods and templates the annotations that described init containers and their statuses before
-/// there were fields for them.
+/// Removes the annotations that described init containers and their statuses in pods and templates before
+/// there were fields for this purpose.
 pub(super) fn pod_template(template: &mut TypedObject, naming: &'static Naming) {
     let is_former = |key: &str| {
         key.split_once('/').is_some_and(|(domain, name)| {
@@ -100,7 +100,7 @@ pub(super) fn pod_template(template: &mut TypedObject, naming: &'static Naming) 
     }
 }
 
-/// Keeps `podIP` equal to the first of `podIPs`.
+/// Keeps `podIP` equal to the first element of `podIPs`.
 pub(super) fn pod_status(status: &mut TypedObject, _: &'static Naming) {
     let text = |item: &Value| item.str_at(&["ip"]).to_owned();
     first_of_list(status, "podIP", "podIPs", text, |ip| {
@@ -108,14 +108,15 @@ pub(super) fn pod_status(status: &mut TypedObject, _: &'static Naming) {
     });
 }
 
-/// Keeps `podCIDR` equal to the first of `podCIDRs`.
+/// Keeps `podCIDR` equal to the first element of `podCIDRs`.
 pub(super) fn node_spec(spec: &mut TypedObject, _: &'static Naming) {
     let text = |item: &Value| item.as_str().unwrap_or_default().to_owned();
     first_of_list(spec, "podCIDR", "podCIDRs", text, |network| network.into());
 }
 
-/// Copies between a single value and the first element of a list. The single value takes precedence, because
-/// clients that do not know the list write it; if it is empty, the list counts.
+/// Makes a single value and the first element of a list equal. The single value takes precedence, because
+/// clients that do not support the list write only the single value. If the single value is empty, the list
+/// takes precedence.
 fn first_of_list(
     node: &mut TypedObject,
     single: &str,

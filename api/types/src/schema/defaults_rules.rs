@@ -1,19 +1,17 @@
-//! Defaults that depend on more than their own field, one small rule per type
+//! Rules for defaults that depend on other fields. A type has at most one rule
 //! (docs/api/validation.md#defaults).
 //!
-//! A rule sees its object after the plain values were set and before anything below it was defaulted.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! A rule runs after the plain values of its object were set, and before the nested structs get their
+//! defaults.
 
 use hashbrown::HashSet;
 use quantity::Quantity;
 
 use super::defaults_aliases as aliases;
-use super::scalars::time;
 use super::table::Message;
 use super::typed_object::TypedObject;
 use values::image;
-use values::json::{Key, Object, Value};
+use values::json::{self, Key, Object, Value};
 use values::naming::Naming;
 
 /// A function that fills in defaults that depend on other members.
@@ -21,7 +19,7 @@ pub(super) type DefaultRule = fn(&mut TypedObject, &'static Naming);
 
 include!(concat!(env!("OUT_DIR"), "/default_rules.rs"));
 
-/// Returns the rule that a type names.
+/// Returns the default rule of a type.
 pub(super) fn default_rule(message: &Message) -> Option<DefaultRule> {
     DEFAULT_RULES.get(usize::from(message.default_rule.checked_sub(1)?)).copied()
 }
@@ -42,7 +40,7 @@ fn deployment_strategy(strategy: &mut TypedObject, _: &'static Naming) {
 
 fn daemon_set_strategy(strategy: &mut TypedObject, _: &'static Naming) {
     rolling_update(strategy, [("maxUnavailable", Value::Int(1)), ("maxSurge", Value::Int(0))]);
-    // Upstream's internal form has both numbers, whatever the type of the strategy is.
+    // The internal form in the reference server has both numbers, regardless of the type of the strategy.
     if let Some(mut rolling) = strategy.child("rollingUpdate") {
         for name in ["maxUnavailable", "maxSurge"] {
             rolling.fill(name, || Value::Int(0));
@@ -138,23 +136,23 @@ fn volume(volume: &mut TypedObject, _: &'static Naming) {
     }
 }
 
-/// Adds to a resource list the entries of `from` that it lacks, for names that `wanted` selects.
-fn complete(list: &mut Object, from: &Object, wanted: impl Fn(&str) -> bool) {
+/// Adds the entries of `from` that `list` lacks, if `is_included` selects their names.
+fn complete(list: &mut Object, from: &Object, is_included: impl Fn(&str) -> bool) {
     let known: HashSet<&str> = list.iter().map(|(name, _)| name).collect();
-    let missing = from.iter().filter(|(name, _)| wanted(name) && !known.contains(name));
+    let missing = from.iter().filter(|(name, _)| is_included(name) && !known.contains(name));
     let added: Vec<(Key, Value)> =
         missing.map(|(name, value)| (Key::Owned(name.to_owned()), value.clone())).collect();
     drop(known);
     if !added.is_empty() {
         list.members_mut().extend(added);
-        list.members_mut().sort_by(|(a, _), (b, _)| a.cmp(b));
+        json::sort_members(list.members_mut());
     }
 }
 
 /// Completes the resource list at a field. An empty result leaves the field absent.
-fn complete_field(node: &mut TypedObject, field: &str, from: &Object, wanted: impl Fn(&str) -> bool) {
+fn complete_field(node: &mut TypedObject, field: &str, from: &Object, is_included: impl Fn(&str) -> bool) {
     let mut list = node.map(field).cloned().unwrap_or_default();
-    complete(&mut list, from, wanted);
+    complete(&mut list, from, is_included);
     if !list.is_empty() {
         node.set(field, Value::Object(list));
     }
@@ -163,7 +161,7 @@ fn complete_field(node: &mut TypedObject, field: &str, from: &Object, wanted: im
 /// Maximum length of lists that are compared without a hash set.
 const FEW: usize = 16;
 
-/// Completes the resource list at one field from the list at another field.
+/// Completes the resource list at one field with entries of the list at another field.
 fn complete_from(node: &mut TypedObject, field: &str, from: &str) {
     let Some(from) = node.map(from) else { return };
     let is_complete = |list: &Object| {
@@ -184,7 +182,7 @@ fn limit_range_item(item: &mut TypedObject, _: &'static Naming) {
     }
 }
 
-/// Sets the name of the namespace as a label.
+/// Sets the label that contains the name of the namespace.
 fn namespace(namespace: &mut TypedObject, naming: &'static Naming) {
     let Some(mut metadata) = namespace.child_or_new("metadata") else { return };
     let name = metadata.text("name").to_owned();
@@ -194,7 +192,7 @@ fn namespace(namespace: &mut TypedObject, naming: &'static Naming) {
     let label = naming.label("metadata.name");
     let mut labels = metadata.map("labels").cloned().unwrap_or_default();
     if labels.insert(label, name.into()).is_none() {
-        labels.members_mut().sort_by(|(a, _), (b, _)| a.cmp(b));
+        json::sort_members(labels.members_mut());
     }
     metadata.set("labels", Value::Object(labels));
 }
@@ -233,8 +231,8 @@ fn pod(pod: &mut TypedObject, naming: &'static Naming) {
     spec.fill("enableServiceLinks", || Value::Bool(true));
 }
 
-/// Completes the pod-level resources if some are set: the rest follows from the containers and from the
-/// limits.
+/// Completes the pod-level resources if some pod-level resources are set. The containers and the limits determine the
+/// other values.
 fn pod_resources(spec: &mut TypedObject) {
     let Some(resources) = spec.object.get("resources") else { return };
     let given =
@@ -247,8 +245,10 @@ fn pod_resources(spec: &mut TypedObject) {
     let container_limits = aggregate(spec, "limits");
     let container_requests = aggregate(spec, "requests");
     let Some(mut resources) = spec.child("resources") else { return };
-    let asked = requests.unwrap_or_default();
-    complete_field(&mut resources, "limits", &container_limits, |name| huge(name) && !asked.contains(name));
+    let requests = requests.unwrap_or_default();
+    complete_field(&mut resources, "limits", &container_limits, |name| {
+        huge(name) && !requests.contains(name)
+    });
     if let Some(limits) = resources.map("limits").cloned() {
         complete_field(&mut resources, "requests", &container_requests, |name| {
             matches!(name, "cpu" | "memory")
@@ -259,8 +259,8 @@ fn pod_resources(spec: &mut TypedObject) {
     }
 }
 
-/// Returns the resources that the containers need together. The needs of running containers add up. A
-/// starting init container needs its resources in addition to those of the sidecars that started before it.
+/// Returns the total resources of the containers. The resources of running containers are added up. An init
+/// container needs its resources in addition to the resources of the sidecars that started before it.
 fn aggregate(spec: &TypedObject, list: &str) -> Object {
     let containers = |name: &str| {
         let items = spec.object.get(name).and_then(Value::as_array).unwrap_or_default();
@@ -348,7 +348,7 @@ fn service(service: &mut TypedObject, _: &'static Naming) {
             spec.fill("allocateLoadBalancerNodePorts", || Value::Bool(true));
         }
     }
-    // A settled spec also determines the type: a write of the status leaves the spec as stored.
+    // The type is read from a settled spec too, because the spec is settled if only the status is written.
     let kind = service.object.get("spec").and_then(|spec| spec.get("type"));
     if kind.and_then(Value::as_str) == Some("LoadBalancer")
         && let Some(mut status) = service.child("status")
@@ -382,7 +382,8 @@ fn device_count(request: &mut TypedObject, _: &'static Naming) {
     }
 }
 
-/// A request of v1beta1, which names a device class unless it has alternatives.
+/// Fills in the defaults of a device request of v1beta1. The request names a device class unless it has
+/// alternatives.
 fn device_request(request: &mut TypedObject, naming: &'static Naming) {
     if !request.text("deviceClassName").is_empty() {
         request.fill("allocationMode", || "ExactCount".into());
@@ -391,10 +392,7 @@ fn device_request(request: &mut TypedObject, naming: &'static Naming) {
 }
 
 fn device_taint(taint: &mut TypedObject, _: &'static Naming) {
-    taint.fill("timeAdded", || {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        time::format_seconds(i64::try_from(now).unwrap_or(0)).into()
-    });
+    taint.fill("timeAdded", || values::clock::now().into());
 }
 
 fn custom_definition(definition: &mut TypedObject, _: &'static Naming) {

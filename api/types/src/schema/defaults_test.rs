@@ -1,4 +1,4 @@
-//! Tests of defaults as documents before and after defaulting, and of agreement with the reference data.
+//! Tests that compare documents before and after defaulting, and a comparison with the reference data.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ fn message(name: &str) -> &Message {
     builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("no type {name}"))
 }
 
-/// Returns the document with its defaults. A second round must change nothing.
+/// Returns the document with its defaults. Checks that a second round of defaulting changes nothing.
 fn defaulted(kind: &str, document: &str) -> String {
     let message = message(kind);
     let mut object = decode(message, document.as_bytes()).unwrap().object;
@@ -24,7 +24,7 @@ fn defaulted(kind: &str, document: &str) -> String {
     assert_eq!(object, once, "{kind}: a second round changes nothing");
     let mut again = Vec::new();
     encode(message, &decode(message, &out).unwrap().object, &mut again);
-    assert_eq!(again, out, "{kind}: what is written is what is there");
+    assert_eq!(again, out, "{kind}: reading and writing the text does not change it");
     String::from_utf8(out).unwrap()
 }
 
@@ -55,7 +55,7 @@ fn a_pod_looks_as_after_kubectl_apply() {
 }
 
 #[test]
-fn members_that_say_the_same_twice_agree() {
+fn deprecated_and_current_members_with_the_same_meaning_are_kept_equal() {
     // Rows: (type, input, expected part of the result)
     for (kind, given, want) in [
         (
@@ -85,7 +85,7 @@ fn members_that_say_the_same_twice_agree() {
             r#"{"podIP":"10.0.0.2","podIPs":[{"ip":"10.0.0.1"},{"ip":"fd00::1"}]}"#,
             r#""podIP":"10.0.0.2","podIPs":[{"ip":"10.0.0.2"}]"#,
         ),
-        // `hostIP` is not copied to `hostIPs`: validation compares the two.
+        // `hostIP` is not copied to `hostIPs`: validation compares the two fields.
         ("core.v1.PodStatus", r#"{"hostIP":"10.0.0.2"}"#, r#"{"hostIP":"10.0.0.2"}"#),
         (
             "core.v1.NodeSpec",
@@ -144,7 +144,7 @@ fn members_that_say_the_same_twice_agree() {
 }
 
 #[test]
-fn annotations_that_stand_for_former_members_are_numbers() {
+fn annotations_that_replace_former_fields_must_be_valid() {
     const GENERATION: &str = "deprecated.daemonset.template.generation";
     const ROLLBACK: &str = "deprecated.deployment.rollback.to";
     for (kind, annotation, text, want) in [
@@ -171,9 +171,9 @@ fn annotations_that_stand_for_former_members_are_numbers() {
 }
 
 #[test]
-fn rules_that_look_at_other_members() {
-    // Reference data of defaults, the entries with `when` or `rule`. Rows: (type, input, expected part of the
-    // result)
+fn defaults_that_depend_on_other_members_are_set() {
+    // These cases are the entries with `when` or `rule` in the reference data of defaults. Rows: (type,
+    // input, expected part of the result)
     for (kind, given, want) in [
         ("core.v1.Container", r#"{"image":"a:5000/b"}"#, r#""imagePullPolicy":"Always""#),
         ("core.v1.Container", r#"{"image":"a:5000/b:1"}"#, r#""imagePullPolicy":"IfNotPresent""#),
@@ -334,7 +334,7 @@ fn rules_that_look_at_other_members() {
 
 /// A write of the status takes the stored spec over unchanged.
 #[test]
-fn the_status_is_defaulted_by_a_spec_that_is_complete() {
+fn the_status_of_a_service_is_defaulted_according_to_its_spec() {
     let message = message("api.core.v1.Service");
     let text =
         br#"{"spec":{"type":"LoadBalancer"},"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}}"#;
@@ -376,7 +376,8 @@ fn steps(path: &str) -> impl Iterator<Item = (&str, bool, bool)> {
         .map(|step| (step.trim_end_matches(['[', ']', '{', '}']), step.ends_with("[]"), step.ends_with("{}")))
 }
 
-/// Returns a document with an empty object at `path`, and the type there; `None` if no such field is served.
+/// Returns a document with an empty object at `path`, and the type of this object; `None` if no served type
+/// has such a field.
 fn document<'m>(message: &'m Message, path: &str) -> Option<(String, &'m Message)> {
     let (mut open, mut close, mut inner) = (String::new(), String::new(), message);
     for (name, list, map) in steps(path) {
@@ -405,7 +406,7 @@ fn at_path<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
 }
 
 #[test]
-fn every_default_of_the_reference_data_is_set_wherever_it_says() {
+fn every_default_of_the_reference_data_is_set() {
     let Some(path) = testkit::reference("facts/defaults.json") else { return };
     let name_label = format!("Namespace metadata.labels[{}]", KUBERNETES.label("metadata.name"));
     // Rules that the table above covers, and a few rules on other subjects.
@@ -470,7 +471,7 @@ fn every_default_of_the_reference_data_is_set_wherever_it_says() {
         for step in list(&kind, "steps") {
             let step = step.as_array().unwrap();
             let (path, second) = (step[0].as_str().unwrap(), step[1].as_str().unwrap());
-            let wanted: Vec<(String, Value)> = if second == "=" {
+            let expected: Vec<(String, Value)> = if second == "=" {
                 let (parent, field) = path.rsplit_once('.').unwrap();
                 vec![(format!("{parent}.{field}"), step[2].clone())]
             } else {
@@ -492,7 +493,7 @@ fn every_default_of_the_reference_data_is_set_wherever_it_says() {
                 let join = |field: String| if path.is_empty() { field } else { format!("{path}.{field}") };
                 rules.map(|(field, value)| (join(field), value)).collect()
             };
-            for (path, value) in wanted {
+            for (path, value) in expected {
                 let parent = path.rsplit_once('.').map_or("", |(parent, _)| parent);
                 let Some((text, holder)) = document(root, parent) else {
                     panic!("{kind_name} has no {parent}");

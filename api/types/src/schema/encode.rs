@@ -6,10 +6,9 @@
 //!  └──── prefix_len ────────────┘                                          stamp_at ┘
 //! ```
 //!
-//! Fields are written in schema order, whatever their order in the tree; maps are written in key order.
-//! Fields that are omitted when zero are omitted, all others are always written. Members that the schema does
-//! not declare are not written, unless the schema preserves them: then they follow the fields, sorted by
-//! name.
+//! Fields are written in schema order, regardless of their order in the tree; maps are written in key order.
+//! Some fields are omitted if the value is zero; all other fields are always written. Members that the schema
+//! does not declare are written only if the schema preserves them. Such members follow the fields, sorted by name.
 
 use std::borrow::Cow;
 
@@ -24,11 +23,12 @@ pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) {
     write_object(message, object, out, &mut Stamp::None);
 }
 
-/// Returns the stored form of `object`, and the byte offset at which the decimal form of its revision is to
-/// be inserted: between the quotes of `metadata.resourceVersion`, which is written empty here whatever the
-/// tree contains.
+/// Returns the stored form of `object`, and the byte offset at which the caller inserts the decimal form of
+/// the revision. This offset is between the quotes of `metadata.resourceVersion`. The function writes an empty
+/// `metadata.resourceVersion` regardless of the tree.
 ///
-/// The caller has set `kind` and `apiVersion`. The offset is 0 for a type without `metadata.resourceVersion`.
+/// The caller must have set `kind` and `apiVersion`. The offset is 0 for a type without
+/// `metadata.resourceVersion`.
 pub fn encode_stamped(message: &Message, object: &Object) -> (Vec<u8>, u32) {
     let mut out = Vec::with_capacity(2048);
     let mut stamp = Stamp::Metadata;
@@ -41,8 +41,7 @@ pub fn encode_stamped(message: &Message, object: &Object) -> (Vec<u8>, u32) {
 }
 
 /// Returns the length of `{"kind":"…","apiVersion":"…",` at the start of a stored object. A list item is `{`
-/// followed by the bytes after this prefix. Returns 1 (the brace alone) if the object does not start this
-/// way.
+/// followed by the bytes after this prefix. Returns 1 (the brace alone) if the object has another start.
 pub fn prefix_len(stored: &[u8]) -> usize {
     let member = |rest: &[u8], name: &[u8]| {
         let value = rest.strip_prefix(name)?;
@@ -59,7 +58,7 @@ pub fn prefix_len(stored: &[u8]) -> usize {
 
 /// Returns the position of the digits of `resourceVersion` in the bytes of a stored `metadata` object.
 ///
-/// No string before the member can look like it, because quotes inside strings are escaped.
+/// The search cannot match inside a string before the member, because quotes inside strings are escaped.
 pub fn resource_version_range(metadata: &[u8]) -> Option<std::ops::Range<usize>> {
     const MEMBER: &[u8] = b"\"resourceVersion\":\"";
     let start = metadata.windows(MEMBER.len()).position(|window| window == MEMBER)? + MEMBER.len();
@@ -67,13 +66,14 @@ pub fn resource_version_range(metadata: &[u8]) -> Option<std::ops::Range<usize>>
     Some(start..start + len)
 }
 
-/// State of the slot for the revision: whether it is to be written, and at which offset it was written.
+/// State of the slot for the revision: whether the slot must still be written, or the offset at which the slot was
+/// written.
 enum Stamp {
     /// No slot is needed in this object.
     None,
     /// The slot is in the member `metadata` of this object.
     Metadata,
-    /// The slot is the member `resourceVersion` of this object.
+    /// The slot is the value of the member `resourceVersion` of this object.
     ResourceVersion,
     /// The slot was written at this offset.
     At(usize),
@@ -88,8 +88,8 @@ fn write_object(message: &Message, object: &Object, out: &mut Vec<u8>, stamp: &m
     let start = out.len();
     out.push(b'{');
     let mut declared = Declared::new();
-    let declared = declared.of(message, object);
-    // The slot for the revision is written even if its field would be omitted.
+    let declared = declared.collect(message, object);
+    // The slot for the revision is written even if the field of the slot would otherwise be omitted.
     let slot = match stamp {
         Stamp::None | Stamp::At(_) => None,
         Stamp::Metadata => message.position(b"metadata"),

@@ -1,4 +1,4 @@
-//! Location of a type's objects in the etcd of kube-apiserver, below its prefix (docs/api/etcd.md#keys).
+//! Location of a type's objects in the etcd of kube-apiserver, below the key prefix (docs/api/etcd.md#keys).
 //!
 //! ```text
 //! key of the engine                     path
@@ -8,12 +8,12 @@
 //! /custom:<group>/<plural>/             <group>/<plural>
 //! ```
 //!
-//! The replica's map of keys (`state/replica/keys.rs`) uses these paths, and so do errors that print keys
-//! (`objects/store.rs`).
+//! The replica's map of keys (`state/replica/keys.rs`) and errors that print keys (`objects/store.rs`)
+//! use these paths.
 
 use super::registry::Resource;
 
-/// Paths that differ from the plural, by stem of the group and plural.
+/// Paths that differ from the plural, each with the stem of the group and the plural.
 const PATHS: &[(&str, &str, &str)] = &[
     ("core", "nodes", "minions"),
     ("core", "replicationcontrollers", "controllers"),

@@ -14,13 +14,14 @@ const LEVELS_MAX: usize = 5;
 pub fn object(random: &mut Random, message: &Message, level: usize) -> Object {
     let mut object = Object::new();
     for field in &*message.fields {
-        let wanted = level < LEVELS_MAX && random.index(1 + level) == 0;
-        let value = if wanted && field.number > 0 { whole(random, field, level) } else { Value::Null };
+        let has_value = level < LEVELS_MAX && random.index(1 + level) == 0;
+        let value =
+            if has_value && field.number > 0 { random_field(random, field, level) } else { Value::Null };
         object.push(field.name.clone(), value);
     }
     object.retain(|name, value| {
         let field = message.field(name).expect("the members were made from the fields");
-        // Protobuf does not distinguish an empty list from an absent one, whatever JSON does.
+        // Protobuf does not distinguish an empty list from an absent list, even where JSON does.
         let is_none = matches!(value, Value::Array(items) if items.is_empty());
         if !is_none && !crate::schema::decode_form::is_left_out(field, value) {
             return true;
@@ -46,8 +47,8 @@ pub fn thin(random: &mut Random, value: &mut Value) {
     }
 }
 
-/// Makes one random change in a tree, as a patch might: removes, moves, duplicates or renames a member or an
-/// element, or replaces a value by one of another type.
+/// Makes one random change in a tree, as a patch might do: removes, moves, duplicates or renames a member or
+/// an element, or replaces a value by one of another type.
 pub fn disturb(random: &mut Random, value: &mut Value) {
     let choice = random.index(8);
     match value {
@@ -76,7 +77,7 @@ pub fn disturb(random: &mut Random, value: &mut Value) {
     }
 }
 
-fn whole(random: &mut Random, field: &Field, level: usize) -> Value {
+fn random_field(random: &mut Random, field: &Field, level: usize) -> Value {
     let count = random.index(4);
     match field.shape() {
         Shape::Single => random_value(random, field.element(), level),

@@ -1,7 +1,8 @@
 //! Handles to the parts of a type: static for built-in types, owned for types made at run time.
 //!
-//! All three can be created in constants, and access through them costs no more than through a reference. A
-//! part that is created lazily is created at the first access, on the thread that accesses it.
+//! [`Text`], [`Slice`] and [`Ref`] can be created in constants. Access through a handle costs no more than
+//! access through a reference. A part that is created lazily is created at the first access, on the thread
+//! that accesses it.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -9,7 +10,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-/// A name or another text of a type. The keys of objects have the same type, so a clone of a static name
+/// A name or another text of a type. The keys of objects have the same Rust type, so a clone of a static name
 /// costs nothing.
 pub type Text = Cow<'static, str>;
 
@@ -42,7 +43,7 @@ impl<T> Ref<T> {
         Ref::Later(Arc::new(LazyLock::new(Box::new(make))))
     }
 
-    /// Returns whether both are the same part.
+    /// Returns whether the handle refers to the part `other` itself.
     pub fn is(&self, other: &T) -> bool {
         std::ptr::eq(&**self, other)
     }
@@ -87,9 +88,9 @@ impl Slot {
         Slot(OnceLock::new())
     }
 
-    /// Creates a slot that contains `made`.
-    pub fn of<T: Any + Send + Sync>(made: Arc<T>) -> Self {
-        Slot(OnceLock::from(made as Arc<dyn Any + Send + Sync>))
+    /// Creates a slot that contains `value`.
+    pub fn with_value<T: Any + Send + Sync>(value: Arc<T>) -> Self {
+        Slot(OnceLock::from(value as Arc<dyn Any + Send + Sync>))
     }
 
     /// Returns whether the slot contains a value.
@@ -99,10 +100,10 @@ impl Slot {
 
     /// Returns the value, if it is of type `T`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
-        self.0.get().and_then(|made| made.downcast_ref())
+        self.0.get().and_then(|value| value.downcast_ref())
     }
 
-    /// Returns the value, which is created by the first call. Only one module uses the slot, so the value
+    /// Returns the value, which is created by the first call. Only one module uses each slot, so the value
     /// always has the same type.
     ///
     /// # Errors
@@ -111,12 +112,13 @@ impl Slot {
         &self,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
-        if let Some(Ok(made)) = self.0.get().map(|made| Arc::clone(made).downcast()) {
-            return Ok(made);
+        if let Some(Ok(value)) = self.0.get().map(|value| Arc::clone(value).downcast()) {
+            return Ok(value);
         }
-        let made = Arc::new(make()?);
-        let _ = self.0.set(Arc::clone(&made) as Arc<dyn Any + Send + Sync>); // another caller's value is equal
-        Ok(made)
+        let value = Arc::new(make()?);
+        // The value of another caller is equal.
+        let _ = self.0.set(Arc::clone(&value) as Arc<dyn Any + Send + Sync>);
+        Ok(value)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Kinds of values: scalars, structs, arbitrary JSON, and lists and maps of all of them.
+//! Kinds of values: scalars, structs, arbitrary JSON, and lists and maps of all these kinds.
 //!
 //! ```text
 //! Kind ─┬─ scalar · any JSON
@@ -7,7 +7,7 @@
 //!       └─ map  ─► Element ─► Kind
 //! ```
 //!
-//! Fields, list elements and map values each have a kind, and each of them defines the meaning of `null`.
+//! Each field, list element and map value has a kind, and also defines the meaning of `null`.
 //! A kind does not depend on the path of the value. This module describes only the outermost layer of a value's
 //! encoding in protobuf and OpenAPI.
 
@@ -15,16 +15,16 @@ use super::handle::{Ref, Slice, Text};
 use super::limits::Limits;
 use super::table::Message;
 
-/// Unknown-field policy of a struct: what happens to members that it does not declare.
+/// Unknown-field policy of a struct: the treatment of members that the struct does not declare.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Unknown {
-    /// The members are dropped, and reported to callers that request it.
+    /// The members are dropped. Callers can request a report of the dropped members.
     #[default]
     Prune,
-    /// The members are dropped as with `Prune`, but server-side apply accepts them: a struct that contains
-    /// this one preserves its unknown fields.
+    /// The members are dropped as with `Prune`, but server-side apply accepts the members, because an outer struct
+    /// preserves its unknown fields.
     PruneApplied,
-    /// The members are kept as they are.
+    /// The members are kept unchanged.
     Preserve,
     /// An unknown member is an error.
     Refuse,
@@ -37,10 +37,10 @@ pub enum Empty {
     /// and `omit_empty` determine which zero values count as absent.
     #[default]
     Absent,
-    /// All given values are kept as they are, but `null` is not a value: a member that is `null` counts as
+    /// All given values are kept unchanged, but `null` is not a value: a member that is `null` counts as
     /// absent, and validation rejects a list element that is `null`.
     Kept,
-    /// All given values are kept as they are, including `null`.
+    /// All given values are kept unchanged, including `null`.
     Nullable,
 }
 
@@ -60,7 +60,7 @@ pub struct Element {
 pub struct List {
     /// The type of the list's elements.
     pub item: Element,
-    /// How server-side apply merges the list.
+    /// The way in which server-side apply merges the list.
     pub merge: ListType,
     /// Whether protobuf wraps the elements in a message of their own, {1 repeated}.
     pub wrapped: bool,
@@ -104,7 +104,8 @@ pub enum Kind {
     IntOrString,
     /// Any embedded object; message {1 raw}.
     RawExtension,
-    /// The field set of a managed-fields entry; message {1 Raw}. A tree contains its JSON text, as a string.
+    /// The field set of a managed-fields entry; message {1 Raw}. A tree contains the JSON text of the field
+    /// set, as a string.
     FieldsV1,
     /// Any JSON value; message {1 raw}.
     Json,
@@ -120,7 +121,7 @@ pub enum Kind {
     Map(Ref<Map>),
 }
 
-/// The outermost layer of a kind, as far as protobuf and the published documents distinguish it.
+/// The outermost layer of a kind, with the distinctions that protobuf and the published documents make.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shape {
     /// A single value, neither list nor map.
@@ -131,7 +132,7 @@ pub enum Shape {
     Map,
     /// A list of strings that protobuf wraps in one message, {1 repeated string} (`Verbs`).
     WrappedList,
-    /// A map from strings to lists of strings, each wrapped in a message as above (`ExtraValue`).
+    /// A map from strings to lists of strings. Protobuf wraps each list in a message (`ExtraValue`).
     MapOfLists,
 }
 
@@ -150,8 +151,8 @@ impl Kind {
         }
     }
 
-    /// Returns the kind inside the layer that [`shape`](Kind::shape) returns; the kind itself if it is a
-    /// single value.
+    /// Returns the kind inside the layer that [`shape`](Kind::shape) returns; the kind itself if the kind is a single
+    /// value.
     #[inline]
     pub fn element(&self) -> &Kind {
         match self {
@@ -176,13 +177,13 @@ impl Kind {
     }
 }
 
-/// How apply merges a list (`x-kubernetes-list-type`).
+/// The way in which apply merges a list (`x-kubernetes-list-type`).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ListType {
     /// The list is replaced as a whole.
     Atomic,
     /// The list is a set of scalars.
     Set,
-    /// These members of an element form its key.
+    /// These members of an element form the key of the element.
     Map(Slice<Text>),
 }

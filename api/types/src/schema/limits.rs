@@ -6,8 +6,8 @@
 //!         └─ rules                  stored as they were written
 //! ```
 //!
-//! The constraints are those of JSON Schema that structural schemas support. The type only stores the rules;
-//! the code that evaluates them knows the expression language.
+//! The constraints are the part of JSON Schema that structural schemas support. The type only stores the
+//! rules; only the code that evaluates them depends on the expression language.
 
 use super::handle::{Slice, Text};
 use super::pattern::Pattern;
@@ -34,13 +34,13 @@ pub struct Limits {
     pub members: (Option<u64>, Option<u64>),
     /// Whether the elements of a list must differ.
     pub unique: bool,
-    /// Whether the schema names no type. Then a value that is not a struct is allowed even if the kind is a
-    /// struct.
+    /// Whether the schema names no type. A schema without a type accepts a value that is not a struct even
+    /// if the kind is a struct.
     pub any_type: bool,
     /// Members that must be present, in the order in which their absence is reported.
     pub required: Vec<Text>,
-    /// Default as JSON text: it replaces `null` as an element of a list or a value of a map, and an absent
-    /// part of metadata. Fields store their defaults themselves.
+    /// Default as JSON text. The default replaces `null` in a list or map, and an absent part of metadata.
+    /// The default of a field is stored in the field.
     pub default: Option<Text>,
     /// Closed set of values; empty for any value.
     pub enumeration: Vec<Value>,
@@ -50,7 +50,8 @@ pub struct Limits {
     pub schemas: Option<Box<Schemas>>,
 }
 
-/// Schemas in addition to the one that gives a value its type. They restrict values and do not define types.
+/// Schemas in addition to the schema that determines the type of a value. Such schemas restrict values and do
+/// not define types.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schemas {
     /// Constraints that must all hold.
@@ -61,11 +62,12 @@ pub struct Schemas {
     pub one_of: Vec<Limits>,
     /// Constraints that must not hold.
     pub not: Option<Limits>,
-    /// Required JSON type; empty for any. Only the alternatives of a value with two types require one.
+    /// Required JSON type; empty for any type. A required type is set only for the alternatives of a value
+    /// that may have two types.
     pub kind: Text,
-    /// Constraints of members; the type itself declares their kinds.
+    /// Constraints of members; the type itself declares the kinds of the members.
     pub properties: Vec<(Text, Limits)>,
-    /// Constraints of elements; the type itself declares their kind.
+    /// Constraints of elements; the type itself declares the kind of the elements.
     pub items: Option<Limits>,
 }
 
@@ -82,6 +84,7 @@ pub struct ValidationRule {
     pub reason: Text,
     /// Path of the field that the error names; empty means the path of the value.
     pub field_path: Text,
-    /// Whether the rule is also evaluated if there is no old value, although it refers to one.
+    /// Whether the rule is also evaluated if there is no old value, although the rule refers to the old
+    /// value.
     pub optional_old_self: bool,
 }

@@ -4,10 +4,10 @@
 //! Node (a value) ─► Struct (fields) ─► ResourceMaker ─ make ─► Arc<Resource> ─► Registry::with
 //! ```
 //!
-//! The resulting types follow the rules of structural schemas: all given values are kept as they are,
-//! including zeros and empty lists, and `null` is a value only if the schema says so. Every object begins
-//! with `kind`, `apiVersion` and `metadata`; its other fields are sorted by name. This module does not
-//! depend on the source of the type descriptions.
+//! The resulting types follow the rules of structural schemas: all given values are kept unchanged, including
+//! zeros and empty lists, and `null` is a value only if the schema allows it. Every object begins with
+//! `kind`, `apiVersion` and `metadata`; its other fields are sorted by name. This module does not depend on
+//! the source of the type descriptions.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -151,7 +151,7 @@ impl ValueBuilder {
     }
 }
 
-/// Checks that the elements of every list in a value have the fields that form their key.
+/// Checks that the elements of every list in a value have the fields that form the key of the list.
 fn check_keys(kind: &Kind) -> Result<(), MakeError> {
     match kind {
         Kind::List(list) => {
@@ -223,7 +223,7 @@ impl Struct {
         Struct { unknown, ..self }
     }
 
-    /// Makes the struct owned and replaced as a whole.
+    /// Makes server-side apply own and replace the struct as a whole.
     #[must_use]
     pub fn atomic(self) -> Self {
         Struct { is_atomic: true, ..self }
@@ -305,15 +305,15 @@ impl Struct {
     }
 }
 
-/// Description of `apiVersion` in custom types. Tools look for its first words.
+/// Description of `apiVersion` in custom types. Tools search for the first words of the description.
 pub const API_VERSION_DESCRIPTION: &str =
     "APIVersion defines the schema that the object is written in, as `<group>/<version>`.";
 
-/// Description of `kind` in custom types. Tools look for its first words.
+/// Description of `kind` in custom types. Tools search for the first words of the description.
 pub const KIND_DESCRIPTION: &str =
-    "Kind is a string value that names the type of the object, in CamelCase. It cannot change.";
+    "Kind is a string value that names the type of the object, in CamelCase. The value cannot change.";
 
-/// Returns the fields that every object begins with.
+/// Returns the fields with which every object begins.
 fn type_fields(is_object: bool, limits: Option<Limits>) -> [Field; 3] {
     let of = |name: &'static str, kind: Kind, description: &'static str| Field {
         name: name.into(),
@@ -363,11 +363,11 @@ impl ResourceMaker {
     ) -> Result<Self, MakeError> {
         let kind = object.name.clone();
         let message = object.object(group, version)?;
-        Ok(ResourceMaker::of(group, version, plural, scope, kind, message))
+        Ok(ResourceMaker::from_message(group, version, plural, scope, kind, message))
     }
 
-    /// Creates a stored resource from the kind of its objects and their type. A lazy type is not made.
-    pub fn of(
+    /// Creates a stored resource from the kind and the type of its objects. A lazy type is not created here.
+    pub fn from_message(
         group: &str,
         version: &str,
         plural: impl Into<Text>,
@@ -419,7 +419,7 @@ impl ResourceMaker {
         self
     }
 
-    /// Adds a field that selectors may use, by its dotted path.
+    /// Allows selectors to use the field at the dotted path `path`.
     #[must_use]
     pub fn selectable(mut self, path: impl Into<Text>) -> Self {
         let path = path.into();
@@ -435,14 +435,14 @@ impl ResourceMaker {
         self
     }
 
-    /// Adds the subresource `status`, which alone can write the field `status`.
+    /// Adds the subresource `status`. Only this subresource can write the field `status`.
     #[must_use]
     pub fn status(mut self) -> Self {
         self.has_status = true;
         self
     }
 
-    /// Adds the subresource `scale`, whose values have these paths.
+    /// Adds the subresource `scale`, which reads and writes its values at `paths` in the object.
     #[must_use]
     pub fn scale(self, paths: ScalePaths) -> Self {
         ResourceMaker { scale: Some(paths), ..self }
@@ -463,23 +463,23 @@ impl ResourceMaker {
     }
 
     /// Sets the prefix of keys in the store, instead of `/custom:<group>/<plural>/`. No key of a built-in
-    /// type may start with this prefix. Groups of built-in types are written without the suffix of the naming
-    /// profile in keys, so they could otherwise equal a custom group.
+    /// type may start with this prefix. In keys, the groups of built-in types are written without the suffix
+    /// of the naming profile, so such a group could otherwise equal a custom group.
     #[must_use]
     pub fn storage_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
         self
     }
 
-    /// Sets the schema for OpenAPI documents, as the author of the type wrote it. Otherwise the schema is
-    /// derived from the type.
+    /// Sets the author's schema for OpenAPI documents. Without this call, the published schema is derived
+    /// from the type.
     #[must_use]
     pub fn published(mut self, schema: Ref<Published>) -> Self {
         self.published = Some(schema);
         self
     }
 
-    /// Sets the location at which a lazily made type records why it cannot be made.
+    /// Sets the slot in which a lazy type records the reason why the type cannot be created.
     #[must_use]
     pub fn fault(mut self, fault: Ref<Option<MakeError>>) -> Self {
         self.fault = Some(fault);
@@ -525,7 +525,7 @@ impl ResourceMaker {
             let status: Vec<Text> = vec!["status".into()];
             table.status = Some(StatusRules {
                 kept_by_main: status.clone().into(),
-                // Everything except the status.
+                // This list is not used for custom types: a write of their status keeps all other fields.
                 kept_by_status: (&[]).into(),
                 reset_by_main: status.into(),
                 reset_by_status: vec!["metadata".into(), "spec".into()].into(),
@@ -603,7 +603,7 @@ pub fn table(plural: Text, kind: Text, message: Ref<Message>) -> ResourceTable {
     }
 }
 
-/// Returns a type with these fields and no special properties, like a built-in one.
+/// Returns a type with these fields and no special properties, like a built-in type.
 #[cfg(any(test, feature = "testing"))]
 pub fn plain(name: &'static str, fields: Vec<Field>) -> Message {
     Message {

@@ -1,8 +1,8 @@
-//! Failures of making a type at run time.
+//! Errors in the creation of a type at run time.
 
 use super::table::Text;
 
-/// Why a type cannot be made.
+/// Reason why a type cannot be made.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MakeError {
     /// Two fields of a struct have the same name.
@@ -12,12 +12,12 @@ pub enum MakeError {
     #[error("elements have no field {0} to tell them apart")]
     NoKey(Text),
     /// A default is not valid JSON.
-    #[error("default of field {0} is no JSON")]
+    #[error("default of field {0} is not JSON")]
     Default(Text),
     /// The description of the type cannot be read.
     #[error("what describes the type cannot be read")]
     Unreadable,
-    /// The schema is larger than any that a client can send.
+    /// The schema is larger than any schema that a client can send.
     #[error("the schema has too many nodes")]
     TooLarge,
 }

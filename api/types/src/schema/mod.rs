@@ -1,4 +1,4 @@
-//! Built-in types as data: one description per type, and everything that follows from it.
+//! Built-in types as data: one description per type, and the code that uses these descriptions.
 
 #[cfg(test)]
 mod agreement_test;

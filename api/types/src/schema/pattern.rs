@@ -2,7 +2,7 @@
 //!
 //! `pattern ─ first match ─► automaton, compiled by the expression language, which has the same syntax`
 //!
-//! The size of an automaton is limited; a pattern that needs a larger one matches nothing.
+//! The size of an automaton is limited; a pattern that needs a larger automaton matches nothing.
 
 use std::sync::OnceLock;
 
@@ -11,8 +11,8 @@ use regex::Regex;
 
 use super::handle::Text;
 
-/// Maximum memory of the automaton of one pattern, in bytes: a thousand repetitions of a class of letters
-/// need less than half of it.
+/// Maximum memory of the automaton of one pattern, in bytes. A thousand repetitions of a class of letters
+/// need less than half of this memory.
 const AUTOMATON_BYTES_MAX: usize = 4 << 20;
 
 /// A regular expression that is compiled at its first use.
@@ -40,7 +40,7 @@ impl Pattern {
     pub fn compile(&self) -> Result<(), String> {
         let regex =
             compile_within(&self.text, AUTOMATON_BYTES_MAX).map_err(|error| error.message.into_owned())?;
-        let _ = self.regex.set(Some(regex)); // another caller's regex is equal
+        let _ = self.regex.set(Some(regex)); // if another caller has set a regex, it is equal
         Ok(())
     }
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_none_or_too_large_matches_nothing() {
+    fn an_invalid_or_too_large_pattern_matches_nothing() {
         for pattern in ["(", "((((a{1000}){1000}){1000}){1000})", "[b-a]", "\\"] {
             assert!(!Pattern::new(pattern).is_in("a"), "{pattern}");
         }

@@ -4,10 +4,10 @@
 //! Registry ─ groups in discovery order ─ versions, preferred first ─ resources by plural ─ subresources by name
 //! ```
 //!
-//! The views own their composed names and share everything else with the types. A registry in use never
-//! changes: [`Registry::changed`] creates a new one, which shares all unchanged groups and versions. A type
-//! made at run time is dropped with the last registry, request or watch that refers to it. This module knows
-//! neither requests nor the store; it only composes the key prefix of a resource.
+//! The entries of a registry own their composed names and share all other data with the types. A registry in
+//! use never changes: [`Registry::changed`] creates a new registry that shares all unchanged groups and
+//! versions. A type made at run time is dropped with the last registry, request or watch that refers to it.
+//! This module depends on neither requests nor the store; it only composes the key prefix of a resource.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ pub struct Group {
     pub name: String,
     /// Discovery priority; higher values come first.
     pub priority: u32,
-    /// Versions of the group, the preferred one first.
+    /// Versions of the group, with the preferred version first.
     pub versions: Vec<Arc<GroupVersion>>,
 }
 
@@ -90,14 +90,14 @@ pub struct Resource {
     pub storage: Option<Storage>,
     /// Subresources of the resource, sorted by name.
     pub subresources: Vec<Subresource>,
-    /// Schema to publish, as the author of the type wrote it; `None` if it is derived from the type.
+    /// The author's schema, for publication; `None` if the published schema is derived from the type.
     pub published: Option<Ref<Published>>,
-    /// Error of a lazily made type; see [`Resource::fault`].
+    /// Error of a lazy type; see [`Resource::fault`].
     pub fault: Option<Ref<Option<MakeError>>>,
     /// Versions of a custom type, each of which has its own schema; `None` for other types.
     pub versions: Option<Arc<Versions>>,
-    /// The same resource in versions of a custom type that are not served. Webhooks and admission policies
-    /// may still refer to them.
+    /// The same resource in versions of a custom type that are not served. Webhooks and admission policies may still
+    /// refer to these versions.
     pub unserved: Vec<Arc<Resource>>,
     /// Whether the type is removed as soon as its last object is deleted.
     pub ending: AtomicBool,
@@ -106,7 +106,7 @@ pub struct Resource {
 /// Verbs of a type that is being removed.
 const ENDING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 
-/// The stored form of a resource. Several versions, or even two groups, can share it.
+/// The stored form of a resource. Several versions, or even two groups, can share one stored form.
 #[derive(Clone, Debug)]
 pub struct Storage {
     /// Full group name of the stored form.
@@ -117,7 +117,7 @@ pub struct Storage {
     pub kind: Text,
     /// Type of the stored form.
     pub message: Ref<Message>,
-    /// Data of the stored form.
+    /// Table of the stored version of the resource.
     pub table: Ref<ResourceTable>,
     /// Prefix of all keys, `/<group>/<resource>/`. The group of a built-in type is written without the suffix
     /// of the naming profile (`core` for the core group), so that a data directory does not depend on the
@@ -198,9 +198,9 @@ impl Registry {
         self.version(group, version)?.resources.iter().find(|resource| resource.table.kind == kind)
     }
 
-    /// Returns a registry in which `resource` is added, or replaces the one with the same name. `priorities`
-    /// apply to the group and the version if these are new. Among versions of equal priority, the more stable
-    /// one comes first.
+    /// Returns a registry to which `resource` is added. `resource` replaces a resource with the same name.
+    /// `priorities` apply to a new group and to a new version. Among versions of equal priority,
+    /// the more stable version comes first.
     #[must_use]
     pub fn with(&self, resource: Arc<Resource>, priorities: Priorities) -> Registry {
         self.changed(&[], [resource], priorities)
@@ -213,8 +213,8 @@ impl Registry {
         self.changed(gone.as_slice(), [], Priorities::CUSTOM)
     }
 
-    /// Returns a registry without some resources and with others added or replaced. Costs one pass over the
-    /// groups, however many change.
+    /// Returns a registry without the resources `gone`, and with the resources `new` added or replaced. Costs
+    /// one pass over the groups, regardless of the number of changes.
     #[must_use]
     pub fn changed(
         &self,
@@ -254,7 +254,8 @@ impl Registry {
         self.groups.iter().flat_map(|group| &group.versions).flat_map(|version| &version.resources)
     }
 
-    /// Returns one resource for each stored form, in the stored version if that one is served.
+    /// Returns one resource for each stored form. The resource has the stored version if this version is
+    /// served.
     pub fn stored(&self) -> Vec<&Arc<Resource>> {
         let mut by_prefix: BTreeMap<&str, &Arc<Resource>> = BTreeMap::new();
         for resource in self.resources() {
@@ -274,8 +275,8 @@ impl Group {
         self.versions.iter().find(|candidate| candidate.version == version)
     }
 
-    /// Adds resources, or replaces those with the same names. A definition can have thousands of versions, so
-    /// versions are looked up in an index and sorted once.
+    /// Adds resources. A new resource replaces a resource with the same name. A definition can have thousands
+    /// of versions, so versions are looked up in an index and sorted once.
     fn insert(&mut self, new: Vec<Arc<Resource>>, priority: u32) {
         let versions = self.versions.iter().enumerate();
         let mut places: HashMap<Text, usize> =
@@ -332,20 +333,21 @@ impl GroupVersion {
 
 impl Resource {
     /// Returns the verbs that discovery lists.
-    pub fn shown_verbs(&self) -> &'static [&'static str] {
+    pub fn discovery_verbs(&self) -> &'static [&'static str] {
         if self.ending.load(Relaxed) { ENDING_VERBS } else { self.table.verbs }
     }
 
-    /// Returns the error for which the objects have no type. Creates a lazy type first.
+    /// Returns the reason why the objects have no type; `None` if the objects have a type. Creates a lazy
+    /// type first.
     pub fn fault(&self) -> Option<&MakeError> {
         self.fault.as_deref()?.as_ref()
     }
 
-    /// Creates the parts of the type that are normally created on first use.
+    /// Creates the parts of the type that are normally created at their first use.
     pub fn complete(&self) {
         let Resource { table, published, fault, .. } = self;
         let ResourceTable { message, rules, form, .. } = &**table;
-        // The first access to a part makes it.
+        // The first access to a part creates the part.
         let _ = (&**message, rules.as_deref(), form.as_deref(), published.as_deref(), fault.as_deref());
     }
 
@@ -358,7 +360,7 @@ impl Resource {
         }
     }
 
-    /// Returns whether the resource is built in, and so is in every registry.
+    /// Returns whether the resource is built in; every registry contains the built-in resources.
     pub fn is_builtin(&self) -> bool {
         matches!(self.table, Ref::Static(_))
     }
@@ -371,8 +373,8 @@ impl Resource {
         }
     }
 
-    /// Returns whether the resource is this built-in one; `stem` is the name of its group without the suffix
-    /// of the naming profile.
+    /// Returns whether the resource is the built-in resource `plural` of the group `stem`. `stem` is a group
+    /// name without the suffix of the naming profile.
     pub fn is_of(&self, stem: &str, plural: &str) -> bool {
         let is_group = |group: &str| {
             group.strip_prefix(stem).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -380,7 +382,7 @@ impl Resource {
         self.table.plural == plural && self.is_builtin() && is_group(&self.group)
     }
 
-    /// Returns whether the objects live in namespaces.
+    /// Returns whether the objects belong to namespaces.
     pub fn namespaced(&self) -> bool {
         self.table.scope == Scope::Namespaced
     }
@@ -401,7 +403,7 @@ impl Resource {
         self.storage.as_ref().is_none_or(|storage| storage.api_version == self.api_version)
     }
 
-    /// Returns whether this is the version in which objects are written to the store.
+    /// Returns whether objects are written to the store in the version of this resource.
     pub fn is_stored_version(&self) -> bool {
         self.is_stored_form() && self.stored_api_version() == self.api_version
     }
@@ -498,7 +500,7 @@ fn storage(
         .filter(|version| version.version == home.version)
         .flat_map(|version| version.resources)
         .find(|resource| resource.plural == home.resource)
-        .expect("a test holds that every stored form is a built-in resource");
+        .expect("a test checks that every stored form is a built-in resource");
     let stem = if home.group.is_empty() { "core" } else { &*home.group };
     Storage {
         group: naming.group(&home.group, home.group_suffixed),
@@ -507,7 +509,7 @@ fn storage(
         message: stored.message.clone(),
         table: Ref::Static(stored),
         key_prefix: format!("/{stem}/{}/", home.resource),
-        // The stored form decides, because both groups of events share it.
+        // The stored form determines the lifetime, because the two groups of events share one stored form.
         ttl: event_ttl.filter(|_| stored.behavior.expires),
     }
 }

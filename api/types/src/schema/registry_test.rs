@@ -3,7 +3,7 @@ use crate::schema::table::Kind;
 use values::naming;
 
 #[test]
-fn every_vocabulary_has_a_registry_and_every_resource_is_found_by_name_and_kind() {
+fn every_naming_profile_has_a_registry_that_finds_resources_by_name_and_kind() {
     for naming in naming::ALL {
         let registry = Registry::new(naming);
         assert_eq!(registry.resources().count(), 87);
@@ -25,7 +25,7 @@ fn every_vocabulary_has_a_registry_and_every_resource_is_found_by_name_and_kind(
 }
 
 #[test]
-fn names_follow_the_vocabulary_and_keys_do_not() {
+fn group_names_follow_the_naming_profile_and_storage_keys_do_not() {
     for naming in naming::ALL {
         let registry = Registry::new(naming);
         let group = format!("networking{}", naming.group_suffix);
@@ -39,7 +39,7 @@ fn names_follow_the_vocabulary_and_keys_do_not() {
 }
 
 #[test]
-fn two_groups_and_two_versions_can_share_one_stored_form() {
+fn two_groups_or_versions_can_share_one_stored_form() {
     let registry = Registry::new(&naming::KUBERNETES);
     for (group, version, plural, stored, prefix) in [
         ("", "v1", "events", "v1", "/core/events/"),

@@ -1,15 +1,16 @@
 //! Deduplication of equal parts of types made at run time.
 //!
 //! ```text
-//! Message ─ fields ─► List ─► Message ─► Limits        from the leaves up: parts below are shared already,
-//!    └──────────────► the pool: an equal one? ─► it    so two parts are compared only by their own members
+//! Message ─ fields ─► List ─► Message ─► Limits        from the leaves up: nested parts are shared already,
+//!    └──────────────► the pool: equal part? ─► reuse    so two parts are compared only by their own members
 //! ```
 //!
-//! Definitions contain many equal parts: dozens of them contain a pod template, and each contains many
-//! selectors. The pool keeps no part alive: a part is dropped with the last type that contains it. Values
-//! that are derived from a part (`compiled`) are shared with it. Built-in types are not changed.
+//! Definitions contain many equal parts: dozens of definitions contain a pod template, and each pod template
+//! contains many selectors. The pool keeps no part alive: a part is dropped with the last type that contains
+//! it. Values that are derived from a part (`compiled`) are shared together with the part. Built-in types are
+//! not changed.
 //!
-//! The recursion is as deep as the schema of the type, whose depth its reader limits.
+//! The recursion is as deep as the schema of the type. The reader of the schema limits this depth.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::mem::discriminant;
@@ -23,11 +24,12 @@ use super::limits::{Limits, Schemas};
 use super::table::{Field, Message};
 use values::json::{self, Value};
 
-/// Minimum number of entries at which entries of dropped parts are removed. Otherwise they are removed when
-/// the number of entries has doubled since the last removal.
+/// Minimum number of entries at which entries of dropped parts are removed. A larger pool removes these
+/// entries whenever the number of entries has doubled since the last removal.
 const SWEPT_MIN: usize = 1024;
 
-/// The parts of all types that were passed to [`share`](Pool::share), as long as a type uses them.
+/// The parts of all types that were passed to [`share`](Pool::share). A part stays in the pool as long as a
+/// type uses the part.
 #[derive(Debug, Default)]
 pub struct Pool {
     messages: Shelf<Message>,
@@ -37,7 +39,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Replaces parts of a new type by equal known ones, and adds the other parts to the pool.
+    /// Replaces parts of a new type by equal known parts, and adds the other parts to the pool.
     pub fn share(&mut self, message: &mut Ref<Message>) {
         self.share_part(message);
     }
@@ -87,7 +89,7 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T: Part> Shelf<T> {
-    /// Replaces `part` by an equal known part, or adds it.
+    /// Replaces `part` by an equal known part. If there is no equal part, adds `part` to the shelf.
     fn take(&mut self, part: &mut Arc<T>) {
         let mut hasher = self.hasher.build_hasher();
         part.hash(&mut hasher);
@@ -117,14 +119,14 @@ trait Part: Sized + 'static {
     /// Returns the parts of this Rust type in the pool.
     fn shelf(pool: &mut Pool) -> &mut Shelf<Self>;
 
-    /// Shares the parts below, and frees excess capacity.
+    /// Shares the nested parts, and frees excess capacity.
     fn share(&mut self, pool: &mut Pool);
 
-    /// Adds the properties that equal parts have in common. Parts below are hashed by identity, because they
-    /// are shared already.
+    /// Hashes the properties that equal parts have in common. Nested parts are hashed by identity, because
+    /// they are shared already.
     fn hash(&self, to: &mut impl Hasher);
 
-    /// Returns whether both are equal. Parts below are compared by identity.
+    /// Returns whether both parts are equal. Nested parts are compared by identity.
     fn is_same(&self, other: &Self) -> bool;
 }
 
@@ -157,7 +159,7 @@ impl Part for Message {
     fn is_same(&self, other: &Self) -> bool {
         let Message { name, package, description, fields, unknown, atomic, embedded, custom, limits, .. } =
             self;
-        // Types made at run time do not use the omitted fields.
+        // The comparison omits fields that types made at run time do not use.
         *custom
             && other.custom
             && (name, package, description) == (&other.name, &other.package, &other.description)
@@ -230,8 +232,8 @@ impl Part for Limits {
         self.enumeration.shrink_to_fit();
     }
 
-    /// Hashes everything, including the schemas below. Otherwise all limits that differ only in these schemas
-    /// would have the same hash, and each would be compared with all others.
+    /// Hashes all constraints, including the nested schemas. Without the nested schemas, all limits that differ only in
+    /// these schemas would have the same hash, and every limit would be compared with all other limits.
     fn hash(&self, to: &mut impl Hasher) {
         let number =
             |bound: Option<(f64, bool)>| bound.map(|(bound, is_excluded)| (bound.to_bits(), is_excluded));

@@ -5,7 +5,7 @@ use crate::schema::table::Scope;
 use values::naming::KUBERNETES;
 
 /// Returns a type with these fields in `spec`.
-fn made(kind: &str, spec: Struct, pool: &mut Pool) -> Resource {
+fn make_resource(kind: &str, spec: Struct, pool: &mut Pool) -> Resource {
     let object = Struct::new(kind.to_owned()).field("spec", spec.node().unwrap());
     let maker = ResourceMaker::new("example.com", "v1", "things", Scope::Cluster, object).unwrap();
     maker.shared(pool).resource(&KUBERNETES)
@@ -29,22 +29,22 @@ fn selector(length: u64) -> ValueBuilder {
 }
 
 #[test]
-fn equal_parts_are_one_within_a_type_and_across_types() {
+fn equal_type_descriptions_are_shared_within_and_across_types() {
     let mut pool = Pool::default();
     let of = |length| Struct::new("").field("a", selector(length)).field("b", selector(length));
-    let first = made("First", of(5), &mut pool);
+    let first = make_resource("First", of(5), &mut pool);
     let part =
         |resource: &Resource, name: &str| spec(resource).field(name).unwrap().kind.message().unwrap().clone();
     assert!(part(&first, "a").is(&part(&first, "b")));
-    let second = made("Second", of(5), &mut pool);
+    let second = make_resource("Second", of(5), &mut pool);
     assert!(spec(&first).is(spec(&second)));
     assert!(!first.table.message.is(&second.table.message));
-    let third = made("Third", of(6), &mut pool);
+    let third = make_resource("Third", of(6), &mut pool);
     assert!(!part(&first, "a").is(&part(&third, "a")));
 }
 
 #[test]
-fn parts_that_differ_in_anything_stay_apart() {
+fn type_descriptions_that_differ_in_any_setting_are_not_shared() {
     let limited = |limits: Limits| ValueBuilder::new(Kind::String).limits(limits);
     let one = |node: ValueBuilder| Struct::new("").field("a", node);
     let plain = || ValueBuilder::new(Kind::String);
@@ -86,7 +86,7 @@ fn parts_that_differ_in_anything_stay_apart() {
         one(text(4)),
     ];
     let mut pool = Pool::default();
-    let all: Vec<_> = different.into_iter().map(|each| made("Thing", each, &mut pool)).collect();
+    let all: Vec<_> = different.into_iter().map(|each| make_resource("Thing", each, &mut pool)).collect();
     for (at, one) in all.iter().enumerate() {
         for (other_at, other) in all.iter().enumerate().skip(at + 1) {
             assert!(!spec(one).is(spec(other)), "{at} and {other_at}");
@@ -95,13 +95,13 @@ fn parts_that_differ_in_anything_stay_apart() {
 }
 
 #[test]
-fn the_pool_keeps_no_part_and_forgets_those_that_are_gone() {
+fn the_pool_of_type_descriptions_holds_only_weak_references_and_is_swept() {
     let mut pool = Pool::default();
     for length in 0..SWEPT_MIN as u64 * 4 {
-        drop(made("Thing", Struct::new("").field("a", text(length)), &mut pool));
+        drop(make_resource("Thing", Struct::new("").field("a", text(length)), &mut pool));
         assert!(pool.messages.known.len() <= SWEPT_MIN && pool.limits.known.len() <= SWEPT_MIN);
     }
-    let kept = made("Thing", Struct::new("").field("a", text(1)), &mut pool);
+    let kept = make_resource("Thing", Struct::new("").field("a", text(1)), &mut pool);
     let weak = pool.messages.known.iter().filter(|(_, weak)| weak.strong_count() > 0).count();
     assert_eq!(weak, 2, "the object and its spec");
     drop(kept);

@@ -1,5 +1,5 @@
-//! Type descriptions: the build generates them from `schema/*.proto`, and types made at run time consist of
-//! the same parts.
+//! Type descriptions. The build generates the descriptions of built-in types from `schema/*.proto`. Types
+//! made at run time consist of the same parts.
 //!
 //! ```text
 //! schema/<group>_<version>.proto ──build.rs──► static tables ─┐
@@ -8,14 +8,14 @@
 //!                                                                   └── list and map of any Kind ◄────┘
 //! ```
 //!
-//! The algebra is closed: a [`Kind`] is a scalar, a struct, any JSON, or a list or map of any kind. Parts are
-//! referenced through [`Text`], [`Slice`] and [`Ref`], which are static for built-in types (so that starting
-//! the server costs nothing) and owned for all others. Values derived from a type are stored in the type
-//! (`compiled`) and are dropped with it.
+//! A [`Kind`] is a scalar, a struct, any JSON, or a list or map of any kind. Parts are referenced through
+//! [`Text`], [`Slice`] and [`Ref`], which are static for built-in types (so that starting the server costs
+//! nothing) and owned for all other types. Values derived from a type are stored in the type (`compiled`) and
+//! are dropped with it.
 //!
 //! Group names are stored without the suffix of the naming profile (`stem` + `suffixed`, package stems) and
 //! are completed by `naming`. The few other strings that depend on the profile exist once per profile, so
-//! every name in a table is already the name on the wire.
+//! these strings in a table are already the names on the wire.
 
 pub use super::behavior::Behavior;
 use super::compiled::Compiled;
@@ -57,8 +57,8 @@ pub struct Message {
     pub default_rule: u16,
     /// Policy for members that `fields` does not declare.
     pub unknown: Unknown,
-    /// Whether the struct is an object inside an object, with its own `kind`, `apiVersion` and `metadata`,
-    /// which are among `fields`.
+    /// Whether the struct is an object inside an object, with its own `kind`, `apiVersion` and `metadata`. `fields`
+    /// includes these three fields.
     pub embedded: bool,
     /// Whether the type was made at run time, so that no code refers to it by name.
     pub custom: bool,
@@ -68,17 +68,18 @@ pub struct Message {
     pub compiled: Compiled,
 }
 
-/// Fields of which exactly one is to be set.
+/// Fields of which at most one may be set.
 #[derive(Clone, Copy, Debug)]
 pub struct Union {
     /// Positions of the fields in `Message::fields`.
     pub members: &'static [u16],
-    /// Error detail if no field is set; empty if none needs to be set.
+    /// Error detail if no field is set; empty if no field needs to be set.
     pub none: &'static str,
-    /// Error detail for the second and all further fields; empty if code reports them.
+    /// Error detail for the second and all further fields; empty if code reports these fields.
     pub several: &'static str,
-    /// Positions of members with other names in errors; an empty name means that the member is not rejected.
-    pub shown: &'static [(u16, &'static str)],
+    /// Positions of members that have another name in errors, each with this name. An empty name means that
+    /// the member is not rejected.
+    pub error_names: &'static [(u16, &'static str)],
 }
 
 /// Fields of which one is in use (`x-kubernetes-unions`).
@@ -117,8 +118,8 @@ pub enum WireMeaning {
     Inlined(u16),
 }
 
-/// A struct whose fields JSON writes among those of its parent, while protobuf nests them under a field
-/// number.
+/// A struct whose fields JSON writes among the fields of the parent, while protobuf nests the struct under a
+/// field number.
 #[derive(Clone, Debug)]
 pub struct Inlined {
     /// Protobuf number of the nesting field.
@@ -132,7 +133,7 @@ const TYPE_FIELDS: usize = 3;
 
 impl Message {
     /// Returns the position of the field with the JSON name `name`. Costs one comparison.
-    #[inline(always)] // part of every decoding loop; a call would add 2 % to their instructions
+    #[inline(always)] // every decoding loop calls this; without inlining, a loop executes 2 % more instructions
     pub fn position(&self, name: &[u8]) -> Option<usize> {
         let Some(Some(names)) = self.compiled.names.get() else { return self.position_otherwise(name) };
         let at = usize::from(names.candidate(name)?);
@@ -141,7 +142,7 @@ impl Message {
         (std::ptr::eq(found, name) || found == name).then_some(at)
     }
 
-    /// Returns the same if the table of names does not exist yet, or cannot exist.
+    /// Does the work of `position` if the table of names has not been built yet, or cannot be built.
     #[cold]
     fn position_otherwise(&self, name: &[u8]) -> Option<usize> {
         let names = || self.fields.iter().map(|field| &*field.name);
@@ -151,7 +152,8 @@ impl Message {
         if !self.custom {
             return names().position(|other| other.as_bytes() == name);
         }
-        // The fields of a type made at run time are sorted, except for those that every object begins with.
+        // The fields of a type made at run time are sorted, except for the fields with which every object
+        // begins.
         let unsorted = self.fields.iter().take(TYPE_FIELDS).position(|field| field.name.as_bytes() == name);
         let sorted = || {
             let rest = self.fields.get(TYPE_FIELDS..)?;
@@ -166,7 +168,7 @@ impl Message {
         self.position(name.as_bytes()).map(|at| &self.fields[at])
     }
 
-    /// Returns what protobuf writes under `number`, by binary search.
+    /// Returns the field or struct that protobuf writes under `number`, by binary search.
     pub fn wire_field(&self, number: u32) -> Option<WireMeaning> {
         let at = self.wire.binary_search_by_key(&number, |field| field.number).ok()?;
         Some(self.wire[at].place)
@@ -199,7 +201,7 @@ pub struct Field {
     pub required: bool,
     /// Whether JSON omits the field when it is zero; otherwise the field is always written.
     pub omit_empty: bool,
-    /// Whether `null` (absent) differs from zero; protobuf then writes the field only if it is set.
+    /// Whether `null` (absent) differs from zero. If so, protobuf writes the field only if the field is set.
     pub pointer: bool,
     /// Default in the published schema, as JSON text.
     pub default: Option<Text>,
@@ -209,16 +211,16 @@ pub struct Field {
     pub enumeration: Slice<Text>,
     /// OpenAPI format of the field, unless `kind` implies it (`byte` and `int-or-string` are implied).
     pub format: Text,
-    /// Whether the struct at this field is owned and replaced as a whole. A mark of the struct type is
-    /// already included. For the elements of lists and maps of structs, [`Message::atomic`] counts.
+    /// Whether the struct at this field is owned and replaced as a whole. The value is also true if the struct type has
+    /// this mark. For the elements of lists and maps of structs, only [`Message::atomic`] counts.
     pub atomic: bool,
     /// Whether the field is a map of resource amounts, as in containers. Defaulting rounds the amounts up to
     /// thousandths.
     pub resource_list: bool,
-    /// How a strategic merge patch treats the field.
+    /// The way in which a strategic merge patch treats the field.
     pub patch: PatchStrategy,
-    /// Index into `Message::inlined` of the struct in which protobuf nests this field. If that struct inlines
-    /// another one in turn, its own field of the same name says so.
+    /// Index into `Message::inlined` of the struct in which protobuf nests this field. If the field is nested
+    /// more deeply, the field of the same name in that struct has the next index.
     pub inlined: Option<u16>,
     /// Constraints of a value of a built-in type, in addition to its kind.
     pub check: Option<&'static Check>,
@@ -228,8 +230,8 @@ pub struct Field {
     pub published: Option<&'static Extension>,
 }
 
-/// Constraints of a field in addition to its type. In a list they apply to each element, in a map to each
-/// value.
+/// Constraints of a field in addition to its type. The constraints of a list apply to each element, and the
+/// constraints of a map to each value.
 #[derive(Debug)]
 pub struct Check {
     /// Whether the field must be present.
@@ -254,7 +256,8 @@ pub struct Check {
     pub unique: bool,
     /// Closed set in the order in which errors list it; empty means the published order.
     pub reported: &'static [&'static str],
-    /// Whether a validation rule of the kind checks the closed set. The generic check of the table then skips it.
+    /// Whether a validation rule of the kind checks the closed set. The generic check of the table then skips
+    /// the set.
     pub set_in_code: bool,
     /// Whether the closed set rejects an empty text too.
     pub empty_is_refused: bool,
@@ -267,18 +270,18 @@ pub struct Check {
 pub enum Presence {
     /// The published schema decides.
     Published,
-    /// The field is optional, whatever the published schema says.
+    /// The field is optional, even if the published schema lists it as required.
     Taken,
     /// The field is required, although the published schema does not say so.
     Needed,
     /// The field is required, and zero counts as absent.
     NotZero,
-    /// An absent text is checked like an empty one.
+    /// An absent text is checked like an empty text.
     AsEmpty,
 }
 
-/// The required form of a value (`schema/options.proto`, `Form`). Empty texts are not checked unless
-/// stated otherwise, except in lists.
+/// The required form of a value (`schema/options.proto`, `Form`). An empty text is checked only in a list, or
+/// if the description of the variant says so.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ValueFormat {
     /// A label as defined in RFC 1123.
@@ -295,7 +298,7 @@ pub enum ValueFormat {
     ConfigKey,
     /// The name of an environment variable.
     Environment,
-    /// The name of a port, by which other fields refer to it.
+    /// The name of a port. Other fields refer to the port by this name.
     PortName,
     /// A DNS search domain.
     SearchDomain,
@@ -383,7 +386,7 @@ pub struct GroupTable {
     pub suffixed: bool,
     /// Discovery priority; higher values come first (docs/api/discovery.md#built-in-resources).
     pub priority: u32,
-    /// Versions of the group, the preferred one first.
+    /// Versions of the group, with the preferred version first.
     pub versions: &'static [VersionTable],
 }
 
@@ -407,7 +410,7 @@ pub enum Scope {
     Cluster,
 }
 
-/// A resource type of a group version, with everything about it that is data.
+/// A resource type of a group version, with all its data.
 #[derive(Debug)]
 pub struct ResourceTable {
     /// Plural name, used in URLs.
@@ -422,9 +425,9 @@ pub struct ResourceTable {
     pub short_names: Slice<Text>,
     /// Categories of the resource, such as `all`.
     pub categories: Slice<Text>,
-    /// Whether objects live in namespaces.
+    /// Whether the objects belong to a namespace or to the cluster.
     pub scope: Scope,
-    /// Verbs in the order in which discovery lists them; those of built-in types are sorted.
+    /// Verbs in the order in which discovery lists them; the verbs of built-in types are sorted.
     pub verbs: &'static [&'static str],
     /// Type of the objects.
     pub message: Ref<Message>,
@@ -456,23 +459,23 @@ pub struct ResourceTable {
     pub generation_on: Slice<Text>,
     /// Fields that `/status` and the main resource must not change; `None` without a status subresource.
     pub status: Option<StatusRules>,
-    /// Dotted paths that an update must not change, if that holds unconditionally.
+    /// Dotted paths that no update may change. Conditional restrictions are in code.
     pub immutable: &'static [&'static str],
-    /// How objects become table rows; used by `table` only.
+    /// The conversion of objects to table rows; used by `table` only.
     pub format: Slot,
-    /// Rules of a type made at run time, in the expression language; used by `custom` only.
+    /// Rules of a type made at run time, in the expression language; only `custom` uses them.
     pub rules: Option<Ref<Slot>>,
     /// Fingerprint of the form in which a version of a custom type writes its objects; `None` for built-in
     /// types.
     pub form: Option<Ref<u32>>,
-    /// Release since which the version is deprecated, as in `1.33`; empty if it is not deprecated. For types
+    /// Release since which the version is deprecated, as in `1.33`; empty if the version is not deprecated. For types
     /// made at run time, the warning itself.
     pub deprecated: Text,
     /// Properties of the kind that the other fields do not describe.
     pub behavior: &'static Behavior,
 }
 
-/// Where a resource is stored. Versions of one kind, and `events` of both groups, share one storage.
+/// The storage of a resource. Versions of one kind, and `events` of both groups, share one storage.
 #[derive(Clone, Debug)]
 pub struct StorageTable {
     /// Group stem of the stored form.
@@ -492,7 +495,7 @@ pub struct SubresourceTable {
     pub name: &'static str,
     /// Group stem of the body's kind.
     pub group: Text,
-    /// Whether that group has the suffix of the naming profile.
+    /// Whether the group of the body's kind has the suffix of the naming profile.
     pub group_suffixed: bool,
     /// Version of the body's kind.
     pub version: Text,
@@ -533,7 +536,7 @@ pub struct StatusRules {
     pub kept_by_status: Slice<Text>,
     /// Dotted paths that a write of the main resource does not own.
     pub reset_by_main: Slice<Text>,
-    /// Dotted paths that a write of `/status` does not own (`metadata` if most of it is kept).
+    /// Dotted paths that a write of `/status` does not own (`metadata` if most of the metadata is kept).
     pub reset_by_status: Slice<Text>,
     /// Whether a create stores the given status (nodes) instead of clearing it.
     pub kept_on_create: bool,
@@ -550,7 +553,8 @@ pub struct Column {
     pub format: Text,
     /// Priority of the column; 0 means that clients always show it.
     pub priority: i32,
-    /// Description in one sentence; empty for the usual sentence for the header.
+    /// Description in one sentence. If empty, the standard description that belongs to the column header is
+    /// used.
     pub description: Text,
     /// Expression for the cell: the language of `table/cell`, or a JSON path in types made at run time.
     pub cell: Text,

@@ -23,7 +23,7 @@ pub(super) fn is_unset(field: &Field, value: &Value) -> bool {
     zero_by_value || is_left_out(field, value)
 }
 
-/// An object with its type, as rules see it.
+/// An object with its type, as the parameter of default rules.
 pub(super) struct TypedObject<'o> {
     pub(super) message: &'o Message,
     pub(super) object: &'o mut Object,
@@ -39,7 +39,7 @@ impl<'o> TypedObject<'o> {
         }
     }
 
-    /// Returns the text of a string field; empty if it is absent.
+    /// Returns the text of a string field; empty if the field is absent.
     pub(super) fn text(&self, name: &str) -> &str {
         self.object.get(name).and_then(Value::as_str).unwrap_or_default()
     }
@@ -58,22 +58,22 @@ impl<'o> TypedObject<'o> {
         members.insert(at, (field.name.clone(), value));
     }
 
-    /// Sets the field if it is absent.
+    /// Sets the field if the field is absent.
     pub(super) fn fill(&mut self, name: &str, value: impl FnOnce() -> Value) {
         if self.is_unset(name) {
             self.set(name, value());
         }
     }
 
-    /// Returns the struct at a field, if it is present and may lack defaults.
+    /// Returns the struct at a field, if the struct is present and may lack defaults.
     pub(super) fn child(&mut self, name: &str) -> Option<TypedObject<'_>> {
         let message = self.inner(name)?;
         let object = self.object.get_mut(name).filter(|value| !is_complete(value))?.as_object_mut()?;
         Some(TypedObject { message, object })
     }
 
-    /// Returns the struct at a field, which is created if absent; `None` if the struct is settled and so
-    /// lacks no defaults.
+    /// Returns the struct at a field, and creates the struct if it is absent. Returns `None` if the struct is
+    /// settled, because a settled struct lacks no defaults.
     pub(super) fn child_or_new(&mut self, name: &str) -> Option<TypedObject<'_>> {
         let message = self.inner(name)?;
         if self.object.get(name).is_none_or(|value| !matches!(value, Value::Object(_))) {

@@ -1,7 +1,7 @@
 //! The versions of a custom type: the storage version, and the conversion between versions.
 //!
-//! The server processes each version in its own form: objects are decoded, validated and served by the schema
-//! of the version. A conversion (`objects::conversion`) runs between that form and the store.
+//! The server decodes, validates and serves the objects of each version by the schema of the version.
+//! `objects::conversion` converts objects between this form and the stored form.
 
 use super::table::{Ref, ResourceTable, Slot};
 
@@ -10,11 +10,11 @@ use super::table::{Ref, ResourceTable, Slot};
 pub struct Versions {
     all: Vec<VersionedTable>,
     stored: usize,
-    /// The conversion webhook, used by `custom` only. If the slot is empty, only the `apiVersion` changes.
+    /// The conversion webhook; only `custom` uses it. If the slot is empty, only the `apiVersion` changes.
     pub webhook: Slot,
 }
 
-/// A version, whether it is served or not.
+/// A version of a custom type. The version may be served or not.
 #[derive(Clone, Debug)]
 pub struct VersionedTable {
     /// `apiVersion` of the objects.

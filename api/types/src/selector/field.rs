@@ -6,9 +6,9 @@
 //!          exact("metadata.name") for routing                          matches(name, namespace, value of slot)
 //! ```
 //!
-//! A *slot* is the position of a selectable value among an object's selector attributes: see [`slots`].
-//! Several labels, and several resources that share one storage, can map to the same slot, because a slot is
-//! a path in the stored form.
+//! A *slot* is the position of a selectable value among an object's selector attributes: see [`slots`]. A slot is
+//! a path in the stored form, so several labels, and several resources that share one storage, can map to the
+//! same slot.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,10 +20,10 @@ use values::status::Status;
 /// Field label that every resource has.
 pub const NAME: &str = "metadata.name";
 
-/// Field label that namespaced resources have, and also resources that declare no selectable fields.
+/// Field label of namespaced resources, and of resources that declare no selectable fields.
 pub const NAMESPACE: &str = "metadata.namespace";
 
-/// A parsed field selector with unresolved labels. The terms are in upstream's order.
+/// A parsed field selector with unresolved labels. The terms are in the order of upstream.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct FieldTerms(Vec<Term>);
 
@@ -32,9 +32,9 @@ pub struct FieldTerms(Vec<Term>);
 pub struct Term {
     /// Label as written by the client.
     pub label: String,
-    /// Whether the operator is `=` or `==`; otherwise it is `!=`.
+    /// Whether the operator is `=` or `==`; otherwise the operator is `!=`.
     pub equals: bool,
-    /// Value to compare with, unescaped.
+    /// Unescaped value with which the field is compared.
     pub value: String,
 }
 
@@ -55,7 +55,7 @@ enum Source {
     Namespace,
     /// A slot of the selector attributes.
     Slot(usize),
-    /// A label that is accepted and whose value is always empty.
+    /// A label that is accepted, and whose value is always empty.
     Empty,
 }
 
@@ -73,7 +73,7 @@ impl FieldTerms {
     /// Parses the query form; an empty text has no terms.
     ///
     /// # Errors
-    /// 400 with upstream's texts. Source: docs/api/selectors.md#field-selectors.
+    /// 400 with the texts of upstream. Source: docs/api/selectors.md#field-selectors.
     pub fn parse(text: &str) -> Result<Self, Status> {
         let mut parts = split_terms(text);
         parts.sort_unstable();
@@ -91,9 +91,9 @@ impl FieldTerms {
         &self.0
     }
 
-    /// Returns the value that `label` must equal, if the terms require one. With such a value, a list reads a
-    /// single key, and authorization uses it as the name (docs/api/paths-and-verbs.md#request-info,
-    /// docs/api/selectors.md#selectable-fields).
+    /// Returns the value that the field `label` must have, if the terms require a single value. With such a
+    /// value for the name, a list reads a single key, and authorization uses the value as the name of the
+    /// request (docs/api/paths-and-verbs.md#request-info, docs/api/selectors.md#selectable-fields).
     pub fn exact(&self, label: &str) -> Option<&str> {
         self.0.iter().find(|term| term.equals && term.label == label).map(|term| term.value.as_str())
     }
@@ -110,7 +110,7 @@ impl FieldTerms {
 }
 
 impl fmt::Display for FieldTerms {
-    /// Writes the canonical query form: sorted, `=` for `==`, values escaped.
+    /// Writes the canonical query form: terms are sorted, `==` is written as `=`, and values are escaped.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         for (at, term) in self.0.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
@@ -136,7 +136,7 @@ impl FieldSelector {
     /// Parses and resolves the query form for `resource`, whose storage is described by `stored`.
     ///
     /// # Errors
-    /// The same as for [`FieldTerms::parse`] and [`FieldTerms::resolve`].
+    /// The same errors as [`FieldTerms::parse`] and [`FieldTerms::resolve`].
     pub fn parse(text: &str, resource: &ResourceTable, stored: &ResourceTable) -> Result<Self, Status> {
         FieldTerms::parse(text)?.resolve(resource, stored)
     }
@@ -151,7 +151,7 @@ impl FieldSelector {
         self.0.iter().any(|condition| matches!(condition.source, Source::Slot(_)))
     }
 
-    /// Returns the slots that must equal a text, with that text.
+    /// Returns the slots that must equal a text, each with this text.
     pub fn required_texts(&self) -> impl Iterator<Item = (usize, &str)> {
         self.0.iter().filter(|condition| condition.term.equals).filter_map(|condition| {
             match condition.source {
@@ -161,22 +161,23 @@ impl FieldSelector {
         })
     }
 
-    /// Returns the name that objects must have, if the selector requires one.
+    /// Returns the name that objects must have, if the selector requires a name.
     pub fn exact_name(&self) -> Option<&str> {
         self.exact(Source::Name)
     }
 
-    /// Returns the namespace that objects must be in, if the selector requires one.
+    /// Returns the namespace of the objects, if the selector requires a namespace.
     pub fn exact_namespace(&self) -> Option<&str> {
         self.exact(Source::Namespace)
     }
 
-    /// Returns whether the object with this name and namespace is selected; `slot` looks up its other values.
+    /// Returns whether the object with this name and namespace is selected; `slot` returns the value of a
+    /// slot of the object.
     pub fn matches<'s>(&self, name: &str, namespace: &str, slot: impl Fn(usize) -> &'s str) -> bool {
         self.0.iter().all(|condition| condition.holds(name, namespace, &slot))
     }
 
-    /// Returns whether an object with this name and namespace can be selected, depending on its other values.
+    /// Returns whether an object with this name and namespace may be selected, regardless of its slots.
     pub fn may_match(&self, name: &str, namespace: &str) -> bool {
         let mut known = self.0.iter().filter(|condition| !matches!(condition.source, Source::Slot(_)));
         known.all(|condition| condition.holds(name, namespace, |_| ""))
@@ -202,13 +203,13 @@ impl Condition {
     }
 }
 
-/// Returns the source of `label`'s value, if the resource has that label.
+/// Returns the source of the value of `label`, if the resource has this label.
 fn source(label: &str, resource: &ResourceTable, stored: &ResourceTable) -> Result<Source, Status> {
     if label == NAME {
         return Ok(Source::Name);
     }
-    // Kinds without selectable fields of their own accept the namespace even if they are cluster-scoped; then
-    // the namespace is always empty.
+    // Kinds without selectable fields of their own accept the namespace even if they are cluster-scoped. The
+    // namespace of a cluster-scoped object is empty.
     if label == NAMESPACE && (resource.selectable_refusal.is_none() || resource.scope == Scope::Namespaced) {
         return Ok(Source::Namespace);
     }
@@ -250,7 +251,8 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Splits a term at its first operator into the label, whether the operator is equality, and the raw value.
+/// Splits a term at its first operator. Returns the label, whether the operator is equality, and the raw
+/// value.
 fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
     let at = term
         .bytes()

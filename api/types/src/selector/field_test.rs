@@ -56,7 +56,7 @@ fn canonical(text: &str) -> String {
 }
 
 #[test]
-fn the_grammar_is_read_as_documented() {
+fn field_selectors_are_parsed_as_documented() {
     for (text, want) in [
         ("", ""),
         (",", ""),
@@ -84,7 +84,7 @@ fn the_grammar_is_read_as_documented() {
 }
 
 #[test]
-fn labels_are_accepted_per_resource() {
+fn each_resource_accepts_its_documented_field_labels() {
     for (resource, label, want) in [
         (&CONFIG_MAPS, "metadata.name", "ok"),
         (&CONFIG_MAPS, "metadata.namespace", "ok"),
@@ -105,14 +105,14 @@ fn labels_are_accepted_per_resource() {
     ] {
         let got = match FieldSelector::parse(&format!("{label}=x"), resource, resource) {
             Ok(_) => "ok".to_owned(),
-            Err(status) => status.message,
+            Err(status) => status.into_message(),
         };
         assert_eq!(got, want);
     }
 }
 
 #[test]
-fn slots_are_the_distinct_paths_of_the_stored_form() {
+fn attribute_slots_are_the_distinct_field_paths_of_the_stored_form() {
     let paths = |resource| slots(resource).map(|slot| slot.path.clone()).collect::<Vec<_>>();
     assert_eq!(paths(&PODS), ["spec.nodeName", "status.phase"]);
     // Both resources of events use the same slot.
@@ -124,7 +124,7 @@ fn slots_are_the_distinct_paths_of_the_stored_form() {
 }
 
 #[test]
-fn matching_compares_texts() {
+fn field_selectors_compare_values_as_text() {
     let slot = |at: usize| ["node-1", "Running"][at];
     for (text, want) in [
         ("", true),
@@ -168,7 +168,7 @@ fn an_exact_name_is_found() {
 }
 
 #[test]
-fn random_text_never_panics_and_survives_a_round_trip() {
+fn random_field_selectors_never_panic_and_survive_a_round_trip() {
     let mut random = Random(44);
     let pieces = ["a", "=", "==", "!", "!=", ",", "\\", "\\\\", "\\,", "ä", "\0", " ", "metadata.name"];
     let mut read = 0;
@@ -176,7 +176,7 @@ fn random_text_never_panics_and_survives_a_round_trip() {
         let text: String = (0..random.index(8)).map(|_| random.pick(&pieces)).collect();
         if let Ok(terms) = FieldTerms::parse(&text) {
             read += 1;
-            // The order of terms follows the text; the selected objects do not depend on it.
+            // The order of terms follows the text; the selected objects do not depend on the order.
             let sorted = |FieldTerms(mut terms)| {
                 terms.sort_by(|a: &Term, b: &Term| {
                     (&a.label, a.equals, &a.value).cmp(&(&b.label, b.equals, &b.value))
@@ -234,8 +234,8 @@ fn built_in_resources_accept_the_documented_labels() {
                 "{plural} {label}"
             );
         }
-        let error = FieldSelector::parse("no.such=x", resource, resource).unwrap_err().message;
-        let wanted = match plural {
+        let error = FieldSelector::parse("no.such=x", resource, resource).unwrap_err().into_message();
+        let expected = match plural {
             "deployments" | "storageclasses" => {
                 r#""no.such" is not a known field selector: only "metadata.name", "metadata.namespace""#
             }
@@ -245,14 +245,15 @@ fn built_in_resources_accept_the_documented_labels() {
             }
             _ => "field label not supported: no.such",
         };
-        assert_eq!(error, wanted, "{plural}");
+        assert_eq!(error, expected, "{plural}");
     }
     for plural in ["nodes", "namespaces"] {
         let resource = &registry.resource("", "v1", plural).unwrap().table;
         let error = FieldSelector::parse("metadata.namespace=x", resource, resource).unwrap_err();
         assert_eq!(error.message, "field label not supported: metadata.namespace");
     }
-    // Events of both groups are stored as core events. Every label that is not always empty has a slot there.
+    // Events of both groups are stored as core events. Every label that is not always empty has a slot in
+    // this storage.
     let stored = &registry.resource("", "v1", "events").unwrap().table;
     for group in ["", "events{suffix}"] {
         let resource = &registry.resource(&KUBERNETES.fill(group), "v1", "events").unwrap().table;

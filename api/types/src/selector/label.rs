@@ -19,7 +19,8 @@ use values::status::Status;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
-    /// Whether the selector selects no object, whatever the requirements are; the object form's `null`.
+    /// Whether the selector selects no object, regardless of the requirements. `null` in the object form has
+    /// this meaning.
     nothing: bool,
 }
 
@@ -29,7 +30,7 @@ pub struct Requirement {
     key: String,
     operator: Operator,
     values: Vec<String>,
-    /// Value that `<` and `>` compare with.
+    /// Value with which `<` and `>` compare the label.
     bound: i64,
 }
 
@@ -42,13 +43,13 @@ pub enum Operator {
     DoesNotExist,
     /// `key=value`: the label has this value.
     Equals,
-    /// `key==value`; differs from `Equals` only in its text form.
+    /// `key==value`: the same as `Equals`, except for the text form.
     DoubleEquals,
-    /// `key!=value`; also true without the label.
+    /// `key!=value`: the label has another value or does not exist.
     NotEquals,
     /// `key in (…)`: the label has one of the values.
     In,
-    /// `key notin (…)`; also true without the label.
+    /// `key notin (…)`: the label has none of the values or does not exist.
     NotIn,
     /// `key>value`: the label is an integer greater than the value.
     GreaterThan,
@@ -70,7 +71,7 @@ impl LabelSelector {
     /// Parses the query form; an empty text selects everything.
     ///
     /// # Errors
-    /// 400 with upstream's texts. Source: docs/api/selectors.md#label-selectors.
+    /// 400 with the texts of upstream. Source: docs/api/selectors.md#label-selectors.
     pub fn parse(text: &str) -> Result<Self, Status> {
         let mut requirements = Parser::new(text).selector().map_err(Status::bad_request)?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
@@ -78,7 +79,7 @@ impl LabelSelector {
     }
 
     /// Parses the object form, `{matchLabels, matchExpressions}`. An absent selector or `null` selects
-    /// nothing, an empty one selects everything.
+    /// nothing; an empty selector selects everything.
     ///
     /// # Errors
     /// 400 for invalid operators, keys and values, and for members of the wrong type.
@@ -139,7 +140,7 @@ impl LabelSelector {
         &self.requirements
     }
 
-    /// Returns whether the object is selected; `label` looks up its labels.
+    /// Returns whether the object is selected; `label` returns the value of a label of the object.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         !self.nothing
             && self.requirements.iter().all(|requirement| requirement.matches(label(&requirement.key)))
@@ -147,7 +148,8 @@ impl LabelSelector {
 }
 
 impl fmt::Display for LabelSelector {
-    /// Writes the canonical query form: sorted, without spaces except around `in` and `notin`.
+    /// Writes the canonical query form: requirements are sorted, and spaces occur only around `in` and
+    /// `notin`.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         for (at, requirement) in self.requirements.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
@@ -176,12 +178,13 @@ impl Requirement {
         self.operator
     }
 
-    /// Returns the values to compare with, sorted and unique.
+    /// Returns the values with which the label is compared, sorted and unique.
     pub fn values(&self) -> &[String] {
         &self.values
     }
 
-    /// Returns whether a label with this value (`None`: no such label) satisfies the requirement.
+    /// Returns whether a label with `value` satisfies the requirement. `None` means that the label does not
+    /// exist.
     pub fn matches(&self, value: Option<&str>) -> bool {
         match (self.operator, value) {
             (Operator::Exists, value) => value.is_some(),
@@ -222,8 +225,8 @@ impl Requirement {
             _ => None,
         };
         if let Some(text) = wrong_count {
-            let shown = Value::from(values.as_slice());
-            errors.push(FieldError::invalid("values", &shown, text));
+            let list = Value::from(values.as_slice());
+            errors.push(FieldError::invalid("values", &list, text));
         }
         let mut bound = 0;
         if matches!(operator, Operator::GreaterThan | Operator::LessThan) {
@@ -286,8 +289,8 @@ fn bad_key(path: &str, key: &str) -> Option<FieldError> {
     (!texts.is_empty()).then(|| FieldError::invalid(path, &key.into(), texts.join("; ")))
 }
 
-/// Maximum number of invalid values that are reported. Without a limit, the response could be a hundred times
-/// as long as a URL of a megabyte.
+/// Maximum number of invalid values that are reported. Without this limit, a URL of a megabyte could cause a
+/// response that is a hundred times as long.
 const ERRORS_MAX: usize = 100;
 
 /// A token of the query form.
@@ -323,7 +326,7 @@ impl<'t> Parser<'t> {
         parser
     }
 
-    /// Returns the next token and reads the one after it.
+    /// Returns the next token and reads the token after it.
     fn take(&mut self) -> Token<'t> {
         let text = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
         let is_special = |c| matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<');

@@ -15,7 +15,7 @@ fn canonical(text: &str) -> String {
 }
 
 #[test]
-fn every_form_is_read_and_written_in_the_canonical_form() {
+fn label_selectors_are_written_in_their_canonical_form() {
     for (text, want) in [
         ("", ""),
         (" \t\r\n", ""),
@@ -53,7 +53,7 @@ fn every_form_is_read_and_written_in_the_canonical_form() {
 }
 
 #[test]
-fn errors_read_as_documented() {
+fn label_selector_errors_have_the_documented_texts() {
     let parse = "unable to parse requirement:";
     for (text, want) in [
         (",", "found ',', expected: !, identifier, or 'end of string'".to_owned()),
@@ -109,7 +109,7 @@ fn errors_read_as_documented() {
 }
 
 #[test]
-fn matching_compares_labels() {
+fn label_selectors_match_labels() {
     let labels = [("app", "web"), ("n", "7"), ("empty", "")];
     let matches = |text: &str| {
         let selector = LabelSelector::parse(text).unwrap();
@@ -153,7 +153,7 @@ fn matching_compares_labels() {
 }
 
 #[test]
-fn the_object_form_means_the_same() {
+fn a_label_selector_object_is_equivalent_to_its_text() {
     for (object, want) in [
         ("null", "nothing"),
         ("{}", ""),
@@ -190,7 +190,7 @@ fn the_object_form_means_the_same() {
 }
 
 #[test]
-fn random_text_never_panics_and_survives_a_round_trip() {
+fn random_label_selectors_never_panic_and_survive_a_round_trip() {
     let mut random = Random(43);
     let pieces = [
         "a", "b", "in", "notin", " ", "=", "==", "!", "!=", "(", ")", ",", "<", ">", "1", "ä", "\0", "x/",

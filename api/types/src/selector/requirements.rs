@@ -1,8 +1,8 @@
 //! Selectors in the form that authorization uses: the requirements of a request's selectors, and of the
 //! selectors in a review.
 //!
-//! Authorization may use fewer requirements than there are, because each requirement only narrows the
-//! request. Requirements that cannot be read are therefore omitted, and reviews report that.
+//! Each requirement only narrows the request, so authorization may use fewer requirements than the request
+//! has. Requirements that cannot be read are therefore omitted, and reviews report the omission.
 
 use auth::{FieldRequirement, LabelRequirement, Selectors};
 
@@ -17,7 +17,7 @@ pub struct Requirements {
     labels: Vec<LabelRequirement>,
 }
 
-/// How much of a selector could be read.
+/// The part of a selector that could be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Readable {
     /// The whole selector was read.
@@ -38,7 +38,7 @@ impl Requirements {
     }
 
     /// Returns the requirements of `fieldSelector` and `labelSelector` in a review's attributes, and how much
-    /// of each could be read.
+    /// of each selector could be read.
     pub fn of_review(attributes: &Value) -> (Requirements, Readable, Readable) {
         let (fields, fields_read) = read(attributes.get("fieldSelector"), fields_of_text, field);
         let (labels, labels_read) = read(attributes.get("labelSelector"), labels_of_text, label);
@@ -81,7 +81,7 @@ fn of_label(requirement: &Requirement) -> Option<LabelRequirement> {
     })
 }
 
-/// Reads a selector of a review: its requirements, or its text if it has no requirements.
+/// Reads a selector of a review from its requirements, or from its text if there are no requirements.
 fn read<R>(
     selector: Option<&Value>,
     of_text: impl Fn(&str) -> Option<Vec<R>>,
@@ -111,7 +111,7 @@ fn values(requirement: &Value) -> Vec<String> {
     values.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Converts a field requirement, which may have only one value.
+/// Converts a field requirement. Returns `None` if the requirement does not have exactly one value.
 fn field(requirement: &Value) -> Option<FieldRequirement> {
     let is_equal = match requirement.str_at(&["operator"]) {
         "In" => true,
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use values::json::parse;
 
-    fn shown(requirements: &Requirements) -> String {
+    fn requirements_text(requirements: &Requirements) -> String {
         let fields = requirements.fields.iter().map(|field| {
             let operator = if field.is_equal { "=" } else { "!=" };
             format!("{}{operator}{}", field.field, field.value)
@@ -150,19 +150,19 @@ mod tests {
     }
 
     #[test]
-    fn selectors_of_a_query_are_requirements() {
+    fn selectors_of_a_query_become_authorization_requirements() {
         for (fields, labels, want) in [
             (Some("spec.nodeName=n,metadata.name!=x"), None, "metadata.name!=x, spec.nodeName=n"),
             (None, Some("a in (c,b),d,!e,f!=g,h>1"), "a In b+c, d Exists, e DoesNotExist, f NotIn g"),
             (Some("a"), Some("a===b"), ""),
             (None, None, ""),
         ] {
-            assert_eq!(shown(&Requirements::of_query(fields, labels)), want);
+            assert_eq!(requirements_text(&Requirements::of_query(fields, labels)), want);
         }
     }
 
     #[test]
-    fn selectors_of_a_review_are_read_as_far_as_possible() {
+    fn selectors_of_an_access_review_are_parsed_as_far_as_possible() {
         use Readable::{Not, Partly, Whole};
         for (attributes, want, fields, labels) in [
             ("{}", "", Whole, Whole),
@@ -191,7 +191,10 @@ mod tests {
         ] {
             let (requirements, fields_read, labels_read) =
                 Requirements::of_review(&parse(attributes.as_bytes()).unwrap());
-            assert_eq!((shown(&requirements).as_str(), fields_read, labels_read), (want, fields, labels));
+            assert_eq!(
+                (requirements_text(&requirements).as_str(), fields_read, labels_read),
+                (want, fields, labels)
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The expression of a table cell, and the parts of an object that it reads. `parse` has the language.
+//! The expression of a table cell, and the parts of an object that the expression reads. The module `parse`
+//! describes the language.
 
 use std::fmt;
 
@@ -16,9 +17,9 @@ pub enum Cell {
     Bool(bool),
     /// The value at a path.
     Path(CellPath),
-    /// The text, filled in once from each value at the path.
+    /// A list with one text for each value at the path. Each text is filled in from its value.
     Each(CellPath, Template),
-    /// A member of the condition of a type.
+    /// A member of the condition with a given type.
     Condition {
         /// Type of the condition.
         kind: String,
@@ -50,7 +51,7 @@ pub struct Function {
     pub name: &'static str,
     /// Parts that the function reads in addition to its arguments, in the notation of the module `reads`.
     pub reads: &'static str,
-    /// Path of an object from which the function reads the members that its text arguments name.
+    /// Path of an object. The function reads the members of this object that its text arguments name.
     pub reads_member_of: Option<&'static [&'static str]>,
     /// Whether the function needs only the number of elements at its path argument.
     pub shape_only: bool,
@@ -158,8 +159,8 @@ impl Cell {
             }
             Cell::Sum(cells) | Cell::FirstOf(cells) => cells.iter().for_each(|cell| cell.add_reads(reads)),
             Cell::If { given, then, otherwise } => {
-                // The condition may be a string, which has no shape, so the whole value is read; such strings
-                // are short.
+                // The condition may be a string. A string has no shape, so the whole value is read. Strings
+                // in conditions are short.
                 add_path(&[], given, false, reads);
                 then.add_reads(reads);
                 otherwise.add_reads(reads);

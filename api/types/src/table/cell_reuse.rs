@@ -2,12 +2,12 @@
 //! its inputs has changed (docs/decisions/0016-every-representation-at-the-speed-of-json.md).
 //!
 //! ```text
-//! columns ──► inputs: metadata.name, metadata.creationTimestamp, spec, status …    a set of them for each column
+//! columns ──► inputs: metadata.name, metadata.creationTimestamp, spec, status …    a set of inputs for each column
 //! object  ──one pass──► texts of the inputs ──compared with the previous row──► unchanged cells · cells to compute
 //! ```
 //!
-//! A cell is a function of its inputs and of the time to which ages refer, which is the same for all rows. An
-//! object that is not in canonical form is left to the general path.
+//! A cell is a function of its inputs and of the time to which ages refer. This time is the same for all
+//! rows. Objects that are not in canonical form use the general path.
 
 use std::ops::Range;
 
@@ -23,11 +23,11 @@ const INPUTS_MAX: usize = 32;
 /// Maximum length of a text that is kept for comparison, in bytes.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
 
-/// Maximum number of members without a column whose text is kept as well. If the text of such a member is
-/// the same in the next row, the scan skips it faster.
+/// Maximum number of members that no column reads, but whose texts are kept. If the text of such a member is
+/// the same in the next row, the scan skips the member faster.
 const SKIPPED_MAX: usize = 4;
 
-/// Minimum length of such a text, in bytes.
+/// Minimum length of the text of a member that no column reads, in bytes. Shorter texts are not kept.
 const SKIPPED_BYTES_MIN: usize = 64;
 
 /// The members that the columns of a format read.
@@ -49,9 +49,9 @@ struct Input {
 pub(super) type Mask = u32;
 
 impl Inputs {
-    /// Returns the inputs of everything that `all` selects; empty if `all` selects more than single members,
-    /// or too many members.
-    pub fn of(all: &Reads) -> Inputs {
+    /// Returns the inputs for the parts that `all` selects. The result is empty if `all` selects more than
+    /// single members, or too many members.
+    pub fn from_reads(all: &Reads) -> Inputs {
         let list: Option<Vec<Input>> = members_of(all).map(|members| {
             let input = |(is_metadata, name, reads): (bool, &str, &Reads)| Input {
                 is_metadata,
@@ -63,16 +63,16 @@ impl Inputs {
         Inputs { list: list.filter(|list| list.len() <= INPUTS_MAX).unwrap_or_default() }
     }
 
-    /// Returns the inputs that `reads`, a part of `all`, selects; `None` if `reads` selects more than single
-    /// members, or a member that is not an input.
+    /// Returns the inputs that `reads` selects. `reads` must be a part of `all`. Returns `None` if `reads` selects more
+    /// than single members, or a member that is not an input.
     pub fn mask(&self, reads: &Reads) -> Option<Mask> {
         members_of(reads)?.into_iter().try_fold(0, |mask, (is_metadata, name, _)| {
             let is_whole_metadata = !is_metadata && name == "metadata";
             let mut found = 0;
             for (at, input) in self.list.iter().enumerate() {
                 let is_it = input.is_metadata == is_metadata && input.name == name
-                    // The metadata is an input as a whole, and this column reads a member of it, or the
-                    // reverse.
+                    // Either the whole metadata is an input and this column reads a single member of the
+                    // metadata, or a member is an input and the column reads the whole metadata.
                     || is_metadata && !input.is_metadata && input.name == "metadata"
                     || is_whole_metadata && input.is_metadata;
                 found |= Mask::from(is_it) << at;
@@ -96,8 +96,8 @@ impl Inputs {
     }
 }
 
-/// Returns the selected members. The flag of each is true for a member of the metadata. Returns `None` if
-/// `reads` selects the whole object or its size.
+/// Returns the selected members. The flag of a member is true if the member belongs to the metadata. Returns
+/// `None` if `reads` selects the whole object or its size.
 fn members_of(reads: &Reads) -> Option<Vec<(bool, &str, &Reads)>> {
     let mut members = Vec::new();
     for (name, below) in reads.single_members()? {
@@ -113,7 +113,7 @@ fn members_of(reads: &Reads) -> Option<Vec<(bool, &str, &Reads)>> {
 
 /// Texts and cells of the previous row.
 #[derive(Debug, Default)]
-pub(super) struct Before {
+pub(super) struct PreviousRow {
     /// Text of each input; empty if the input was absent or its text is not kept.
     texts: Vec<Vec<u8>>,
     /// Inputs whose text is known, including absent inputs.
@@ -127,25 +127,27 @@ pub(super) struct Before {
 }
 
 /// The positions of the inputs in an object's text.
-pub(super) struct Look {
-    /// Range of each input's text, empty if the input is absent; then the ranges of skipped members to keep.
+pub(super) struct InputPositions {
+    /// Range of the text of each input, empty if the input is absent. The ranges after the inputs belong to
+    /// members that no column reads, but whose texts are kept for the next row.
     ranges: SmallVec<[Range<usize>; 12]>,
     /// Inputs that differ from the previous row.
     pub changed: Mask,
     /// Range of the metadata.
     pub metadata: Range<usize>,
-    /// Range of the resourceVersion; empty if it is absent, or if the members of the metadata are not
+    /// Range of the resourceVersion; empty if the resourceVersion is absent, or if the members of the metadata are not
     /// scanned.
     resource_version: Range<usize>,
 }
 
-impl Before {
-    /// Scans an object and compares its inputs with those of the previous row. Returns `None` if the object
-    /// is not in canonical form.
-    pub fn look(&mut self, inputs: &Inputs, stored: &[u8]) -> Option<Look> {
+impl PreviousRow {
+    /// Scans an object and compares its inputs with the inputs of the previous row. Returns `None` if the
+    /// object is not in canonical form.
+    pub fn locate(&mut self, inputs: &Inputs, stored: &[u8]) -> Option<InputPositions> {
         self.texts.resize_with(inputs.list.len(), Vec::new);
-        let mut look = Look { ranges: SmallVec::new(), changed: 0, metadata: 0..0, resource_version: 0..0 };
-        look.ranges.resize(inputs.list.len(), 0..0);
+        let mut positions =
+            InputPositions { ranges: SmallVec::new(), changed: 0, metadata: 0..0, resource_version: 0..0 };
+        positions.ranges.resize(inputs.list.len(), 0..0);
         let mut seen: Mask = 0;
         let mut same: Mask = 0;
         let mut scan = Scan::new(stored);
@@ -156,7 +158,7 @@ impl Before {
             let name = scan.name().filter(|name| !name.is_escaped)?.raw;
             let start = scan.position();
             let is_metadata = name == b"metadata";
-            if is_metadata && (look.metadata.end > 0 || scan.peek() != b'{') {
+            if is_metadata && (positions.metadata.end > 0 || scan.peek() != b'{') {
                 return None;
             }
             if is_metadata && inputs.has_metadata_members() {
@@ -166,9 +168,9 @@ impl Before {
                         let name = scan.name().filter(|name| !name.is_escaped)?.raw;
                         let at = inputs.position(true, name);
                         let start = scan.position();
-                        self.member(at, name, &mut scan, &mut look, &mut seen, &mut same)?;
+                        self.member(at, name, &mut scan, &mut positions, &mut seen, &mut same)?;
                         if name == b"resourceVersion" {
-                            look.resource_version = start..scan.position();
+                            positions.resource_version = start..scan.position();
                         }
                         if !scan.more(b'}')? {
                             scan.take(b'}');
@@ -176,19 +178,19 @@ impl Before {
                         }
                     }
                 }
-                look.metadata = start..scan.position();
+                positions.metadata = start..scan.position();
             } else {
                 let at = inputs.position(false, name);
-                self.member(at, name, &mut scan, &mut look, &mut seen, &mut same)?;
+                self.member(at, name, &mut scan, &mut positions, &mut seen, &mut same)?;
                 if is_metadata {
-                    look.metadata = start..scan.position();
+                    positions.metadata = start..scan.position();
                 }
             }
             if !scan.more(b'}')? {
                 break;
             }
         }
-        if !scan.take(b'}') || !scan.is_at_end() || look.metadata.end == 0 {
+        if !scan.take(b'}') || !scan.is_at_end() || positions.metadata.end == 0 {
             return None;
         }
         for (at, text) in self.texts.iter().enumerate() {
@@ -196,8 +198,8 @@ impl Before {
             let is_absent = seen >> at & 1 == 0 && self.known >> at & 1 == 1 && text.is_empty();
             same |= Mask::from(is_absent) << at;
         }
-        look.changed = !same & all(inputs.list.len());
-        Some(look)
+        positions.changed = !same & all(inputs.list.len());
+        Some(positions)
     }
 
     /// Scans the value of one member.
@@ -206,7 +208,7 @@ impl Before {
         at: Option<usize>,
         name: &[u8],
         scan: &mut Scan<'_>,
-        look: &mut Look,
+        positions: &mut InputPositions,
         seen: &mut Mask,
         same: &mut Mask,
     ) -> Option<()> {
@@ -215,7 +217,7 @@ impl Before {
             None => self.skipped.iter().find(|(skipped, _)| skipped == name).map(|(_, text)| text),
         };
         let start = scan.position();
-        // Texts of these types end with their closing delimiter, whatever follows.
+        // Texts of these types end with their closing delimiter, regardless of the next byte.
         let is_whole = |text: &Vec<u8>| matches!(text.first(), Some(b'{' | b'[' | b'"'));
         let is_same = before.is_some_and(|text| is_whole(text) && scan.rest().starts_with(text));
         let value_len = match before {
@@ -231,21 +233,21 @@ impl Before {
             }
             *seen |= 1 << at;
             *same |= Mask::from(is_same) << at;
-            look.ranges[at] = start..start + value_len;
+            positions.ranges[at] = start..start + value_len;
         } else if !is_same && value_len >= SKIPPED_BYTES_MIN {
-            look.ranges.push(start..start + value_len);
+            positions.ranges.push(start..start + value_len);
         }
         Some(())
     }
 
-    /// Keeps the changed texts for the next row. The name of a member that no column reads is taken from the
-    /// text before its value.
-    pub fn keep(&mut self, inputs: &Inputs, look: &Look, stored: &[u8]) {
+    /// Stores the changed texts for the comparison with the next row. For a member that no column reads, the
+    /// name is taken from the text before the value.
+    pub fn keep(&mut self, inputs: &Inputs, positions: &InputPositions, stored: &[u8]) {
         for (at, text) in self.texts.iter_mut().enumerate() {
-            if look.changed >> at & 1 == 0 {
+            if positions.changed >> at & 1 == 0 {
                 continue;
             }
-            let new = stored.get(look.ranges[at].clone()).unwrap_or_default();
+            let new = stored.get(positions.ranges[at].clone()).unwrap_or_default();
             text.clear();
             let is_kept = new.len() <= TEXT_BYTES_MAX;
             if is_kept {
@@ -253,7 +255,7 @@ impl Before {
             }
             self.known = self.known & !(1 << at) | Mask::from(is_kept) << at;
         }
-        for range in &look.ranges[inputs.list.len()..] {
+        for range in &positions.ranges[inputs.list.len()..] {
             let name = name_before(stored, range.start);
             let new = &stored[range.clone()];
             if new.len() > TEXT_BYTES_MAX {
@@ -268,28 +270,28 @@ impl Before {
         }
     }
 
-    /// Forgets the previous row.
+    /// Discards the previous row.
     pub fn forget(&mut self) {
         self.known = 0;
         self.texts.iter_mut().for_each(Vec::clear);
     }
 }
 
-impl Look {
-    /// Returns the resourceVersion; `None` if it is not a string without escapes.
+impl InputPositions {
+    /// Returns the resourceVersion; `None` if the resourceVersion is not a string without escapes.
     pub fn resource_version<'s>(&self, stored: &'s [u8]) -> Option<&'s str> {
         let text = stored.get(self.resource_version.clone())?;
         let text = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         std::str::from_utf8(text).ok().filter(|text| !text.contains('\\'))
     }
 
-    /// Returns the tree of the parts of these inputs that columns read; `None` if a text is not in canonical
-    /// form.
-    pub fn tree(&self, inputs: &Inputs, wanted: Mask, stored: &[u8]) -> Option<Value> {
+    /// Returns the tree of the parts that columns read from the inputs `selected`; `None` if a text is not in
+    /// canonical form.
+    pub fn tree(&self, inputs: &Inputs, selected: Mask, stored: &[u8]) -> Option<Value> {
         let (mut members, mut metadata) = (Vec::new(), Vec::new());
         for (at, input) in inputs.list.iter().enumerate() {
             let text = stored.get(self.ranges[at].clone()).unwrap_or_default();
-            if wanted >> at & 1 == 0 || text.is_empty() {
+            if selected >> at & 1 == 0 || text.is_empty() {
                 continue;
             }
             let to = if input.is_metadata { &mut metadata } else { &mut members };

@@ -1,9 +1,9 @@
 //! Translations of the schema's prose descriptions of columns into the cell language.
 //!
-//! The schema describes how each cell is computed. Most descriptions are already in the cell language; the
-//! others are listed here with their translations. A translation depends only on the text, not on the kind or
-//! the column, so equal texts always have the same meaning. Placeholders of the naming profile (`{domain}`)
-//! occur on both sides and are filled in before the cell is parsed.
+//! The schema describes how each cell is computed. Most descriptions are already in the cell language; this module
+//! lists the other descriptions with their translations. A translation depends only on the text, not on the kind or the
+//! column, so equal texts always have the same meaning. Placeholders of the naming profile (`{domain}`) occur in
+//! descriptions and in translations, and are filled in before the cell is parsed.
 
 use super::cell::Cell;
 use super::parse::CellError;
@@ -148,7 +148,7 @@ static PROSE: &[(&str, &str)] = &[
 /// Parses a column's text from the schema to a cell. The text uses the names of `naming`.
 ///
 /// # Errors
-/// The text is neither in the cell language nor translated here.
+/// The text is not in the cell language and has no translation here.
 pub fn parse(text: &str, naming: &Naming) -> Result<Cell, CellError> {
     // This runs once per resource, for its first table, so the cost of filling in all texts is irrelevant.
     let translated = PROSE.iter().find(|(prose, _)| naming.fill(prose) == text);

@@ -70,7 +70,7 @@ fn node_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
 }
 
 /// `nodeRoles("prefix of role labels", "label whose value is a role")`: the roles, sorted and unique; unset
-/// without roles.
+/// if the node has no roles.
 fn node_roles<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let (prefix, label) = (text(row, arguments, 0), text(row, arguments, 1));
     let labels = row.at(&["metadata", "labels"]).and_then(Value::as_object);
@@ -89,7 +89,7 @@ fn node_roles<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     Output::text(roles.join(","))
 }
 
-/// `nodeAddress("InternalIP")`: the first address of that type.
+/// `nodeAddress("InternalIP")`: the first address of the given type.
 fn node_address<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let kind = text(row, arguments, 0);
     let addresses = row.list(&["status", "addresses"]);
@@ -121,14 +121,14 @@ fn name_if_default<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// Computes the decision, followed by failure and issuance.
+/// Computes the text of the condition column: the decision, then `Failed` and `Issued`, if these states apply.
 fn csr_condition<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let decision = ["Denied", "Approved"].into_iter().find(|kind| row.condition(kind).is_some());
     let mut text = decision.unwrap_or("Pending").to_owned();
     if row.condition("Failed").is_some() {
         text.push_str(",Failed");
     }
-    // Only the presence of a certificate is read; an empty one is not stored.
+    // Only the presence of a certificate is read, because an empty certificate is not stored.
     if row.at(&["status", "certificate"]).is_some() {
         text.push_str(",Issued");
     }
@@ -157,7 +157,8 @@ fn available<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// `subjects("User")`: the names of the subjects of a kind; service accounts with their namespace.
+/// `subjects("User")`: the names of the subjects of a kind. The name of a service account includes the
+/// namespace.
 fn subjects<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let kind = text(row, arguments, 0);
     let names: Vec<String> = row
@@ -266,10 +267,10 @@ fn pool_request_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     if !row.condition_is_true("Complete") {
         return Output::text("Pending");
     }
-    let shown = i64::try_from(row.list(&["status", "pools"]).len()).unwrap_or(i64::MAX);
+    let listed = i64::try_from(row.list(&["status", "pools"]).len()).unwrap_or(i64::MAX);
     let all = row.int(&["status", "poolCount"]);
-    if all > shown {
-        Output::text(format!("Complete ({shown}/{all} pools)"))
+    if all > listed {
+        Output::text(format!("Complete ({listed}/{all} pools)"))
     } else {
         Output::text("Complete")
     }
@@ -305,7 +306,8 @@ fn event_first_seen(row: &Row) -> String {
     times.iter().find_map(|name| row.age(row.str(&[name]))).unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
-/// Computes the age of the series' last observation, or else of the last time, or else of the first time.
+/// Computes the age of the last observation of the series. Without a series, computes the age of
+/// `lastTimestamp`, or else of the first time.
 fn event_last_seen<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     if row.at(&["series"]).is_some_and(|series| !series.is_null()) {
         let last = row.age(row.str(&["series", "lastObservedTime"]));
@@ -325,7 +327,8 @@ fn event_count<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// Returns component and instance, each from the older fields, or else from the newer ones.
+/// Returns component and instance of the source of the event. Each value is taken from the older field, or
+/// from the newer field if the older field is empty.
 fn event_source(row: &Row) -> String {
     let first = |older: &[&str], newer: &[&str]| match row.str(older) {
         "" => row.str(newer),

@@ -109,7 +109,7 @@ static DESCRIPTIONS: &[(&str, &str)] = &[
     ("ReclaimPolicy", "What happens to volumes of the class once they are released."),
     ("Reference", "What is scaled."),
     ("Replicas", "Number of replicas there are."),
-    ("Request", "Use and limit of everything that is no resource limit."),
+    ("Request", "Use and limit of everything that is not a resource limit."),
     ("RequestedDuration", "How long the certificate should be valid."),
     ("Requestor", "Who made the request."),
     ("RequiresRepublish", "Whether the driver wants mounted volumes published again and again."),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptions_are_sorted_by_name_and_are_sentences() {
+    fn column_descriptions_are_sorted_sentences() {
         assert!(DESCRIPTIONS.is_sorted_by(|(a, _), (b, _)| a < b));
         assert!(DESCRIPTIONS.iter().all(|(_, sentence)| sentence.ends_with('.') && !sentence.contains('\n')));
         assert_eq!(description("Age"), "Time since the object was created.");

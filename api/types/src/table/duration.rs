@@ -14,8 +14,8 @@ const YEAR: i64 = 365 * DAY;
 /// Text for values that are not a time.
 pub const UNKNOWN: &str = "<unknown>";
 
-/// Formats a duration of `seconds`, rounded down to its one or two most significant units. A value up to one
-/// second below zero is `0s`, because clocks differ slightly; a lower value is `<invalid>`.
+/// Formats a duration of `seconds`, rounded down to its one or two most significant units. A value between
+/// minus one second and zero is `0s`, because clocks differ slightly; a lower value is `<invalid>`.
 pub fn human(seconds: i64) -> String {
     let s = seconds;
     let mut text = String::with_capacity(8);
@@ -35,7 +35,7 @@ pub fn human(seconds: i64) -> String {
     text
 }
 
-/// Appends the counts of units. Counts of zero after the first are left out.
+/// Appends the counts of units. Counts of zero are left out, except for the first count.
 fn push_units(text: &mut String, counts: &[(i64, &str)]) {
     for (at, (count, unit)) in counts.iter().enumerate() {
         if at == 0 || *count > 0 {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_as_documented() {
+    fn durations_in_tables_have_the_documented_form() {
         for (seconds, want) in [
             (-100, "<invalid>"),
             (-2, "<invalid>"),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn unset_times_are_not_times() {
+    fn unset_and_malformed_times_are_none() {
         assert!(time("2026-01-02T03:04:05Z").is_some());
         assert!(time("2026-01-02T03:04:05.123456Z").is_some());
         for text in ["", "0001-01-01T00:00:00Z", "yesterday", "2026-13-01T00:00:00Z"] {

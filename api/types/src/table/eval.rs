@@ -1,8 +1,8 @@
 //! Evaluation of a cell on one object.
 //!
 //! The object is a tree that contains only the parts that the table reads ([`super::reads`]), so evaluation
-//! must access only paths that the cell has declared. Evaluation cannot fail: an object of unexpected form
-//! gives unset cells.
+//! must access only paths that the cell has declared. Evaluation cannot fail: a cell is unset if the object
+//! has an unexpected form.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::row::{Output, Row, text_of};
 use values::cancellation;
 use values::json::Value;
 
-/// The values of a path; most paths have one.
+/// The values at a path. Most paths have one value.
 pub type Values<'r> = SmallVec<[&'r Value; 4]>;
 
 impl<'r> Row<'r> {
@@ -50,7 +50,7 @@ impl<'r> Row<'r> {
                 cells.iter().map(|cell| self.evaluate(cell)).find(Output::is_set).unwrap_or(Output::Unset)
             }
             Cell::If { given, then, otherwise } => {
-                let holds = values(self.object, given).first().is_some_and(|value| is_given(value));
+                let holds = values(self.object, given).first().is_some_and(|value| is_truthy(value));
                 self.evaluate(if holds { then } else { otherwise })
             }
             Cell::Call(function, arguments) => (function.run)(self, arguments),
@@ -71,8 +71,9 @@ impl<'r> Row<'r> {
     }
 }
 
-/// Returns whether a value fulfils an `if`: it is neither null, the empty text, an empty list, nor false.
-fn is_given(value: &Value) -> bool {
+/// Returns whether a value satisfies an `if`: the value is neither null nor false, and neither an empty text nor an
+/// empty list.
+fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),
@@ -94,7 +95,7 @@ pub fn values<'r>(root: &'r Value, path: &[CellStep]) -> Values<'r> {
     current
 }
 
-/// Returns the same as [`values`], but the elements if the only value is a list.
+/// Returns the values at `path`. If the only value is a list, returns the elements of this list.
 fn elements<'r>(root: &'r Value, path: &[CellStep]) -> Values<'r> {
     let found = values(root, path);
     match found.as_slice() {
@@ -103,14 +104,14 @@ fn elements<'r>(root: &'r Value, path: &[CellStep]) -> Values<'r> {
     }
 }
 
-/// Returns the text of `template`, filled from below `base`.
+/// Returns the text of `template`. The paths of placeholders start at `base`.
 pub fn fill(template: &Template, base: &Value) -> String {
     let mut text = String::new();
     fill_parts(&template.0, base, &mut text);
     text
 }
 
-/// Appends the parts; returns whether all placeholders had values.
+/// Appends the parts to `text`. Returns whether all placeholders had values.
 fn fill_parts(parts: &[TemplatePart], base: &Value, text: &mut String) -> bool {
     let mut complete = true;
     for part in parts {
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_evaluate_as_their_grammar_says() {
+    fn cell_expressions_evaluate_as_documented() {
         let text =
             br#"{"metadata":{"name":"n","annotations":{"a.b/c":"x"}},"type":"T","data":{"k":"1","l":"2"},
             "spec":{"replicas":3,"on":true,"empty":"","ref":{"kind":"Pod","name":"p"},"half":{"kind":"Pod"},

@@ -1,4 +1,4 @@
-//! Functions of the cell language that are not for particular kinds.
+//! General functions of the cell language, which do not depend on particular kinds.
 //!
 //! A function is a name, a declaration of the parts of the object that it reads (so that the reader can skip
 //! the rest) and a Rust function. Functions for particular kinds are in [`super::pods`],
@@ -12,7 +12,7 @@ use super::eval::values;
 use super::row::{Output, Row};
 use values::json::Value;
 
-/// The functions that are not for particular kinds.
+/// The functions that do not depend on particular kinds.
 pub static GENERAL: &[Function] = &[
     Function { shape_only: true, ..Function::general("len", len) },
     Function::general("join", join),
@@ -31,12 +31,12 @@ pub static GENERAL: &[Function] = &[
     Function::reading_annotations("annotation", "", annotation),
 ];
 
-/// Returns the first three texts joined by commas, followed by the number of further ones.
+/// Returns the first three texts joined by commas, followed by the number of further texts.
 pub fn first_three(texts: &[Cow<str>]) -> String {
     first_of(texts, 3, ",")
 }
 
-/// Returns the first `max` texts joined by `separator`, followed by the number of further ones.
+/// Returns the first `max` texts joined by `separator`, followed by the number of further texts.
 pub fn first_of(texts: &[Cow<str>], max: usize, separator: &str) -> String {
     let mut text = texts[..texts.len().min(max)].join(separator);
     if texts.len() > max {
@@ -80,34 +80,35 @@ fn top3<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     if texts.is_empty() { Output::text("<unset>") } else { Output::text(first_three(&texts)) }
 }
 
-/// `age(time)`: the age of a time; unset without a time.
+/// `age(time)`: the age of a time; unset if the argument is not a time.
 fn age<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     row.age(&text(row, arguments, 0)).map_or(Output::Unset, Output::text)
 }
 
-/// `humanDuration(seconds)`: the duration as in ages.
+/// `humanDuration(seconds)`: the duration in the format of ages.
 fn human_duration<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let seconds = value(row, arguments, 0).and_then(Value::as_i64);
     seconds.map_or(Output::Unset, |seconds| Output::text(duration::human(seconds)))
 }
 
-/// `rfc3339(time)`: the time as stored, in UTC; the zero time if absent.
+/// `rfc3339(time)`: the stored text of the time, in UTC; the zero time if the time is absent.
 fn rfc3339<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let time = text(row, arguments, 0);
     if time.is_empty() { Output::text("0001-01-01T00:00:00Z") } else { Output::Text(time) }
 }
 
-/// `int(path)`: an integer, also in a text column.
+/// `int(path)`: an integer, even in a text column.
 fn int<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     value(row, arguments, 0).and_then(Value::as_i64).map_or(Output::Unset, Output::Int)
 }
 
-/// `bool(path)`: a boolean, also in a text column.
+/// `bool(path)`: a boolean, even in a text column.
 fn bool<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     value(row, arguments, 0).and_then(Value::as_bool).map_or(Output::Unset, Output::Bool)
 }
 
-/// `either(value, "wanted", then, otherwise)`: a choice by equality; unset if the value is unset.
+/// `either(value, "wanted", then, otherwise)`: `then` if the value equals the wanted text, and `otherwise` if the value
+/// differs; unset if the value is unset.
 fn either<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let Some(given) = arguments.first().map(|cell| row.evaluate(cell)).filter(Output::is_set) else {
         return Output::Unset;
@@ -124,7 +125,7 @@ fn trim<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// `firstGiven(a, b, …)`: the first value that the object has, even if it is empty.
+/// `firstGiven(a, b, …)`: the first value that the object has, even an empty value.
 fn first_given<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let given = |it: &Output| !matches!(it, Output::Unset);
     arguments.iter().map(|cell| row.evaluate(cell)).find(given).unwrap_or(Output::Unset)
@@ -161,7 +162,8 @@ fn label_selector_string<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r>
     }
 }
 
-/// Returns a label selector in its query form, with requirements sorted by key; `None` if it is malformed.
+/// Returns a label selector in its query form, with requirements sorted by key; `None` if the selector is
+/// malformed.
 fn label_selector(selector: &Value) -> Option<String> {
     let mut requirements: Vec<(&str, String)> = Vec::new();
     if let Some(labels) = selector.get("matchLabels").and_then(Value::as_object) {
@@ -187,7 +189,7 @@ fn label_selector(selector: &Value) -> Option<String> {
     Some(requirements.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(","))
 }
 
-/// `accessModes(path)`: short forms in their usual order.
+/// `accessModes(path)`: the short forms of access modes, in a fixed order.
 fn access_modes<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     const SHORT: [(&str, &str); 4] = [
         ("ReadWriteOnce", "RWO"),

@@ -12,7 +12,7 @@ fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-/// Returns the resource whose objects have this kind, in its stored version.
+/// Returns the resource whose objects have this kind, in the stored version.
 fn resource(kind: &str, naming: &'static Naming) -> &'static ResourceTable {
     builtin::groups(naming)
         .iter()
@@ -27,7 +27,8 @@ fn resource(kind: &str, naming: &'static Naming) -> &'static ResourceTable {
         .2
 }
 
-/// Returns the cells of one object as JSON, without the brackets; `'` stands for `"` in both.
+/// Returns the cells of one object as JSON, without the outer brackets. In the input and in the result, `'`
+/// is written instead of `"`.
 pub(super) fn cells_in(naming: &'static Naming, kind: &str, object: &str) -> String {
     let format = TableFormat::for_resource(resource(kind, naming), naming).unwrap();
     let mut writer = format.writer(MetaVersion::V1, naming, IncludeObject::None, now());
@@ -59,7 +60,7 @@ fn check_rest(kind: &str, cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn every_table_of_the_schema_has_its_cells_in_both_naming_profiles() {
+fn every_table_of_the_schema_has_cells_in_both_naming_profiles() {
     for naming in [&CLUSTER, &KUBERNETES] {
         let mut columns = 0;
         for group in builtin::groups(naming) {
@@ -104,7 +105,7 @@ fn every_column_of_the_reference_data_has_an_evaluator() {
     assert!(columns > 340, "{columns}");
     for helper in facts.get("helpers").and_then(Value::as_array).unwrap() {
         let name = helper.str_at(&["name"]);
-        // Rules that are not functions, and functions that have another name in cells.
+        // Some helpers are not functions, and some functions have another name in cells.
         let known = match name {
             "a|b" | "custom resources" | "server side" => continue,
             "readyContainers/totalContainers" => "podReady",
@@ -479,7 +480,7 @@ fn events_show_when_and_how_often() {
 }
 
 #[test]
-fn other_kinds_show_their_columns() {
+fn each_remaining_kind_shows_its_own_columns() {
     check_rest(
         "ConfigMap",
         &[("'data':{'a':'1','b':'2'},'binaryData':{'c':'eA=='}", "3,'60m'"), ("", "0,'60m'")],
@@ -595,7 +596,7 @@ fn other_kinds_show_their_columns() {
 }
 
 #[test]
-fn objects_of_an_unexpected_form_still_make_rows() {
+fn objects_of_an_unexpected_shape_still_make_table_rows() {
     for group in builtin::groups(&KUBERNETES) {
         for resource in group.versions.iter().flat_map(|version| version.resources) {
             let format = TableFormat::for_resource(resource, &KUBERNETES).unwrap();

@@ -1,14 +1,14 @@
 //! Server-side tables: one row of cells per object (docs/api/encodings.md#tables, #table-columns).
 //!
 //! ```text
-//! ResourceTable.columns ──cells──► Cell (parsed once) ──► TableFormat { cells, what they read, definitions }
+//! ResourceTable.columns ──cells──► Cell (parsed once) ──► TableFormat { cells, reads, definitions }
 //!                                                              │
-//! stored bytes ──reads──► tree of what the cells need ──eval──►│──► {"cells":[…],"object":…}  bytes, row by row
+//! stored bytes ──reads──► tree of the parts in cells  ──eval──►│──► {"cells":[…],"object":…}  bytes, row by row
 //! ```
 //!
 //! A table is streamed as head, rows and tail; nothing is buffered. Cells are computed from the *stored* form
-//! of an object, so that every requested version has the same table. The object of a row is a range of stored
-//! bytes and is not encoded again. The caller provides the objects.
+//! of an object, so that every requested version has the same table. The object of a row is copied as a range
+//! of stored bytes and is not encoded again. The caller provides the objects.
 
 pub mod cell;
 mod cell_reuse;
@@ -82,17 +82,17 @@ impl IncludeObject {
     }
 }
 
-/// Whether a table includes its column definitions. In a watch only the first table does
+/// Whether a table contains its column definitions. In a watch, only the first table contains the column definitions
 /// (docs/api/encodings.md#tables).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Headers {
-    /// `columnDefinitions` is the list.
+    /// `columnDefinitions` contains the column definitions.
     Shown,
     /// `columnDefinitions` is null.
     Omitted,
 }
 
-/// Why an object has no row.
+/// Reason why no row can be written for an object.
 #[derive(Debug, thiserror::Error)]
 pub enum RowError {
     /// The bytes are not JSON.
@@ -121,7 +121,7 @@ pub struct PrinterColumn<'c> {
 }
 
 impl<'c> PrinterColumn<'c> {
-    fn of(column: &'c Column) -> Self {
+    fn from_column(column: &'c Column) -> Self {
         PrinterColumn {
             name: &column.name,
             kind: &column.kind,
@@ -133,16 +133,18 @@ impl<'c> PrinterColumn<'c> {
     }
 }
 
-/// The conversion of one resource's objects to rows. Immutable; created once per resource and shared.
+/// The conversion of one resource's objects to rows. The value is immutable, is created once per resource,
+/// and is shared.
 #[derive(Debug)]
 pub struct TableFormat {
     columns: Vec<CompiledColumn>,
     /// `columnDefinitions` as JSON.
     definitions: Vec<u8>,
     reads: Reads,
-    /// Parts that cells read, plus those that a table of a single object reads.
+    /// Members of the object that the cells need, and the additional members that a table of a single object
+    /// needs.
     single_reads: Reads,
-    /// Members that cells are computed from.
+    /// Members from which cells are computed.
     inputs: Inputs,
     /// Whether rows of finished objects have row conditions (pods).
     marks_finished: bool,
@@ -154,7 +156,7 @@ struct CompiledColumn {
     source: Source,
     /// Parts that the cell reads.
     reads: Reads,
-    /// Inputs that the cell reads; all inputs if they are unknown.
+    /// Inputs that the cell reads; all inputs if the read inputs are unknown.
     mask: Mask,
 }
 
@@ -180,7 +182,7 @@ enum ColumnKind {
 }
 
 impl ColumnKind {
-    fn of(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         match name {
             "integer" => ColumnKind::Integer,
             "number" => ColumnKind::Number,
@@ -214,15 +216,16 @@ static DEFAULT_COLUMNS: [Column; 2] = [
 ];
 
 impl TableFormat {
-    /// Returns the format of a resource, which the first call creates and stores in the resource's table.
+    /// Returns the format of a resource. The first call creates the format and stores it in the table of the
+    /// resource.
     ///
     /// # Errors
-    /// A column's text is not in the cell language.
+    /// The expression of a column is not valid in the cell language.
     pub fn for_resource(resource: &ResourceTable, naming: &'static Naming) -> Result<Arc<Self>, CellError> {
         resource.format.get_or_try(|| {
             if resource.message.custom {
                 let columns: Vec<PrinterColumn<'_>> =
-                    resource.columns.iter().map(PrinterColumn::of).collect();
+                    resource.columns.iter().map(PrinterColumn::from_column).collect();
                 return Ok(Self::for_custom(&columns));
             }
             let columns = if resource.columns.is_empty() { &DEFAULT_COLUMNS } else { &*resource.columns };
@@ -239,8 +242,8 @@ impl TableFormat {
         let mut format = Self::empty();
         for column in columns {
             let mut cell = cells::parse(&column.cell, naming)?;
-            // An unknown age is `<unknown>` if it is the whole cell; before a `|` it gives way to the
-            // alternative.
+            // An unknown age is written as `<unknown>` if the age is the whole cell. If an alternative
+            // follows after `|`, the cell uses the alternative.
             if matches!(&cell, Cell::Call(function, _) if function.name == "age") {
                 let unknown = Cell::parse(&format!("\"{}\"", duration::UNKNOWN))?;
                 cell = Cell::FirstOf(vec![cell, unknown]);
@@ -253,15 +256,15 @@ impl TableFormat {
                 let priority = column.priority.into();
                 format.define(&column.name, &column.kind, &column.format, description, priority);
             }
-            let (kind, source) = (ColumnKind::of(&column.kind), Source::Cell(cell));
+            let (kind, source) = (ColumnKind::from_name(&column.kind), Source::Cell(cell));
             format.columns.push(CompiledColumn { kind, source, reads, mask: Mask::MAX });
         }
         Ok(format.finish())
     }
 
-    /// Returns the format of a custom resource: its name, then the declared columns, or the age if none are
-    /// declared. If the path of a column is not in the grammar of [`jsonpath`], the table omits this column and
-    /// all columns after it.
+    /// Returns the format of a custom resource. The first column is the name. The declared columns follow, or
+    /// the age if no columns are declared. If the path of a column is not in the grammar of [`jsonpath`], the
+    /// table omits this column and all columns after it.
     pub fn for_custom(columns: &[PrinterColumn]) -> Self {
         let name = PrinterColumn {
             name: "Name",
@@ -290,7 +293,7 @@ impl TableFormat {
             reads.path(path.leading_names(), false);
             format.define(column.name, column.kind, column.format, column.description, column.priority);
             let source = if is_name { Source::Name(path) } else { Source::Path(path) };
-            let kind = ColumnKind::of(column.kind);
+            let kind = ColumnKind::from_name(column.kind);
             format.columns.push(CompiledColumn { kind, source, reads, mask: Mask::MAX });
         }
         format.finish()
@@ -314,9 +317,9 @@ impl TableFormat {
         self.definitions.push(b']');
         self.single_reads = self.reads.clone();
         self.single_reads.select("metadata.resourceVersion");
-        self.inputs = Inputs::of(&self.reads);
+        self.inputs = Inputs::from_reads(&self.reads);
         for column in &mut self.columns {
-            // A cell without known inputs is computed whenever any input changes.
+            // A cell whose inputs are unknown is computed again whenever any input changes.
             let mask = self.inputs.mask(&column.reads).filter(|mask| *mask != 0);
             column.mask = mask.unwrap_or(Mask::MAX);
         }
@@ -347,7 +350,7 @@ impl TableFormat {
         out.extend_from_slice(format!(",\"priority\":{priority}}}").as_bytes());
     }
 
-    /// Creates a writer of tables in this format, in the meta group of `words`; ages refer to `now`.
+    /// Creates a writer of tables in this format, in the meta group of `words`; ages are relative to `now`.
     pub fn writer(
         self: &Arc<Self>,
         version: MetaVersion,

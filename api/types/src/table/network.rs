@@ -56,7 +56,7 @@ fn service_external_ip<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     if addresses.is_empty() { Output::text(none) } else { Output::text(addresses.join(",")) }
 }
 
-/// Computes `80/TCP,443:30443/TCP`; unset without ports.
+/// Computes `80/TCP,443:30443/TCP`; unset if there are no ports.
 fn service_ports<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let mut text = String::new();
     for port in row.list(&["spec", "ports"]) {
@@ -83,7 +83,7 @@ fn ingress_hosts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
         return Output::text("*");
     }
     let mut text = named[..named.len().min(SHOWN_MAX)].join(",");
-    // If three hosts are listed, all further rules are counted, with or without a host.
+    // If the list has three hosts, the count covers all further rules, with or without a host.
     if named.len() >= SHOWN_MAX && rules.len() > SHOWN_MAX {
         let third = rules.iter().enumerate().filter(|(_, rule)| !rule.str_at(&["host"]).is_empty()).nth(2);
         if third.is_some_and(|(at, _)| at + 1 < rules.len()) {
@@ -93,15 +93,16 @@ fn ingress_hosts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(text)
 }
 
-/// Computes up to three `ip:port`, port by port; only addresses for subsets without ports.
+/// Computes up to three texts `ip:port`, port by port. For a subset without ports, the texts are only
+/// addresses.
 fn endpoints_list<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
-    const SHOWN_MAX: usize = 3;
+    const LISTED_MAX: usize = 3;
     let subsets = row.list(&["subsets"]);
     if subsets.is_empty() {
         return Output::text("<none>");
     }
     let list = |subset: &'r Value, name| subset.get(name).and_then(Value::as_array).unwrap_or_default();
-    let mut shown: Vec<String> = Vec::new();
+    let mut listed: Vec<String> = Vec::new();
     let mut count = 0_usize;
     for subset in subsets {
         let (addresses, ports) = (list(subset, "addresses"), list(subset, "ports"));
@@ -109,11 +110,11 @@ fn endpoints_list<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
         let lines = if ports.is_empty() { &[Value::Null][..] } else { ports };
         'subset: for port in lines {
             for address in addresses {
-                if shown.len() == SHOWN_MAX {
+                if listed.len() == LISTED_MAX {
                     break 'subset; // further endpoints are only counted
                 }
                 let ip = address.str_at(&["ip"]);
-                shown.push(match port.get("port").and_then(Value::as_i64) {
+                listed.push(match port.get("port").and_then(Value::as_i64) {
                     None if port.is_null() => ip.to_owned(),
                     port if ip.contains(':') => format!("[{ip}]:{}", port.unwrap_or(0)),
                     port => format!("{ip}:{}", port.unwrap_or(0)),
@@ -121,14 +122,15 @@ fn endpoints_list<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
             }
         }
     }
-    let mut text = shown.join(",");
-    if count > SHOWN_MAX {
-        let _ = write!(text, " + {} more...", count - SHOWN_MAX);
+    let mut text = listed.join(",");
+    if count > LISTED_MAX {
+        let _ = write!(text, " + {} more...", count - LISTED_MAX);
     }
     Output::text(text)
 }
 
-/// Computes the port numbers; a port without a number stands for all ports with its name, or for all ports.
+/// Computes the port numbers; a port without a number means all ports with its name, or all ports if the port has no
+/// name.
 fn slice_ports<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let ports = row.list(&["ports"]).iter().map(|port| {
         let given = |name| port.get(name).filter(|value| !value.is_null());

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! expr     = choice [ "if" path [ "set" | "nonempty" ] "else" expr ]
-//! choice   = sum { "|" sum }                     the first that is set; an empty text is not
-//! sum      = term { "+" term }                   of numbers
+//! choice   = sum { "|" sum }                     the first sum that is set; an empty text is unset
+//! sum      = term { "+" term }                   the sum of numbers
 //! term     = text | number | "true" | "false"
 //!          | name "(" expr { "," expr } ")"      one of the functions in `functions`
-//!          | "condition" Type "." member         of the condition of that type
-//!          | path "/" path                       two numbers as `2/3`
-//!          | path [ text ]                       the value there; with a text, that text filled from below it
-//! path     = name { "." name | "[]" | "[0]" }    `[]` = of each element
+//!          | "condition" Type "." member         a member of the condition with this type
+//!          | path "/" path                       two numbers, written as `2/3`
+//!          | path [ text ]                       the value at the path; a text is filled in from this value
+//! path     = name { "." name | "[]" | "[0]" }    `[]` means each element
 //! text     = '"' … '"'   with `{path}` filled in, `{lower path}` in lower case, and `[…]` omitted if one of the
 //!            paths inside it is empty
 //! ```
@@ -20,7 +20,7 @@
 use super::cell::{Cell, CellPath, CellStep, Function, Template, TemplatePart};
 use super::{cluster, functions, network, pods, workloads};
 
-/// Why a text is not a cell.
+/// Reason why a text is not a cell.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("cell `{text}`: {what} at byte {at}")]
 pub struct CellError {
@@ -84,7 +84,7 @@ impl<'t> Parser<'t> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    /// Skips space and consumes `token` if it comes next. Returns whether it did.
+    /// Skips space, and consumes `token` if it comes next. Returns whether `token` was consumed.
     fn take(&mut self, token: &str) -> bool {
         self.space();
         let found = self.rest().starts_with(token);
@@ -94,7 +94,8 @@ impl<'t> Parser<'t> {
         found
     }
 
-    /// Consumes `word` if it comes next as a whole word. Returns whether it did.
+    /// Skips space, and consumes `word` if it comes next as a whole word. Returns whether `word` was
+    /// consumed.
     fn take_word(&mut self, word: &str) -> bool {
         self.space();
         let ends = |rest: &str| !rest.starts_with(is_name_char);

@@ -1,8 +1,8 @@
 //! Metadata-only representations: `PartialObjectMetadata` and its list, copied from stored bytes.
 //!
-//! The stored form of an object begins with `{"kind":"…","apiVersion":"…","metadata":{…}`, so its metadata is
-//! a range of the stored bytes, which is found by matching braces and copied without parsing. Source:
-//! docs/api/encodings.md#accept, #tables.
+//! The stored form of an object begins with `{"kind":"…","apiVersion":"…","metadata":{…}`, so the metadata is
+//! a range of the stored bytes. This range is found by matching braces, and is copied without parsing.
+//! Source: docs/api/encodings.md#accept, #tables.
 
 use std::io::Write;
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub enum MetaVersion {
     /// The version `v1` of the meta group.
     #[default]
     V1,
-    /// `v1beta1`, which differs only in its name.
+    /// `v1beta1`, which differs from `v1` only in the name.
     V1beta1,
 }
 
@@ -44,10 +44,10 @@ impl MetaVersion {
 /// Metadata of a list or table. An empty resourceVersion is omitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListMeta<'m> {
-    /// resourceVersion of the collection.
+    /// The resourceVersion of the collection.
     pub resource_version: &'m str,
-    /// Continue token for the next chunk; `Some("")` writes an empty token on the last chunk of lists that
-    /// always have the member.
+    /// Continue token for the next chunk; `Some("")` writes an empty token, for the last chunk of lists that
+    /// always have this member.
     pub continue_token: Option<&'m str>,
     /// Number of objects after this chunk.
     pub remaining: Option<u64>,
@@ -75,7 +75,7 @@ impl ListMeta<'_> {
     }
 }
 
-/// Appends a comma, unless nothing was written since `start`.
+/// Appends a comma if something was written since `start`.
 fn separate(start: usize, out: &mut Vec<u8>) {
     if out.len() > start {
         out.push(b',');
@@ -100,14 +100,14 @@ impl PartialWriter {
         }
     }
 
-    /// Creates a writer of further items of the same list, after the first one.
+    /// Creates a writer of further items of the same list, after the first item.
     #[must_use]
     pub fn fork(&self) -> Self {
         PartialWriter { item: self.item.clone(), list: self.list.clone(), items: 1 }
     }
 
-    /// Appends the metadata-only form of `stored`, without a newline. Returns whether `stored` has metadata;
-    /// if not, nothing is written.
+    /// Appends the metadata-only form of `stored`, without a newline. Returns whether `stored` has metadata.
+    /// Without metadata, nothing is written.
     #[must_use]
     pub fn object(&self, stored: &[u8], out: &mut Vec<u8>) -> bool {
         let Some(range) = metadata_range(stored) else { return false };
@@ -131,7 +131,8 @@ impl PartialWriter {
         out.extend_from_slice(b",\"items\":[");
     }
 
-    /// Appends the next item of the list, like [`PartialWriter::object`].
+    /// Appends the next item of the list. Returns whether `stored` has metadata, like
+    /// [`PartialWriter::object`].
     #[must_use]
     pub fn list_item(&mut self, stored: &[u8], out: &mut Vec<u8>) -> bool {
         let before = out.len();
@@ -154,14 +155,14 @@ impl PartialWriter {
 }
 
 /// Returns the range of the top-level member `metadata` in an object's compact JSON, including its braces;
-/// `None` if the bytes are not such an object. The function reads up to the end of the metadata only.
+/// `None` if the bytes are not an object in this form. The function reads up to the end of the metadata only.
 pub fn metadata_range(stored: &[u8]) -> Option<Range<usize>> {
     let start = metadata_start(stored)?;
     let value = Scan::new(&stored[start..]).value()?;
     Some(start..start + value.len())
 }
 
-/// Returns the position of the metadata's opening brace. The function reads nothing after it.
+/// Returns the position of the metadata's opening brace. The function does not read beyond this brace.
 pub fn metadata_start(stored: &[u8]) -> Option<usize> {
     let mut scan = Scan::new(stored);
     if !scan.take(b'{') {

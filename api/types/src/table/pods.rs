@@ -1,8 +1,8 @@
 //! Cell functions of pods: ready containers, status reason, restarts.
 //!
-//! A pod first runs its init containers in sequence; those with restart policy `Always` keep running next to
-//! the containers. Until the other init containers have finished, the pod is *initializing*, and only init
-//! containers are considered.
+//! A pod first runs its init containers in sequence. Init containers with restart policy `Always` continue to
+//! run while the containers run. Until the other init containers have finished, the pod is *initializing*,
+//! and only init containers are considered.
 
 use std::borrow::Cow;
 
@@ -23,10 +23,10 @@ const READS: &str = "metadata.deletionTimestamp,spec{containers?,initContainers{
 /// Functions for the cells of pods.
 pub static FUNCTIONS: &[Function] = &[
     Function::reading("podReady", READS, |row, _| {
-        let pod = Summary::of(row);
+        let pod = Summary::from_row(row);
         Output::text(format!("{}/{}", pod.ready, pod.total))
     }),
-    Function::reading("podStatusReason", READS, |row, _| Output::Text(Summary::of(row).reason)),
+    Function::reading("podStatusReason", READS, |row, _| Output::Text(Summary::from_row(row).reason)),
     Function::reading("restarts", READS, restarts),
     Function::reading(
         "readinessGates",
@@ -43,7 +43,7 @@ struct Summary<'r> {
     restarts: Restarts,
 }
 
-/// Number of restarts, and when the last restarted container had stopped.
+/// Number of restarts, and the time at which the most recently restarted container had stopped.
 #[derive(Clone, Copy, Default)]
 struct Restarts {
     count: i64,
@@ -60,18 +60,18 @@ impl Restarts {
 
 /// The progress of the init containers.
 struct Init<'r> {
-    /// Reason why the pod is waiting; `None` after all init containers are done.
+    /// Reason why the pod waits; `None` if all init containers are done.
     pending: Option<Cow<'r, str>>,
     /// Number of restartable init containers that are ready.
     ready: usize,
-    /// Restarts of all init containers up to the pending one.
+    /// Restarts of all init containers up to the pending container.
     restarts: Restarts,
-    /// Restarts of the restartable init containers among them.
+    /// Restarts of the restartable init containers up to the pending container.
     restartable_restarts: Restarts,
 }
 
 impl<'r> Summary<'r> {
-    fn of(row: &Row<'r>) -> Self {
+    fn from_row(row: &Row<'r>) -> Self {
         let init_containers = row.list(&["spec", "initContainers"]);
         let restartable =
             |name: &str| init_containers.iter().any(|it| it.str_at(&["name"]) == name && is_restartable(it));
@@ -86,7 +86,7 @@ impl<'r> Summary<'r> {
             reason = Cow::Borrowed("SchedulingGated");
         }
 
-        let init = Init::of(row, init_containers.len(), &restartable);
+        let init = Init::from_row(row, init_containers.len(), &restartable);
         let mut ready = init.ready;
         let mut restarts = init.restarts;
         let initializing = init.pending.is_some();
@@ -95,12 +95,13 @@ impl<'r> Summary<'r> {
         }
         if !initializing || row.condition_is_true("Initialized") {
             restarts = init.restartable_restarts;
-            let containers = Containers::of(row, &mut restarts);
+            let containers = Containers::from_row(row, &mut restarts);
             ready += containers.ready;
             if let Some(word) = containers.reason {
                 reason = word;
             }
-            // A pod is not complete while a container runs, and a failure takes precedence over completions.
+            // A pod is not complete while a container runs. A failure takes precedence over completed
+            // containers.
             if reason == "Completed" {
                 if containers.ready > 0 && row.condition_is_true("Ready") {
                     reason = Cow::Borrowed("Running");
@@ -123,7 +124,7 @@ impl<'r> Summary<'r> {
 }
 
 impl<'r> Init<'r> {
-    fn of(row: &Row<'r>, count: usize, restartable: &dyn Fn(&str) -> bool) -> Self {
+    fn from_row(row: &Row<'r>, count: usize, restartable: &dyn Fn(&str) -> bool) -> Self {
         let mut init = Init {
             pending: None,
             ready: 0,
@@ -168,7 +169,7 @@ struct Containers<'r> {
 }
 
 impl<'r> Containers<'r> {
-    fn of(row: &Row<'r>, restarts: &mut Restarts) -> Self {
+    fn from_row(row: &Row<'r>, restarts: &mut Restarts) -> Self {
         let mut found = Containers { ready: 0, reason: None, failure: None };
         for container in row.list(&["status", "containerStatuses"]) {
             restarts.add(container);
@@ -204,7 +205,7 @@ fn end_of(terminated: &Value) -> Cow<'_, str> {
 
 /// Computes `3` or `3 (5m ago)`.
 fn restarts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
-    let Restarts { count, last } = Summary::of(row).restarts;
+    let Restarts { count, last } = Summary::from_row(row).restarts;
     match last {
         Some(last) if count > 0 => {
             let age = duration::human(duration::seconds_between(last, row.now));
@@ -214,7 +215,7 @@ fn restarts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// Computes the number of the pod's readiness gates that are true; unset without gates.
+/// Computes the number of readiness gates of the pod that are true; unset if the pod has no gates.
 fn readiness_gates<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let gates = row.list(&["spec", "readinessGates"]);
     if gates.is_empty() {

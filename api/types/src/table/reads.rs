@@ -5,10 +5,10 @@
 //! metadata{name,creationTimestamp},spec.containers?,status{phase,conditions{type,status}}
 //! ```
 //!
-//! A *selection* is a comma-separated list of dotted paths. Braces group paths with a common prefix. Lists
-//! are transparent (a selection below a list applies to each element). A trailing `?` selects only the shape:
-//! presence and number of elements or members. Everything else is skipped, so a table row costs a fraction of
-//! parsing the object.
+//! A *selection* is a comma-separated list of dotted paths. Braces group paths with a common prefix. A
+//! selection below a list applies to each element. A trailing `?` selects only the shape: presence and number
+//! of elements or members. All other parts are skipped, so a table row costs a fraction of the time to parse
+//! the object.
 
 use values::json::scan::Scan;
 use values::json::{self, DEPTH_MAX, Key, Object, ParseError, Value};
@@ -25,8 +25,9 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Adds a selection in the module's notation. Selections are part of the program, so a malformed one is
-    /// parsed up to the error instead of being rejected; tests of the functions detect it.
+    /// Adds a selection in the notation of this module. A malformed selection is parsed up to the error and
+    /// is not rejected, because selections are part of the program. The tests of the functions detect
+    /// malformed selections.
     pub fn select(&mut self, selection: &'static str) {
         let mut rest = selection;
         self.select_group(&mut rest);
@@ -92,9 +93,9 @@ impl Reads {
         &mut self.members[at].1
     }
 
-    /// Returns the selected parts of the object in `stored`. Members that only count towards a shape have
-    /// empty names and null values; texts that are not selected are null. Other parts are skipped without
-    /// validation.
+    /// Returns the selected parts of the object in `stored`. If only the number of members is selected, the
+    /// members have empty names and null values. Texts that are not selected are null. Other parts are
+    /// skipped without validation.
     ///
     /// # Errors
     /// `stored` is not one JSON document.
@@ -102,7 +103,7 @@ impl Reads {
         if let Some(value) = self.select_from(stored, 0) {
             return Ok(value);
         }
-        // The text is not in canonical form; writing it again makes it canonical.
+        // The text is not in canonical form, so write the text again in canonical form.
         let mut usual = Vec::with_capacity(stored.len());
         json::write(&json::parse(stored)?, &mut usual);
         Ok(self.select_from(&usual, 0).unwrap_or_default())
@@ -115,8 +116,8 @@ impl Reads {
         (!is_more).then(|| self.members.iter().map(|(name, below)| (&**name, below)))
     }
 
-    /// Reads like [`Reads::read`] a text in canonical form that is nested `depth` levels deep; `None` for any
-    /// other text.
+    /// Reads a text in canonical form like [`Reads::read`]. The text is nested `depth` levels deep.
+    /// Returns `None` for any other text.
     pub fn select_from(&self, text: &[u8], depth: usize) -> Option<Value> {
         let mut scan = Scan::new(text);
         self.value(&mut scan, depth).filter(|_| scan.is_at_end())
@@ -130,8 +131,8 @@ impl Reads {
             b'[' => self.array(scan, depth + 1),
             b'"' => {
                 let text = scan.string()?;
-                // If only shape or members are selected, the text is not needed, and it can be a megabyte
-                // long.
+                // If only the shape or single members are selected, the text is not copied, because a text
+                // can be a megabyte long.
                 if !self.whole {
                     return Some(Value::Null);
                 }
@@ -200,7 +201,7 @@ mod tests {
     use values::json;
 
     #[test]
-    fn only_selected_parts_are_read() {
+    fn partial_decoding_reads_only_selected_members() {
         let text =
             br#"{"a":{"b":1,"c":[{"x":"y","z":2},{"z":3}]},"d":{"e":"long","f":{}},"g":[1,2,3],"h":"s"}"#;
         for (selection, want) in [
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn selections_of_several_cells_add_up() {
+    fn selections_of_several_cells_are_merged() {
         let mut reads = Reads::default();
         reads.select("a.b");
         reads.path(["a", "x.y/z"], false);

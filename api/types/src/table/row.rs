@@ -23,11 +23,11 @@ pub enum Output<'r> {
     Unset,
     /// A text, borrowed or computed.
     Text(Cow<'r, str>),
-    /// A value of the object; text columns contain it as text.
+    /// A value of the object; text columns contain the value as text.
     Value(&'r Value),
-    /// An integer, also in a text column.
+    /// An integer, even in a text column.
     Int(i64),
-    /// A boolean, also in a text column.
+    /// A boolean, even in a text column.
     Bool(bool),
 }
 
@@ -68,7 +68,7 @@ impl<'r> Output<'r> {
     }
 }
 
-/// Returns a value as text: strings unquoted, null as the empty text, everything else as JSON.
+/// Returns a value as text: strings are unquoted, null is the empty text, and all other values are JSON.
 pub fn text_of(value: &Value) -> Cow<'_, str> {
     match value {
         Value::Null => Cow::Borrowed(""),
@@ -123,7 +123,7 @@ impl<'r> Row<'r> {
         self.condition(kind).is_some_and(|condition| condition.str_at(&["status"]) == "True")
     }
 
-    /// Returns the age of the time in `text`; `None` if it is not a time.
+    /// Returns the age of the time in `text`; `None` if `text` is not a time.
     pub fn age(&self, text: &str) -> Option<String> {
         let since = duration::time(text)?;
         Some(duration::human(duration::seconds_between(since, self.now)))

@@ -74,7 +74,7 @@ fn a_list_is_one_document_with_column_definitions() {
 }
 
 #[test]
-fn later_events_of_a_watch_leave_the_definitions_out() {
+fn later_events_of_a_table_watch_omit_the_column_definitions() {
     let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, &CLUSTER, IncludeObject::Metadata, now());
     let bookmark = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12"}}"#;
     let mut out = Vec::new();
@@ -105,7 +105,7 @@ fn rows_of_finished_pods_are_marked() {
 }
 
 #[test]
-fn cells_come_from_the_stored_form_and_the_object_from_the_requested_one() {
+fn cells_come_from_the_stored_object_and_the_row_object_from_the_requested_version() {
     let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, &CLUSTER, IncludeObject::Object, now());
     let mut out = Vec::new();
     writer.row(POD.as_bytes(), b"{\"other\":1}\n", &mut out).unwrap();
@@ -113,7 +113,7 @@ fn cells_come_from_the_stored_form_and_the_object_from_the_requested_one() {
 }
 
 #[test]
-fn unreadable_objects_are_errors_that_write_nothing() {
+fn rendering_an_unreadable_object_is_an_error_and_writes_nothing() {
     let mut writer = pods(&CLUSTER).writer(MetaVersion::V1, &CLUSTER, IncludeObject::Metadata, now());
     for (stored, shown) in [("{\"a\":", POD), ("", POD), (POD, "{}"), (POD, "")] {
         let mut out = Vec::new();
@@ -201,7 +201,7 @@ fn custom_resources_show_their_printer_columns() {
 }
 
 #[test]
-fn formats_are_made_once() {
+fn table_formats_are_compiled_once_for_each_naming_profile() {
     assert!(Arc::ptr_eq(&pods(&CLUSTER), &pods(&CLUSTER)));
     assert!(!Arc::ptr_eq(&pods(&CLUSTER), &pods(&KUBERNETES)));
 }

@@ -35,8 +35,8 @@ fn job_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(underway.into_iter().find(|kind| row.condition_is_true(kind)).unwrap_or("Running"))
 }
 
-/// Computes succeeded and desired pods. A job without a number of completions needs one of its parallel pods
-/// to succeed.
+/// Computes the numbers of succeeded and desired pods. In a job without a number of completions, one of the
+/// parallel pods must succeed.
 fn job_completions<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let succeeded = row.int(&["status", "succeeded"]);
     let parallelism = row.int(&["spec", "parallelism"]);
@@ -68,7 +68,8 @@ fn hpa_targets<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
 
 /// Formats the current value and the target of a metric.
 fn metric_target<'r>(metric: &'r Value, status: Option<&'r Value>) -> Cow<'r, str> {
-    // A status has the same position as its metric; a status of another type belongs to an older spec.
+    // A status belongs to the metric at the same position; a status of another type was computed for an
+    // older spec.
     let source = match metric.str_at(&["type"]) {
         "Resource" => "resource",
         "ContainerResource" => "containerResource",
@@ -84,7 +85,7 @@ fn metric_target<'r>(metric: &'r Value, status: Option<&'r Value>) -> Cow<'r, st
     // objects and external metrics.
     let absent = if status.is_some() { "<nil>" } else { "<unknown>" };
     let current = |member| measured(member).unwrap_or(Cow::Borrowed(absent));
-    let wanted = |member| target(member).unwrap_or(Cow::Borrowed("<nil>"));
+    let target_text = |member| target(member).unwrap_or(Cow::Borrowed("<nil>"));
     Cow::Owned(match source {
         "resource" | "containerResource" => {
             let name = metric.str_at(&[source, "name"]);
@@ -103,12 +104,12 @@ fn metric_target<'r>(metric: &'r Value, status: Option<&'r Value>) -> Cow<'r, st
                 }
             }
         }
-        "pods" => format!("{}/{}", current("averageValue"), wanted("averageValue")),
+        "pods" => format!("{}/{}", current("averageValue"), target_text("averageValue")),
         _ => match target("averageValue") {
             Some(target) => {
                 format!("{}/{target} (avg)", measured("averageValue").unwrap_or(Cow::Borrowed("<unknown>")))
             }
-            None => format!("{}/{}", current("value"), wanted("value")),
+            None => format!("{}/{}", current("value"), target_text("value")),
         },
     })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::cell_reuse::{Before, Look};
+use super::cell_reuse::{InputPositions, PreviousRow};
 use super::row::{Output, Row, text_of};
 use super::{
     ColumnKind, CompiledColumn, Headers, IncludeObject, ListMeta, PartialWriter, RowError, Source,
@@ -26,17 +26,17 @@ pub struct TableWriter {
     pub(super) now: Timestamp,
     pub(super) rows: usize,
     /// The previous row, if this writer keeps it.
-    pub(super) before: Option<Box<Before>>,
+    pub(super) before: Option<Box<PreviousRow>>,
 }
 
 /// The source of a row's cells.
 #[expect(
     clippy::large_enum_variant,
-    reason = "one is on the stack at a time; a box would cost each row an allocation"
+    reason = "only one value is on the stack at a time; a box would cost an allocation for each row"
 )]
 enum Cells {
-    /// The kept cells, for an object in canonical form.
-    Remembered(Look),
+    /// The cells that the writer keeps, for an object in canonical form.
+    Remembered(InputPositions),
     /// The parts of the object from which the cells are computed.
     Computed(Value),
 }
@@ -45,14 +45,14 @@ impl Cells {
     /// Returns the resourceVersion of the object whose stored form is `stored`; may be empty.
     fn resource_version<'c>(&'c self, stored: &'c [u8]) -> &'c str {
         match self {
-            Cells::Remembered(look) => look.resource_version(stored).unwrap_or_default(),
+            Cells::Remembered(positions) => positions.resource_version(stored).unwrap_or_default(),
             Cells::Computed(object) => object.str_at(&["metadata", "resourceVersion"]),
         }
     }
 }
 
 impl TableWriter {
-    /// Sets the time to which ages refer, with the second precision of ages, because a watch lasts long.
+    /// Sets the time to which ages refer, with second precision. A watch updates this time, because a watch lasts long.
     pub fn set_now(&mut self, now: Timestamp) {
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         if now == self.now {
@@ -64,8 +64,8 @@ impl TableWriter {
         }
     }
 
-    /// Creates a writer of further rows of the same table, after the first one, which keeps each row for the
-    /// next.
+    /// Creates a writer of further rows of the same table, after the first row. The writer keeps each row for
+    /// the comparison with the next row.
     #[must_use]
     pub fn fork(&self) -> Self {
         TableWriter {
@@ -94,54 +94,55 @@ impl TableWriter {
     }
 
     /// Appends the row of one object. The cells are computed from `stored`, the stored form of the object.
-    /// The row includes `shown`, its form in the requested version (the same bytes if no conversion is
-    /// needed).
+    /// The row includes `served`, the form of the object in the requested version. If no conversion is
+    /// needed, `served` has the same bytes.
     ///
     /// # Errors
-    /// `stored` cannot be parsed; then nothing was written.
-    pub fn row(&mut self, stored: &[u8], shown: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
+    /// Fails if `stored` cannot be parsed, and then writes nothing.
+    pub fn row(&mut self, stored: &[u8], served: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
         let cells = match self.remember(stored) {
-            Some(look) => Cells::Remembered(look),
+            Some(positions) => Cells::Remembered(positions),
             None => Cells::Computed(self.format.reads.read(stored)?),
         };
-        self.write_row(&cells, stored, shown, out)
+        self.write_row(&cells, stored, served, out)
     }
 
-    /// Keeps the cells of an object in canonical form, and computes only those that differ from the previous
-    /// row. Returns `None` for any other object, and if this writer keeps no rows.
-    fn remember(&mut self, stored: &[u8]) -> Option<Look> {
+    /// Keeps the cells of an object in canonical form, and computes only the cells whose inputs differ from
+    /// the previous row. Returns `None` for any other object, or if this writer keeps no rows.
+    fn remember(&mut self, stored: &[u8]) -> Option<InputPositions> {
         let mut before = self.before.take()?;
-        let look = self.compare(&mut before, stored);
-        if look.is_none() {
+        let positions = self.compare(&mut before, stored);
+        if positions.is_none() {
             before.forget();
         }
         self.before = Some(before);
-        look
+        positions
     }
 
     /// Performs [`TableWriter::remember`] on the given previous row.
-    fn compare(&self, before: &mut Before, stored: &[u8]) -> Option<Look> {
+    fn compare(&self, before: &mut PreviousRow, stored: &[u8]) -> Option<InputPositions> {
         let format = &*self.format;
-        let look = before.look(&format.inputs, stored)?;
+        let positions = before.locate(&format.inputs, stored)?;
         let finished = format.finished_mask();
         before.cells.resize_with(format.columns.len(), Vec::new);
         let masks = format.columns.iter().map(|column| column.mask).chain([finished]);
-        let wanted = masks.filter(|mask| mask & look.changed != 0).fold(0, |wanted, mask| wanted | mask);
-        if wanted != 0 {
-            let object = look.tree(&format.inputs, wanted, stored)?;
+        let selected =
+            masks.filter(|mask| mask & positions.changed != 0).fold(0, |selected, mask| selected | mask);
+        if selected != 0 {
+            let object = positions.tree(&format.inputs, selected, stored)?;
             let row = Row { object: &object, now: self.now };
             for (column, cell) in format.columns.iter().zip(&mut before.cells) {
-                if column.mask & look.changed != 0 {
+                if column.mask & positions.changed != 0 {
                     cell.clear();
                     column.write(&row, cell);
                 }
             }
-            if finished & look.changed != 0 {
+            if finished & positions.changed != 0 {
                 before.conditions = finished_conditions(row.str(&["status", "phase"]));
             }
         }
-        before.keep(&format.inputs, &look, stored);
-        Some(look)
+        before.keep(&format.inputs, &positions, stored);
+        Some(positions)
     }
 
     /// Closes the table, with the final newline of a document.
@@ -153,24 +154,25 @@ impl TableWriter {
     /// object of a watch event (bookmarks too). The table's metadata has the object's resourceVersion.
     ///
     /// # Errors
-    /// The same as for [`TableWriter::row`].
+    /// The same errors as [`TableWriter::row`].
     pub fn single(
         &mut self,
         stored: &[u8],
-        shown: &[u8],
+        served: &[u8],
         headers: Headers,
         out: &mut Vec<u8>,
     ) -> Result<(), RowError> {
-        // A table has a resourceVersion of its own, which can be copied from the stored form only if it is a
-        // string without escapes.
-        let cells = match self.remember(stored).filter(|look| look.resource_version(stored).is_some()) {
-            Some(look) => Cells::Remembered(look),
-            None => Cells::Computed(self.format.single_reads.read(stored)?),
-        };
+        // A table has its own resourceVersion. The resourceVersion of the stored form can be copied only if the
+        // resourceVersion is a string without escapes.
+        let cells =
+            match self.remember(stored).filter(|positions| positions.resource_version(stored).is_some()) {
+                Some(positions) => Cells::Remembered(positions),
+                None => Cells::Computed(self.format.single_reads.read(stored)?),
+            };
         let before = out.len();
         let resource_version = cells.resource_version(stored);
         self.head(&ListMeta { resource_version, ..ListMeta::default() }, headers, out);
-        let written = self.write_row(&cells, stored, shown, out);
+        let written = self.write_row(&cells, stored, served, out);
         match written {
             Ok(()) => out.extend_from_slice(b"]}"),
             Err(_) => out.truncate(before),
@@ -182,7 +184,7 @@ impl TableWriter {
         &mut self,
         cells: &Cells,
         stored: &[u8],
-        shown: &[u8],
+        served: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), RowError> {
         let start = out.len();
@@ -191,16 +193,16 @@ impl TableWriter {
         }
         out.extend_from_slice(b"{\"cells\":[");
         let metadata = match cells {
-            Cells::Remembered(look) => {
+            Cells::Remembered(positions) => {
                 self.write_remembered(out);
-                std::ptr::eq(stored, shown).then(|| &stored[look.metadata.clone()])
+                std::ptr::eq(stored, served).then(|| &stored[positions.metadata.clone()])
             }
             Cells::Computed(object) => {
                 self.write_computed(object, out);
                 None
             }
         };
-        self.end_row(metadata, shown, start, out)
+        self.end_row(metadata, served, start, out)
     }
 
     /// Writes the kept cells and the row conditions.
@@ -231,12 +233,12 @@ impl TableWriter {
         }
     }
 
-    /// Ends the row that began at `start` with its object. `metadata` is the object's metadata, if already
-    /// known.
+    /// Writes the object of the row that began at `start`, and ends the row. `metadata` is the metadata of
+    /// the object, if already known.
     fn end_row(
         &mut self,
         metadata: Option<&[u8]>,
-        shown: &[u8],
+        served: &[u8],
         start: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), RowError> {
@@ -251,10 +253,10 @@ impl TableWriter {
                     self.partial.object_of(metadata, out);
                     true
                 }
-                None => self.partial.object(shown, out),
+                None => self.partial.object(served, out),
             },
             IncludeObject::Object => {
-                out.extend_from_slice(shown.trim_ascii_end());
+                out.extend_from_slice(served.trim_ascii_end());
                 true
             }
         };
@@ -295,8 +297,8 @@ fn finished_conditions(phase: &str) -> &'static str {
     }
 }
 
-/// Writes a cell of a built-in type. Numbers are written as texts in text columns. An unset cell is the
-/// column's zero value, because the stored form omits zeros.
+/// Writes a cell of a built-in type. Numbers are written as texts in text columns. An unset cell contains the
+/// zero value of the column, because the stored form omits zeros.
 fn write_cell(kind: ColumnKind, output: Output, out: &mut Vec<u8>) {
     match (kind, output) {
         (ColumnKind::Integer | ColumnKind::Number, Output::Unset) => out.push(b'0'),
@@ -323,7 +325,7 @@ fn write_custom_cell(kind: ColumnKind, value: Option<&Value>, row: &Row, out: &m
             write_string(&String::from_utf8_lossy(&text), out);
         }
         (ColumnKind::Text, value) => write_string(&text_of(value), out),
-        (ColumnKind::Integer, Value::Float(n)) => json::write(&Value::Int(whole(*n)), out),
+        (ColumnKind::Integer, Value::Float(n)) => json::write(&Value::Int(integer_part(*n)), out),
         (ColumnKind::Number, Value::Int(n)) if n.unsigned_abs() > DOUBLE_EXACT => {
             json::write(&Value::Float(*n as f64), out);
         }
@@ -345,7 +347,7 @@ const DOUBLE_EXACT: u64 = 1 << 53;
 
 /// Returns the integer part of a double. For NaN and for doubles outside the range of `i64` the result is
 /// `i64::MIN`, as in the reference server on x86-64.
-fn whole(number: f64) -> i64 {
+fn integer_part(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0; // 2^63
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
 }

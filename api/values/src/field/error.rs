@@ -1,4 +1,4 @@
-//! Field errors of validation: a kind of error at a field path, formatted as clients expect
+//! Field errors of validation. Each error has a kind and a field path, and is formatted as clients expect
 //! (docs/api/errors.md#invalid-objects).
 
 use std::fmt;
@@ -7,7 +7,7 @@ use go::quote as go_quote;
 
 use crate::json::{self, Value};
 
-/// Kind of a field error. Each kind has a cause type and a leading text.
+/// Kind of a field error. The kind determines the `reason` of the cause and the first words of the message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FieldErrorKind {
     /// A required value is absent.
@@ -16,7 +16,7 @@ pub enum FieldErrorKind {
     Invalid,
     /// The value has the wrong JSON type.
     TypeInvalid,
-    /// The value is not one of a closed set.
+    /// The value is not in the closed set of supported values.
     NotSupported,
     /// The referenced object or element does not exist.
     NotFound,
@@ -68,18 +68,19 @@ impl FieldErrorKind {
 pub const ERRORS_MAX: usize = 1000;
 
 /// Maximum number of bytes of errors that are collected for one object, without the last error: the size of
-/// the largest request. Errors print values and closed sets, so a thousand of them could be far larger than
-/// the object.
+/// the largest request. An error message contains the value and the list of supported values, so a thousand
+/// errors could be far larger than the object.
 pub const ERROR_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Number of the newest errors that are searched for long ones. An element of a list can have several errors.
+/// Number of newest errors among which [`is_enough`] searches for long errors. An element of a list can have
+/// several errors.
 const RECENT: usize = 16;
 
-/// Returns whether enough errors are collected to stop. Loops over client input check this before each
-/// iteration.
+/// Returns whether enough errors are collected to stop. Loops over client input call this function before
+/// each iteration.
 pub fn is_enough(errors: &[FieldError]) -> bool {
-    // Errors about elements of a long list may each print the whole list. All errors are counted only if the
-    // newest ones are long.
+    // Each error about an element of a long list may print the whole list. The sizes of all errors are added
+    // up only if one of the newest errors is long.
     let longest = errors.iter().rev().take(RECENT).map(FieldError::bytes).max().unwrap_or_default();
     errors.len() >= ERRORS_MAX
         || errors.len().saturating_mul(longest) >= ERROR_BYTES_MAX
@@ -181,7 +182,8 @@ impl FieldError {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        // An empty path means the whole object. It is printed as `<nil>`, except in "too long" errors.
+        // An empty path means the whole object. The empty path is printed as `<nil>`, except in "too long"
+        // errors.
         let no_path = self.path.is_empty() && self.kind != FieldErrorKind::TooLong;
         let path = if no_path { "<nil>" } else { &self.path };
         write!(f, "{path}: {}", self.body())
@@ -220,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubles_are_written_in_the_fewest_digits() {
+    fn floats_are_written_with_the_fewest_digits() {
         for (number, want) in [
             (0.5, "0.5"),
             (1e21, "1e+21"),
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_read_as_documented() {
+    fn field_errors_have_the_documented_texts() {
         for (error, text) in [
             (FieldError::required("spec.a", ""), "spec.a: Required value"),
             (FieldError::invalid("spec.b", &"q\"".into(), "bad"), r#"spec.b: Invalid value: "q\"": bad"#),

@@ -4,9 +4,9 @@
 //! {"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:ports":{"k:{\"port\":80}":{".":{},"f:port":{}}}}}
 //! ```
 //!
-//! Each step is a member name. `{}` marks a path in the set with no longer paths below it; `".":{}` marks a
-//! path in the set that also has paths below it. Parsing borrows names from the text and accepts what the
-//! reference server accepts: any order, unknown kinds of steps, any value of `"."`. The written text is
+//! Each step is a member name. `{}` marks a path that is in the set if no path below it is in the set; `".":{}`
+//! marks a path that is in the set together with paths below it. Parsing borrows names from the text and accepts
+//! what the reference server accepts: any order, unknown kinds of steps, any value of `"."`. The written text is
 //! canonical.
 
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ use crate::json::{self, Value};
 /// value leaves room for the surrounding object within the limit of JSON parsers ([`json::DEPTH_MAX`]).
 pub const NESTING_MAX: usize = json::DEPTH_MAX - 28;
 
-/// Why a text is not a field set.
+/// Reason why a text is not a field set.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FieldsV1Error {
     /// The text is malformed JSON.
@@ -69,7 +69,7 @@ impl<'t> FieldSet<'t> {
     pub fn text(&self) -> String {
         let mut out = Vec::with_capacity(256);
         self.write(&mut out);
-        String::from_utf8(out).expect("names are text, and so is what is written around them")
+        String::from_utf8(out).expect("names and the syntax around them are UTF-8")
     }
 
     fn write_members(&self, is_member: bool, out: &mut Vec<u8>) {
@@ -131,7 +131,7 @@ pub fn write_step(element: &Element<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a scalar as JSON that is itself inside a JSON string.
+/// Appends a scalar as JSON, escaped for use inside a JSON string.
 fn write_scalar(value: &KeyScalar<'_>, out: &mut Vec<u8>) {
     match value {
         KeyScalar::Text(text) => write_quoted(text, out),
@@ -143,7 +143,7 @@ fn write_scalar(value: &KeyScalar<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a JSON string that is itself inside a JSON string.
+/// Appends a JSON string, escaped for use inside another JSON string.
 fn write_quoted(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\\\"");
     let start = out.len();
@@ -152,7 +152,8 @@ fn write_quoted(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\\\"");
 }
 
-/// Escapes the JSON from offset `start` on once more. Names and numbers rarely need that.
+/// Escapes the bytes of `out` again, from offset `start` to the end. Names and numbers rarely need these
+/// escapes.
 fn escape_from(start: usize, out: &mut Vec<u8>) {
     if out[start..].iter().any(|byte| matches!(byte, b'"' | b'\\')) {
         let inner = out.split_off(start);
@@ -211,20 +212,21 @@ impl<'t> Reader<'t> {
         self.at += rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
     }
 
-    /// Skips white space, then consumes the next byte if it equals `wanted`. Returns whether it did.
-    fn takes(&mut self, wanted: u8) -> bool {
+    /// Skips white space, then consumes the next byte if it equals `byte`, and returns whether it is
+    /// equal.
+    fn takes(&mut self, byte: u8) -> bool {
         self.skip_space();
-        let found = self.text.as_bytes().get(self.at) == Some(&wanted);
+        let found = self.text.as_bytes().get(self.at) == Some(&byte);
         self.at += usize::from(found);
         found
     }
 
-    fn expect(&mut self, wanted: u8) -> Result<(), FieldsV1Error> {
-        if self.takes(wanted) { Ok(()) } else { Err(self.syntax()) }
+    fn expect(&mut self, byte: u8) -> Result<(), FieldsV1Error> {
+        if self.takes(byte) { Ok(()) } else { Err(self.syntax()) }
     }
 
-    /// Reads one object. Returns the paths below it, and whether the path of the object itself is in the set
-    /// (because of `"."`, or because the object is empty).
+    /// Reads one object. Returns the paths below the object, and whether the path of the object itself is in
+    /// the set (because of `"."`, or because the object is empty).
     fn set(&mut self, depth: usize) -> Result<(FieldSet<'t>, bool), FieldsV1Error> {
         if depth >= NESTING_MAX {
             return Err(FieldsV1Error::Depth);
@@ -312,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_read_and_written_as_documented() {
+    fn field_sets_are_parsed_and_written_as_documented() {
         for (text, canonical, members) in [
             ("{}", "{}", 0),
             (r#"{"f:a":{}}"#, r#"{"f:a":{}}"#, 1),

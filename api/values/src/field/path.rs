@@ -51,7 +51,7 @@ impl<'t> Element<'t> {
         Element::Field(name.into())
     }
 
-    /// Returns the same step without borrows.
+    /// Converts the step to a step that owns its texts.
     pub fn into_owned(self) -> Element<'static> {
         match self {
             Element::Field(name) => Element::Field(Cow::Owned(name.into_owned())),
@@ -67,8 +67,8 @@ impl<'t> Element<'t> {
 }
 
 impl<'t> KeyScalar<'t> {
-    /// Returns the scalar of `value`, borrowed.
-    pub fn of(value: &'t Value) -> Self {
+    /// Creates the scalar of `value` and borrows its text.
+    pub fn from_ref(value: &'t Value) -> Self {
         match value {
             Value::Int(n) => KeyScalar::Int(*n),
             Value::Float(n) => KeyScalar::Float(*n),
@@ -78,7 +78,7 @@ impl<'t> KeyScalar<'t> {
         }
     }
 
-    /// Returns the scalar of an owned value.
+    /// Creates the scalar of `value` and takes over its text.
     pub(super) fn from_value(value: Value) -> Self {
         match value {
             Value::Int(n) => KeyScalar::Int(n),
@@ -153,7 +153,7 @@ impl Ord for Element<'_> {
             }
         }
         match (self, other) {
-            // Fast path: often the same literal of a schema table is compared with itself.
+            // Fast path: a literal of a schema table is often compared with itself.
             (Element::Field(a), Element::Field(b)) if std::ptr::eq::<str>(&**a, &**b) => Ordering::Equal,
             (Element::Field(a), Element::Field(b)) => a.cmp(b),
             (Element::Key(a), Element::Key(b)) => a.cmp(b),
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_ordered_and_printed_as_documented() {
+    fn path_elements_are_ordered_and_printed_as_documented() {
         let key = |pairs: &[(&'static str, KeyScalar<'static>)]| {
             Element::Key(pairs.iter().map(|(name, value)| (Cow::Borrowed(*name), value.clone())).collect())
         };

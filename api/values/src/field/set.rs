@@ -4,9 +4,9 @@
 //! FieldSet ─ nodes, ascending ─ Node { element, member, children: FieldSet }
 //! ```
 //!
-//! A node exists because its path is a member of the set, because a longer path below it is, or both.
-//! Membership of a path does not include the paths below it: `{.a}` and `{.a.b}` are disjoint. Operations
-//! consume their input where possible, so that unchanged branches are moved instead of copied.
+//! A node exists if its path is a member of the set, or if a longer path below it is a member. Membership of
+//! a path does not include the paths below it: `{.a}` and `{.a.b}` are disjoint. Operations consume their
+//! input where possible, so that unchanged branches are moved instead of copied.
 
 use std::cmp::Ordering;
 
@@ -18,14 +18,14 @@ pub struct FieldSet<'t> {
     nodes: Vec<Node<'t>>,
 }
 
-/// A step on the way to the members of a set.
+/// A step that one or more paths of a set have in common.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Node<'t> {
     /// The step from the parent node.
     pub element: Element<'t>,
     /// Whether the path that ends here is a member.
     pub member: bool,
-    /// The members with longer paths below this one.
+    /// The members below this path.
     pub children: FieldSet<'t>,
 }
 
@@ -54,7 +54,7 @@ impl<'t> FieldSet<'t> {
         FieldSet { nodes }
     }
 
-    /// Creates the set whose members are these dotted paths.
+    /// Creates the set of the dotted paths `paths`.
     pub fn of_fields(paths: &[&'t str]) -> Self {
         let mut set = FieldSet::new();
         for path in paths {
@@ -79,7 +79,7 @@ impl<'t> FieldSet<'t> {
         self.nodes.iter().map(|node| 1 + node.children.depth()).max().unwrap_or(0)
     }
 
-    /// Returns the first steps of all paths, ascending.
+    /// Returns the first steps of all paths in ascending order.
     pub fn nodes(&self) -> &[Node<'t>] {
         &self.nodes
     }
@@ -95,7 +95,7 @@ impl<'t> FieldSet<'t> {
         self.nodes.binary_search_by(|node| node.element.cmp(element)).ok().map(|at| &self.nodes[at])
     }
 
-    /// Adds a path. The empty path stands for the whole object, which cannot be owned, and adds nothing.
+    /// Adds a path. The empty path adds nothing: it denotes the whole object, which cannot be owned.
     pub fn insert(&mut self, path: &[Element<'t>]) {
         let Some((first, rest)) = path.split_first() else { return };
         let at = match self.nodes.binary_search_by(|node| node.element.cmp(first)) {
@@ -120,7 +120,7 @@ impl<'t> FieldSet<'t> {
             .is_some_and(|node| if rest.is_empty() { node.member } else { node.children.has(rest) })
     }
 
-    /// Returns the paths that are in either set.
+    /// Returns the paths that are in at least one of the two sets.
     pub fn union(self, other: FieldSet<'t>) -> Self {
         if self.is_empty() {
             return other;
@@ -207,8 +207,8 @@ impl<'t> FieldSet<'t> {
         FieldSet { nodes: nodes.collect() }
     }
 
-    /// Calls `visit` with every path. At each level, the paths that end there come before longer paths, each
-    /// group ascending.
+    /// Calls `visit` with every path. At each level, the paths that end at this level come first, in
+    /// ascending order. The longer paths follow, also in ascending order.
     pub fn for_each<'s>(&'s self, visit: &mut impl FnMut(&[&'s Element<'t>])) {
         self.visit(&mut Vec::new(), visit);
     }
@@ -226,7 +226,7 @@ impl<'t> FieldSet<'t> {
         }
     }
 
-    /// Returns the same set without borrows.
+    /// Converts the set to a set that owns its texts.
     pub fn into_owned(self) -> FieldSet<'static> {
         let nodes = self.nodes.into_iter().map(|node| Node {
             element: node.element.into_owned(),
@@ -236,7 +236,8 @@ impl<'t> FieldSet<'t> {
         FieldSet { nodes: nodes.collect() }
     }
 
-    /// Combines the nodes of equal elements, and keeps or drops the other nodes.
+    /// Calls `change` for each node that has a counterpart in `other`. The other nodes stay if `keeps_others`
+    /// is true, and are dropped otherwise.
     fn combine(
         self,
         other: &FieldSet<'_>,

@@ -21,12 +21,12 @@ fn paths(set: &FieldSet<'_>) -> BTreeSet<String> {
     paths
 }
 
-fn shown(set: &FieldSet<'_>) -> String {
+fn paths_text(set: &FieldSet<'_>) -> String {
     paths(set).into_iter().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn operations_work_path_by_path() {
+fn field_set_operations_work_path_by_path() {
     for (a, b, union, difference, recursive, intersection, within) in [
         ("a b", "b c", "a b c", "a", "a", "b", "b"),
         ("a.x a.y", "a.y a.z", "a.x a.y a.z", "a.x", "a.x", "a.y", "a.y"),
@@ -39,30 +39,30 @@ fn operations_work_path_by_path() {
         ("", "a", "a", "", "", "", ""),
     ] {
         let at = format!("{a} | {b}");
-        assert_eq!(shown(&set(a).union(set(b))), union, "union {at}");
-        assert_eq!(shown(&set(a).difference(&set(b))), difference, "difference {at}");
-        assert_eq!(shown(&set(a).recursive_difference(&set(b))), recursive, "recursive difference {at}");
-        assert_eq!(shown(&set(a).intersection(&set(b))), intersection, "intersection {at}");
-        assert_eq!(shown(&set(a).within(&set(b))), within, "within {at}");
+        assert_eq!(paths_text(&set(a).union(set(b))), union, "union {at}");
+        assert_eq!(paths_text(&set(a).difference(&set(b))), difference, "difference {at}");
+        assert_eq!(paths_text(&set(a).recursive_difference(&set(b))), recursive, "recursive difference {at}");
+        assert_eq!(paths_text(&set(a).intersection(&set(b))), intersection, "intersection {at}");
+        assert_eq!(paths_text(&set(a).within(&set(b))), within, "within {at}");
     }
 }
 
 #[test]
 fn leaves_are_members_without_members_below() {
     for (all, leaves) in [("a a.x b", "a.x b"), ("a.x a.x.y", "a.x.y"), ("", ""), ("a", "a")] {
-        assert_eq!(shown(&set(all).leaves()), leaves, "{all}");
+        assert_eq!(paths_text(&set(all).leaves()), leaves, "{all}");
     }
 }
 
 #[test]
-fn paths_that_end_come_before_deeper_paths() {
+fn iteration_visits_members_before_deeper_paths() {
     let mut order = Vec::new();
     set("b a.x c.y.z c a.w").for_each(&mut |path| order.push(display(path)));
     assert_eq!(order, [".b", ".c", ".a.w", ".a.x", ".c.y.z"]);
 }
 
 #[test]
-fn the_laws_of_sets_hold_for_random_sets() {
+fn the_laws_of_sets_hold_for_random_field_sets() {
     let mut random = Random(7);
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
     let mut make = || {

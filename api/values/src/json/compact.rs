@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Unlike [`Scan`], which trusts its input, the cursor checks the grammar of everything it reads: commas
-//! separate members, integers have JSON's form, strings are well-formed, and nesting is bounded. It returns
-//! `None` for white space between tokens and for escapes in field names. The text of values skipped with
-//! [`JsonCursor::raw`] is not checked; the caller must check it.
+//! separate members, integers have JSON's form, strings are well-formed, and nesting is bounded. The cursor
+//! returns `None` for white space between tokens and for escapes in field names. The text of values skipped
+//! with [`JsonCursor::raw`] is not checked; the caller must check it.
 
 use std::borrow::Cow;
 
@@ -29,11 +29,11 @@ pub struct JsonCursor<'t> {
 
 impl<'t> JsonCursor<'t> {
     /// Creates a cursor at the start of `text`, which may end with white space. Returns `None` if the text is
-    /// not UTF-8 or contains other control characters.
+    /// not UTF-8, or if control characters occur before this white space.
     pub fn new(text: &'t [u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.trim_ascii_end();
-        // JSON strings cannot contain unescaped control characters; between tokens they are white space. The
-        // compiler vectorizes the fold.
+        // An unescaped control character is invalid in a JSON string, and at best white space between tokens.
+        // The compiler vectorizes the fold.
         let has_control = text.bytes().fold(false, |found, byte| found | (byte < b' '));
         (!has_control).then(|| JsonCursor::at_start(text))
     }
@@ -82,7 +82,7 @@ impl<'t> JsonCursor<'t> {
         self.scan.rest()
     }
 
-    /// Skips `word` if the text continues with it. Returns whether it did.
+    /// Skips `word` if the unread text starts with it. Returns whether `word` was skipped.
     #[inline]
     pub fn word(&mut self, word: &str) -> bool {
         self.scan.word(word)
@@ -134,7 +134,7 @@ impl<'t> JsonCursor<'t> {
     pub fn string(&mut self) -> Option<Cow<'t, str>> {
         let string = self.scan.string()?;
         if string.is_escaped {
-            return meant(string).map(Cow::Owned);
+            return unescaped_text(string).map(Cow::Owned);
         }
         let end = self.scan.position() - 1;
         self.text.get(end - string.raw.len()..end).map(Cow::Borrowed)
@@ -159,7 +159,7 @@ impl<'t> JsonCursor<'t> {
     }
 }
 
-fn meant(string: Text<'_>) -> Option<String> {
+fn unescaped_text(string: Text<'_>) -> Option<String> {
     String::from_utf8(string.unescaped()?.into_owned()).ok()
 }
 
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use crate::json::{Key, Value, parse_reporting_duplicates};
 
-    /// Reads a whole text in the simplest way.
+    /// Reads a whole text into a value with the cursor.
     fn read(text: &[u8]) -> Option<Value> {
         let mut cursor = JsonCursor::new(text)?;
         let value = value(&mut cursor)?;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_same_values_as_the_general_parser() {
+    fn the_json_cursor_reads_the_same_values_as_the_general_parser() {
         for text in [
             "{}",
             "[]",
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_unusual_and_hostile_texts() {
+    fn the_json_cursor_refuses_unusual_and_hostile_texts() {
         for (what, texts) in [
             ("half a value", r#"{ [ " - nul tru {"a" {"a": {"a":1 [1 [1, "a "a\ "a\" "#),
             ("more than a value", r#"{}{} [[]]] {"a":1}} 1,2 truefalse """" {}, {}: {}["#),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_has_a_bound() {
+    fn the_json_cursor_limits_the_nesting_depth() {
         for (levels, is_read) in [(1, true), (64, true), (65, false), (1 << 20, false)] {
             let text = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
             assert_eq!(read(text.as_bytes()).is_some(), is_read, "{levels} arrays");
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn skips_whole_values_and_lengths() {
+    fn the_json_cursor_skips_whole_values() {
         let text = r#"{"a":{"b":"}é"},"c":2}"#;
         let mut cursor = JsonCursor::of_server(text.as_bytes()).unwrap();
         assert_eq!(cursor.enter(b'{', b'}'), Some(true));

@@ -1,8 +1,9 @@
-//! Parsing that keeps the original text of numbers where it matters.
+//! Parsing that keeps the original text of numbers other than 64-bit integers.
 //!
 //! The reference server applies a patch to text, so that a quantity in the patch keeps all its digits. This
-//! module first finds the numbers of the text; they are few, and most of them are 64-bit integers. Only if
-//! other numbers are among them, each number that the tokenizer returns is replaced by its original text.
+//! module first finds the numbers of the text. A text has few numbers, and most of them are 64-bit integers.
+//! If there are other numbers, the module replaces each number that the tokenizer returns by its original
+//! text.
 
 use super::number_words::Words;
 use super::parse::{Duplicates, read_words};
@@ -12,9 +13,9 @@ use super::{ParseError, Value, parse, parse_reporting_duplicates};
 /// [`Value::Number`], even if they exceed the range of a double.
 ///
 /// # Errors
-/// The same as for [`parse`].
+/// The same errors as [`parse`].
 pub fn parse_exact(text: &[u8]) -> Result<Value, ParseError> {
-    match Words::of(text) {
+    match Words::from_text(text) {
         None => parse(text),
         Some(words) => read_words(text, &words, None),
     }
@@ -23,9 +24,9 @@ pub fn parse_exact(text: &[u8]) -> Result<Value, ParseError> {
 /// Parses like [`parse_exact`] and also returns the paths of members that occur more than once.
 ///
 /// # Errors
-/// The same as for [`parse`].
+/// The same errors as [`parse`].
 pub fn parse_exact_reporting_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), ParseError> {
-    match Words::of(text) {
+    match Words::from_text(text) {
         None => parse_reporting_duplicates(text),
         Some(words) => {
             let watch = Duplicates::default();
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_keep_their_words() {
+    fn parse_exact_keeps_the_text_of_numbers() {
         for (text, want) in [
             ("[1,-2,3]", "[1,-2,3]"),
             ("[1.0,1e3,-0,1E+2]", "[1.0,1e3,0,1E+2]"),

@@ -1,5 +1,5 @@
-//! Values in the messages of the reference server: the names that Go's decoder uses for them, their Go types,
-//! and their text.
+//! Formatting of values for the messages of the reference server: type names of Go's decoder, Go types, and
+//! texts.
 
 use cel::number::format_double;
 
@@ -18,7 +18,7 @@ impl Value {
         }
     }
 
-    /// Returns the Go type (`%T`) that the value has after decoding without a type.
+    /// Returns the Go type (`%T`) that the value has if Go decodes it without a target type.
     pub fn go_type(&self) -> &'static str {
         match self {
             Value::Null => "<nil>",

@@ -26,7 +26,8 @@ pub struct Indenter {
 }
 
 impl Indenter {
-    /// Appends the next part of the document, indented. No newline follows the end of the document.
+    /// Indents the next part of the document and appends it to `out`. No newline follows the end of the
+    /// document.
     pub fn push(&mut self, text: &[u8], out: &mut Vec<u8>) {
         for &byte in text {
             match self.position {
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_chunking_gives_what_the_tree_writer_gives() {
+    fn indenting_any_chunks_gives_the_same_text_as_the_tree_writer() {
         for text in [
             r#"{"a":[1,{"b":{}}],"c":[],"d":"x,{\"y\"}: [","e":null}"#,
             "[]",

@@ -1,9 +1,9 @@
 //! The members of a large object, with an index by name.
 //!
-//! Scanning a few names is faster than hashing one, so objects of up to [`SCAN_MAX`] members have no index. A
-//! larger object gets its index after [`SCANS_MAX`] scans, which together have cost about as much as building
-//! the index. Most large objects are only read and written as a whole and never get an index. Appending
-//! members and changing values keep the index; any other change drops it.
+//! Scanning a few names is faster than hashing one name, so objects of up to [`SCAN_MAX`] members have no
+//! index. A larger object gets its index after [`SCANS_MAX`] scans, which together have cost about as much as
+//! building the index. Most large objects are only read and written as a whole and never get an index.
+//! Appending members and changing values keep the index; any other change drops it.
 
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
@@ -16,8 +16,8 @@ use super::{Key, Value};
 /// Maximum number of members for which a lookup scans the names.
 pub const SCAN_MAX: usize = 32;
 
-/// Number of scans of a larger object before it gets an index. Building the index hashes each name, which
-/// takes about as long as comparing the name a few times.
+/// Number of scans of a larger object before it gets an index. Building the index hashes each name, and
+/// hashing a name takes about as long as comparing the name a few times.
 const SCANS_MAX: u8 = 4;
 
 /// Returns the position of the member `name`.
@@ -85,7 +85,7 @@ impl Members {
                 return position(&self.list, name);
             }
         }
-        self.index.get_or_init(|| Index::of(&self.list)).find(&self.list, name)
+        self.index.get_or_init(|| Index::new(&self.list)).find(&self.list, name)
     }
 }
 
@@ -96,14 +96,14 @@ impl From<Vec<(Key, Value)>> for Members {
 }
 
 impl Clone for Members {
-    /// The copy builds its own index when it needs one.
+    /// The copy builds its own index when a lookup needs an index.
     fn clone(&self) -> Self {
         self.list.clone().into()
     }
 }
 
 impl Index {
-    fn of(list: &[(Key, Value)]) -> Index {
+    fn new(list: &[(Key, Value)]) -> Index {
         let mut index = Index { positions: HashTable::with_capacity(list.len()), ..Index::default() };
         (0..list.len()).for_each(|at| index.add(list, at));
         index

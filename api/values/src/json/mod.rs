@@ -3,9 +3,9 @@
 //! Reads of objects build no tree; they copy stored bytes. `object` explains how members are stored in
 //! memory.
 //!
-//! `text → parse → Value → write → text`. Other representations of stored text are rendered from the text
-//! itself with `scan`; ordinary text is read into typed values with `compact`. This module knows only JSON:
-//! it depends on no schema and no kind.
+//! `text → parse → Value → write → text`. Other representations of an object are rendered from its stored
+//! text with `scan`. Ordinary text is read into typed values with `compact`. This module does not depend on
+//! schemas or kinds.
 
 pub mod compact;
 mod exact;
@@ -50,9 +50,9 @@ pub enum Value {
     Int(i64),
     /// Any other number, as a double.
     Float(f64),
-    /// The original text of a number that neither of the two variants above represents exactly. Only
-    /// [`parse_exact`] and its siblings create this variant, and only decoding by a schema accepts it:
-    /// quantities keep the text, all other types keep the number.
+    /// The original text of a number that is not a 64-bit integer. Only [`parse_exact`],
+    /// [`parse_exact_reporting_duplicates`] and the YAML parser create this variant. Decoding by a schema
+    /// keeps the text in quantities; all other types keep only the numeric value.
     Number(Box<str>),
     /// A string without its escapes.
     String(String),
@@ -60,6 +60,11 @@ pub enum Value {
     Array(Vec<Value>),
     /// An object with its members.
     Object(Object),
+}
+
+/// Sorts members by name. Members with the same name keep their order.
+pub fn sort_members(members: &mut [(Key, Value)]) {
+    members.sort_by(|(a, _), (b, _)| a.cmp(b));
 }
 
 impl Value {
@@ -77,7 +82,7 @@ impl Value {
         }
     }
 
-    /// Returns the string, if this is one.
+    /// Returns the string; `None` for any other value.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::String(s) => Some(s),
@@ -85,7 +90,7 @@ impl Value {
         }
     }
 
-    /// Returns the integer, if this is one.
+    /// Returns the integer; `None` for any other value.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Value::Int(n) => Some(*n),
@@ -93,7 +98,7 @@ impl Value {
         }
     }
 
-    /// Returns the boolean, if this is one.
+    /// Returns the boolean; `None` for any other value.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Bool(b) => Some(*b),
@@ -101,7 +106,7 @@ impl Value {
         }
     }
 
-    /// Returns the elements, if this is an array.
+    /// Returns the elements of an array; `None` for any other value.
     pub fn as_array(&self) -> Option<&[Value]> {
         match self {
             Value::Array(items) => Some(items),
@@ -109,7 +114,7 @@ impl Value {
         }
     }
 
-    /// Returns the elements for modification, if this is an array.
+    /// Returns the elements of an array for modification; `None` for any other value.
     pub fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
         match self {
             Value::Array(items) => Some(items),
@@ -117,7 +122,7 @@ impl Value {
         }
     }
 
-    /// Returns the members, if this is an object.
+    /// Returns the members of an object; `None` for any other value.
     pub fn as_object(&self) -> Option<&Object> {
         match self {
             Value::Object(members) => Some(members),
@@ -125,7 +130,7 @@ impl Value {
         }
     }
 
-    /// Returns the members for modification, if this is an object.
+    /// Returns the members of an object for modification; `None` for any other value.
     pub fn as_object_mut(&mut self) -> Option<&mut Object> {
         match self {
             Value::Object(members) => Some(members),
@@ -149,7 +154,7 @@ impl Value {
         matches!(self, Value::Null)
     }
 
-    /// Returns the member `name`, if this is an object that has it.
+    /// Returns the member `name`; `None` if this is not an object, or if the object lacks the member.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.as_object().and_then(|members| members.get(name))
     }
@@ -164,7 +169,7 @@ impl Value {
         match self {
             Value::Object(object) => {
                 let members = object.members_mut();
-                members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+                sort_members(members);
                 members.iter_mut().for_each(|(_, value)| value.sort_names());
             }
             Value::Array(items) => items.iter_mut().for_each(Value::sort_names),

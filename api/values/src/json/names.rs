@@ -14,23 +14,23 @@ pub struct Names {
 
 const VACANT: u16 = u16::MAX;
 
-/// Number of multipliers that are tried before the table is enlarged. Nearly always one of the first few
-/// dozen works.
+/// Number of multipliers that are tried before the table is enlarged. The first few dozen multipliers nearly
+/// always include a suitable multiplier.
 const TRIES: u64 = 64;
 
-/// Maximum number of names in a table. With more names, some collide for every multiplier.
+/// Maximum number of names in a table. With more names, every multiplier causes a collision.
 const NAMES_MAX: usize = 1 << 10;
 
 /// Maximum number of slots of a table.
 const SLOTS_MAX: usize = 1 << 16;
 
 /// Maximum number of slots per name. A hostile author can choose names for which no table exists; this limit
-/// keeps the work for them proportional to the number of names.
+/// keeps the work for such names proportional to their number.
 const SLOTS_PER_NAME_MAX: usize = 64;
 
 impl Names {
     /// Builds the table of `names`, each identified by its position. Returns `None` if some names have equal
-    /// keys, or if there are too many.
+    /// keys, or if there are too many names.
     pub fn new<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Option<Self> {
         let count = names.clone().count();
         if count > NAMES_MAX {
@@ -40,12 +40,13 @@ impl Names {
         let most = (count * SLOTS_PER_NAME_MAX).next_power_of_two().clamp(64, SLOTS_MAX);
         while slots <= most {
             for attempt in 1..=TRIES {
-                // Odd multiples of the golden ratio: the upper bits of the product depend on all bits below.
+                // The multipliers are odd multiples of the golden ratio, so that the upper bits of the
+                // product depend on all lower bits.
                 let multiplier = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * attempt + 1);
-                let mut made =
+                let mut table =
                     Names { multiplier, shift: 64 - slots.trailing_zeros(), slots: vec![VACANT; slots] };
-                if names.clone().enumerate().all(|(at, name)| made.put(name, at as u16)) {
-                    return Some(made);
+                if names.clone().enumerate().all(|(at, name)| table.put(name, at as u16)) {
+                    return Some(table);
                 }
             }
             slots *= 2;
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duplicate_names_have_no_table_and_an_empty_set_has_no_candidates() {
+    fn a_name_table_refuses_duplicate_names_and_may_be_empty() {
         assert!(Names::new(["a", "b", "a"].into_iter()).is_none());
         let none = Names::new(std::iter::empty()).unwrap();
         assert_eq!(none.candidate(b""), None);

@@ -1,6 +1,7 @@
 use super::Value;
 
-/// Returns a whole double as an integer, as a reader of its text would, and any other double as it is.
+/// Converts a double without a fraction to an integer if a parser would read the text of the double as an
+/// integer. Returns any other double unchanged.
 pub fn plain_number(number: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53
     if number.fract() != 0.0 || number.abs() >= 1e19 || (number == 0.0 && number.is_sign_negative()) {
@@ -9,6 +10,7 @@ pub fn plain_number(number: f64) -> Value {
     if number.abs() < EXACT {
         return Value::Int(number as i64);
     }
-    // Larger ones are written in their shortest digits, filled up with zeros, which may be another integer.
+    // The text of a larger double has the fewest digits that identify the double, followed by zeros. These
+    // digits may denote a different integer than the double.
     number.to_string().parse().map_or(Value::Float(number), Value::Int)
 }

@@ -1,4 +1,4 @@
-//! The words of the numbers in a text.
+//! The texts of the numbers in a JSON document.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ pub(super) struct Words<'t> {
 
 impl<'t> Words<'t> {
     /// Returns the numbers of `text`; `None` if all of them are 64-bit integers.
-    pub(super) fn of(text: &'t [u8]) -> Option<Self> {
+    pub(super) fn from_text(text: &'t [u8]) -> Option<Self> {
         let is_integer = |word: &str| word.parse::<i64>().is_ok();
         numbers(text).any(|(_, word)| !is_integer(word)).then(|| {
             let mut readable: Option<Vec<u8>> = None;
@@ -52,7 +52,7 @@ impl<'t> Words<'t> {
 }
 
 /// Returns the numbers of a JSON text with their positions. On a text that is not JSON, the iterator returns
-/// arbitrary parts of it, and ends.
+/// arbitrary parts of the text, and still ends.
 pub(super) fn numbers(text: &[u8]) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -5,9 +5,9 @@
 //! static tables.
 //!
 //! An object that was read from storage may be *settled*: trees share it, together with the text that it was
-//! read from. Most parts that an update leaves unchanged are settled, so they are neither copied, nor
-//! compared, nor serialized again. The first change of a settled object copies it to an ordinary one; apart
-//! from that, both kinds behave the same. The members of a settled object may stay unread until the first
+//! read from. Most parts that an update leaves unchanged are settled, so they are not copied, compared or
+//! serialized again. The first change of a settled object copies the object to an ordinary object. Otherwise,
+//! both kinds of objects behave in the same way. The members of a settled object are parsed at the first
 //! access, so parts that an update neither changes nor examines are never parsed.
 //!
 //! ```text
@@ -31,12 +31,12 @@ use super::{Value, parse};
 
 /// A JSON object: members in writing order, each name at most once.
 #[derive(Clone, Debug)]
-pub struct Object(Form);
+pub struct Object(MemberStorage);
 
 #[derive(Clone, Debug)]
-enum Form {
+enum MemberStorage {
     Own(Vec<(Key, Value)>),
-    /// Members owned by this object, which at some time were more than [`SCAN_MAX`].
+    /// Members owned by this object; their number has exceeded [`SCAN_MAX`] at some time.
     Many(Box<Members>),
     Settled(Arc<Settled>),
 }
@@ -44,7 +44,7 @@ enum Form {
 /// A shared object with its stored text.
 #[derive(Debug)]
 struct Settled {
-    /// Canonical text of the object by its schema.
+    /// Text of the object in the canonical form that the schema defines.
     text: Bytes,
     members: OnceLock<Members>,
     /// Parser of the members; `None` if they were available from the start.
@@ -53,7 +53,7 @@ struct Settled {
 
 /// A parser of the members of an object from its canonical text; implemented by types of the schema.
 pub trait ReadMembers: fmt::Debug + Sync {
-    /// Returns the members. Must not fail, whatever the text contains.
+    /// Returns the members. Must not fail, even if the text is malformed.
     fn read_members(&self, text: &Bytes) -> Vec<(Key, Value)>;
 }
 
@@ -75,32 +75,38 @@ impl Settled {
 impl Object {
     /// Creates an object without members.
     pub const fn new() -> Self {
-        Object(Form::Own(Vec::new()))
+        Object(MemberStorage::Own(Vec::new()))
     }
 
     /// Creates an empty object with capacity for `members`.
     pub fn with_capacity(members: usize) -> Self {
-        Object(Form::Own(Vec::with_capacity(members)))
+        Object(MemberStorage::Own(Vec::with_capacity(members)))
     }
 
-    /// Makes the object settled with the canonical text `text`. Copies share it until they are changed.
+    /// Makes the object settled with the canonical text `text`. Copies share the text until they are
+    /// changed.
     ///
     /// The caller guarantees that the object is what its schema reads from `text`.
     pub fn settle(&mut self, text: Bytes) {
         let members = OnceLock::from(Members::from(std::mem::take(self).into_members()));
-        self.0 = Form::Settled(Arc::new(Settled { text, members, source: None }));
+        self.0 = MemberStorage::Settled(Arc::new(Settled { text, members, source: None }));
     }
 
     /// Creates a settled object with the canonical text `text`. `source` parses the text at the first access
     /// to a member.
     pub fn unread(text: Bytes, source: &'static dyn ReadMembers) -> Object {
-        Object(Form::Settled(Arc::new(Settled { text, members: OnceLock::new(), source: Some(source) })))
+        Object(MemberStorage::Settled(Arc::new(Settled {
+            text,
+            members: OnceLock::new(),
+            source: Some(source),
+        })))
     }
 
-    /// Gives an unread object its members. The caller guarantees that they equal those in its text.
+    /// Gives an unread object its members. The caller guarantees that `members` equals the members in the
+    /// text of the object.
     pub fn fill(&self, members: Vec<(Key, Value)>) {
-        if let Form::Settled(settled) = &self.0 {
-            // If another thread has parsed the members in the meantime, they are equal to these.
+        if let MemberStorage::Settled(settled) = &self.0 {
+            // If another thread has parsed the members in the meantime, the parsed members equal `members`.
             let _ = settled.members.set(members.into());
         }
     }
@@ -108,13 +114,13 @@ impl Object {
     /// Returns the canonical text, if the object is settled and no member was accessed yet.
     pub fn unread_text(&self) -> Option<&Bytes> {
         match &self.0 {
-            Form::Settled(settled) if settled.members.get().is_none() => Some(&settled.text),
+            MemberStorage::Settled(settled) if settled.members.get().is_none() => Some(&settled.text),
             _ => None,
         }
     }
 
-    /// Returns whether both objects have equal members in any order. Members that an admission plugin adds
-    /// stand after the existing ones.
+    /// Returns whether both objects have equal members in any order. The order is ignored because an
+    /// admission plugin appends members after the existing members.
     pub fn has_same_members(&self, other: &Object) -> bool {
         let (own, others) = (self.members(), other.members());
         own.len() == others.len()
@@ -127,8 +133,8 @@ impl Object {
     /// Returns the canonical text, if the object is settled.
     pub fn settled_text(&self) -> Option<&Bytes> {
         match &self.0 {
-            Form::Own(_) | Form::Many(_) => None,
-            Form::Settled(settled) => Some(&settled.text),
+            MemberStorage::Own(_) | MemberStorage::Many(_) => None,
+            MemberStorage::Settled(settled) => Some(&settled.text),
         }
     }
 
@@ -143,12 +149,15 @@ impl Object {
 
     /// Returns whether the object is settled.
     pub fn is_settled(&self) -> bool {
-        matches!(self.0, Form::Settled(_))
+        matches!(self.0, MemberStorage::Settled(_))
     }
 
     /// Returns whether both objects share one settled object.
     pub fn is_one_with(&self, other: &Object) -> bool {
-        matches!((&self.0, &other.0), (Form::Settled(a), Form::Settled(b)) if Arc::ptr_eq(a, b))
+        matches!(
+            (&self.0, &other.0),
+            (MemberStorage::Settled(a), MemberStorage::Settled(b)) if Arc::ptr_eq(a, b)
+        )
     }
 
     /// Returns whether the first member of the dotted `path` is the same settled object in both objects, so
@@ -163,18 +172,18 @@ impl Object {
     #[inline]
     pub fn members(&self) -> &[(Key, Value)] {
         match &self.0 {
-            Form::Own(members) => members,
-            Form::Many(members) => members.list(),
-            Form::Settled(settled) => settled.members().list(),
+            MemberStorage::Own(members) => members,
+            MemberStorage::Many(members) => members.list(),
+            MemberStorage::Settled(settled) => settled.members().list(),
         }
     }
 
     /// Returns the position of the member `name` in [`Object::members`].
     fn position(&self, name: &str) -> Option<usize> {
         match &self.0 {
-            Form::Own(members) => position(members, name),
-            Form::Many(members) => members.position(name),
-            Form::Settled(settled) => settled.members().position(name),
+            MemberStorage::Own(members) => position(members, name),
+            MemberStorage::Many(members) => members.position(name),
+            MemberStorage::Settled(settled) => settled.members().position(name),
         }
     }
 
@@ -193,8 +202,8 @@ impl Object {
         self.position(name).and_then(|at| self.members().get(at)).map(|(_, value)| value)
     }
 
-    /// Returns only the member `name`. In an unread object, the member is parsed from the text, and the
-    /// object stays unread.
+    /// Returns the member `name`. An unread object stays unread, because only this member is parsed from its
+    /// text.
     pub fn member(&self, name: &str) -> Option<Cow<'_, Value>> {
         match self.unread_text() {
             Some(text) => member_of(text, name).map(Cow::Owned),
@@ -213,7 +222,8 @@ impl Object {
         self.position(name).is_some()
     }
 
-    /// Sets the member `name`, at its existing position or else at the end. Returns the old value.
+    /// Sets the member `name` at its existing position, or appends the member if it is absent. Returns the
+    /// old value.
     pub fn insert(&mut self, name: impl Into<Key>, value: Value) -> Option<Value> {
         let name = name.into();
         match self.get_mut(&name) {
@@ -225,7 +235,7 @@ impl Object {
         }
     }
 
-    /// Appends a member without a search. The caller guarantees that it is absent.
+    /// Appends a member without a search. The caller guarantees that the object has no member of this name.
     pub fn push(&mut self, name: impl Into<Key>, value: Value) {
         let name = name.into();
         debug_assert!(!self.contains(&name), "member {name} is there already");
@@ -238,7 +248,7 @@ impl Object {
         Some(self.members_mut().remove(at).1)
     }
 
-    /// Returns the member `name`, which is first set to `null` if it is absent.
+    /// Returns the member `name`. An absent member is first added with the value `null`.
     pub fn entry(&mut self, name: impl Into<Key>) -> &mut Value {
         let name = name.into();
         let at = match self.position(&name) {
@@ -251,8 +261,8 @@ impl Object {
         &mut self.slots()[at].1
     }
 
-    /// Returns the object at member `name`. An absent member, or one of another type, is replaced by an empty
-    /// object.
+    /// Returns the object at member `name`. An absent member, or a member of another type, is replaced by an
+    /// empty object.
     pub fn object_entry(&mut self, name: impl Into<Key>) -> &mut Object {
         let slot = self.entry(name);
         if !matches!(slot, Value::Object(_)) {
@@ -279,30 +289,31 @@ impl Object {
         self.members_mut().retain_mut(|(key, value)| keep(key, value));
     }
 
-    /// Returns the members as a vector, for reordering and sorting. The index is rebuilt afterwards. A caller
-    /// that adds many members this way must call [`Object::index_members`] to get an index.
+    /// Returns the members as a vector, for reordering and sorting. This call drops the index by name; later
+    /// lookups build a new index. A caller that adds many members this way must call
+    /// [`Object::index_members`] to get an index.
     pub fn members_mut(&mut self) -> &mut Vec<(Key, Value)> {
         self.own();
         match &mut self.0 {
-            Form::Own(members) => members,
-            Form::Many(members) => members.list_mut(),
-            Form::Settled(_) => unreachable!("made its own just now"),
+            MemberStorage::Own(members) => members,
+            MemberStorage::Many(members) => members.list_mut(),
+            MemberStorage::Settled(_) => unreachable!("made its own just now"),
         }
     }
 
-    /// Ensures that members are found by name without a scan, however many were added through
+    /// Ensures that members are found by name without a scan, even if many members were added through
     /// [`Object::members_mut`].
     pub fn index_members(&mut self) {
-        if let Form::Own(members) = &mut self.0
+        if let MemberStorage::Own(members) = &mut self.0
             && members.len() > SCAN_MAX
         {
-            self.0 = Form::Many(Box::new(std::mem::take(members).into()));
+            self.0 = MemberStorage::Many(Box::new(std::mem::take(members).into()));
         }
     }
 
     /// Copies the members of a settled object, so that they can be changed.
     fn own(&mut self) {
-        if let Form::Settled(_) = self.0 {
+        if let MemberStorage::Settled(_) = self.0 {
             *self = std::mem::take(self).into_members().into_iter().collect();
         }
     }
@@ -311,9 +322,9 @@ impl Object {
     fn slots(&mut self) -> &mut [(Key, Value)] {
         self.own();
         match &mut self.0 {
-            Form::Own(members) => members,
-            Form::Many(members) => members.slots(),
-            Form::Settled(_) => unreachable!("made its own just now"),
+            MemberStorage::Own(members) => members,
+            MemberStorage::Many(members) => members.slots(),
+            MemberStorage::Settled(_) => unreachable!("made its own just now"),
         }
     }
 
@@ -321,21 +332,21 @@ impl Object {
     fn append(&mut self, name: Key, value: Value) {
         self.own();
         match &mut self.0 {
-            Form::Own(members) => {
+            MemberStorage::Own(members) => {
                 members.push((name, value));
                 self.index_members();
             }
-            Form::Many(members) => members.push(name, value),
-            Form::Settled(_) => unreachable!("made its own just now"),
+            MemberStorage::Many(members) => members.push(name, value),
+            MemberStorage::Settled(_) => unreachable!("made its own just now"),
         }
     }
 
     /// Returns the members by value.
     pub fn into_members(self) -> Vec<(Key, Value)> {
         match self.0 {
-            Form::Own(members) => members,
-            Form::Many(members) => members.into_list(),
-            Form::Settled(settled) => match Arc::try_unwrap(settled) {
+            MemberStorage::Own(members) => members,
+            MemberStorage::Many(members) => members.into_list(),
+            MemberStorage::Settled(settled) => match Arc::try_unwrap(settled) {
                 Ok(settled) => settled.into_members(),
                 Err(shared) => {
                     #[cfg(any(test, feature = "testing"))]
@@ -362,8 +373,8 @@ fn member_of(text: &[u8], name: &str) -> Option<Value> {
     None
 }
 
-/// Counts reads, copies and writes of settled objects, for the test that an update shares unchanged parts.
-/// The counts are per thread: the test runs the whole server on its own thread.
+/// Counts reads, copies and writes of settled objects, for the test which checks that an update shares
+/// unchanged parts. The counts are per thread, so the test runs the whole server on its own thread.
 #[cfg(any(test, feature = "testing"))]
 pub mod sharing {
     use std::cell::Cell;
@@ -414,7 +425,7 @@ impl PartialEq for Object {
 impl FromIterator<(Key, Value)> for Object {
     /// Collects members. The caller must pass each name at most once.
     fn from_iter<T: IntoIterator<Item = (Key, Value)>>(members: T) -> Self {
-        let mut object = Object(Form::Own(members.into_iter().collect()));
+        let mut object = Object(MemberStorage::Own(members.into_iter().collect()));
         object.index_members();
         object
     }
@@ -425,7 +436,7 @@ mod tests {
     use super::*;
     use crate::testing::object;
 
-    /// Parses the settled object of the test.
+    /// The parser of unread objects in these tests.
     #[derive(Debug)]
     struct Parse;
 
@@ -436,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_object_behaves_like_any_other_until_it_is_changed() {
+    fn a_settled_object_behaves_like_a_plain_object() {
         let mut read = object(TEXT);
         read.settle(Bytes::from_static(TEXT.as_bytes()));
         assert_eq!(read.unread_text(), None);
@@ -448,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn the_members_of_an_unread_object_are_read_once() {
+    fn the_members_of_an_unread_object_are_parsed_once() {
         sharing::take_read();
         let unread = Object::unread(Bytes::from_static(TEXT.as_bytes()), &Parse);
         let copy = unread.clone();
@@ -464,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_alone_is_taken_from_the_text_of_an_unread_object() {
+    fn a_single_member_can_be_read_from_the_text_of_an_unread_object() {
         const STORED: &str = r#"{"a":{"x":1},"b":"\"t\"","c":-2,"e":null,"f":["b"],"\u0067":1}"#;
         sharing::take_read();
         let unread = Object::unread(Bytes::from_static(STORED.as_bytes()), &Parse);

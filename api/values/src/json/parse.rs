@@ -21,14 +21,14 @@ pub const DEPTH_MAX: usize = 128;
 /// (docs/api/encodings.md#strict-decoding).
 const REPORTED_MAX: usize = 100;
 
-/// Why a text is not a JSON document.
+/// Reason why a text is not a JSON document.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(String);
 
 impl ParseError {
     /// Creates the error that explains why serde_json rejected `text`.
-    pub fn of(text: &[u8], error: &serde_json::Error) -> Self {
+    pub fn from_serde(text: &[u8], error: &serde_json::Error) -> Self {
         let out_of_range = || {
             let word = number_words::out_of_range(text).filter(|_| error.is_syntax())?;
             Some(go::json::unfit(&format!("number {word}"), "float64"))
@@ -59,7 +59,7 @@ fn read(text: &[u8], watch: Option<&Duplicates>) -> Result<Value, ParseError> {
     })
 }
 
-/// [`read`] with numbers kept as text; `words` are the numbers of `text`.
+/// Parses like [`read`], but keeps numbers as text. `words` are the numbers of `text`.
 pub(super) fn read_words(
     text: &[u8],
     words: &Words<'_>,
@@ -80,7 +80,7 @@ fn read_unicode(text: &[u8], tree: Tree<'_>) -> Result<Value, ParseError> {
     let mut source = serde_json::Deserializer::from_slice(text);
     let value = tree.deserialize(&mut source);
     let value = value.and_then(|value| source.end().map(|()| value));
-    value.map_err(|error| ParseError::of(text, &error))
+    value.map_err(|error| ParseError::from_serde(text, &error))
 }
 
 /// Collector of the paths of duplicate members during parsing.
@@ -121,7 +121,7 @@ impl Duplicates {
     }
 }
 
-/// Collector of the members of one object; the last of several equal names wins.
+/// Collector of the members of one object. If a name occurs several times, the last value wins.
 ///
 /// Lookups scan the names while there are few, and use a hash table once there are many, so that the cost of
 /// a hostile object with a hundred thousand members is linear in its size.
@@ -131,7 +131,7 @@ pub struct MemberCollector {
     by_name: Option<HashMap<Key, usize>>,
 }
 
-/// Number of members from which on lookups use the hash table.
+/// Number of members at which lookups begin to use the hash table.
 const SCAN_MAX: usize = 32;
 
 impl MemberCollector {
@@ -148,7 +148,8 @@ impl MemberCollector {
         self.find(name).map(|at| std::mem::take(&mut self.members[at].1))
     }
 
-    /// Sets the member `name`, at its first position if it was set before. Returns whether it was.
+    /// Sets the member `name`, at its first position if it was set before. Returns whether the member was
+    /// set before.
     pub fn set(&mut self, name: Key, value: Value) -> bool {
         if let Some(at) = self.find(&name) {
             self.members[at].1 = value;
@@ -179,22 +180,23 @@ impl MemberCollector {
 #[derive(Clone, Copy)]
 pub struct Tree<'w> {
     watch: Option<&'w Duplicates>,
-    /// Original texts of the numbers, if numbers are to be kept as text.
+    /// Original texts of the numbers; `None` if numbers are not kept as text.
     words: Option<&'w Words<'w>>,
-    /// Set to true if a name occurs twice.
+    /// A flag that is set if an object has two members of the same name.
     repeated: Option<&'w Cell<bool>>,
     float: fn(f64) -> Value,
 }
 
 impl Tree<'static> {
-    /// Creates a reader that converts numbers with a fraction or an exponent with `float`.
+    /// Creates a deserializer that converts numbers with a fraction or an exponent with `float`.
     pub const fn with_floats(float: fn(f64) -> Value) -> Self {
         Tree { watch: None, words: None, repeated: None, float }
     }
 }
 
 impl<'w> Tree<'w> {
-    /// Returns this reader, extended to set `repeated` if an object has two members of the same name.
+    /// Returns this deserializer, changed so that it sets `repeated` if an object has two members of the same
+    /// name.
     pub fn noting_repeated(self, repeated: &'w Cell<bool>) -> Self {
         Tree { repeated: Some(repeated), ..self }
     }
@@ -317,7 +319,8 @@ mod tests {
             (r#"{"b":1,"a":{"c":[]}}"#, r#"{"b":1,"a":{"c":[]}}"#),
             (r#""<&>\u2028\n""#, r#""\u003c\u0026\u003e\u2028\n""#),
             ("18446744073709551615", "18446744073709552000"),
-            // The nearest double must be chosen, or numbers would drift each time they are read and written.
+            // The parser must choose the nearest double. Otherwise numbers would change each time they are
+            // read and written.
             ("1.7976931348623157416294033786585", "1.7976931348623157"),
             (r#"{"a":1,"a":2}"#, r#"{"a":2}"#),
             (r#"["\ud800"]"#, "[\"\u{fffd}\"]"),
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_named_by_path() {
+    fn duplicate_members_are_named_by_path() {
         let text = br#"{"spec":{"a":1,"a":2,"l":[{"x":1},{"y":1,"y":2}]},"spec":{}}"#;
         let (_, found) = parse_reporting_duplicates(text).unwrap();
         assert_eq!(found, ["spec.a", "spec.l[1].y", "spec"]);

@@ -7,7 +7,7 @@ use super::syntax_error;
 
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
-/// Returns `text` with its strings repaired; `None` if it is not one JSON document.
+/// Returns `text` with its strings repaired; `None` if `text` is not one JSON document.
 pub fn repaired(text: &[u8]) -> Option<Vec<u8>> {
     if syntax_error(text).is_some() {
         return None;
@@ -48,7 +48,7 @@ fn unit(text: &[u8]) -> Option<u16> {
 }
 
 /// Returns the length of the character at the start of `text`, and whether it is valid. An invalid byte
-/// counts alone.
+/// counts as one character.
 fn character(text: &[u8]) -> (usize, bool) {
     let chunk = text[..text.len().min(4)].utf8_chunks().next();
     match chunk.and_then(|chunk| chunk.valid().chars().next()) {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_repaired_as_clients_know_it() {
+    fn invalid_strings_are_repaired_like_those_of_the_json_decoder_of_go() {
         for (text, want) in [
             (&br#"{"a":"x\n\u00e9"}"#[..], r#"{"a":"x\n\u00e9"}"#),
             (b"\"a\xffb\"", "\"a\u{fffd}b\""),

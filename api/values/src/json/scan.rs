@@ -1,8 +1,8 @@
 //! A cursor over stored JSON that builds no tree: canonical text is scanned once, byte by byte.
 //!
-//! The cursor is for text whose checksum was verified. It follows lengths and nesting, and validates nothing
-//! else. On unusual text a method returns `None`, and the caller uses a slower parser that can report the
-//! error. No input causes a panic, an endless loop or recursion.
+//! The cursor is for text whose checksum was verified. The cursor follows lengths and nesting, and validates
+//! nothing else. On unusual text a method returns `None`, and the caller uses a slower parser that can
+//! report the error. No input causes a panic, an endless loop or recursion.
 
 use std::borrow::Cow;
 
@@ -51,7 +51,7 @@ impl<'t> Scan<'t> {
         self.at >= self.text.len()
     }
 
-    /// Skips `byte` if it comes next. Returns whether it did.
+    /// Skips `byte` if it is the next byte. Returns whether `byte` was skipped.
     #[inline]
     pub fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == byte;
@@ -88,7 +88,7 @@ impl<'t> Scan<'t> {
                 return Some(Text { raw: &self.text[start..self.at - 1], is_escaped });
             }
             is_escaped = true;
-            self.at += 2; // the escape and what it escapes
+            self.at += 2; // the backslash and the escaped byte
         }
     }
 
@@ -102,7 +102,7 @@ impl<'t> Scan<'t> {
         std::str::from_utf8(&rest[..len]).ok().filter(|text| !text.is_empty())
     }
 
-    /// Skips `word` if the text continues with it. Returns whether it did.
+    /// Skips `word` if the unread text starts with it. Returns whether `word` was skipped.
     #[inline]
     pub fn word(&mut self, word: &str) -> bool {
         let found = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(word.as_bytes()));
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_values_are_skipped() {
+    fn scanning_skips_whole_json_values() {
         for (text, value) in [
             (r#""abc",1"#, r#""abc""#),
             (r#""a\"b\\",1"#, r#""a\"b\\""#),
@@ -256,11 +256,12 @@ mod tests {
     fn quotes_and_backslashes_are_found_at_every_position() {
         for len in 0..80 {
             for at in 0..len {
-                for wanted in [b'"', b'\\'] {
-                    // Bytes that differ from the wanted ones in one bit, and bytes with the highest bit set.
+                for byte in [b'"', b'\\'] {
+                    // The other bytes differ from a quote or a backslash in one bit, or have the highest bit
+                    // set.
                     let mut text: Vec<u8> =
                         (0..len).map(|at| [b'#', b']', 0xa2, 0xdc, 0x21][at % 5]).collect();
-                    text[at] = wanted;
+                    text[at] = byte;
                     for from in 0..=at {
                         assert_eq!(find_quote_or_backslash(&text, from), Some(at), "{text:?} from {from}");
                     }

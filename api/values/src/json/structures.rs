@@ -3,7 +3,7 @@
 use super::DEPTH_MAX;
 
 /// Counts the objects and lists that begin in `text`. The number is exact if the text is JSON. The function
-/// allocates nothing, reads each byte once, and stops where the text is nested deeper than its parser
+/// allocates nothing, reads each byte once, and stops where the text is nested deeper than the parser
 /// accepts.
 pub fn structures_in(text: &[u8]) -> usize {
     let (mut count, mut depth, mut rest) = (0, 0_usize, text);
@@ -24,7 +24,7 @@ pub fn structures_in(text: &[u8]) -> usize {
     count
 }
 
-/// Returns the text after the string that `rest` starts in.
+/// Returns the text after the closing quote of a string. `rest` starts inside the string.
 fn after_string(mut rest: &[u8]) -> &[u8] {
     while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
         let is_escape = rest[at] == b'\\';
@@ -42,7 +42,7 @@ mod tests {
     use crate::json::parse;
 
     #[test]
-    fn as_many_are_counted_as_are_made() {
+    fn structures_in_counts_as_many_structures_as_the_parser_makes() {
         for text in [
             "{}",
             "[]",
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deep_to_be_read_is_not_counted() {
+    fn structures_in_stops_counting_beyond_the_depth_limit() {
         for text in ["[".repeat(1000), format!("{}{}", "[".repeat(1000), "]".repeat(1000))] {
             assert_eq!(structures_in(text.as_bytes()), DEPTH_MAX + 1);
         }
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_breaks_off_is_counted_up_to_its_end() {
+    fn structures_in_counts_an_incomplete_text_up_to_its_end() {
         for (text, count) in [("", 0), ("[{", 2), (r#"[""#, 1), (r#"["\"#, 1), (r#"["{\"[", ["#, 2)] {
             assert_eq!(structures_in(text.as_bytes()), count, "{text}");
         }

@@ -1,7 +1,7 @@
 //! Serialization of trees, byte for byte like the encoder of the reference server.
 //!
-//! Output is compact; `<`, `>`, `&` and the two line separators are escaped; doubles have their shortest
-//! form.
+//! Output is compact. `<`, `>`, `&` and the line separators U+2028 and U+2029 are escaped. Doubles have their
+//! shortest form.
 
 use std::io::Write;
 
@@ -177,7 +177,7 @@ pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
 }
 
 /// Returns whether a text certainly needs no escapes. Each step compares many bytes; the last step overlaps
-/// the one before.
+/// the previous step.
 fn is_plain(bytes: &[u8]) -> bool {
     match bytes.len() {
         16.. => {
@@ -192,7 +192,7 @@ fn is_plain(bytes: &[u8]) -> bool {
     }
 }
 
-/// Returns whether a byte may need an escape or begins a sequence that does.
+/// Returns whether a byte may need an escape, or may begin a sequence that needs an escape.
 const fn is_special(byte: u8) -> bool {
     (byte < 0x20)
         | (byte == b'"')

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::{Cause, Details, Said, Status, StatusReason};
+use super::{Cause, Details, RemoteStatus, Status, StatusReason};
 use crate::json::{self, Object, Value};
 
 /// Reason of a command that ended with a non-zero code. [`EXIT_CODE`] is the reason of the cause that
@@ -13,10 +13,10 @@ const EXIT_CODE: &str = "ExitCode";
 impl Status {
     /// Returns the Status for an unsuccessful response of an agent about the log of a pod. `message` is the
     /// text for `code`.
-    pub fn of_agent(code: StatusCode, said: &str, message: String, pod: &str) -> Status {
+    pub fn of_agent(code: StatusCode, text: &str, message: String, pod: &str) -> Status {
         let reason = match code.as_u16() {
-            400 => return Status::bad_request(said),
-            500 => return Status::internal(said),
+            400 => return Status::bad_request(text),
+            500 => return Status::internal(text),
             401 => StatusReason::Unauthorized,
             403 => StatusReason::Forbidden,
             404 => StatusReason::NotFound,
@@ -34,7 +34,9 @@ impl Status {
         // As in the reference server, the verb is omitted but the space after it stays.
         let message = format!("{message} ( pods/log {pod})");
         let details = Details { name: pod.to_owned(), kind: "pods/log".to_owned(), ..Details::default() };
-        Status { code, ..Status::new(reason, message).with_details(details) }
+        let mut status = Status::new(reason, message).with_details(details);
+        status.code = code;
+        status
     }
 
     /// Returns the Status of a command that ended with a code other than 0.
@@ -42,25 +44,24 @@ impl Status {
         let message =
             format!("command terminated with non-zero exit code: command terminated with exit code {code}");
         let cause = Cause { reason: EXIT_CODE.to_owned(), message: code.to_string(), ..Cause::default() };
-        let said = Said { reason: NON_ZERO.to_owned(), ..Said::default() };
-        Status {
-            said: Some(Box::new(said)),
-            ..Status::new(StatusReason::Unknown, message)
-                .with_details(Details { causes: vec![cause], ..Details::default() })
-        }
+        let remote = RemoteStatus { reason: NON_ZERO.to_owned(), ..RemoteStatus::default() };
+        let mut status = Status::new(StatusReason::Unknown, message)
+            .with_details(Details { causes: vec![cause], ..Details::default() });
+        status.remote = Some(Box::new(remote));
+        status
     }
 }
 
-/// Returns the outcome of a command in this server's wording. `said` is the content of the error stream:
+/// Returns the outcome of a command in this server's wording. `content` is the content of the error stream:
 /// empty, or a Status.
-pub fn outcome(said: &[u8]) -> Vec<u8> {
+pub fn outcome(content: &[u8]) -> Vec<u8> {
     let failed = |why: String| without_type(Status::internal(why).to_value());
-    if said.is_empty() {
+    if content.is_empty() {
         return success();
     }
-    let shown = || String::from_utf8_lossy(said).into_owned();
-    let Ok(status) = json::parse(said) else {
-        return failed(format!("error stream protocol error: no Status in {:?}", shown()));
+    let content_text = || String::from_utf8_lossy(content).into_owned();
+    let Ok(status) = json::parse(content) else {
+        return failed(format!("error stream protocol error: no Status in {:?}", content_text()));
     };
     match status.str_at(&["status"]) {
         "Success" => success(),
@@ -88,10 +89,10 @@ pub fn outcome(said: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Returns the outcome of a command that could not be started or whose connection was lost. `said` is the
-/// response of the agent, which may be a Status.
-pub fn failure(why: &str, said: &[u8]) -> Vec<u8> {
-    match json::parse(said) {
+/// Returns the outcome of a command that could not be started or whose connection was lost. `response` is
+/// the response of the agent, which may be a Status.
+pub fn failure(why: &str, response: &[u8]) -> Vec<u8> {
+    match json::parse(response) {
         Ok(status) if status.str_at(&["kind"]) == "Status" => without_type(status),
         _ => without_type(Status::internal(why).to_value()),
     }
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_of_commands_are_told_without_a_type() {
+    fn outcomes_of_commands_are_statuses_without_kind_and_version() {
         let internal = |why: &str| {
             format!(
                 r#"{{"metadata":{{}},"status":"Failure","message":"Internal error occurred: {why}","reason":"InternalError","details":{{"causes":[{{"message":"{why}"}}]}},"code":500}}"#
@@ -144,9 +145,9 @@ mod tests {
         ] {
             assert_eq!(String::from_utf8(outcome(said.as_bytes())).unwrap(), want, "{said}");
         }
-        let told = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":404}"#;
-        let told = failure("unused", told);
-        assert_eq!(told, br#"{"metadata":{},"status":"Failure","code":404}"#);
+        let text = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":404}"#;
+        let text = failure("unused", text);
+        assert_eq!(text, br#"{"metadata":{},"status":"Failure","code":404}"#);
         assert_eq!(failure("why", b"no JSON"), internal("why").into_bytes());
     }
 }

@@ -1,8 +1,8 @@
 //! Converts YAML nodes to a JSON tree: keys become names, scalars get their types, and mappings are merged.
 //!
-//! A merge (`<<`) sets the members of another mapping at its own position. As in the library of the reference
-//! server, and contrary to the specification, it replaces members that stand before it. Setting a member
-//! twice is a duplicate.
+//! A merge (`<<`) sets the members of another mapping at the position of the `<<` key. As in the library of
+//! the reference server, and contrary to the specification, a merge replaces members that stand before it.
+//! Setting a member twice is a duplicate.
 
 use std::borrow::Cow;
 
@@ -29,19 +29,20 @@ enum Frame {
 #[derive(Default)]
 struct Mapping {
     members: MemberCollector,
-    /// The names together with the kinds of their keys. Created for the first key that is not a string.
+    /// The names together with the kinds of their keys. This set is created at the first key that is not a
+    /// string.
     names: Option<HashSet<(KeyKind, String)>>,
     expect: Expect,
 }
 
-/// State of a mapping: what is expected next.
+/// State of a mapping: the node that is expected next.
 #[derive(Default)]
 enum Expect {
     #[default]
     Key,
     /// The value of this key, and the line of the value once it has begun.
     Value(MappingKey, Option<usize>),
-    /// The mappings to merge into this one.
+    /// A mapping that is merged into this mapping, or a list of such mappings.
     Merge,
 }
 
@@ -51,10 +52,10 @@ pub(super) struct Builder {
     stack: Vec<Frame>,
     root: Value,
     duplicates: Vec<String>,
-    /// Number of nodes that were built; `aliased` counts those that come from aliases.
+    /// Number of nodes that were built. `aliased` is the number of these nodes that come from aliases.
     built: u64,
     aliased: u64,
-    /// An error that is reported if there is no other.
+    /// An error that is reported if there is no other error.
     late: Option<YamlError>,
 }
 
@@ -67,7 +68,7 @@ impl Builder {
         }
     }
 
-    /// Counts a node. The limit on the share of nodes that come from aliases is the one of the reference
+    /// Counts a node. The limit on the share of nodes that come from aliases is the same as in the reference
     /// server.
     pub fn count(&mut self, is_aliased: bool) {
         self.built += 1;
@@ -82,7 +83,7 @@ impl Builder {
         if is_excessive { Err(YamlError::Aliasing) } else { Ok(()) }
     }
 
-    /// Returns whether the next node is to be merged into the current mapping.
+    /// Returns whether the next node will be merged into the current mapping.
     pub fn expects_merge(&mut self) -> bool {
         matches!(self.expected(), Some(Expect::Merge))
     }
@@ -103,7 +104,7 @@ impl Builder {
 
     /// Returns the error for a node that cannot be merged.
     pub fn not_a_map() -> YamlError {
-        YamlError::meant("map merge requires map or sequence of maps as the value")
+        YamlError::without_line("map merge requires map or sequence of maps as the value")
     }
 
     fn expected(&mut self) -> Option<&mut Expect> {
@@ -121,7 +122,7 @@ impl Builder {
         }
     }
 
-    /// Adds an alias; the caller adds the node that it stands for next.
+    /// Adds an alias. The caller must then add the node to which the alias refers.
     pub fn alias(&mut self, line: usize, is_aliased: bool, is_mapping: bool) -> Result<(), YamlError> {
         if self.expects_merge() && !is_mapping {
             return Err(Self::not_a_map());
@@ -135,7 +136,7 @@ impl Builder {
         self.open(line, is_aliased, Frame::Sequence(Vec::new()))
     }
 
-    /// Begins a nested mapping, or one to be merged.
+    /// Begins a nested mapping, or a mapping that is merged into the current mapping.
     pub fn open_mapping(&mut self, line: usize, is_aliased: bool) -> Result<(), YamlError> {
         if self.expects_merge() {
             self.expect_key();
@@ -162,9 +163,9 @@ impl Builder {
             Some(Frame::Merged(_)) | None => return Ok(()),
         };
         if matches!(self.expected(), Some(Expect::Key)) {
-            return Err(YamlError::meant(format!("invalid map key: {}", go_syntax(&value))));
+            return Err(YamlError::without_line(format!("invalid map key: {}", go_syntax(&value))));
         }
-        self.put(value);
+        self.add_node(value);
         Ok(())
     }
 
@@ -193,10 +194,10 @@ impl Builder {
         self.counted(is_aliased)?;
         let resolved = match tag {
             Tag::Absent if !is_implicit => Resolved::Text,
-            tag => scalar::resolve_tagged(tag, &text).map_err(YamlError::meant)?,
+            tag => scalar::resolve_tagged(tag, &text).map_err(YamlError::without_line)?,
         };
         let text = match (resolved, tag) {
-            (Resolved::Text, Tag::Binary) => scalar::binary(&text).map_err(YamlError::meant)?,
+            (Resolved::Text, Tag::Binary) => scalar::binary(&text).map_err(YamlError::without_line)?,
             (Resolved::Text, _) => text.into_owned(),
             _ => String::new(),
         };
@@ -210,12 +211,12 @@ impl Builder {
             self.late.get_or_insert(YamlError::Unsupported(number));
             Value::Null
         });
-        self.put(value);
+        self.add_node(value);
         Ok(())
     }
 
     /// Adds a complete node to its parent.
-    fn put(&mut self, value: Value) {
+    fn add_node(&mut self, value: Value) {
         if let Some(Frame::Sequence(items)) = self.stack.last_mut() {
             items.push(value);
         } else if let Some(expect) = self.expected() {
@@ -227,11 +228,11 @@ impl Builder {
         }
     }
 
-    /// Sets a member of the current mapping, or of the one that it is merged into.
+    /// Sets a member of the current mapping, or of the mapping into which the current mapping is merged.
     fn set(&mut self, key: MappingKey, line: usize, value: Value) {
         if let Some(reason) = key.unsupported {
             let value = if value.is_null() { "<nil>".to_owned() } else { go_syntax(&value) };
-            let what = format!("{reason}, key: {}, value: {value}", key.shown);
+            let what = format!("{reason}, key: {}, value: {value}", key.message_text);
             // An unsupported key is reported in preference to an unsupported number, because the reference
             // server converts keys first.
             if !matches!(self.late, Some(YamlError::UnsupportedKey(_))) {
@@ -246,13 +247,13 @@ impl Builder {
             return;
         };
         if mapping.set(key.kind, key.name, value) && self.duplicates.len() < DUPLICATES_MAX {
-            self.duplicates.push(format!("line {}: key {} already set in map", line + 1, key.shown));
+            self.duplicates.push(format!("line {}: key {} already set in map", line + 1, key.message_text));
         }
     }
 }
 
 impl Mapping {
-    /// Sets a member; returns whether this very key was set before.
+    /// Sets a member. Returns whether the same key was set before.
     fn set(&mut self, kind: KeyKind, name: String, value: Value) -> bool {
         if self.names.is_none() && kind == KeyKind::Text {
             return self.members.set(Key::Owned(name), value);
@@ -268,7 +269,7 @@ impl Mapping {
     }
 }
 
-/// Returns the share of nodes that may come from aliases in a document of this many nodes.
+/// Returns the maximum share of nodes that come from aliases, for a document with `nodes` nodes.
 fn alias_share_max(nodes: u64) -> f64 {
     const SMALL: f64 = 400_000.0;
     const LARGE: f64 = 4_000_000.0;

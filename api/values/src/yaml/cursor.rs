@@ -31,7 +31,7 @@ impl<'t> LineCursor<'t> {
         self.at
     }
 
-    /// Returns the text from a position of this cursor to the current one.
+    /// Returns the text from `start` to the current position.
     pub fn since(&self, start: usize) -> &'t str {
         &self.text[start..self.at]
     }
@@ -56,7 +56,7 @@ impl<'t> LineCursor<'t> {
         self.peek_at(0)
     }
 
-    /// Returns the byte `ahead` bytes after the next one.
+    /// Returns the byte that is `ahead` bytes after the next byte.
     #[inline]
     pub fn peek_at(&self, ahead: usize) -> u8 {
         self.text.as_bytes().get(self.at + ahead).copied().unwrap_or(0)
@@ -110,7 +110,7 @@ impl<'t> LineCursor<'t> {
         self.is_indicator(b'-') || self.is_indicator(b'.')
     }
 
-    /// Returns whether a line begins here with three times `byte`, followed by white space or the end.
+    /// Returns whether a line begins here with `byte` three times, followed by white space or the end.
     pub fn is_indicator(&self, byte: u8) -> bool {
         self.mark.column == 0 && (0..3).all(|ahead| self.peek_at(ahead) == byte) && self.is_white_at(3)
     }
@@ -172,7 +172,7 @@ impl<'t> LineCursor<'t> {
         }
     }
 
-    /// Skips a line break, if there is one, and returns the text that it stands for.
+    /// Skips a line break, if there is one. Returns the line break as it appears in the value of a scalar.
     pub fn take_break(&mut self) -> &'t str {
         let len = self.break_len(0);
         if len == 0 {
@@ -183,7 +183,8 @@ impl<'t> LineCursor<'t> {
         self.mark.index += if found == "\r\n" { 2 } else { 1 };
         self.mark.line += 1;
         self.mark.column = 0;
-        // Only the Unicode separators of lines and paragraphs are kept.
+        // Only the Unicode separators of lines and paragraphs are kept. Any other line break becomes a line
+        // feed.
         if len == 3 { found } else { "\n" }
     }
 

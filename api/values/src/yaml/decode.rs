@@ -8,10 +8,10 @@
 //!                   record
 //! ```
 //!
-//! The loader records the events of anchored nodes, and an alias replays them as if the text stood there once
-//! more. Therefore errors, lines and duplicate keys are reported as the reference server reports them. Both
-//! the record and the number of replayed events are bounded. Open containers are on a heap-allocated stack,
-//! so nesting uses no call stack.
+//! The loader records the events of anchored nodes, and an alias replays these events as if the text of the
+//! node were repeated there. Therefore errors, lines and duplicate keys are reported as the reference server
+//! reports them. Both the record and the number of replayed events are bounded. Open containers are on a
+//! heap-allocated stack, so nesting uses no call stack.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -26,8 +26,9 @@ use super::scalar::Tag;
 use crate::cancellation;
 use crate::json::Value;
 
-/// Maximum amount of memory that anchored nodes and their copies may add to a document, in bytes: a little
-/// more than the largest request body, so that aliases cannot express more than a body without them.
+/// Maximum amount of memory that anchored nodes and their copies may add to a document, in bytes. The limit
+/// is a little larger than the largest request body, so that aliases cannot express more than a request body
+/// without aliases.
 const COPIED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Splits an error of strict decoding into warnings: one for each line of [`YamlDocument::strict_error`]. Any
@@ -36,10 +37,11 @@ pub fn warnings(sentence: &str) -> impl Iterator<Item = &str> {
     sentence.strip_prefix(STRICT_PREFIX).unwrap_or(sentence).split(SEPARATOR)
 }
 
-/// Parses the first YAML document of a text. As in the reference server, the text after it is not read.
+/// Parses the first YAML document of a text. As in the reference server, the text after the first document is
+/// not read.
 ///
-/// Time is proportional to the length of the text. Memory is proportional to that length plus a constant for
-/// aliases.
+/// Time is proportional to the length of the text. Memory is proportional to the length of the text plus a
+/// constant for aliases.
 ///
 /// # Errors
 /// See [`YamlError`]. A syntax error anywhere in the document takes precedence over errors about the meaning
@@ -111,20 +113,20 @@ struct Playing {
 #[derive(Default)]
 struct Loader<'t> {
     builder: Builder,
-    /// The first error about the meaning of a node. After it nothing is built any more, but syntax errors are
-    /// still detected.
+    /// The first error about the meaning of a node. After this error no tree is built any more, but syntax
+    /// errors are still detected.
     failure: Option<YamlError>,
     record: Vec<Recorded<'t>>,
     copied_bytes: usize,
     anchors: Vec<Anchor>,
     /// The most recent anchor of each name.
     names: HashMap<&'t str, usize>,
-    /// For each open container its anchor, if it has one.
+    /// The anchor of each open container, if the container has one.
     open: Vec<Option<usize>>,
     /// Number of open containers with an anchor.
     open_anchors: usize,
-    /// Start of the list of mappings to merge that is being recorded, and the number of containers that are
-    /// open around it.
+    /// The list of mappings to merge that is being recorded: its start in the record, and the number of
+    /// containers that are open around the list.
     merge_list: Option<(usize, usize)>,
 }
 
@@ -198,10 +200,10 @@ impl<'t> Loader<'t> {
         Ok(match kind {
             EventKind::Alias(name) => {
                 let Some(&anchor) = self.names.get(name) else {
-                    return Err(YamlError::meant(format!("unknown anchor '{name}' referenced")));
+                    return Err(YamlError::without_line(format!("unknown anchor '{name}' referenced")));
                 };
                 if self.anchors[anchor].end.is_none() {
-                    self.fail(YamlError::meant(format!("anchor '{name}' value contains itself")));
+                    self.fail(YamlError::without_line(format!("anchor '{name}' value contains itself")));
                 }
                 RecordedNode::Alias(anchor)
             }
@@ -247,7 +249,7 @@ impl<'t> Loader<'t> {
         }
     }
 
-    /// Adds an alias to the tree; returns the range of the record that it stands for.
+    /// Adds an alias to the tree. Returns the range of the record that contains the node of the alias.
     fn enter_alias(
         &mut self,
         anchor: usize,

@@ -10,7 +10,7 @@ fn text(document: &YamlDocument) -> String {
 }
 
 #[test]
-fn documents_become_the_trees_of_the_same_json() {
+fn yaml_documents_parse_to_the_tree_of_the_equivalent_json() {
     for (yaml, want) in [
         ("", "null"),
         ("# nothing\n", "null"),
@@ -53,7 +53,7 @@ fn duplicate_keys_are_reported_with_the_line_of_their_value() {
             "line 5: key \"c\" already set in map",
             "line 6: key \"a\" already set in map",
             "line 8: key 1 already set in map",
-            "line 9: key \"f\" already set in map", // the merge has set it before
+            "line 9: key \"f\" already set in map", // the merge has already set `f`
             "line 11: key \"b\" already set in map",
         ]
     );
@@ -134,12 +134,12 @@ fn only_the_first_document_of_a_text_is_read() {
 }
 
 #[test]
-fn errors_count_lines_as_clients_know_them() {
+fn yaml_errors_have_the_line_numbers_of_the_reference_server() {
     for (yaml, want) in [
         ("a: [1\n", "yaml: line 1: did not find expected"),
         ("a: {\n", "yaml: line 1: did not find expected"),
         ("a: [1, 2\nb: }", "yaml: line 1: did not find expected ',' or ']'"),
-        // The first line is not counted.
+        // An error on the first line has no line number.
         ("a: b: c", "yaml: mapping values are not allowed in this context"),
         ("x: 1\na: b: c", "yaml: line 2: mapping values are not allowed in this context"),
         ("a: @b", "yaml: found character that cannot start any token"),
@@ -162,7 +162,7 @@ fn errors_count_lines_as_clients_know_them() {
 /// Reads many layouts of the same few nodes, and compares with the results of the library of the reference
 /// server (sigs.k8s.io/yaml): the JSON, the error of strict decoding, or the error.
 #[test]
-fn every_layout_is_read_as_the_reference_server_reads_it() {
+fn every_yaml_layout_is_parsed_as_by_the_reference_server() {
     for row in include_str!("layouts.jsonl").lines() {
         let row = json::parse(row.as_bytes()).unwrap();
         let want = (row.str_at(&["json"]), row.str_at(&["error"]), row.str_at(&["strict"]));
@@ -181,25 +181,25 @@ fn every_layout_is_read_as_the_reference_server_reads_it() {
 }
 
 #[test]
-fn an_alias_stands_for_the_text_of_its_anchor() {
+fn a_yaml_alias_repeats_the_value_of_its_anchor() {
     // Duplicates are reported again for each alias, and merges examine each key.
     let yaml = "a: &m {k: 1, k: 2}\nb: *m\nc: {<<: *m, k: 3}\n";
     let document = parse(yaml.as_bytes()).unwrap();
     assert_eq!(text(&document), r#"{"a":{"k":2},"b":{"k":2},"c":{"k":3}}"#);
-    let told = "key \"k\" already set in map";
+    let message = "key \"k\" already set in map";
     assert_eq!(
         document.duplicates,
         [
-            format!("line 1: {told}"),
-            format!("line 1: {told}"),
-            format!("line 1: {told}"),
-            format!("line 3: {told}")
+            format!("line 1: {message}"),
+            format!("line 1: {message}"),
+            format!("line 1: {message}"),
+            format!("line 3: {message}")
         ]
     );
 }
 
 #[test]
-fn the_work_of_reading_grows_with_the_text() {
+fn hostile_yaml_is_parsed_or_refused_in_linear_time() {
     // Each text is refused or read after a number of steps proportional to its length; the test checks that
     // the function returns at all.
     let n = 200_000;

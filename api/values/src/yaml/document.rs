@@ -52,8 +52,8 @@ pub enum YamlError {
 }
 
 impl YamlError {
-    /// Returns an error about the meaning of a node, which is reported without a line.
-    pub(super) fn meant(what: impl Into<String>) -> Self {
+    /// Returns an error about the meaning of a node. The error is reported without a line.
+    pub(super) fn without_line(what: impl Into<String>) -> Self {
         YamlError::Syntax { line: 0, what: what.into() }
     }
 }

@@ -1,10 +1,11 @@
 //! Encodes a tree as YAML in the format of the reference server (docs/api/encodings.md#json-and-yaml-output).
 //!
-//! Block style, two spaces per level, lists not indented below their key, members sorted, strings quoted where YAML 1.1
-//! would read another type, long lines folded. Member names stay on one line.
+//! The output has block style with two spaces per level. Lists are not indented below their key. Members are
+//! sorted. A string is quoted if YAML 1.1 would read its text as another type. Long lines are folded, except
+//! in member names.
 //!
-//! The output reads back as the same tree in our reader and in other readers: a string is unquoted only if
-//! every reader reads it as that string.
+//! Our reader and other readers read the output back as the same tree. Therefore a string is unquoted only if
+//! every reader reads the text as a string.
 
 use std::cmp::Ordering;
 
@@ -30,8 +31,7 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the members of an object in their order, one per line, without indentation. Several calls produce
-/// one mapping.
+/// Appends one member of an object, without indentation. Several calls produce one mapping.
 pub fn write_member(name: &str, value: &Value, out: &mut Vec<u8>) {
     member(name, value, 0, out);
 }
@@ -41,8 +41,8 @@ pub fn write_item(value: &Value, out: &mut Vec<u8>) {
     item(value, 0, out);
 }
 
-/// Compares names for the order of members: alphabetic, with numbers in names by value, so that `a2` comes
-/// before `a10`.
+/// Compares names for the order of members. Letters are in alphabetic order, and numbers in names are
+/// compared by value, so that `a2` comes before `a10`.
 pub fn compare_names(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.chars().peekable(), b.chars().peekable());
     // Whether the common prefix ends in a number that is not zero.
@@ -147,21 +147,21 @@ fn indent(level: usize, out: &mut Vec<u8>) {
     (0..level).for_each(|_| out.extend_from_slice(b"  "));
 }
 
-/// A scalar or an empty container.
+/// Writes a scalar or an empty container.
 fn write_flat(value: &Value, level: usize, out: &mut Vec<u8>) {
     match value {
         Value::Array(_) => out.extend_from_slice(b"[]"),
         Value::Object(_) => out.extend_from_slice(b"{}"),
         Value::String(text) if is_literal(text) => write_literal(text, level, out),
         Value::String(text) => write_text(text, Line::begin(Some(level + 1), out)),
-        // Without a fraction the text would read as an integer, and integers have no negative zero.
+        // Without a fraction, a reader would read an integer, and integers have no negative zero.
         Value::Float(zero) if *zero == 0.0 && zero.is_sign_negative() => out.extend_from_slice(b"-0.0"),
         scalar => json::write(scalar, out),
     }
 }
 
-/// Returns whether a multi-line text is written as a literal block. In a literal block, white space at the ends of lines
-/// and control characters would be lost or invisible.
+/// Returns whether a multi-line text is written as a literal block. In a literal block, white space at the
+/// ends of lines and control characters would be lost or invisible.
 fn is_literal(text: &str) -> bool {
     text.contains('\n')
         && text.chars().all(|c| c == '\n' || is_printable(c))
@@ -170,11 +170,13 @@ fn is_literal(text: &str) -> bool {
 
 fn write_literal(text: &str, level: usize, out: &mut Vec<u8>) {
     out.push(b'|');
-    // Readers take the indentation from the first line that is not empty, so its own white space needs the number.
+    // Readers take the indentation from the first line that is not empty. If this line begins with white
+    // space, the indentation must be given as a number.
     if text.starts_with([' ', '\n']) {
         out.push(b'2');
     }
-    // The chomping indicator: a block ends in one newline by default, `+` keeps more, `-` means no newline.
+    // The chomping indicator: a block ends in one newline by default, `+` keeps all newlines, and `-` removes
+    // every newline.
     let (lines, chomp) = match text.strip_suffix('\n') {
         None => (text, "-"),
         Some(lines) if lines.is_empty() || lines.ends_with('\n') => (lines, "+"),
@@ -193,9 +195,9 @@ fn write_literal(text: &str, level: usize, out: &mut Vec<u8>) {
 /// The line to which a text is appended.
 struct Line<'a> {
     out: &'a mut Vec<u8>,
-    /// Characters in the line so far.
+    /// Number of characters in the line so far.
     column: usize,
-    /// The level of the lines that continue the text; `None` keeps it on one line.
+    /// The level of the lines that continue the text; `None` keeps the text on one line.
     continuation: Option<usize>,
 }
 
@@ -216,7 +218,8 @@ impl<'a> Line<'a> {
         self.column += text.len();
     }
 
-    /// Ends the line instead of writing a space, if the line is long enough for that; a reader makes a space of the end.
+    /// Ends the line instead of writing a space if the line is long enough. A reader converts this line break
+    /// to a space. Returns whether the line was ended.
     fn fold(&mut self) -> bool {
         let Some(level) = self.continuation.filter(|_| self.column > FOLD_COLUMN) else { return false };
         self.out.push(b'\n');
@@ -225,19 +228,20 @@ impl<'a> Line<'a> {
         true
     }
 
-    /// Whether no space of `text` is so far to the right that the line ends there.
+    /// Returns whether the line stays short enough with `text`, so that it need not be folded at a space of
+    /// `text`.
     fn has_room(&self, text: &str) -> bool {
         self.continuation.is_none() || self.column + text.len() <= FOLD_COLUMN
     }
 }
 
-/// A string that is not a literal block, quoted if necessary.
+/// Writes a string that is not a literal block, with quotes if necessary.
 fn write_text(text: &str, mut line: Line<'_>) {
     if !text.chars().all(is_printable) {
         return write_escaped(text, line);
     }
     let means_itself = scalar::resolve(text) == Resolved::Text
-        && text != "<<" // merges, as a key
+        && text != "<<" // as a key, `<<` is a merge
         && !is_sexagesimal(text)
         && !is_date(text);
     if !means_itself {
@@ -251,7 +255,7 @@ fn write_text(text: &str, mut line: Line<'_>) {
     }
 }
 
-/// The characters of a plain or single-quoted scalar.
+/// Writes the characters of a plain or single-quoted scalar.
 fn write_words(text: &str, is_quoted: bool, line: &mut Line<'_>) {
     if line.has_room(text) && !(is_quoted && text.contains('\'')) {
         return line.out.extend_from_slice(text.as_bytes());
@@ -270,8 +274,9 @@ fn write_words(text: &str, is_quoted: bool, line: &mut Line<'_>) {
     }
 }
 
-/// Whether a character may be written unescaped. goyaml escapes everything outside of the basic plane. Some readers take
-/// U+2028 and U+2029 for the end of a line, others for a character of the text.
+/// Returns whether a character may be written unescaped. goyaml escapes every character outside of the basic
+/// multilingual plane. Some readers treat U+2028 and U+2029 as the end of a line, and other readers treat
+/// them as characters of the text.
 fn is_printable(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
@@ -469,9 +474,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_at_a_space_after_eighty_columns() {
+    fn yaml_lines_are_folded_at_a_space_after_eighty_columns() {
         let a = |count| "a".repeat(count);
-        // The column of a text below `k: ` begins at three, that of a quoted one at four.
+        // A plain text below `k: ` begins at column three, a quoted text at column four.
         for (string, want) in [
             (format!("{} b c", a(77)), format!("{} b\n  c", a(77))),
             (format!("{} b c", a(78)), format!("{}\n  b c", a(78))),
@@ -503,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn written_trees_read_back_equal() {
+    fn encoded_yaml_parses_to_the_same_tree() {
         let long = "k".repeat(5000);
         let words = "- it's #a word ".repeat(20);
         let spaced = "\t a  b   😀 \\ \"c\" ".repeat(20);

@@ -84,7 +84,7 @@ enum State {
 
 /// Context in which a node stands.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Place {
+enum NodeContext {
     Block,
     /// In a block mapping, where a sequence need not be indented.
     BlockOrIndentless,
@@ -102,7 +102,7 @@ struct Properties<'t> {
 pub(super) struct Parser<'t> {
     scanner: Scanner<'t>,
     state: State,
-    /// States to return to after the current one.
+    /// States to return to after the current state.
     states: Vec<State>,
     /// Tag prefixes by handle.
     tag_directives: HashMap<String, String>,
@@ -125,7 +125,7 @@ impl<'t> Parser<'t> {
             State::DocumentStart => self.document_start(false),
             State::DocumentContent => self.document_content(),
             State::DocumentEnd => self.document_end(),
-            State::BlockNode => self.node(Place::Block),
+            State::BlockNode => self.node(NodeContext::Block),
             State::BlockSequenceFirstEntry => self.block_sequence_entry(true),
             State::BlockSequenceEntry => self.block_sequence_entry(false),
             State::IndentlessSequenceEntry => self.indentless_sequence_entry(),
@@ -172,10 +172,10 @@ impl<'t> Parser<'t> {
         self.state = self.states.pop().unwrap_or(State::End);
     }
 
-    /// Parses a node in `place`; afterwards the parser continues in state `after`.
-    fn node_then(&mut self, after: State, place: Place) -> Scanned<Event<'t>> {
+    /// Parses a node in `context`; afterwards the parser continues in state `after`.
+    fn node_then(&mut self, after: State, context: NodeContext) -> Scanned<Event<'t>> {
         self.states.push(after);
-        self.node(place)
+        self.node(context)
     }
 
     /// Returns the event for an absent node, which is an empty scalar.
@@ -252,7 +252,7 @@ impl<'t> Parser<'t> {
                 self.pop_state();
                 Ok(empty_scalar(mark))
             }
-            _ => self.node(Place::Block),
+            _ => self.node(NodeContext::Block),
         }
     }
 
@@ -266,7 +266,7 @@ impl<'t> Parser<'t> {
         Ok(event(EventKind::DocumentEnd, at))
     }
 
-    fn node(&mut self, place: Place) -> Scanned<Event<'t>> {
+    fn node(&mut self, context: NodeContext) -> Scanned<Event<'t>> {
         let token = self.scanner.peek()?;
         let start = token.start;
         if let TokenKind::Alias(name) = token.kind {
@@ -276,9 +276,9 @@ impl<'t> Parser<'t> {
         }
         let Properties { anchor, tag } = self.properties(start)?;
         let token = self.scanner.peek()?;
-        let (at, is_block) = (token.start, place != Place::Flow);
+        let (at, is_block) = (token.start, context != NodeContext::Flow);
         let (kind, state) = match token.kind {
-            TokenKind::BlockEntry if place == Place::BlockOrIndentless => {
+            TokenKind::BlockEntry if context == NodeContext::BlockOrIndentless => {
                 (EventKind::SequenceStart { anchor }, State::IndentlessSequenceEntry)
             }
             TokenKind::FlowSequenceStart => {
@@ -346,7 +346,7 @@ impl<'t> Parser<'t> {
             return if is_empty {
                 Ok(self.empty(State::BlockSequenceEntry, mark))
             } else {
-                self.node_then(State::BlockSequenceEntry, Place::Block)
+                self.node_then(State::BlockSequenceEntry, NodeContext::Block)
             };
         }
         let (is_end, at) = self.next_is(|kind| matches!(kind, TokenKind::BlockEnd))?;
@@ -374,7 +374,7 @@ impl<'t> Parser<'t> {
             return if is_empty {
                 Ok(self.empty(State::IndentlessSequenceEntry, mark))
             } else {
-                self.node_then(State::IndentlessSequenceEntry, Place::Block)
+                self.node_then(State::IndentlessSequenceEntry, NodeContext::Block)
             };
         }
         let mark = self.scanner.peek()?.start;
@@ -408,7 +408,11 @@ impl<'t> Parser<'t> {
     fn block_mapping_node(&mut self, after: State, mark: Mark) -> Scanned<Event<'t>> {
         let (is_empty, _) =
             self.next_is(|kind| matches!(kind, TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd))?;
-        if is_empty { Ok(self.empty(after, mark)) } else { self.node_then(after, Place::BlockOrIndentless) }
+        if is_empty {
+            Ok(self.empty(after, mark))
+        } else {
+            self.node_then(after, NodeContext::BlockOrIndentless)
+        }
     }
 
     /// Consumes the comma between the entries of a flow collection, or detects the end of the collection.
@@ -443,7 +447,7 @@ impl<'t> Parser<'t> {
             self.state = State::FlowSequenceEntryKey;
             return Ok(event(EventKind::MappingStart { anchor: None }, at));
         }
-        self.node_then(State::FlowSequenceEntry, Place::Flow)
+        self.node_then(State::FlowSequenceEntry, NodeContext::Flow)
     }
 
     /// Parses the key of an entry. As in the reference server, the token in the position of an empty key is
@@ -454,7 +458,7 @@ impl<'t> Parser<'t> {
         })?;
         match skipped {
             Some(mark) => Ok(self.empty(State::FlowSequenceEntryValue, mark)),
-            None => self.node_then(State::FlowSequenceEntryValue, Place::Flow),
+            None => self.node_then(State::FlowSequenceEntryValue, NodeContext::Flow),
         }
     }
 
@@ -464,7 +468,7 @@ impl<'t> Parser<'t> {
             let (is_empty, _) =
                 self.next_is(|kind| matches!(kind, TokenKind::FlowEntry | TokenKind::FlowSequenceEnd))?;
             if !is_empty {
-                return self.node_then(State::FlowSequenceEntryEnd, Place::Flow);
+                return self.node_then(State::FlowSequenceEntryEnd, NodeContext::Flow);
             }
         }
         Ok(self.empty(State::FlowSequenceEntryEnd, mark))
@@ -476,7 +480,7 @@ impl<'t> Parser<'t> {
             return Ok(self.end(EventKind::MappingEnd, mark));
         }
         if self.take_if(|kind| matches!(kind, TokenKind::Key))?.is_none() {
-            return self.node_then(State::FlowMappingEmptyValue, Place::Flow);
+            return self.node_then(State::FlowMappingEmptyValue, NodeContext::Flow);
         }
         let (is_empty, at) = self.next_is(|kind| {
             matches!(kind, TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowMappingEnd)
@@ -484,7 +488,7 @@ impl<'t> Parser<'t> {
         if is_empty {
             Ok(self.empty(State::FlowMappingValue, at))
         } else {
-            self.node_then(State::FlowMappingValue, Place::Flow)
+            self.node_then(State::FlowMappingValue, NodeContext::Flow)
         }
     }
 
@@ -493,7 +497,7 @@ impl<'t> Parser<'t> {
             let (is_empty, _) =
                 self.next_is(|kind| matches!(kind, TokenKind::FlowEntry | TokenKind::FlowMappingEnd))?;
             if !is_empty {
-                return self.node_then(State::FlowMappingKey, Place::Flow);
+                return self.node_then(State::FlowMappingKey, NodeContext::Flow);
             }
         }
         let mark = self.scanner.peek()?.start;

@@ -1,5 +1,5 @@
-//! YAML: converts text to a tree, as the reference server does before it continues as with JSON, and a tree
-//! to text (docs/api/encodings.md#content-type, #json-and-yaml-output, #strict-decoding).
+//! Converts YAML text to a JSON tree, and a tree to YAML text (docs/api/encodings.md#content-type,
+//! #json-and-yaml-output, #strict-decoding).
 //!
 //! ```text
 //! bytes ──reader──► text ──scan──► tokens ──grammar──► events ──decode, build──► Document { value, duplicates }
@@ -9,13 +9,13 @@
 //! tree ──encode──► text, sorted, quoted where `scalar` says so
 //! ```
 //!
-//! The tree is then handled like one from JSON: by `schema::conform`, or by the apply verb for
-//! configurations. This module does not depend on schemas or kinds.
+//! As in the reference server, the tree is then handled like a tree from JSON: by `schema::conform`, or by
+//! the apply verb for configurations. This module does not depend on schemas or kinds.
 //!
 //! The scanner and the grammar are our own because no maintained crate accepts the same language: the
-//! reference server uses goyaml v2, an old libyaml with YAML 1.1 and with its own rules for tabs, indentation
-//! and block scalars. Every step takes time proportional to the length of the text and keeps open constructs
-//! on the heap.
+//! reference server uses goyaml v2, a port of an old libyaml that reads YAML 1.1 with its own rules for tabs,
+//! indentation and block scalars. Every step takes time proportional to the length of the text and keeps open
+//! constructs on the heap.
 
 mod build;
 mod cursor;

@@ -2,9 +2,9 @@
 //! that YAML does not allow.
 //!
 //! A stream is UTF-8 unless it begins with the byte order mark of UTF-16. A disallowed character is an error
-//! only when the scanner comes near it: the reference server reads in blocks of 512 bytes, so it never sees a
-//! bad byte that follows the first document by more than that, and it reports an earlier syntax error first.
-//! The text of a [`Source`] therefore ends where the block of that character begins.
+//! only when the scanner comes near it. The reference server reads in blocks of 512 bytes: it never reads a
+//! disallowed character that follows the first document by more than one block, and it reports an earlier
+//! syntax error first. The text of a [`Source`] therefore ends where the block of that character begins.
 
 use std::borrow::Cow;
 
@@ -64,7 +64,7 @@ fn cut<'t>(text: &'t str, at: usize, what: &str) -> Source<'t> {
 /// Returns the position of the first character that YAML does not allow.
 fn disallowed(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
-    // The other bytes from 0x80 on belong to characters that are all allowed.
+    // All other bytes from 0x80 on belong to allowed characters.
     let is_suspect =
         |byte: u8| matches!(byte, ..0x20 | 0x7f | 0xc2 | 0xef) && !matches!(byte, b'\t' | b'\n' | b'\r');
     let mut at = 0;
@@ -126,9 +126,9 @@ fn owned_cut<'t>(mut text: String, what: &str) -> Source<'t> {
         text.truncate(at);
         return owned_cut(text, CONTROL);
     }
-    let Source { text: kept, error } = cut(&text, text.len(), what);
-    let kept = kept.len();
-    text.truncate(kept);
+    let Source { text: prefix, error } = cut(&text, text.len(), what);
+    let prefix = prefix.len();
+    text.truncate(prefix);
     Source { text: text.into(), error }
 }
 
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_become_text_up_to_what_is_not_allowed() {
+    fn yaml_bytes_are_decoded_up_to_the_first_forbidden_character() {
         let long = "x".repeat(600);
         for (bytes, text, error) in [
             (&b"a: 1"[..], "a: 1", None),

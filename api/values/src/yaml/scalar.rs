@@ -9,13 +9,13 @@ use cel::number::format_double;
 use crate::json::Value;
 use crate::json::plain_number;
 
-/// The type of a scalar, with the value of anything but strings.
+/// The type of a scalar. Every type except strings includes the value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Resolved {
     Null,
     Bool(bool),
     Int(i64),
-    /// An integer that fits 64 bits only without a sign.
+    /// An integer that fits into an unsigned 64-bit integer, but not into a signed 64-bit integer.
     Uint(u64),
     /// A float, including infinity and NaN, which have no JSON form.
     Float(f64),
@@ -106,7 +106,7 @@ pub(super) fn resolve(text: &str) -> Resolved {
 /// # Errors
 /// The text is not of the type that the tag requires.
 pub(super) fn resolve_tagged(tag: Tag, text: &str) -> Result<Resolved, String> {
-    let wanted = match tag {
+    let expected = match tag {
         Tag::Absent => return Ok(resolve(text)),
         Tag::Str | Tag::NonSpecific | Tag::Merge | Tag::Binary | Tag::Other => return Ok(Resolved::Text),
         Tag::Timestamp if is_timestamp(text) => return Ok(Resolved::Text),
@@ -126,8 +126,8 @@ pub(super) fn resolve_tagged(tag: Tag, text: &str) -> Result<Resolved, String> {
     };
     match (resolved, tag) {
         (Resolved::Int(number), Tag::Float) => Ok(Resolved::Float(number as f64)),
-        _ if found == wanted => Ok(resolved),
-        _ => Err(format!("cannot decode !!{found} `{text}` as a !!{wanted}")),
+        _ if found == expected => Ok(resolved),
+        _ => Err(format!("cannot decode !!{found} `{text}` as a !!{expected}")),
     }
 }
 
@@ -141,8 +141,8 @@ pub(super) fn binary(text: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns whether a text is a timestamp: `2001-1-2`, `2001-1-2 3:04:05.6` or `2001-01-02T03:04:05.6Z`, with
-/// an offset in place of the `Z`.
+/// Returns whether a text is a timestamp: `2001-1-2`, `2001-1-2 3:04:05.6` or `2001-01-02T03:04:05.6Z`. An
+/// offset may replace the `Z`.
 fn is_timestamp(text: &str) -> bool {
     let Some((date, rest)) = text.split_once(['T', 't', ' ']).or(Some((text, ""))) else { return false };
     let number =
@@ -205,7 +205,7 @@ fn without_separators(text: &str) -> Option<String> {
     underscores.all(|(at, _)| is_separator(at)).then(|| text.replace('_', ""))
 }
 
-/// Parses a 64-bit integer, whose prefix determines its base; a leading zero alone means octal.
+/// Parses a 64-bit integer. The prefix determines the base; a leading zero alone means octal.
 fn integer(text: &str) -> Option<Resolved> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' | b'+' => text.split_at(1),
@@ -264,17 +264,17 @@ pub(super) struct MappingKey {
     pub name: String,
     pub kind: KeyKind,
     /// The key as Go writes it in messages.
-    pub shown: String,
+    pub message_text: String,
     /// Reason why JSON cannot represent the member; the message also contains the value.
     pub unsupported: Option<&'static str>,
 }
 
 /// Converts a scalar to a key.
 pub(super) fn key(resolved: Resolved, text: String) -> MappingKey {
-    let plain = |kind, name: String| MappingKey { shown: name.clone(), name, kind, unsupported: None };
+    let plain = |kind, name: String| MappingKey { message_text: name.clone(), name, kind, unsupported: None };
     match resolved {
         Resolved::Text => {
-            MappingKey { shown: go::quote(&text), name: text, kind: KeyKind::Text, unsupported: None }
+            MappingKey { message_text: go::quote(&text), name: text, kind: KeyKind::Text, unsupported: None }
         }
         Resolved::Bool(value) => plain(KeyKind::Bool, value.to_string()),
         Resolved::Int(value) => plain(KeyKind::Int, value.to_string()),
@@ -286,16 +286,21 @@ pub(super) fn key(resolved: Resolved, text: String) -> MappingKey {
                 value if value.is_nan() => ".nan".to_owned(),
                 value => format_double(value.to_string().parse().unwrap_or_default()),
             };
-            MappingKey { name, kind: KeyKind::Float, shown: format_double(value), unsupported: None }
+            MappingKey { name, kind: KeyKind::Float, message_text: format_double(value), unsupported: None }
         }
         Resolved::Uint(value) => {
-            let shown = format!("{value:#x}");
-            MappingKey { name: value.to_string(), kind: KeyKind::Int, shown, unsupported: Some("uint64") }
+            let message_text = format!("{value:#x}");
+            MappingKey {
+                name: value.to_string(),
+                kind: KeyKind::Int,
+                message_text,
+                unsupported: Some("uint64"),
+            }
         }
         Resolved::Null => MappingKey {
             name: "null".to_owned(),
             kind: KeyKind::Null,
-            shown: "<nil>".to_owned(),
+            message_text: "<nil>".to_owned(),
             unsupported: Some("%!s(<nil>)"),
         },
     }
@@ -305,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unquoted_words_resolve_as_in_yaml_1_1() {
+    fn plain_scalars_resolve_as_in_yaml_1_1() {
         use Resolved::{Bool, Float, Int, Null, Text, Uint};
         for (text, want) in [
             ("", Null),
@@ -361,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_decide_the_type_or_refuse_the_text() {
+    fn a_yaml_tag_determines_the_type_of_a_scalar_or_refuses_it() {
         use Resolved::{Bool, Float, Int, Null, Text};
         for (name, text, want) in [
             ("str", "1", Ok(Text)),
@@ -388,8 +393,8 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_the_names_that_the_reference_server_gives_them() {
-        for (text, name, shown) in [
+    fn yaml_keys_are_converted_to_the_names_of_the_reference_server() {
+        for (text, name, message_text) in [
             ("a\"b", "a\"b", r#""a\"b""#),
             ("0x10", "16", "16"),
             ("yes", "true", "true"),
@@ -402,11 +407,11 @@ mod tests {
         ] {
             let key = key(resolve(text), text.to_owned());
             assert_eq!(
-                (key.name.as_str(), key.shown.as_str(), key.unsupported),
-                (name, shown, None),
+                (key.name.as_str(), key.message_text.as_str(), key.unsupported),
+                (name, message_text, None),
                 "{text}"
             );
         }
-        assert_eq!(key(Resolved::Uint(u64::MAX), String::new()).shown, "0xffffffffffffffff");
+        assert_eq!(key(Resolved::Uint(u64::MAX), String::new()).message_text, "0xffffffffffffffff");
     }
 }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A token that may be a *simple key* waits in the queue until a `:` follows or can no longer follow: on
-//! another line, or after 1024 characters. This bounds the queue, and with it the cost of inserting into it.
+//! another line, or after 1024 characters. These bounds limit the length of the queue, and therefore also the
+//! cost of an insertion.
 
 use std::collections::VecDeque;
 
@@ -37,7 +38,7 @@ struct SimpleKey {
 }
 
 impl SimpleKey {
-    /// Returns the value that means "no key", at token number `token`.
+    /// Returns the state "no simple key is possible" for the token with number `token`.
     fn none(token: usize, mark: Mark) -> Self {
         SimpleKey { is_possible: false, is_required: false, is_awaited: false, token, mark }
     }
@@ -113,7 +114,7 @@ impl<'t> Scanner<'t> {
         self.keys.len() > 1
     }
 
-    /// Returns whether the first token of the queue is missing, or may still turn out to be a key.
+    /// Returns whether the queue is empty, or its first token may still become a key.
     fn needs_more(&mut self) -> Scanned<bool> {
         let Some(head) = self.queue.front() else { return Ok(true) };
         match head.key_level {
@@ -128,7 +129,7 @@ impl<'t> Scanner<'t> {
 
     fn fetch(&mut self) -> Scanned {
         let fetched = self.fetch_token();
-        // No token ends more than four bytes before the end of the text that the scanner had to look at.
+        // To find the end of a token, the scanner never has to read more than four bytes beyond that end.
         match self.error_behind {
             Some(error) if self.cursor.is_within(4) => Err(error.clone()),
             _ => fetched,
@@ -330,7 +331,8 @@ impl<'t> Scanner<'t> {
         self.remove_key()?;
         if self.is_in_flow() {
             let inner = self.keys.pop();
-            // As in the reference server, an empty collection is not awaited as a key.
+            // As in the reference server, an empty flow collection does not wait for a `:` that would make
+            // it a key.
             if let (Some(inner), Some(outer)) = (inner, self.keys.last_mut())
                 && inner.token == outer.token
             {
@@ -398,7 +400,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Scans a token that may be a simple key and that no simple key may follow directly.
+    /// Scans a token that may be a simple key. The next token cannot be a simple key.
     fn fetch_word(&mut self, scan: fn(&mut Self) -> Scanned<(TokenKind<'t>, Mark)>) -> Scanned {
         self.save_key()?;
         self.is_key_allowed = false;

@@ -18,7 +18,7 @@ enum Chomping {
 struct Gap<'t> {
     /// The first line break, or empty.
     first_break: &'t str,
-    /// The line breaks after the first one.
+    /// The line breaks after the first line break.
     more_breaks: String,
 }
 
@@ -31,8 +31,8 @@ impl<'t> Gap<'t> {
         }
     }
 
-    /// Appends the folded line breaks: a single line feed becomes a space; from several line breaks the first
-    /// line feed is dropped.
+    /// Appends the folded line breaks: a single line feed becomes a space. The function drops the first of
+    /// several line breaks if the first line break is a line feed.
     fn fold_into(&mut self, text: &mut String) {
         match self.first_break {
             "\n" if self.more_breaks.is_empty() => text.push(' '),
@@ -122,8 +122,9 @@ impl<'t> Scanner<'t> {
         found
     }
 
-    /// Skips indentation and empty lines, and collects the line breaks. An `indent` of 0 means unknown: it
-    /// becomes the indentation of the first line with content, or of the longest empty line before it.
+    /// Skips indentation and empty lines, and collects the line breaks. An `indent` of 0 means that the
+    /// indentation is unknown; the function sets it to the indentation of the first line with content, or of
+    /// the longest empty line before it.
     fn scan_block_indent(&mut self, indent: &mut usize, breaks: &mut String) -> Scanned {
         let mut widest = 0;
         loop {
@@ -152,7 +153,8 @@ impl<'t> Scanner<'t> {
         self.cursor.skip();
         let start = self.cursor.position();
         let is_special = |byte: u8| byte == quote || byte == b'\\' && quote == b'"';
-        // Most quoted texts occur in the input exactly as they are, so they need no copy.
+        // Most quoted scalars have neither escapes nor line breaks. The text of such scalars is borrowed from
+        // the input.
         loop {
             self.cursor.take_run(is_special);
             if self.cursor.peek() == b' ' {
@@ -174,7 +176,7 @@ impl<'t> Scanner<'t> {
 
     /// Scans the text up to the closing quote; `before` is the text that was already scanned.
     fn scan_quoted_rest(&mut self, quote: u8, before: &str) -> Scanned<String> {
-        // Spaces before a line break are not part of the text, so they are held back.
+        // Spaces before a line break are not part of the text, so they are collected separately.
         let mut text = before.trim_end_matches(' ').to_owned();
         let mut spaces = before[text.len()..].to_owned();
         let is_special = |byte: u8| byte == quote || byte == b'\\' && quote == b'"';
@@ -223,10 +225,11 @@ impl<'t> Scanner<'t> {
                 if found.is_empty() {
                     break;
                 }
-                match is_after_break && gap.first_break.is_empty() {
+                if is_after_break && gap.first_break.is_empty() {
                     // After an escaped line break the following line breaks are kept.
-                    true => gap.more_breaks.push_str(found),
-                    false => gap.add_break(found),
+                    gap.more_breaks.push_str(found);
+                } else {
+                    gap.add_break(found);
                 }
                 spaces.clear();
                 is_after_break = true;

@@ -44,7 +44,7 @@ impl Allowed {
         self.replaced.load(Ordering::Relaxed)
     }
 
-    /// Replaces the values that are not allowed in `text`, the labels as written between braces.
+    /// Replaces each label value in `text` that is not allowed. `text` is the text between the braces.
     pub fn labels(&self, family: &str, text: &str) -> String {
         let Some(allowed) = self.values.get(family) else { return text.to_owned() };
         let mut out = String::with_capacity(text.len());
@@ -64,7 +64,7 @@ impl Allowed {
     }
 }
 
-/// Returns where a value ends: at the first quote that is not escaped.
+/// Returns the offset of the quote that ends a value: the first quote that is not escaped.
 fn value_end(text: &str) -> usize {
     let mut escaped = false;
     text.bytes()
@@ -81,7 +81,8 @@ pub fn is_family(text: &str) -> bool {
     is_name(text, ":_")
 }
 
-/// Returns whether a name begins with a letter or one of `marks`, and continues with these and digits.
+/// Returns whether a name consists of letters, digits and characters of `marks`, and does not begin with a
+/// digit.
 fn is_name(text: &str, marks: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphabetic() || marks.contains(c);
     text.starts_with(fits) && text.chars().all(|c| fits(c) || c.is_ascii_digit())
@@ -96,7 +97,7 @@ mod tests {
     use crate::metrics::page::Page;
 
     #[test]
-    fn other_values_are_one_and_their_numbers_are_added() {
+    fn label_values_that_are_not_allowed_are_added_up_as_unexpected() {
         let allowed = Allowed::parse([("things,a", "'x,y'")]).unwrap();
         let counters = Counters::new(Definition {
             name: "things",
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_a_family_and_a_label() {
+    fn an_allow_list_key_is_a_family_and_a_label() {
         for (key, is_key) in
             [("a,b", true), ("a:b,c_1", true), ("a", false), ("a,b,c", false), ("1a,b", false), ("a,", false)]
         {

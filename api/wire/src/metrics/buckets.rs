@@ -14,20 +14,21 @@ const MILLIS: u64 = 1_000;
 
 /// Converts bounds from the unit of the output to the counting unit. `unit` is the number of counting units
 /// in one unit of the output. Results are rounded down, so a bound below one counting unit is 0.
-const fn bounds<const N: usize>(unit: u64, shown: [&'static str; N]) -> [HistogramBound; N] {
-    let mut made = [(0, ""); N];
+const fn bounds<const N: usize>(unit: u64, texts: [&'static str; N]) -> [HistogramBound; N] {
+    let mut result = [(0, ""); N];
     let mut index = 0;
     while index < N {
-        made[index] = (scaled(shown[index], unit), shown[index]);
-        assert!(index == 0 || made[index - 1].0 <= made[index].0, "bounds ascend");
+        result[index] = (scaled(texts[index], unit), texts[index]);
+        assert!(index == 0 || result[index - 1].0 <= result[index].0, "bounds ascend");
         index += 1;
     }
-    made
+    result
 }
 
-/// Returns a decimal number with an optional exponent, such as `1.05e+06`, times `unit`, rounded down.
-const fn scaled(shown: &str, unit: u64) -> u64 {
-    let bytes = shown.as_bytes();
+/// Parses a decimal number with an optional exponent, such as `1.05e+06`, and multiplies it by `unit`. The
+/// result is rounded down.
+const fn scaled(text: &str, unit: u64) -> u64 {
+    let bytes = text.as_bytes();
     let (mut digits, mut exponent, mut index, mut is_fraction) = (0_u128, 0_i32, 0, false);
     while index < bytes.len() && bytes[index] != b'e' {
         match bytes[index] {
@@ -80,7 +81,8 @@ pub const SIGNER_US: &[HistogramBound] = &bounds(
     ["0.001", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30", "60"],
 );
 
-/// Durations of requests for service level indicators, in microseconds: the bounds of requests from 50 ms on.
+/// Bucket bounds of the SLI duration histogram in microseconds: the bounds of the request histogram from 50
+/// ms up.
 pub const INDICATORS_US: &[HistogramBound] = REQUESTS_US.split_at(2).1;
 
 /// Sizes of responses, in bytes.
@@ -156,14 +158,14 @@ pub const LIFETIMES_S: &[HistogramBound] = &bounds(
     ],
 );
 
-/// Durations of checks whether an update changes anything but timestamps, in microseconds.
+/// Durations of the check that detects updates that change only timestamps, in microseconds.
 pub const COMPARISONS_US: &[HistogramBound] =
     &bounds(MICROS, ["0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "0.1", "0.3", "1", "5"]);
 
-/// Durations of writes by unknown-field policy, in microseconds: the bounds of requests from 50 ms on.
+/// Durations of writes by unknown-field policy, in microseconds.
 pub const VALIDATIONS_US: &[HistogramBound] = INDICATORS_US;
 
-/// Durations until watches that begin with a list have sent the list, in microseconds.
+/// Durations in which watches send their initial list, in microseconds.
 pub const WATCH_LISTS_US: &[HistogramBound] = &bounds(
     MICROS,
     ["0.05", "0.1", "0.2", "0.4", "0.6", "0.8", "1", "2", "4", "6", "8", "10", "15", "20", "30", "45", "60"],
@@ -228,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_what_they_are_written_as() {
+    fn scaled_converts_written_bounds_to_units() {
         for (shown, unit, value) in [
             ("0.005", MICROS, 5_000),
             ("1.25", MICROS, 1_250_000),

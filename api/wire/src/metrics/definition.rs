@@ -2,7 +2,8 @@
 
 use values::release;
 
-/// Families whose head is written before they have a number: monitoring queries them at the start.
+/// Families whose head lines are written before the family has a number, because monitoring systems query
+/// these families from the start.
 const ANNOUNCED: [&str; 5] = [
     "apiserver_longrunning_requests",
     "apiserver_request_timestamp_comparison_time",
@@ -34,7 +35,7 @@ pub enum Stability {
     Own,
 }
 
-/// Returns whether the head of a family is written before its first number.
+/// Returns whether the head lines of a family are written before its first number.
 pub fn is_announced(name: &str) -> bool {
     ANNOUNCED.contains(&name)
 }
@@ -49,7 +50,7 @@ impl Stability {
         }
     }
 
-    /// Returns for how many releases a deprecated family is still shown.
+    /// Returns the number of releases for which a deprecated family is still written.
     fn releases_deprecated(self) -> u32 {
         match self {
             Stability::Alpha | Stability::Own => 0,
@@ -71,7 +72,7 @@ pub enum Kind {
     Counter,
     /// A number that rises and falls.
     Gauge,
-    /// Numbers of values by range.
+    /// Counts of values by range.
     Histogram,
 }
 

@@ -1,8 +1,8 @@
 //! Metric families: numbers and histograms by label values, counted where events happen and written when a
 //! client scrapes them (docs/api/operations.md#metrics).
 //!
-//! A series is found in one map under a read lock and changed by relaxed additions. A caller that counts very
-//! often keeps a reference to the series.
+//! Counting finds the series in one map under a read lock, and then does relaxed additions. A caller that
+//! counts very often keeps a reference to its series.
 
 use std::fmt::{self, Display, Write};
 use std::hash::{Hash, Hasher};
@@ -25,7 +25,7 @@ const SERIES_MAX: usize = 10_000;
 struct Values(Box<[Box<str>]>);
 
 /// Borrowed label values of a series.
-struct Wanted<'w>(&'w [&'w str]);
+struct LabelValues<'w>(&'w [&'w str]);
 
 impl Hash for Values {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -33,13 +33,13 @@ impl Hash for Values {
     }
 }
 
-impl Hash for Wanted<'_> {
+impl Hash for LabelValues<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.iter().for_each(|value| value.hash(state));
     }
 }
 
-impl Equivalent<Values> for Wanted<'_> {
+impl Equivalent<Values> for LabelValues<'_> {
     fn equivalent(&self, key: &Values) -> bool {
         self.0.iter().copied().eq(key.0.iter().map(|value| &**value))
     }
@@ -58,9 +58,9 @@ impl<T> Series<T> {
     }
 
     /// Returns the series with these label values; `None` if the family has too many series.
-    fn of(&self, values: &[&str], make: impl FnOnce() -> T) -> Option<Arc<T>> {
+    fn get_or_create(&self, values: &[&str], make: impl FnOnce() -> T) -> Option<Arc<T>> {
         debug_assert_eq!(values.len(), self.definition.labels.len(), "{}", self.definition.name);
-        if let Some(series) = self.all.read().get(&Wanted(values)) {
+        if let Some(series) = self.all.read().get(&LabelValues(values)) {
             return Some(series.clone());
         }
         let mut all = self.all.write();
@@ -83,8 +83,8 @@ impl<T> Series<T> {
         self.all.write().retain(|values, _| is_kept(&values.0));
     }
 
-    /// Calls `write` for each series for which `counts` returns `true`, with its labels as text, in the order
-    /// of the labels.
+    /// Calls `write` with the text of the labels and the value of each series for which `counts` returns
+    /// `true`. A series without labels is always included. The series are sorted by the text of their labels.
     fn each(&self, counts: impl Fn(&T) -> bool, mut write: impl FnMut(&str, &T)) {
         let all = self.all.read();
         let mut lines: Vec<(String, &Arc<T>)> = all
@@ -109,7 +109,7 @@ pub trait Family: fmt::Debug + Sync {
     fn reset(&self);
 }
 
-/// Returns labels as written between braces.
+/// Returns the text of labels between the braces.
 pub fn labels_text<'l>(labels: impl Iterator<Item = (&'l str, &'l str)>) -> String {
     let mut text = String::new();
     for (name, value) in labels {
@@ -119,7 +119,7 @@ pub fn labels_text<'l>(labels: impl Iterator<Item = (&'l str, &'l str)>) -> Stri
     text
 }
 
-/// A label value in which quotes, backslashes and line breaks are written escaped.
+/// A label value that is written with its quotes, backslashes and line breaks escaped.
 struct Escaped<'e>(&'e str);
 
 impl Display for Escaped<'_> {
@@ -186,17 +186,17 @@ impl Counters {
 
     /// Adds `more` to the series with these label values.
     pub fn add(&self, values: &[&str], more: u64) {
-        if let Some(series) = self.of(values) {
+        if let Some(series) = self.series(values) {
             series.fetch_add(more, Ordering::Relaxed);
         }
     }
 
     /// Returns a series, for callers that count often.
-    pub fn of(&self, values: &[&str]) -> Option<Arc<AtomicU64>> {
-        self.0.of(values, AtomicU64::default)
+    pub fn series(&self, values: &[&str]) -> Option<Arc<AtomicU64>> {
+        self.0.get_or_create(values, AtomicU64::default)
     }
 
-    /// Writes the numbers as a family of gauges with another name.
+    /// Writes the numbers as gauges under the name of another family.
     pub fn write_as(&self, definition: &Definition, page: &mut Page<'_>) {
         let mut head = page.family(definition, Kind::Gauge);
         let value = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl Family for Counters {
 #[derive(Debug)]
 pub struct Gauges(Series<AtomicI64>);
 
-/// A unit in a gauge that is subtracted when this value is dropped.
+/// A unit that was added to a gauge. Dropping this value subtracts the unit.
 #[derive(Debug)]
 pub struct GaugeUnit(Arc<AtomicI64>);
 
@@ -240,39 +240,39 @@ impl Gauges {
         Gauges(Series::new(definition))
     }
 
-    /// Adds one to a gauge until the result is dropped.
+    /// Adds one to the gauge with these label values. Dropping the result subtracts one.
     pub fn hold(&self, values: &[&str]) -> Option<GaugeUnit> {
-        let series = self.of(values)?;
+        let series = self.series(values)?;
         series.fetch_add(1, Ordering::Relaxed);
         Some(GaugeUnit(series))
     }
 
     /// Returns a series, for callers that count often.
-    pub fn of(&self, values: &[&str]) -> Option<Arc<AtomicI64>> {
-        self.0.of(values, AtomicI64::default)
+    pub fn series(&self, values: &[&str]) -> Option<Arc<AtomicI64>> {
+        self.0.get_or_create(values, AtomicI64::default)
     }
 
     /// Sets the gauge with these label values.
     pub fn set(&self, values: &[&str], value: i64) {
-        if let Some(series) = self.of(values) {
+        if let Some(series) = self.series(values) {
             series.store(value, Ordering::Relaxed);
         }
     }
 
     /// Adds to the gauge with these label values.
     pub fn add(&self, values: &[&str], more: i64) {
-        if let Some(series) = self.of(values) {
+        if let Some(series) = self.series(values) {
             series.fetch_add(more, Ordering::Relaxed);
         }
     }
 
-    /// Removes the series of things that no longer exist: those for whose label values `is_kept` returns
-    /// `false`.
+    /// Removes the series for whose label values `is_kept` returns `false`, so that objects that no longer
+    /// exist disappear from the output.
     pub fn retain(&self, is_kept: impl Fn(&[Box<str>]) -> bool) {
         self.0.retain(is_kept);
     }
 
-    /// Writes the numbers as a family with another name.
+    /// Writes the numbers under the name of another family.
     pub fn write_as(&self, definition: &Definition, page: &mut Page<'_>) {
         let mut head = page.family(definition, Kind::Gauge);
         self.0.each(|_| true, |labels, value| head.number(labels, value.load(Ordering::Relaxed)));
@@ -314,7 +314,7 @@ impl Histograms {
 
     /// Counts a value in the series with these label values.
     pub fn record(&self, values: &[&str], value: u64) {
-        if let Some(series) = self.of(values) {
+        if let Some(series) = self.series(values) {
             series.record(value);
         }
     }
@@ -325,8 +325,8 @@ impl Histograms {
     }
 
     /// Returns a series, for callers that count often.
-    pub fn of(&self, values: &[&str]) -> Option<Arc<Histogram>> {
-        self.series.of(values, || Histogram::new(self.bounds))
+    pub fn series(&self, values: &[&str]) -> Option<Arc<Histogram>> {
+        self.series.get_or_create(values, || Histogram::new(self.bounds))
     }
 }
 
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_labels_is_there_from_the_start() {
+    fn a_metric_without_labels_is_written_from_the_start() {
         let counters = Counters::new(Definition { labels: &[], ..THINGS });
         let text = "# HELP things [ALPHA] Things.\n# TYPE things counter\nthings 0\n";
         assert_eq!(written(|page| counters.write(page)), text);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gauge_falls_when_what_it_counts_ends() {
+    fn a_gauge_decreases_when_its_guard_is_dropped() {
         let gauges = Gauges::new(THINGS);
         let held = [gauges.hold(&["x", ""]), gauges.hold(&["x", ""])];
         assert!(written(|page| gauges.write(page)).ends_with("things{a=\"x\",b=\"\"} 2\n"));
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many_series() {
+    fn the_number_of_series_of_a_family_is_limited() {
         let counters = Counters::new(THINGS);
         for n in 0..SERIES_MAX + 5 {
             counters.count(&[&n.to_string(), ""]);

@@ -35,7 +35,7 @@ impl Histogram {
 
     /// Returns each bound as written, with the number of values up to the bound.
     pub(super) fn totals(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let bounds = self.bounds.iter().map(|(_, shown)| *shown).chain(["+Inf"]);
+        let bounds = self.bounds.iter().map(|(_, text)| *text).chain(["+Inf"]);
         bounds.zip(&self.counts).scan(0, |total, (bound, count)| {
             *total += count.load(Ordering::Relaxed);
             Some((bound, *total))
@@ -60,7 +60,7 @@ mod tests {
     const BOUNDS: &[HistogramBound] = &[(1_000, "1000"), (10_000, "10000")];
 
     #[test]
-    fn a_bound_belongs_to_the_range_that_it_ends() {
+    fn a_histogram_bound_is_included_in_its_own_bucket() {
         let histogram = Histogram::new(BOUNDS);
         for (value, index) in [(0, 0), (1_000, 0), (1_001, 1), (10_000, 1), (10_001, 2), (u64::MAX / 2, 2)] {
             let before = histogram.counts[index].load(Ordering::Relaxed);

@@ -17,8 +17,8 @@ pub struct Page<'p> {
     /// Whether deprecated families that are hidden by default are written.
     shows_hidden: bool,
     allowed: Option<&'p Allowed>,
-    /// Numbers of the current family, if it has restricted labels. Series whose labels became equal are added
-    /// up here.
+    /// Numbers of the current family, if the family has restricted labels. Numbers of series whose labels
+    /// become equal by the restriction are added.
     merged: Vec<(String, f64)>,
     written: BTreeMap<(&'static str, &'static str), u64>,
     disabled_count: u64,
@@ -52,8 +52,8 @@ impl<'p> Page<'p> {
         Page { shows_hidden, ..self }
     }
 
-    /// Begins a family. Its head lines are written with its first number, or at once if the family is
-    /// announced.
+    /// Begins a family. The head lines of the family are written with its first number, or at once if the
+    /// family is announced.
     pub fn family(&mut self, definition: &Definition, kind: Kind) -> Numbers<'_, 'p> {
         let Definition { name, stability, help, .. } = *definition;
         debug_assert!(self.names.borrow_mut().insert(name), "{name} is written twice");
@@ -122,8 +122,9 @@ pub struct Numbers<'n, 'p> {
 }
 
 impl Numbers<'_, '_> {
-    /// Returns whether the family is written. If not, its numbers need not be computed.
-    pub fn is_shown(&self) -> bool {
+    /// Returns whether the family is written. If the result is `false`, the caller need not compute the
+    /// numbers of the family.
+    pub fn is_written(&self) -> bool {
         !self.is_left_out
     }
 
@@ -162,7 +163,7 @@ impl Numbers<'_, '_> {
         };
     }
 
-    /// Adds to the number of the series that has the same labels after restriction to allowed values.
+    /// Restricts the labels to allowed values, and adds `value` to the series with the resulting labels.
     fn merge(&mut self, suffix: &str, labels: &str, value: f64) {
         let Some(allowed) = self.allowed else { return };
         let labels = allowed.labels(self.name, labels);
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deprecated_families_are_hidden_by_their_age_and_stability() {
+    fn deprecated_metric_families_are_hidden_depending_on_age_and_stability() {
         for (name, stability, want) in [
             ("etcd_bookmark_counts", Stability::Alpha, true), // deprecated in this release
             ("apiserver_request_slo_duration_seconds", Stability::Alpha, true),
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_families_are_counted_and_shown_on_demand() {
+    fn hidden_metric_families_are_written_only_on_demand() {
         let disabled = BTreeSet::from(["apiserver_flowcontrol_request_concurrency_limit".to_owned()]);
         for (shows_hidden, want) in [(false, ""), (true, "(Deprecated since 1.28.0) Bytes.")] {
             let mut page = Page::new(&disabled).with_hidden(shows_hidden);

@@ -23,8 +23,9 @@ impl Mutations {
     }
 }
 
-/// Returns the error type for a label. Like kube-apiserver, this function looks at the start of the message
-/// that the client gets, even the message of a denial. `None` means no error.
+/// Returns the value of the error type label; `None` means no error. Like kube-apiserver, this function
+/// derives the error type from the start of the message that the client gets, even if the message is a
+/// denial.
 pub fn error_type(failure: Option<&str>) -> &'static str {
     match failure {
         None => "no_error",
@@ -41,10 +42,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_beginning_of_a_text_tells_what_failed() {
+    fn the_error_type_of_a_policy_is_derived_from_the_beginning_of_the_message() {
         let spent =
             "validation failed due to running out of cost budget, no further validation rules will be run";
-        for (text, wanted) in [
+        for (text, expected) in [
             (None, "no_error"),
             (
                 Some("compilation error: compilation failed: ERROR: <input>:1:1: Syntax error"),
@@ -54,7 +55,7 @@ mod tests {
             (Some("failed expression: object.x != 'compilation failed'"), "invalid_error"),
             (Some("expression 'object.x' resulted in error: no such key: x"), "invalid_error"),
         ] {
-            assert_eq!(error_type(text), wanted, "{text:?}");
+            assert_eq!(error_type(text), expected, "{text:?}");
         }
     }
 }

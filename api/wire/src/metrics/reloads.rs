@@ -1,5 +1,5 @@
-//! Metrics of configuration files that are reloaded while the server runs: those of authentication and of
-//! authorization. A family is written once it has a series.
+//! Metrics of the configuration files that are reloaded while the server runs: the authentication file and
+//! the authorization file. A family is written only if it has a series.
 
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::definition::{Definition, Kind, Stability};
 use super::family::{Counters, Family, Gauges, labels_text};
 use super::page::Page;
+use crate::platform;
 
 const OUTCOMES: &[&str] = &["apiserver_id_hash", "status"];
 const CONFIG: &[&str] = &["apiserver_id_hash", "hash"];
@@ -79,9 +80,8 @@ impl Reloads {
     }
 
     fn new([last, count, config]: [Definition; 3]) -> Reloads {
-        let server = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Reloads {
-            server: hash(server.trim().as_bytes()),
+            server: hash(platform::host_name().as_bytes()),
             last: Gauges::new(last),
             count: Counters::new(count),
             config,
@@ -95,12 +95,12 @@ impl Reloads {
         self.uses(contents);
     }
 
-    /// Counts a failed reload: the contents of the file cannot be used, or not yet.
+    /// Counts a failed reload: the new contents of the file are invalid, or cannot be used yet.
     pub fn failed(&self) {
         self.ended("failure");
     }
 
-    /// Sets the contents that are in use. Called also for the contents at the start of the server.
+    /// Sets the contents that are in use. The server also calls this function with the contents at its start.
     pub fn uses(&self, contents: &[u8]) {
         *self.used.lock() = Some(hash(contents));
     }
@@ -124,9 +124,9 @@ impl Reloads {
 
 /// Returns a hash that identifies a text without revealing it.
 fn hash(text: &[u8]) -> String {
-    let mut shown = "sha256:".to_owned();
+    let mut hexadecimal = "sha256:".to_owned();
     for byte in digest::digest(&digest::SHA256, text).as_ref() {
-        let _ = write!(shown, "{byte:02x}");
+        let _ = write!(hexadecimal, "{byte:02x}");
     }
-    shown
+    hexadecimal
 }

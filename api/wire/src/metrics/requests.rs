@@ -1,10 +1,10 @@
 //! Metrics of requests for resources: numbers, durations and sizes (docs/api/operations.md#metrics).
 //!
 //! ```text
-//! labels ─► Requests::begin ─► Measured ─ travels with the response ─► counted when it is sent or its client is gone
+//! labels ─► Requests::begin ─► Measured ─ travels with the response ─► counted when the response ends
 //! ```
 //!
-//! A request finds the series of its labels in one map under a read lock, and the rest is a few relaxed
+//! A request finds the series of its labels in one map under a read lock, and then does a few relaxed
 //! additions. The labels come from the types that are served, so the number of series depends on the verbs of
 //! these types and not on the requests of clients.
 
@@ -48,8 +48,8 @@ pub struct Labels<'l> {
     pub subresource: &'l str,
 }
 
-/// Owned [`Labels`] as a map key. The fields are those of `Labels` in the same order, so that both have the
-/// same hash.
+/// Owned [`Labels`] as a map key. The fields equal the fields of `Labels` in the same order, so that both
+/// types have the same hash.
 #[derive(Debug, Default, Eq, Hash, PartialEq)]
 struct Key {
     verb: &'static str,
@@ -86,7 +86,7 @@ impl<'l> Labels<'l> {
         }
     }
 
-    /// Returns the labels of a request whose path is not that of a resource.
+    /// Returns the labels of a request whose path is not the path of a resource.
     pub fn of_path(path: &'l str) -> Labels<'l> {
         Labels {
             verb: "GET",
@@ -104,7 +104,7 @@ impl<'l> Labels<'l> {
         self.dry_run.is_empty() && !matches!(self.verb, "WATCH" | "CONNECT")
     }
 
-    /// Returns whether the sizes of responses are counted, which is so for reads.
+    /// Returns whether the request is a read. The sizes of responses are counted only for reads.
     fn is_read(&self) -> bool {
         matches!(self.verb, "GET" | "LIST" | "WATCH")
     }
@@ -118,7 +118,7 @@ struct Series {
     durations: Histogram,
     /// Durations for the service level indicator; `None` for streams and dry runs.
     indicators: Option<Histogram>,
-    /// Sizes of responses; `None` except for reads.
+    /// Sizes of responses; `None` if the requests are not reads.
     sizes: Option<Histogram>,
     /// Number of open streams.
     open: Arc<AtomicI64>,
@@ -182,25 +182,25 @@ impl Requests {
     /// Returns the measurement of a request that was received at `received` and has a response of `code`;
     /// `None` if there are too many series.
     pub fn measure(&self, labels: Labels<'_>, code: StatusCode, received: Instant) -> Option<Measured> {
-        let series = self.of(labels)?;
+        let series = self.series(labels)?;
         Some(Measured { series, code, received, bytes: 0 })
     }
 
     /// Counts a request that is refused before its verb runs: such a request has a code, but no duration.
     pub fn refuse(&self, labels: Labels<'_>, code: StatusCode) {
-        if let Some(series) = self.of(labels) {
+        if let Some(series) = self.series(labels) {
             series.count(code);
         }
     }
 
     /// Counts a stream as open until the result is dropped.
     pub fn open(&self, labels: Labels<'_>) -> Option<Inflight> {
-        let series = self.of(labels)?;
+        let series = self.series(labels)?;
         series.open.fetch_add(1, Ordering::Relaxed);
         Some(Inflight(series.open.clone()))
     }
 
-    fn of(&self, labels: Labels<'_>) -> Option<Arc<Series>> {
+    fn series(&self, labels: Labels<'_>) -> Option<Arc<Series>> {
         let series = self.series.read().get(&labels).cloned();
         series.or_else(|| self.add(labels))
     }
@@ -250,8 +250,8 @@ impl Requests {
         ] {
             let definition = Definition { stability: Stability::Alpha, ..stable(name, &[], help) };
             let mut indicators = page.family(&definition, Kind::Histogram);
-            let is_shown = indicators.is_shown();
-            for (key, series) in counted().filter(|_| is_shown) {
+            let is_written = indicators.is_written();
+            for (key, series) in counted().filter(|_| is_written) {
                 if let Some(histogram) = &series.indicators {
                     indicators.histogram(&key.text(false), histogram, 1e6);
                 }
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_count_as_open_until_they_end() {
+    fn streams_count_as_open_requests_until_they_end() {
         let requests = Requests::default();
         let watch = Labels { verb: "WATCH", ..LABELS };
         let open = requests.open(watch);

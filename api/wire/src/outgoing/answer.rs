@@ -19,33 +19,33 @@ pub struct Review<'r> {
 }
 
 impl Review<'_> {
-    /// Parses the document in a response. A document that does not state its type counts as a review.
+    /// Parses the document in a response. A document that does not state its type is accepted as a review.
     ///
     /// # Errors
-    /// The text is not a document, or it is of another kind or version.
+    /// The text cannot be parsed, or the document has another kind or version.
     pub fn read(&self, text: &[u8]) -> Result<Value, String> {
         let answer = typed::parse(text)?;
         let (kind, api_version) = type_of(&answer);
-        let Review { group, version, kind: wanted } = *self;
+        let Review { group, version, kind: expected } = *self;
         let (given_group, given) = split(api_version);
-        let kind_or_wanted = if kind.is_empty() { wanted } else { kind };
+        let kind_or_expected = if kind.is_empty() { expected } else { kind };
         let is_review = (api_version.is_empty()
             || given_group == group && (given == version || matches!(given, "v1" | "v1beta1")))
-            && kind_or_wanted == wanted;
+            && kind_or_expected == expected;
         let is_status = (api_version, kind) == ("v1", "Status");
         if !is_review && !is_status {
             return Err(format!("no kind \"{kind}\" is registered for version \"{api_version}\" {SCHEME}"));
         }
         if is_status || !given.is_empty() && given != version {
             return Err(format!(
-                "converting ({given}.{kind_or_wanted}) to ({version}.{wanted}): unknown conversion"
+                "converting ({given}.{kind_or_expected}) to ({version}.{expected}): unknown conversion"
             ));
         }
         Ok(answer)
     }
 
-    /// Checks that a document states the type of the review, in members whose names have exact case. Version
-    /// v1beta1 is not checked.
+    /// Checks that a document states the type of the review. The member names `apiVersion` and `kind` must
+    /// match exactly, including case. Only reviews of version v1 are checked.
     ///
     /// # Errors
     /// The message names the type that the document states.
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_the_review_that_was_asked_for() {
+    fn an_answer_must_be_the_review_that_was_sent() {
         let review = Review { group: "g.example", version: "v1", kind: "Review" };
         let beta = Review { version: "v1beta1", ..review };
         let read = |review: Review<'_>, text: &str| {

@@ -1,13 +1,13 @@
 //! Verification of the certificates of other servers.
 //!
 //! ```text
-//! certificate ─┬─ one of the authorities itself ─► dates, usage ─┬─► name
+//! certificate ─┬─ itself one of the authorities ─► dates, usage ─┬─► name
 //!              └─ another ─► path to one of the authorities ─────┘
 //! ```
 //!
-//! A certificate that is itself among the trusted ones needs no path, as in Go's verifier: a self-signed
-//! certificate with `CA:TRUE` is often given to clients as its own authority. The handshake proves possession
-//! of the key in both cases.
+//! A certificate that is itself trusted needs no path, as in Go's verifier: clients are often configured with
+//! the self-signed certificate of a server, with `CA:TRUE`, as the authority for this server. The handshake
+//! proves possession of the key in both cases.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Authorities {
         Authorities { roots: RootCertStore::empty(), leaves: TrustedLeaves::default(), algorithms }
     }
 
-    /// Parses PEM. Certificates that cannot be parsed are skipped, if there are others.
+    /// Parses PEM. Certificates that cannot be parsed are skipped, if at least one certificate can be parsed.
     ///
     /// # Errors
     /// The text is not PEM, or no certificate in it can be parsed.
@@ -54,8 +54,8 @@ impl Authorities {
         }
     }
 
-    /// Returns why no authority can be read from the text in a configuration, with the wording of Go's
-    /// clients. An empty text is valid: it stands for the authorities of the system.
+    /// Returns the reason why the text in a configuration contains no usable authority, with the wording of
+    /// Go's clients. An empty text is valid and means the authorities of the system.
     pub fn fault(text: &[u8]) -> Option<&'static str> {
         let is_usable = Authorities::read(text).is_ok_and(|authorities| !authorities.is_empty());
         if text.is_empty() || is_usable {
@@ -106,8 +106,8 @@ impl ServerCertVerifier for Authorities {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let parsed = ParsedCertificate::try_from(leaf)?;
-        match self.leaves.judge(leaf, Usage::Server, now) {
-            Some(judged) => judged.map_err(|unfit| error(unfit, now))?,
+        match self.leaves.check(leaf, Usage::Server, now) {
+            Some(result) => result.map_err(|unfit| error(unfit, now))?,
             None => verify_server_cert_signed_by_trust_anchor(
                 &parsed,
                 &self.roots,
@@ -148,7 +148,7 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// Converts the reason to an error of rustls, which chooses the TLS alert by it.
+/// Converts the reason to an error of rustls. This error determines the TLS alert that rustls sends.
 fn error(unfit: Unfit, time: UnixTime) -> Error {
     // A certificate may have expired before 1970; the clamped time is in the past as well.
     let at = |seconds: i64| {

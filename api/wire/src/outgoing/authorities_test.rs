@@ -9,11 +9,14 @@ use super::super::error::Failure;
 use super::*;
 
 /// A certificate and its PEM.
-type Made = (CertificateDer<'static>, String);
+type CertificateAndPem = (CertificateDer<'static>, String);
 
-/// Returns a certificate of a server at `a.example`, valid in 2025 and 2026 and with `CA:TRUE`, changed by
-/// `change`, and signed with its own key or by `issuer`.
-fn certificate(issuer: Option<&Issuer<'_, KeyPair>>, change: impl FnOnce(&mut CertificateParams)) -> Made {
+/// Returns a server certificate for `a.example` that is valid in 2025 and 2026 and has `CA:TRUE`. `change`
+/// can modify these parameters. The certificate is self-signed if `issuer` is `None`.
+fn certificate(
+    issuer: Option<&Issuer<'_, KeyPair>>,
+    change: impl FnOnce(&mut CertificateParams),
+) -> CertificateAndPem {
     let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
     params.not_before = date_time_ymd(2025, 1, 1);
     params.not_after = date_time_ymd(2026, 12, 31);
@@ -41,7 +44,7 @@ fn verified(leaf: &CertificateDer<'_>, bundle: &str) -> String {
 }
 
 #[test]
-fn a_certificate_among_the_authorities_needs_no_path_but_must_be_fit() {
+fn a_server_certificate_in_the_bundle_needs_no_path_but_a_valid_name_usage_and_time() {
     let usages = |usages: &[ExtendedKeyUsagePurpose]| {
         let usages = usages.to_vec();
         certificate(None, move |params| params.extended_key_usages = usages)
@@ -76,7 +79,7 @@ fn a_certificate_among_the_authorities_needs_no_path_but_must_be_fit() {
 }
 
 #[test]
-fn other_certificates_need_a_path() {
+fn a_server_certificate_outside_the_bundle_needs_a_path_to_an_authority() {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.distinguished_name.push(DnType::CommonName, "authority");
@@ -97,7 +100,7 @@ fn other_certificates_need_a_path() {
 }
 
 #[test]
-fn a_bundle_is_pem_of_which_something_is_understood() {
+fn a_bundle_must_be_pem_with_at_least_one_readable_certificate() {
     let (_, pem) = certificate(None, |_| ());
     let odd = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (text, usable) in [
@@ -113,9 +116,9 @@ fn a_bundle_is_pem_of_which_something_is_understood() {
     }
 }
 
-/// Both a server and the authority of another cluster often have certificates with `CA:TRUE`.
+/// Often the certificate of the server and the certificate of another authority both have `CA:TRUE`.
 #[test]
-fn a_foreign_authority_as_server_is_an_unknown_authority() {
+fn a_server_with_the_certificate_of_a_foreign_authority_is_refused() {
     let ((leaf, _), (_, stranger)) = (certificate(None, |_| ()), certificate(None, |_| ()));
     let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(1_767_225_600));
     let name = ServerName::try_from("a.example").unwrap();
@@ -126,7 +129,7 @@ fn a_foreign_authority_as_server_is_an_unknown_authority() {
 }
 
 #[test]
-fn a_bundle_without_a_certificate_is_a_fault() {
+fn a_bundle_without_a_readable_certificate_is_a_fault() {
     let (_, pem) = certificate(None, |_| ());
     let odd = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (text, fault) in [

@@ -1,4 +1,4 @@
-//! Another server as an object of the API names it: by a URL, or as a service of this cluster.
+//! Servers that an API object names, by a URL or by a reference to a service of this cluster.
 
 use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -10,7 +10,7 @@ use values::json::{Object, Value};
 /// Port of a service reference that names no port.
 const PORT_DEFAULT: u16 = 443;
 
-/// A server that is called because an object configures it.
+/// A server to call, as an API object configures it.
 #[derive(Clone, Debug)]
 pub struct Client {
     endpoint: Result<Endpoint, String>,
@@ -67,21 +67,18 @@ fn endpoint(
         Some(Service { namespace, name, port }) => {
             let path = config.str_at(&["service", "path"]);
             // The path of a service reference is used literally.
-            format!("https://{name}.{namespace}.svc:{port}{}", utf8_percent_encode(path, PATH))
+            format!("https://{name}.{namespace}.svc:{port}{}", clean_path(path))
         }
-        None => with_path_anew(config.str_at(&["url"])),
+        None => with_clean_path(config.str_at(&["url"])),
     };
-    let base = base.trim_end_matches('/');
-    let has_path = base.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
-    let slash = if has_path { "" } else { "/" };
-    let url: Uri = format!("{base}{slash}?timeout={seconds}s").parse().map_err(|error| format!("{error}"))?;
+    let url: Uri = format!("{base}?timeout={seconds}s").parse().map_err(|error| format!("{error}"))?;
     let authorities = base64_text::decode(config.str_at(&["caBundle"])).unwrap_or_default();
     if let Some(why) = Authorities::fault(&authorities) {
         return Err(format!("could not get REST client: unable to load root certificates: {why}"));
     }
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     let identity = identities
-        .of(host, url.port_u16().unwrap_or(PORT_DEFAULT))
+        .for_server(host, url.port_u16().unwrap_or(PORT_DEFAULT))
         .map_err(|why| format!("could not get REST client: {why}"))?;
     let credentials = Credentials {
         authorities: &authorities,
@@ -92,7 +89,8 @@ fn endpoint(
     Ok(Endpoint::with(url, &credentials)?.through(identities.egress(service.is_some())))
 }
 
-/// Characters of a path that are percent-encoded, as Go's URL type does: all except these.
+/// Characters of a path that are percent-encoded, as Go's URL type does: all except letters, digits and the
+/// characters that are removed below.
 pub const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -108,14 +106,20 @@ pub const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// Decodes and re-encodes the path of a URL, as the reference server does before a call: an escaped slash
-/// becomes a slash.
-fn with_path_anew(url: &str) -> String {
+/// Decodes, cleans and encodes the path of a URL, as client-go does before a call. The URL must not have a
+/// query. An escaped slash becomes a slash; a doubled slash becomes a single slash; a slash at the end is
+/// removed.
+pub fn with_clean_path(url: &str) -> String {
     let begin = url.find("://").map_or(0, |at| at + 3);
-    let Some(at) = url[begin..].find('/') else { return url.to_owned() };
-    let (server, path) = url.split_at(begin + at);
-    let path = percent_decode_str(path).decode_utf8_lossy();
-    format!("{server}{}", utf8_percent_encode(&path, PATH))
+    let at = url[begin..].find('/').map_or(url.len(), |at| begin + at);
+    let (server, path) = url.split_at(at);
+    format!("{server}{}", clean_path(&percent_decode_str(path).decode_utf8_lossy()))
+}
+
+/// Returns an absolute path, cleaned and encoded.
+fn clean_path(path: &str) -> String {
+    let path = go::path::clean(&format!("/{path}"));
+    utf8_percent_encode(&path, PATH).to_string()
 }
 
 impl Service {
@@ -153,7 +157,7 @@ impl Service {
     }
 
     /// Returns the address of one ready endpoint of the service according to its endpoint slices. `choose`
-    /// gets the number of ready endpoints and returns the index of one.
+    /// gets the number of ready endpoints and returns the index of an endpoint.
     ///
     /// # Errors
     /// The message says why the service cannot be reached.
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_in_the_path_of_a_url_are_read_and_those_of_a_service_are_text() {
+    fn escapes_are_decoded_in_the_path_of_a_url_but_not_in_that_of_a_service() {
         for (config, want) in [
             (r#"{"url":"https://h/a%2Fb"}"#, "https://h/a/b?timeout=5s"),
             (
@@ -218,9 +222,15 @@ mod tests {
             ),
             (r#"{"url":"https://h/a%252Fb"}"#, "https://h/a%252Fb?timeout=5s"),
             (r#"{"url":"https://h"}"#, "https://h/?timeout=5s"),
+            (r#"{"url":"https://h//mutate-v1-pod"}"#, "https://h/mutate-v1-pod?timeout=5s"),
+            (r#"{"url":"https://h/a/./b//../c//"}"#, "https://h/a/c?timeout=5s"),
             (
                 r#"{"service":{"namespace":"n","name":"s","path":"/a%2Fb"}}"#,
                 "https://s.n.svc:443/a%252Fb?timeout=5s",
+            ),
+            (
+                r#"{"service":{"namespace":"n","name":"s","path":"//a//b/"}}"#,
+                "https://s.n.svc:443/a/b?timeout=5s",
             ),
             (r#"{"service":{"namespace":"n","name":"s"}}"#, "https://s.n.svc:443/?timeout=5s"),
         ] {
@@ -232,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_reached_at_an_endpoint_that_is_ready_and_has_its_port() {
+    fn a_service_is_reached_at_a_ready_endpoint_that_has_its_port() {
         let service = Service { namespace: "n".to_owned(), name: "s".to_owned(), port: 443 };
         let slice = |text: &str| object(text);
         let ports = r#""ports":[{"name":"other","port":1},{"name":"web","port":8443}]"#;

@@ -1,40 +1,45 @@
-//! Connections to other servers: dialed directly or through a proxy, encrypted if the endpoint requires it,
-//! with HTTP/1, or with HTTP/2 where many calls may share a connection.
+//! Connections to other servers. A connection is dialed directly or through a proxy, and is encrypted if the
+//! endpoint requires it. The protocol is HTTP/1, or HTTP/2 if many calls may share the connection.
 //!
-//! Each step has its own time limit, in addition to that of the call. The amount of response data that a
-//! connection buffers is bounded.
+//! Each step has its own time limit, in addition to the time limit of the call. The amount of response data
+//! that a connection buffers is bounded.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use http::Method;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http1;
+use hyper::client::conn::http2::Builder;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use super::connection::{Connection, Live, SHARED_MAX};
 use super::endpoint::Security;
 use super::error::Ends;
 use super::{Endpoint, Failure};
+use crate::http2::{self, AnyBody};
 use crate::stream::AnyStream;
 
-/// Maximum number of bytes of a response that are buffered before the reader takes them, which also bounds
-/// its head; and maximum number of headers.
+/// Maximum number of bytes of a response that are buffered before the reader takes them. This number also
+/// bounds the head of the response.
 const READ_BYTES_MAX: usize = 128 * 1024;
+
+/// Maximum number of headers of a response.
 const HEADERS_MAX: usize = 256;
 
-/// Time limit of the TLS handshake after the TCP connection: that of the reference server's HTTP client.
+/// Time limit of the TLS handshake, without the time for the TCP connection. The HTTP client of the reference
+/// server has the same limit.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of bytes of all responses that are buffered on a shared connection: the sum of the limits
-/// of the responses, so that a slow reader does not block others.
+/// of the responses, so that a slow reader does not block other readers.
 const CONNECTION_BYTES_MAX: u32 = (SHARED_MAX * READ_BYTES_MAX) as u32;
 
-/// Interval after which an idle HTTP/2 connection is probed, and time limit for the reply: as in the
-/// reference server's HTTP client.
+/// Time after which an idle HTTP/2 connection is probed, as in the reference server's HTTP client.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Time limit for the reply to a probe, as in the reference server's HTTP client.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Protocol names in the TLS handshake.
@@ -51,23 +56,15 @@ async fn counted_without<C>(
     connecting.await.inspect_err(|_| endpoint.count(method, None, began))
 }
 
-/// Opens a connection for one call, which may be an upgrade, so it uses HTTP/1. A failure is counted as a
-/// failed call.
-pub(super) async fn connect<B>(
+/// Opens a connection for one call. The connection uses HTTP/1, because the call may be an upgrade. A failure
+/// is counted as a failed call.
+pub(super) async fn connect(
     endpoint: &Endpoint,
     method: &Method,
-) -> Result<(http1::SendRequest<B>, Connection), Failure>
-where
-    B: hyper::body::Body + Send + Unpin + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+) -> Result<(http1::SendRequest<AnyBody>, Connection), Failure> {
     let connecting = async {
-        let (stream, ends) = reach(endpoint, &[]).await?;
-        match stream {
-            Stream::Plain(stream) => begin(stream, ends).await,
-            Stream::Tls(stream) => begin(stream, ends).await,
-        }
+        let reached = reach(endpoint, &[]).await?;
+        begin(reached.stream, reached.ends).await
     };
     counted_without(endpoint, method, connecting).await
 }
@@ -76,35 +73,34 @@ where
 /// call.
 pub(super) async fn connect_for_many(endpoint: &Endpoint, method: &Method) -> Result<Live, Failure> {
     let connecting = async {
-        let (stream, ends) = reach(endpoint, &[HTTP_2, HTTP_1]).await?;
-        let (sender, connection) = match stream {
-            Stream::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(HTTP_2) => {
-                return begin_http2(stream, ends).await;
-            }
-            Stream::Tls(stream) => begin(stream, ends).await?,
-            Stream::Plain(stream) => begin(stream, ends).await?,
-        };
+        let Reached { stream, ends, is_http2 } = reach(endpoint, &[HTTP_2, HTTP_1]).await?;
+        if is_http2 {
+            return begin_http2(stream, ends).await;
+        }
+        let (sender, connection) = begin(stream, ends).await?;
         Ok(Live::http1(sender, connection))
     };
     counted_without(endpoint, method, connecting).await
 }
 
-/// The byte stream of a connection, plain or encrypted.
-enum Stream {
-    Plain(AnyStream),
-    Tls(Box<TlsStream<AnyStream>>),
+/// An open connection, plain or encrypted.
+struct Reached {
+    stream: AnyStream,
+    ends: Ends,
+    /// Whether the server chose HTTP/2 in the TLS handshake.
+    is_http2: bool,
 }
 
 /// Connects to a server. `protocols` are the versions of HTTP that the TLS handshake offers (RFC 7301), in
 /// order of preference.
-async fn reach(endpoint: &Endpoint, protocols: &[&[u8]]) -> Result<(Stream, Ends), Failure> {
+async fn reach(endpoint: &Endpoint, protocols: &[&[u8]]) -> Result<Reached, Failure> {
     let (host, port) = endpoint.address();
     let dialed =
         tokio::time::timeout(endpoint.dial_timeout(), endpoint.egress().reach(host, port, endpoint.guard()))
             .await;
     let (stream, ends) = dialed.unwrap_or_else(|_| Err(Failure::dial_timeout(host, port)))?;
     let Security::Tls { config, name } = endpoint.security() else {
-        return Ok((Stream::Plain(stream), ends));
+        return Ok(Reached { stream, ends, is_http2: false });
     };
     let mut config = config.clone();
     if !protocols.is_empty() {
@@ -113,32 +109,29 @@ async fn reach(endpoint: &Endpoint, protocols: &[&[u8]]) -> Result<(Stream, Ends
     }
     let handshake = TlsConnector::from(config).connect(name.clone(), stream);
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(Ok(stream)) => Ok((Stream::Tls(Box::new(stream)), ends)),
+        Ok(Ok(stream)) => {
+            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
+            Ok(Reached { stream: Box::new(stream), ends, is_http2 })
+        }
         Ok(Err(error)) => Err(Failure::handshake(&error, ends)),
         Err(_) => Err(Failure::Other("net/http: TLS handshake timeout".to_owned())),
     }
 }
 
 /// Starts HTTP/1 on a connection.
-async fn begin<B, S>(stream: S, ends: Ends) -> Result<(http1::SendRequest<B>, Connection), Failure>
-where
-    B: hyper::body::Body + Send + Unpin + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    // Some servers compare header names in their usual spelling.
+async fn begin(stream: AnyStream, ends: Ends) -> Result<(http1::SendRequest<AnyBody>, Connection), Failure> {
+    // Some servers compare header names in their usual capitalization.
     let mut http = http1::Builder::new();
     http.title_case_headers(true).max_buf_size(READ_BYTES_MAX).max_headers(HEADERS_MAX);
     let (sender, connection) =
         http.handshake(TokioIo::new(stream)).await.map_err(|error| Failure::exchange(&error, ends))?;
-    let connection = tokio::spawn(connection.with_upgrades());
+    let connection = tokio::spawn(connection.with_upgrades().boxed());
     Ok((sender, Connection::new(connection.abort_handle(), ends)))
 }
 
 /// Starts HTTP/2 on a connection.
-async fn begin_http2(stream: Box<TlsStream<AnyStream>>, ends: Ends) -> Result<Live, Failure> {
-    let mut http = http2::Builder::new(TokioExecutor::new());
+async fn begin_http2(stream: AnyStream, ends: Ends) -> Result<Live, Failure> {
+    let mut http = Builder::new(TokioExecutor::new());
     http.timer(TokioTimer::new())
         .max_header_list_size(READ_BYTES_MAX as u32)
         .initial_stream_window_size(READ_BYTES_MAX as u32)
@@ -146,8 +139,7 @@ async fn begin_http2(stream: Box<TlsStream<AnyStream>>, ends: Ends) -> Result<Li
         .keep_alive_interval(PROBE_INTERVAL)
         .keep_alive_timeout(PROBE_TIMEOUT)
         .keep_alive_while_idle(true);
-    let (sender, connection) =
-        http.handshake(TokioIo::new(stream)).await.map_err(|error| Failure::exchange(&error, ends))?;
-    let connection = tokio::spawn(connection);
+    let begun = http2::begin_with(&http, stream).await;
+    let (sender, connection) = begun.map_err(|error| Failure::exchange(&error, ends))?;
     Ok(Live::http2(sender, Connection::new(connection.abort_handle(), ends)))
 }

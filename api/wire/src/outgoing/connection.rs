@@ -1,25 +1,22 @@
-//! Open connections, for calls one after the other (HTTP/1) or at the same time (HTTP/2).
+//! Open connections, for consecutive calls (HTTP/1) or concurrent calls (HTTP/2).
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderValue, Request, Response, Uri};
-use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::client::conn::{TrySendError, http1};
 
 use super::error::Ends;
+use crate::http2::{self, AnyBody};
 
-/// Maximum number of concurrent calls on an HTTP/2 connection: the minimum that servers are advised to allow
-/// (RFC 9113 section 6.5.2). The next call takes another connection, because watches would otherwise block
+/// Maximum number of concurrent calls on an HTTP/2 connection. RFC 9113, section 6.5.2, recommends that
+/// servers allow at least this number. Further calls use another connection; otherwise watches could block
 /// the calls after them.
 pub(super) const SHARED_MAX: usize = 100;
 
-/// The body of a request, of any kind.
-pub(super) type Sent = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
-
-/// A connection. Its task ends when this value is dropped, after its last call has finished or was cancelled.
+/// A connection and its task. Dropping this value aborts the task; the owner drops the value after the last
+/// call has finished or was cancelled.
 #[derive(Debug)]
 pub struct Connection {
     task: tokio::task::AbortHandle,
@@ -31,7 +28,7 @@ impl Connection {
         Connection { task, ends }
     }
 
-    /// Returns the local and the remote address.
+    /// Returns the local and the remote address of the connection.
     pub(super) fn ends(&self) -> Ends {
         self.ends
     }
@@ -43,35 +40,35 @@ impl Drop for Connection {
     }
 }
 
-/// A connection for calls one after the other (HTTP/1) or at the same time (HTTP/2).
+/// A connection for consecutive calls (HTTP/1) or concurrent calls (HTTP/2).
 pub(super) struct Live {
     sender: Sender,
     connection: Arc<Connection>,
 }
 
 enum Sender {
-    One(http1::SendRequest<Sent>),
-    Two(http2::SendRequest<Sent>),
+    One(http1::SendRequest<AnyBody>),
+    Two(http2::Sender),
 }
 
 /// Reason why a request has no response.
 pub(super) enum Unsent {
     /// No byte of the request was written; the request is returned.
-    Request(Box<Request<Sent>>),
-    /// The connection ended after the request was written, or while it was.
+    Request(Box<Request<AnyBody>>),
+    /// The connection ended while the request was written, or later.
     Lost(hyper::Error),
 }
 
 impl Live {
-    pub(super) fn http1(sender: http1::SendRequest<Sent>, connection: Connection) -> Live {
+    pub(super) fn http1(sender: http1::SendRequest<AnyBody>, connection: Connection) -> Live {
         Live { sender: Sender::One(sender), connection: Arc::new(connection) }
     }
 
-    pub(super) fn http2(sender: http2::SendRequest<Sent>, connection: Connection) -> Live {
+    pub(super) fn http2(sender: http2::Sender, connection: Connection) -> Live {
         Live { sender: Sender::Two(sender), connection: Arc::new(connection) }
     }
 
-    /// Returns another handle to the same connection, if calls can share it and it is not full.
+    /// Returns another handle to the connection, if calls can share the connection and it is not full.
     pub(super) fn shared(&self) -> Option<Live> {
         let Sender::Two(sender) = &self.sender else { return None };
         if self.is_full() {
@@ -80,8 +77,8 @@ impl Live {
         Some(Live { sender: Sender::Two(sender.clone()), connection: self.connection.clone() })
     }
 
-    /// Returns whether a shared connection carries its maximum number of calls. Each call holds a reference
-    /// to it, and so does the pool.
+    /// Returns whether a shared connection carries its maximum number of calls. Each call and the pool have a
+    /// reference to the connection.
     pub(super) fn is_full(&self) -> bool {
         Arc::strong_count(&self.connection) > SHARED_MAX
     }
@@ -105,7 +102,7 @@ impl Live {
     pub(super) async fn send(
         &mut self,
         url: &Uri,
-        mut request: Request<Sent>,
+        mut request: Request<AnyBody>,
     ) -> Result<Response<Incoming>, Unsent> {
         let sent = match &mut self.sender {
             Sender::One(sender) => {
@@ -127,12 +124,12 @@ impl Live {
                 sender.try_send_request(request).await
             }
         };
-        sent.map_err(Unsent::of)
+        sent.map_err(Unsent::from_error)
     }
 }
 
 impl Unsent {
-    fn of(mut error: TrySendError<Request<Sent>>) -> Unsent {
+    fn from_error(mut error: TrySendError<Request<AnyBody>>) -> Unsent {
         match error.take_message() {
             Some(request) => Unsent::Request(Box::new(request)),
             None => Unsent::Lost(error.into_error()),

@@ -28,17 +28,17 @@ pub struct Identity {
     pub password: Option<(String, String)>,
 }
 
-/// How a server is verified, and how this server authenticates to it.
+/// The verification of a server, and the authentication of this server to it.
 #[derive(Clone, Copy, Default)]
 pub struct Credentials<'c> {
     /// PEM of the authorities that verify the server's certificate.
     pub authorities: &'c [u8],
-    /// PEM of the authorities to use if `authorities` is empty. Certificates in it that cannot be parsed are
-    /// skipped, because the bundle of a system may contain some.
+    /// PEM of the authorities to use if `authorities` is empty. Certificates that cannot be parsed are
+    /// skipped, because the bundle of an operating system may contain such certificates.
     pub otherwise: &'c [u8],
     /// Name that the server's certificate must have, if it is not the host of the URL.
     pub server_name: Option<&'c str>,
-    /// Credentials of this server; `None` if it does not authenticate itself.
+    /// Credentials of this server; `None` if this server does not authenticate itself.
     pub identity: Option<&'c Identity>,
     /// Whether any certificate of the server is accepted.
     pub is_unverified: bool,
@@ -103,15 +103,15 @@ fn config(credentials: &Credentials<'_>) -> Result<ClientConfig, String> {
         None => Ok(builder.with_no_client_auth()),
         Some((chain, key)) => {
             let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-            let chain = chain.map_err(|_| "the client certificate is no PEM".to_owned())?;
+            let chain = chain.map_err(|_| "the client certificate is not PEM".to_owned())?;
             let key = PrivateKeyDer::from_pem_slice(key)
-                .map_err(|_| "the client key is no PEM private key".to_owned())?;
+                .map_err(|_| "the client key is not a PEM private key".to_owned())?;
             builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())
         }
     }
 }
 
-/// Verifier that accepts any server certificate, for objects that ask for this.
+/// Verifier that accepts any server certificate, for configurations that disable verification.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

@@ -6,8 +6,8 @@ use super::Failure;
 use super::guard::Guard;
 use crate::keepalive;
 
-/// Connects to the first address of a host that accepts the connection and that `guard` does not refuse. A
-/// failure names the first address.
+/// Connects to a host: tries its addresses in order, except those that `guard` refuses, until a connection
+/// succeeds. If all addresses fail, the result is the failure of the first address.
 pub(super) async fn dial(host: &str, port: u16, guard: &Guard) -> Result<TcpStream, Failure> {
     let addresses = tokio::net::lookup_host((host, port)).await;
     let addresses = addresses.map_err(|_| Failure::unknown_host(host))?;

@@ -1,5 +1,4 @@
-//! Egress: how connections to other servers are made, depending on their network: directly, or through a
-//! proxy.
+//! Egress: how this server connects to the servers of a network, directly or through a proxy.
 //!
 //! ```text
 //! control plane   webhooks that a URL names, token and permission reviews, audit, traces
@@ -7,7 +6,7 @@
 //! etcd            the members of etcd
 //! ```
 //!
-//! The proxy resolves host names. Timeouts are those of the caller.
+//! The proxy resolves host names. The caller sets the timeouts.
 
 use std::sync::Arc;
 
@@ -29,12 +28,13 @@ pub struct Networks {
     pub control_plane: Egress,
     /// Egress to the network of etcd.
     pub etcd: Egress,
-    /// Whether a configuration sets the egress of the networks.
+    /// Whether an egress selector configuration was loaded. Such a configuration decides how connections to
+    /// each network are made.
     pub is_configured: bool,
 }
 
 impl Networks {
-    /// Returns these networks with their calls counted in `calls`.
+    /// Sets the metrics in which calls to these networks are counted.
     #[must_use]
     pub fn counted(self, calls: &Arc<Calls>) -> Networks {
         let Networks { cluster, control_plane, etcd, is_configured } = self;
@@ -43,22 +43,22 @@ impl Networks {
         Networks { cluster, control_plane, etcd, is_configured }
     }
 
-    /// Returns the egress to servers that are reached without the proxy of a network.
+    /// Returns an egress without a proxy, for servers that the proxies of the networks do not apply to.
     pub fn direct(&self) -> Egress {
-        Egress { way: Way::Direct, calls: self.control_plane.calls.clone() }
+        Egress { route: EgressRoute::Direct, calls: self.control_plane.calls.clone() }
     }
 }
 
 /// The way in which connections into one network are made.
 #[derive(Clone, Debug, Default)]
 pub struct Egress {
-    way: Way,
+    route: EgressRoute,
     /// The metrics in which calls are counted; `None` if they are not counted.
     calls: Option<Arc<Calls>>,
 }
 
 #[derive(Clone, Debug, Default)]
-enum Way {
+enum EgressRoute {
     #[default]
     Direct,
     /// The proxy of a kubeconfig file.
@@ -71,20 +71,20 @@ impl Egress {
     /// Creates an egress through the proxy with this URL.
     ///
     /// # Errors
-    /// The URL is not that of a proxy.
+    /// The URL is not the URL of a proxy.
     pub(super) fn by_url(url: &str) -> Result<Egress, String> {
-        Ok(Egress { way: Way::Proxy(Arc::new(Proxy::read(url)?)), calls: None })
+        Ok(Egress { route: EgressRoute::Proxy(Arc::new(Proxy::read(url)?)), calls: None })
     }
 
-    /// Creates an egress through a proxy to which this server has its own connection.
+    /// Creates an egress through the proxy of a network.
     pub fn by_tunnel(tunnel: Tunnel) -> Egress {
-        Egress { way: Way::Tunnel(Arc::new(tunnel)), calls: None }
+        Egress { route: EgressRoute::Tunnel(Arc::new(tunnel)), calls: None }
     }
 
-    /// Returns this egress, or `other` if this one is direct. Calls are counted as those of `other`.
+    /// Returns this egress, or `other` if this egress is direct. Calls are counted in the metrics of `other`.
     pub(super) fn or(self, other: &Egress) -> Egress {
-        let way = if self.is_direct() { other.way.clone() } else { self.way };
-        Egress { way, calls: other.calls.clone() }
+        let route = if self.is_direct() { other.route.clone() } else { self.route };
+        Egress { route, calls: other.calls.clone() }
     }
 
     /// Returns the metrics in which calls are counted, if they are counted.
@@ -94,7 +94,7 @@ impl Egress {
 
     /// Returns whether connections are made without a proxy.
     pub fn is_direct(&self) -> bool {
-        matches!(self.way, Way::Direct)
+        matches!(self.route, EgressRoute::Direct)
     }
 
     /// Connects to a server. The addresses of both ends are known only for a direct connection. `guard` is
@@ -108,14 +108,14 @@ impl Egress {
         port: u16,
         guard: &Guard,
     ) -> Result<(AnyStream, Ends), Failure> {
-        match &self.way {
-            Way::Direct => {
+        match &self.route {
+            EgressRoute::Direct => {
                 let stream = dial(host, port, guard).await?;
                 let ends = stream.local_addr().ok().zip(stream.peer_addr().ok());
                 Ok((Box::new(stream), ends))
             }
-            Way::Proxy(proxy) => Ok((Box::new(proxy.dial(host, port).await?), None)),
-            Way::Tunnel(tunnel) => Ok((tunnel.dial(host, port, self.calls()).await?, None)),
+            EgressRoute::Proxy(proxy) => Ok((Box::new(proxy.dial(host, port).await?), None)),
+            EgressRoute::Tunnel(tunnel) => Ok((tunnel.dial(host, port, self.calls()).await?, None)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The endpoint of another server: the URL that is called, and the address and the kind of the connection.
 //!
-//! Objects name servers by `https` only; plain connections are for targets in a request of the operator
-//! (pods, services).
+//! API objects can name servers only with `https` URLs. Plain connections are only for pods and services that
+//! a proxy request names.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-use super::counting::counted;
+use super::call_metrics::counted;
 use super::egress::Egress;
 use super::guard::Guard;
 use super::pool::{ConnectionTarget, Pool};
 use super::{ClientTls, Credentials, Failure, credentials};
 
-/// Time limit for a TCP connection if the caller sets no other: that of the reference server's HTTP client.
+/// Default time limit for opening a TCP connection; the same as in the reference server's HTTP client.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The address of a server, and how it is verified.
+/// The URL and address of a server, with the settings for connections to it.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// The URL that is called, with its query.
@@ -65,7 +65,7 @@ impl Endpoint {
     pub fn with(url: Uri, credentials: &Credentials<'_>) -> Result<Endpoint, String> {
         let (host, port) = host_and_port(&url);
         if url.scheme_str() != Some("https") || host.is_empty() {
-            return Err(format!("{url} is no https URL with a host"));
+            return Err(format!("{url} is not an https URL with a host"));
         }
         let name = server_name(credentials.server_name.unwrap_or(&host))?;
         let ClientTls(config) = ClientTls::new(credentials)?;
@@ -99,8 +99,8 @@ impl Endpoint {
         Ok(Endpoint { url, address, security, identity, ..self.clone() })
     }
 
-    /// Creates the endpoint of a path of a server at `host` (a name or an address) and `port`. Without `tls`
-    /// the connection is not encrypted.
+    /// Creates the endpoint for the path `target` of the server at `host` (a name or an address) and `port`.
+    /// The connection is encrypted only if `tls` is present.
     ///
     /// # Errors
     /// The message says why no call is possible.
@@ -111,8 +111,8 @@ impl Endpoint {
             }
             None => ("http", Security::Plain),
         };
-        let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        let url = format!("{scheme}://{shown}:{port}{target}");
+        let url_host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let url = format!("{scheme}://{url_host}:{port}{target}");
         Ok(Endpoint {
             url: url.parse().map_err(|error| format!("parse {url:?}: {error}"))?,
             address: (host.to_owned(), port),
@@ -144,12 +144,12 @@ impl Endpoint {
         Endpoint { egress: self.egress.or(egress), ..self }
     }
 
-    /// Returns `why` in the format of a failed call.
+    /// Returns the message for a call that failed because of `why`.
     pub(super) fn no_call(&self, why: &str) -> String {
-        Failure::Other(why.to_owned()).of(&self.url).to_string()
+        Failure::Other(why.to_owned()).with_post_url(&self.url).to_string()
     }
 
-    /// Returns the endpoint of another path of the same server.
+    /// Returns the endpoint for another path on the same server.
     ///
     /// # Errors
     /// The text is not a path.
@@ -197,7 +197,8 @@ impl Endpoint {
     /// Counts a call to the endpoint. `code` is `None` if there was no response.
     pub(super) fn count(&self, method: &Method, code: Option<StatusCode>, began: Instant) {
         if let Some(calls) = self.egress.calls() {
-            counted(calls, self.address(), method, code, began);
+            let (host, port) = self.address();
+            counted(calls, host, port, method, code, began);
         }
     }
 
@@ -212,14 +213,15 @@ impl Endpoint {
         self
     }
 
-    /// Returns the endpoint at another address, which also appears in the URL.
+    /// Returns the endpoint with another address, in the connection and in the URL.
     ///
     /// # Errors
     /// The host cannot be part of a URL.
     pub fn moved(&self, host: String, port: u16) -> Result<Endpoint, String> {
         let mut parts = self.url.clone().into_parts();
-        let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        parts.authority = Some(shown.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?);
+        let authority =
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        parts.authority = Some(authority.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?);
         let url = Uri::from_parts(parts).map_err(|error| error.to_string())?;
         Ok(Endpoint { url, address: (host, port), ..self.clone() })
     }
@@ -232,7 +234,7 @@ fn host_and_port(url: &Uri) -> (String, u16) {
 }
 
 fn server_name(name: &str) -> Result<ServerName<'static>, String> {
-    ServerName::try_from(name.to_owned()).map_err(|_| format!("{name:?} is no host name"))
+    ServerName::try_from(name.to_owned()).map_err(|_| format!("{name:?} is not a host name"))
 }
 
 #[cfg(test)]
@@ -252,15 +254,15 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_moved_keeps_its_name_and_path() {
+    fn an_endpoint_at_another_address_keeps_its_name_and_path() {
         let endpoint = Endpoint::new("https://a.b.svc:443/c?d".parse().unwrap(), b"").unwrap();
-        for (host, wanted) in [
+        for (host, expected) in [
             ("127.0.0.1", Some("https://127.0.0.1:8443/c?d")),
             ("::1", Some("https://[::1]:8443/c?d")),
             ("a b", None),
         ] {
             let moved = endpoint.moved(host.to_owned(), 8443).ok();
-            assert_eq!(moved.as_ref().map(|moved| moved.url().to_string()).as_deref(), wanted);
+            assert_eq!(moved.as_ref().map(|moved| moved.url().to_string()).as_deref(), expected);
             if let Some(moved) = moved {
                 let name = |endpoint: &Endpoint| match endpoint.security() {
                     Security::Tls { name, .. } => name.clone(),

@@ -53,11 +53,11 @@ impl Failure {
     }
 
     pub(super) fn dial_timeout(host: &str, port: u16) -> Failure {
-        let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        Failure::Other(format!("dial tcp {shown}:{port}: i/o timeout"))
+        let url_host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        Failure::Other(format!("dial tcp {url_host}:{port}: i/o timeout"))
     }
 
-    /// Returns the failure for a response for which there is not enough memory, or can never be.
+    /// Returns the failure for a response that is too large for the free memory, or for the whole budget.
     pub(super) fn no_room(error: &MemoryExhausted) -> Failure {
         match error {
             MemoryExhausted::Never { .. } => Failure::TooLong,
@@ -86,7 +86,8 @@ impl Failure {
     pub fn is_passing(&self) -> bool {
         match self {
             Failure::Reset(_) => true,
-            // A server that lacks something that it needs sends a 503 on purpose.
+            // A 503 is not retried: a server sends it on purpose while one of its dependencies is
+            // unavailable.
             Failure::Code { code, .. } => matches!(code, 429 | 500..=502 | 504..),
             Failure::Timeout | Failure::Body | Failure::TooLong | Failure::Other(_) => false,
         }
@@ -127,12 +128,12 @@ impl Failure {
     }
 
     /// Adds the method Post and the URL to the message, unless the failure comes from a response.
-    pub(super) fn of(self, url: &Uri) -> Failure {
-        self.of_method("Post", url)
+    pub(super) fn with_post_url(self, url: &Uri) -> Failure {
+        self.with_method_and_url("Post", url)
     }
 
     /// Adds the method and the URL to the message, unless the failure comes from a response.
-    pub(super) fn of_method(self, method: &str, url: &Uri) -> Failure {
+    pub(super) fn with_method_and_url(self, method: &str, url: &Uri) -> Failure {
         match self {
             Failure::Timeout | Failure::Other(_) => Failure::Other(format!("{method} \"{url}\": {self}")),
             Failure::Reset(why) => Failure::Reset(format!("{method} \"{url}\": {why}")),
@@ -141,23 +142,31 @@ impl Failure {
     }
 }
 
-/// Start of the message of a certificate outside its validity period.
+/// Start of the message for a certificate outside its validity period.
 const OUTSIDE_VALIDITY: &str = "certificate has expired or is not yet valid";
 
 fn certificate(why: &CertificateError) -> String {
-    let shown =
+    let time_text =
         |time: UnixTime| values::clock::format_seconds(i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
     match why {
         // Go also reports an unknown authority if an authority of the same name has another key, or if an
-        // authority presents itself as the server. The latter is the only case of `Other`.
+        // authority presents itself as the server. `Other` occurs only in the second case.
         CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_) => {
             "certificate signed by unknown authority".to_owned()
         }
         CertificateError::ExpiredContext { time, not_after } => {
-            format!("{OUTSIDE_VALIDITY}: current time {} is after {}", shown(*time), shown(*not_after))
+            format!(
+                "{OUTSIDE_VALIDITY}: current time {} is after {}",
+                time_text(*time),
+                time_text(*not_after)
+            )
         }
         CertificateError::NotValidYetContext { time, not_before } => {
-            format!("{OUTSIDE_VALIDITY}: current time {} is before {}", shown(*time), shown(*not_before))
+            format!(
+                "{OUTSIDE_VALIDITY}: current time {} is before {}",
+                time_text(*time),
+                time_text(*not_before)
+            )
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "certificate specifies an incompatible key usage".to_owned()
@@ -185,18 +194,18 @@ fn certificate(why: &CertificateError) -> String {
     }
 }
 
-/// Returns the message for a code other than success. `said` is the text of the response, or `unknown`.
-pub fn unexpected_code(code: StatusCode, said: &str) -> String {
+/// Returns the message for a code other than success. `text` is the text of the response, or `unknown`.
+pub fn unexpected_code(code: StatusCode, text: &str) -> String {
     match code.as_u16() {
         400 => "the server rejected our request for an unknown reason".to_owned(),
         401 => "the server has asked for the client to provide credentials".to_owned(),
-        403 | 415 => said.to_owned(),
+        403 | 415 => text.to_owned(),
         404 => "the server could not find the requested resource".to_owned(),
         405 => "the server does not allow this method on the requested resource".to_owned(),
-        406 if said == "unknown" => {
+        406 if text == "unknown" => {
             "the server was unable to respond with a content type that the client supports".to_owned()
         }
-        406 => said.to_owned(),
+        406 => text.to_owned(),
         409 => "the server reported a conflict".to_owned(),
         422 => "the server rejected our request due to an error in our request".to_owned(),
         429 => "the server has received too many requests and has asked us to try again later".to_owned(),
@@ -205,8 +214,8 @@ pub fn unexpected_code(code: StatusCode, said: &str) -> String {
                 request"
             .to_owned(),
         500.. => {
-            let said = values::field::go_quote(said);
-            format!("an error on the server ({said}) has prevented the request from succeeding")
+            let text = values::field::go_quote(text);
+            format!("an error on the server ({text}) has prevented the request from succeeding")
         }
         other => format!("the server responded with the status code {other} but did not return more information"),
     }

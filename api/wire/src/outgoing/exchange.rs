@@ -1,7 +1,7 @@
 //! Requests on connections to other servers, and their responses.
 //!
-//! A POST follows a few redirects to other HTTPS URLs, all within its deadline. Streamed responses do not
-//! follow redirects.
+//! A POST follows a few redirects to other HTTPS URLs; its deadline includes the redirects. Requests with
+//! streamed responses do not follow redirects.
 
 use std::io::Read;
 use std::ops::Deref;
@@ -16,23 +16,24 @@ use hyper::body::{Body, Incoming};
 use tokio::time::Instant;
 
 use super::connect::{connect, connect_for_many};
-use super::connection::{Connection, Live, Sent, Unsent};
+use super::connection::{Connection, Live, Unsent};
 use super::pool;
-use super::{Endpoint, Failure, failed, redirect};
+use super::{Endpoint, Failure, redirect, status_failure};
+use crate::http2::{AnyBody, any_body};
 use crate::traces;
 use values::memory::{self, Charge};
 
-/// Maximum number of bytes of a response that are read: far more than any object may have.
+/// Maximum number of bytes of a response that are read: far more than an object may have.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Maximum number of retries within the deadline, for a server that asks for them.
+/// Maximum number of retries within the deadline, if the server asks for a retry.
 const RETRIES_MAX: usize = 10;
 
 /// Maximum number of bytes of a review that are read: enough for a user with some ten thousand groups.
 pub const REVIEW_BYTES_MAX: usize = 1024 * 1024;
 
-/// Maximum length of a response whose bytes are read without a charge. The decoded form is charged in any
-/// case.
+/// Maximum length of a response whose bytes are not charged while they are read. The decoded form is always
+/// charged.
 const UNCHARGED_BYTES_MAX: usize = 16 * 1024;
 
 /// The response to a successful call.
@@ -59,10 +60,10 @@ impl Deref for Reply {
     }
 }
 
-/// Posts JSON and reads the response, all of it within `timeout`. `agent` is the user agent.
+/// Posts JSON and reads the whole response within `timeout`. `agent` is the user agent.
 ///
 /// # Errors
-/// There is no connection, no response in time, or the response is too long or has a code other than success.
+/// There is no connection, or the response is late, is too long, or has a code other than success.
 pub async fn post(
     endpoint: &Endpoint,
     agent: &str,
@@ -75,7 +76,7 @@ pub async fn post(
 /// Posts JSON like [`post`], with a limit on the size of the response.
 ///
 /// # Errors
-/// The same as those of [`post`].
+/// The same errors as those of [`post`].
 pub async fn post_at_most(
     endpoint: &Endpoint,
     agent: &str,
@@ -89,17 +90,18 @@ pub async fn post_at_most(
             let (head, text) = follow(endpoint, agent, &body, bytes_max).await?;
             match retry_after(head.status, &head.headers) {
                 Some(pause) => tokio::time::sleep(pause).await,
-                None => return judge(head.status, &head.headers, text),
+                None => return check_response(head.status, &head.headers, text),
             }
         }
         let text = "the server has received too many requests and has asked us to try again later".to_owned();
         Err(Failure::Code { code: 429, text })
     };
     let called = tokio::time::timeout_at(deadline, call).await;
-    called.unwrap_or_else(|_| Err(Failure::Timeout.of(endpoint.url())))
+    called.unwrap_or_else(|_| Err(Failure::Timeout.with_post_url(endpoint.url())))
 }
 
-/// A streamed response and its connection, which ends when this value is dropped.
+/// A streamed response and its connection. Dropping this value ends the connection, unless other calls use it
+/// too.
 pub struct Opened {
     /// The response, whose body has not been read.
     pub response: Response<Incoming>,
@@ -112,33 +114,36 @@ pub struct Opened {
 pub struct Lease(Leased);
 
 enum Leased {
-    /// For this response only.
+    /// A connection that is used for this response only.
     Own { _connection: Connection },
-    /// From the pool of an endpoint, or to be returned to it.
-    Kept(Box<(Endpoint, Live)>),
+    /// A connection that came from the pool of an endpoint, or that the pool can keep afterwards.
+    Pooled(Box<(Endpoint, Live)>),
 }
 
 impl Lease {
     /// Returns the connection to the pool for the next call. The response must have been read to its end.
     pub fn give_back(self) {
-        if let Leased::Kept(kept) = self.0 {
-            let (endpoint, live) = *kept;
+        if let Leased::Pooled(pooled) = self.0 {
+            let (endpoint, live) = *pooled;
             endpoint.pool().keep(endpoint.target(), live);
         }
     }
 }
 
-/// Sends a request with the URL of the endpoint, and waits for the head of the response. The headers are
-/// those of the caller; `Host` defaults to that of the URL. The response may be an upgrade.
+/// Sends a request with the URL of the endpoint, and waits for the head of the response. The caller sets the
+/// headers; `Host` defaults to the host of the URL. The response may be an upgrade.
 ///
 /// # Errors
 /// There is no connection, or it broke before the response began.
-pub async fn open<B>(endpoint: &Endpoint, mut request: Request<B>) -> Result<Opened, Failure>
+pub async fn open<B>(endpoint: &Endpoint, request: Request<B>) -> Result<Opened, Failure>
 where
-    B: hyper::body::Body + Send + Unpin + 'static,
-    B::Data: Send,
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    open_any(endpoint, request.map(any_body)).await
+}
+
+async fn open_any(endpoint: &Endpoint, mut request: Request<AnyBody>) -> Result<Opened, Failure> {
     let (mut sender, connection) = connect(endpoint, request.method()).await?;
     let path = endpoint.url().path_and_query().map_or("/", |path| path.as_str());
     *request.uri_mut() = path.parse().map_err(|error| Failure::Other(format!("{error}")))?;
@@ -156,31 +161,34 @@ where
 
 /// Sends a request that is not an upgrade, on a pooled or a new connection, and waits for the head of the
 /// response. The connection may be returned to the pool after the response has been read
-/// ([`Lease::give_back`]). The host is that of the URL.
+/// ([`Lease::give_back`]). The host is the host of the URL.
 ///
 /// # Errors
 /// There is no connection, or it broke before the response began.
-pub async fn open_kept<B>(endpoint: &Endpoint, request: Request<B>) -> Result<Opened, Failure>
+pub async fn open_pooled<B>(endpoint: &Endpoint, request: Request<B>) -> Result<Opened, Failure>
 where
     B: hyper::body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+    open_pooled_any(endpoint, request.map(any_body)).await
+}
+
+async fn open_pooled_any(endpoint: &Endpoint, mut request: Request<AnyBody>) -> Result<Opened, Failure> {
     traces::propagate(request.headers_mut());
     request.headers_mut().extend(endpoint.identity().clone());
     let method = request.method().clone();
     let (answered, began) = send(endpoint, request).await?;
     endpoint.count(&method, answered.as_ref().ok().map(|(response, _)| response.status()), began);
     let (response, live) = answered?;
-    let connection = Lease(Leased::Kept(Box::new((endpoint.clone(), live))));
+    let connection = Lease(Leased::Pooled(Box::new((endpoint.clone(), live))));
     Ok(Opened { response, connection })
 }
 
-/// Gets the endpoint's URL with these headers, all of it within `timeout`. Returns the response whatever its
-/// code.
+/// Sends a GET for the URL of the endpoint with these headers, and reads the whole response within `timeout`.
+/// Returns the response even if its code is an error.
 ///
 /// # Errors
-/// There is no connection, no response in time, or the response is too long.
+/// There is no connection, or the response is late or too long.
 pub async fn get(
     endpoint: &Endpoint,
     headers: HeaderMap,
@@ -190,11 +198,11 @@ pub async fn get(
     Ok((head.status, text))
 }
 
-/// Gets the endpoint's URL like [`get`], with a limit on the size of the response, and returns its whole
-/// head.
+/// Sends a GET like [`get`], with a limit on the size of the response, and returns the whole head of the
+/// response.
 ///
 /// # Errors
-/// The same as those of [`get`].
+/// The same errors as those of [`get`].
 pub async fn get_at_most(
     endpoint: &Endpoint,
     headers: HeaderMap,
@@ -208,7 +216,7 @@ pub async fn get_at_most(
         read(opened.response, bytes_max).await
     };
     let called = tokio::time::timeout(timeout, call).await.unwrap_or(Err(Failure::Timeout));
-    called.map_err(|failure| failure.of_method("Get", endpoint.url()))
+    called.map_err(|failure| failure.with_method_and_url("Get", endpoint.url()))
 }
 
 /// Sends a POST, follows its redirects, and returns the last response. Failures name the URL of the last
@@ -219,23 +227,25 @@ async fn follow(
     body: &Bytes,
     bytes_max: usize,
 ) -> Result<(http::response::Parts, Reply), Failure> {
-    let mut asked = (Method::POST, endpoint.clone());
+    let mut target = (Method::POST, endpoint.clone());
     let mut last = endpoint.url().clone();
     for _ in 0..redirect::REQUESTS_MAX {
-        let (method, endpoint) = &asked;
+        let (method, endpoint) = &target;
         let body = if *method == Method::POST { body.clone() } else { Bytes::new() };
         let answered = exchange(endpoint, method, agent, body, bytes_max).await;
-        let (head, text) = answered.map_err(|failure| failure.of(endpoint.url()))?;
-        match redirect::next(&head, method, endpoint).map_err(|failure| failure.of(endpoint.url()))? {
+        let (head, text) = answered.map_err(|failure| failure.with_post_url(endpoint.url()))?;
+        match redirect::next(&head, method, endpoint)
+            .map_err(|failure| failure.with_post_url(endpoint.url()))?
+        {
             None => return Ok((head, text)),
             Some(next) => {
                 last = endpoint.url().clone();
-                asked = next;
+                target = next;
             }
         }
     }
     let why = format!("stopped after {} redirects", redirect::REQUESTS_MAX);
-    Err(Failure::Other(why).of(&last))
+    Err(Failure::Other(why).with_post_url(&last))
 }
 
 /// Sends one request and reads the response.
@@ -258,7 +268,7 @@ async fn exchange(
         .header(USER_AGENT, agent)
         .header(ACCEPT, "application/json, */*")
         .header(ACCEPT_ENCODING, "gzip")
-        .body(Full::new(body).map_err(Into::into).boxed_unsync())
+        .body(any_body(Full::new(body)))
         .map_err(|error| Failure::Other(error.to_string()))?;
     traces::propagate(request.headers_mut());
     let (answered, began) = send(endpoint, request).await?;
@@ -269,26 +279,26 @@ async fn exchange(
     Ok(answer)
 }
 
-/// Sends a request on a pooled or a new connection; also returns when the request was sent. A pooled
+/// Sends a request on a pooled or a new connection. Also returns the time at which sending began. A pooled
 /// connection that accepts no more data is discarded. A request that was written is not sent again, because
 /// the server may have acted on it. A GET without a body is an exception, because it does not change
 /// anything.
 async fn send(
     endpoint: &Endpoint,
-    mut request: Request<Sent>,
+    mut request: Request<AnyBody>,
 ) -> Result<(Result<(Response<Incoming>, Live), Failure>, std::time::Instant), Failure> {
     let target = endpoint.target();
     for _ in 0..pool::TRIED_MAX {
-        let Some(mut kept) = endpoint.pool().take(&target) else { break };
+        let Some(mut pooled) = endpoint.pool().take(&target) else { break };
         let began = std::time::Instant::now();
         let again =
             (request.method() == Method::GET && request.body().is_end_stream()).then(|| same(&request));
-        match (kept.send(endpoint.url(), request).await, again) {
-            (Ok(response), _) => return Ok((Ok((response, kept)), began)),
+        match (pooled.send(endpoint.url(), request).await, again) {
+            (Ok(response), _) => return Ok((Ok((response, pooled)), began)),
             (Err(Unsent::Request(unsent)), _) => request = *unsent,
             (Err(Unsent::Lost(_)), Some(again)) => request = again,
             (Err(Unsent::Lost(error)), None) => {
-                return Ok((Err(Failure::exchange(&error, kept.ends())), began));
+                return Ok((Err(Failure::exchange(&error, pooled.ends())), began));
             }
         }
     }
@@ -303,16 +313,16 @@ async fn send(
 }
 
 /// Copies a request without a body.
-fn same(request: &Request<Sent>) -> Request<Sent> {
-    let mut same = Request::new(Empty::new().map_err(Into::into).boxed_unsync());
+fn same(request: &Request<AnyBody>) -> Request<AnyBody> {
+    let mut same = Request::new(any_body(Empty::new()));
     *same.method_mut() = request.method().clone();
     *same.uri_mut() = request.uri().clone();
     *same.headers_mut() = request.headers().clone();
     same
 }
 
-/// Reads a response. Large responses are charged before their bytes are read, and the decoded form before the
-/// caller decodes the body.
+/// Reads a response. The bytes of a large response are charged before they are read. The decoded form is
+/// charged before the caller decodes the body.
 async fn read(
     response: Response<Incoming>,
     bytes_max: usize,
@@ -349,13 +359,13 @@ async fn read(
     } else {
         text.freeze()
     };
-    // The charges are released first, so that no call waits for its last charge while it holds others.
+    // The charges are released first, so that no call holds charges while it waits for its last charge.
     drop(charges);
     let charge = memory::decoded_reply(&text).await.map_err(|error| Failure::no_room(&error))?;
     Ok((head, Reply { bytes: text, _charge: charge }))
 }
 
-/// Decompresses a body, up to the size limit of an uncompressed one.
+/// Decompresses a body to at most `bytes_max` bytes, the limit that also applies to uncompressed bodies.
 fn decompress(body: &[u8], bytes_max: usize) -> Result<Bytes, Failure> {
     let mut text = Vec::new();
     let mut limited = GzDecoder::new(body).take(bytes_max as u64 + 1);
@@ -375,13 +385,13 @@ fn retry_after(code: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-fn judge(code: StatusCode, headers: &HeaderMap, body: Reply) -> Result<Answer, Failure> {
+fn check_response(code: StatusCode, headers: &HeaderMap, body: Reply) -> Result<Answer, Failure> {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if let Err(why) = failed::media_type(media_type) {
+    if let Err(why) = status_failure::media_type(media_type) {
         return Err(Failure::Code { code: code.as_u16(), text: format!("Internal error occurred: {why}") });
     }
     if !(200..=206).contains(&code.as_u16()) {
-        return Err(failed::failure(code, media_type, &body));
+        return Err(status_failure::failure(code, media_type, &body));
     }
     if body.is_empty() {
         let code = code.as_u16();
@@ -402,7 +412,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compressed_answers_are_no_longer_than_others() {
+    fn decompressed_answers_have_the_same_size_limit_as_plain_answers() {
         let gzip = |bytes: usize| {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
             encoder.write_all(&vec![b' '; bytes]).unwrap();
@@ -416,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_other_codes_than_success_are_failures() {
+    fn an_answer_with_an_error_code_is_a_failure() {
         let text =
             |media_type: &'static str| HeaderMap::from_iter([(CONTENT_TYPE, media_type.parse().unwrap())]);
         for (code, media_type, body, want) in [
@@ -442,7 +452,7 @@ mod tests {
         ] {
             let code = StatusCode::from_u16(code).unwrap();
             let bytes = Bytes::from_static(body.as_bytes());
-            let got = judge(code, &text(media_type), Reply { bytes, _charge: Charge::default() });
+            let got = check_response(code, &text(media_type), Reply { bytes, _charge: Charge::default() });
             let got = got.map(|answer| answer.body.bytes).map_err(|failure| failure.to_string());
             assert_eq!(got, want.map(|body| Bytes::from_static(body.as_bytes())).map_err(str::to_owned));
         }

@@ -1,14 +1,16 @@
-//! Addresses to which requests of clients must not lead: this host, and this server itself.
+//! Addresses that this server must not connect to on behalf of a client: the addresses of its host, and the
+//! addresses of the server itself.
 //!
-//! An address may contain another one: IPv6 has several formats that contain an IPv4 address, and the system
-//! or a gateway forwards to it. Each check covers all addresses that an address stands for. A name is checked
-//! by the address that it resolves to at the time of the connection, so the name cannot change its address in
-//! between.
+//! Some formats of IPv6 addresses contain an IPv4 address, and the system or a gateway forwards packets to
+//! this IPv4 address. Each check therefore also covers the contained addresses. A host name is resolved for
+//! the connection, and the check applies to the resolved address. The name therefore cannot resolve to a
+//! different address between the check and the connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
 
-/// The addresses at which clients reach this server, known once the server listens. Copies share them.
+/// The addresses at which clients reach this server, known once the server listens. Copies share the
+/// addresses.
 #[derive(Clone, Debug, Default)]
 pub struct OwnAddresses(Arc<OnceLock<Listening>>);
 
@@ -16,7 +18,7 @@ pub struct OwnAddresses(Arc<OnceLock<Listening>>);
 struct Listening {
     /// Address of the listening socket, which may be the unspecified address.
     at: SocketAddr,
-    /// Other addresses that lead to this server and that it advertises.
+    /// Other addresses of this server, which the server advertises.
     others: Vec<SocketAddr>,
 }
 
@@ -61,7 +63,7 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// Returns whether no connection to `address` may be made.
+    /// Returns whether connections to `address` are forbidden.
     pub fn refuses(&self, address: SocketAddr) -> bool {
         match self {
             Guard::Open => false,
@@ -71,8 +73,9 @@ impl Guard {
     }
 }
 
-/// Returns whether an address can be the address of a pod. It must not be unspecified, loopback, link-local,
-/// broadcast or multicast. The same must hold for each IPv4 address that it contains.
+/// Returns whether an address can be the address of a pod. Such an address must not be unspecified,
+/// loopback, link-local, broadcast or multicast. Each IPv4 address in the address must meet the same
+/// condition.
 pub fn is_global(address: IpAddr) -> bool {
     stands_for(address).all(|ip| {
         let is_of_link = match ip {
@@ -93,9 +96,9 @@ fn stands_for(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     std::iter::once(address).chain(carried.into_iter().flatten().map(IpAddr::V4))
 }
 
-/// Returns the IPv4 addresses in an IPv6 address: mapped and compatible ones (RFC 4291, 2.5.5), those of
-/// NAT64 (RFC 6052, RFC 8215), of 6to4 (RFC 3056), of Teredo (RFC 4380, the server and the inverted client),
-/// and of ISATAP (RFC 5214).
+/// Returns the IPv4 addresses in an IPv6 address. The supported formats are mapped and compatible addresses
+/// (RFC 4291, 2.5.5), NAT64 (RFC 6052, RFC 8215), 6to4 (RFC 3056), Teredo (RFC 4380, the server and the
+/// inverted client), and ISATAP (RFC 5214).
 fn carried(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     let segments = address.segments();
     let at = |first: usize| {
@@ -119,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_form_of_an_address_of_this_host_is_global() {
+    fn addresses_of_this_host_are_not_global_in_any_form() {
         for (address, want) in [
             ("10.0.0.1", true),
             ("203.0.113.7", true),
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_known_by_all_its_addresses() {
+    fn own_addresses_include_every_address_that_the_server_listens_at() {
         let own = OwnAddresses::default();
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
         assert!(!own.has(address("127.0.0.1:6443")), "it does not listen yet");

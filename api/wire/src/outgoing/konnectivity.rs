@@ -5,26 +5,25 @@
 //! DIAL_REQ ─► DIAL_RSP ─► DATA … DATA in both directions ─► CLOSE_REQ ─► CLOSE_RSP
 //! ```
 //!
-//! A call carries one connection, and has its own HTTP/2 connection. A direction cannot be closed alone:
-//! closing one closes both.
+//! Each connection is one gRPC call over its own HTTP/2 connection. Closing one direction of a connection
+//! also closes the other direction.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use futures_util::stream;
+use futures_util::{FutureExt, stream};
 use http::header::{CONTENT_TYPE, TE};
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc::{self, Sender};
 use tokio::task::AbortHandle;
 
 use super::Failure;
+use crate::http2::{self, any_body};
 use crate::stream::AnyStream;
 
 /// The gRPC method of the proxy service.
@@ -33,8 +32,10 @@ const METHOD: &str = "http://localhost/ProxyService/Proxy";
 /// Number of bytes that are buffered before the other side takes them, in each direction.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Maximum size of a packet that this side sends or accepts, in bytes.
+/// Maximum size of a packet that this side sends, in bytes.
 const SENT_BYTES_MAX: usize = 32 * 1024;
+
+/// Maximum size of a packet that this side accepts, in bytes.
 const TAKEN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Maximum number of packets that wait to be sent.
@@ -123,9 +124,9 @@ struct Closed {
 /// The server reports why it cannot connect, or it is not a konnectivity server.
 pub(super) async fn connect_to(stream: AnyStream, target: &str) -> Result<AnyStream, Failure> {
     let odd = |error: &dyn std::fmt::Display| Failure::Other(format!("konnectivity: {error}"));
-    let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-    let (mut sender, connection) = shaken.map_err(|error| odd(&error))?;
-    let connection = Driven(tokio::spawn(connection).abort_handle());
+    let begun = http2::begin(stream).await;
+    let (mut sender, connection) = begun.map_err(|error| odd(&error))?;
+    let connection = Driven(connection.abort_handle());
     let (packets, waiting) = mpsc::channel(WAITING_MAX);
     let body = StreamBody::new(stream::unfold(waiting, |mut waiting| async move {
         let message: Bytes = waiting.recv().await?;
@@ -134,12 +135,12 @@ pub(super) async fn connect_to(stream: AnyStream, target: &str) -> Result<AnyStr
     let request = Request::post(METHOD)
         .header(CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
         .header(TE, HeaderValue::from_static("trailers"))
-        .body(Box::pin(body))
+        .body(any_body(body))
         .map_err(|error| odd(&error))?;
     let random = random();
     let dial = Dial { protocol: "tcp".to_owned(), address: target.to_owned(), random };
     let dial = Packet { kind: Kind::DialRequest.into(), dial: Some(dial), ..Packet::default() };
-    // The channel has room for the first packet.
+    // Sending cannot wait: the channel has room for the first packet.
     let _ = packets.send(framed(&dial)).await;
     let response = sender.send_request(request).await.map_err(|error| odd(&error))?;
     if !response.status().is_success() {
@@ -160,7 +161,7 @@ pub(super) async fn connect_to(stream: AnyStream, target: &str) -> Result<AnyStr
         }
     };
     let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
-    tokio::spawn(carry(theirs, id, incoming, packets, connection));
+    tokio::spawn(carry(theirs, id, incoming, packets, connection).boxed());
     Ok(Box::new(ours))
 }
 
@@ -264,16 +265,16 @@ fn framed(packet: &Packet) -> Bytes {
     let mut message = BytesMut::with_capacity(PREFIX_BYTES + len);
     message.put_u8(0);
     message.put_u32(len as u32);
-    // The buffer has room.
+    // Encoding cannot fail: the buffer has enough capacity.
     let _ = packet.encode(&mut message);
     message.freeze()
 }
 
-/// Returns a number that distinguishes this dial from others.
+/// Returns a number that distinguishes this dial from other dials.
 fn random() -> i64 {
     let mut bytes = [0; 8];
-    // If no random bytes are available, the number is 0. This is harmless, because a call makes only one
-    // dial.
+    // If no random bytes are available, the number is 0. The number 0 is harmless, because a call makes
+    // only one dial.
     let _ = getrandom::fill(&mut bytes);
     i64::from_le_bytes(bytes) & i64::MAX
 }

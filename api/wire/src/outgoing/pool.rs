@@ -14,13 +14,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use http::Uri;
 use parking_lot::Mutex;
 
 use super::connection::Live;
 
-/// Maximum number of connections that an endpoint keeps. More concurrent calls than that are a burst, which
-/// may dial.
+/// Maximum number of connections that an endpoint keeps. Further concurrent calls open connections of their
+/// own.
 const KEPT_MAX: usize = 16;
 
 /// Maximum number of connections that the process keeps, well below the usual limit of open files.
@@ -29,10 +30,11 @@ const KEPT_IN_ALL_MAX: usize = 512;
 /// Time for which an unused connection is kept, as in the reference server's HTTP client.
 const KEPT_FOR: Duration = Duration::from_secs(90);
 
-/// Maximum number of kept connections that a call tries, because each may have ended in the meantime.
+/// Maximum number of kept connections that a call tries. Each kept connection may have ended in the meantime.
 pub(super) const TRIED_MAX: usize = KEPT_MAX;
 
-/// Number of connections that the process keeps. It is global because it bounds the open files of the process.
+/// Number of connections that the process keeps. The number is global because it bounds the open files of
+/// the process.
 static KEPT_IN_ALL: AtomicUsize = AtomicUsize::new(0);
 
 /// The kept connections of an endpoint.
@@ -41,12 +43,12 @@ pub(super) struct Pool(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    kept: Vec<Kept>,
+    connections: Vec<PooledConnection>,
     /// Whether a task closes unused connections.
     is_watched: bool,
 }
 
-struct Kept {
+struct PooledConnection {
     target: ConnectionTarget,
     live: Live,
     used: Instant,
@@ -62,7 +64,7 @@ pub(super) struct ConnectionTarget {
     authority: String,
 }
 
-/// Permit to keep one of the connections that the process may keep.
+/// A unit of [`KEPT_IN_ALL_MAX`], for one kept connection.
 struct Counted;
 
 impl Counted {
@@ -86,14 +88,16 @@ impl Pool {
         let mut state = self.0.lock();
         state.prune();
         // The server is least likely to have closed the connection that was used last.
-        let is_free = |kept: &Kept| kept.target == *target && !(kept.live.is_shared() && kept.live.is_full());
-        let at = state.kept.iter().rposition(is_free)?;
-        match state.kept[at].live.shared() {
+        let is_free = |pooled: &PooledConnection| {
+            pooled.target == *target && !(pooled.live.is_shared() && pooled.live.is_full())
+        };
+        let at = state.connections.iter().rposition(is_free)?;
+        match state.connections[at].live.shared() {
             Some(shared) => {
-                state.kept[at].used = Instant::now();
+                state.connections[at].used = Instant::now();
                 Some(shared)
             }
-            None => Some(state.kept.remove(at).live),
+            None => Some(state.connections.remove(at).live),
         }
     }
 
@@ -116,23 +120,25 @@ impl Pool {
         state.prune();
         // A single shareable connection that is not full is enough; the other connections end with the calls
         // on them.
-        let is_there = |kept: &Kept| kept.target == target && kept.live.is_shared() && !kept.live.is_full();
-        if live.is_closed() || state.kept.len() >= KEPT_MAX || state.kept.iter().any(is_there) {
+        let is_there = |pooled: &PooledConnection| {
+            pooled.target == target && pooled.live.is_shared() && !pooled.live.is_full()
+        };
+        if live.is_closed() || state.connections.len() >= KEPT_MAX || state.connections.iter().any(is_there) {
             return;
         }
         let Some(counted) = Counted::take() else { return };
-        state.kept.push(Kept { target, live, used: Instant::now(), _counted: counted });
+        state.connections.push(PooledConnection { target, live, used: Instant::now(), _counted: counted });
         if !std::mem::replace(&mut state.is_watched, true) {
-            tokio::spawn(watch(Arc::downgrade(self)));
+            tokio::spawn(watch(Arc::downgrade(self)).boxed());
         }
     }
 }
 
 impl State {
-    /// Drops connections that were not used for too long or that the peer closed. Calls on a shared
-    /// connection continue.
+    /// Drops connections that have been unused for longer than [`KEPT_FOR`], and connections that the peer
+    /// has closed. Calls on a shared connection continue.
     fn prune(&mut self) {
-        self.kept.retain(|kept| !kept.live.is_closed() && kept.used.elapsed() < KEPT_FOR);
+        self.connections.retain(|pooled| !pooled.live.is_closed() && pooled.used.elapsed() < KEPT_FOR);
     }
 }
 
@@ -150,7 +156,7 @@ async fn watch(pool: Weak<Pool>) {
         let Some(pool) = pool.upgrade() else { return };
         let mut state = pool.0.lock();
         state.prune();
-        if state.kept.is_empty() {
+        if state.connections.is_empty() {
             state.is_watched = false;
             return;
         }
@@ -160,7 +166,7 @@ async fn watch(pool: Weak<Pool>) {
 /// Shows the number of kept connections, but not their contents.
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pool").field("kept", &self.0.lock().kept.len()).finish()
+        f.debug_struct("Pool").field("kept", &self.0.lock().connections.len()).finish()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tests of which calls share a connection.
+//! Tests that check which calls share a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::super::{Endpoint, post};
 
 /// Starts a server that answers the requests of each connection with `answers` in order, and closes the
-/// connection after the last one.
+/// connection after the last answer.
 async fn serve(answers: &'static [&'static str]) -> (Endpoint, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -29,7 +29,7 @@ async fn serve(answers: &'static [&'static str]) -> (Endpoint, Arc<AtomicUsize>)
 async fn answer(mut stream: TcpStream, answers: &[&str]) {
     let mut held = Vec::new();
     for answer in answers {
-        // In this test a request has a head, and a body of two bytes.
+        // Each request of this test has a head and a body of two bytes.
         let end = loop {
             if let Some(at) = held.windows(4).position(|four| four == b"\r\n\r\n")
                 && held.len() >= at + 6
@@ -46,7 +46,7 @@ async fn answer(mut stream: TcpStream, answers: &[&str]) {
     }
 }
 
-async fn ask(endpoint: &Endpoint) -> Result<(), String> {
+async fn send_request(endpoint: &Endpoint) -> Result<(), String> {
     let answered = post(endpoint, "agent", Bytes::from_static(b"{}"), Duration::from_secs(5)).await;
     answered.map(drop).map_err(|failure| failure.to_string())
 }
@@ -62,7 +62,8 @@ async fn a_connection_is_kept_until_one_side_ends_it() {
         (&[OK, OK, OK, OK][..], 4, 4, 1),
         (&[FAILS, OK, FAILS][..], 3, 1, 1),
         (&[CLOSES][..], 3, 3, 3),
-        // The server closes the connection after its second response, and the third call opens a new one.
+        // The server closes the connection after its second response, and the third call opens a new
+        // connection.
         (&[OK, OK][..], 4, 4, 2),
         (&[CUT][..], 2, 0, 2),
         // A request that was written and got no response is not written again.
@@ -71,7 +72,7 @@ async fn a_connection_is_kept_until_one_side_ends_it() {
         let (endpoint, counted) = serve(answers).await;
         let mut succeeded = 0;
         for _ in 0..calls {
-            succeeded += usize::from(ask(&endpoint).await.is_ok());
+            succeeded += usize::from(send_request(&endpoint).await.is_ok());
             // The end of a connection takes a moment to arrive.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -84,19 +85,19 @@ async fn a_connection_is_kept_until_one_side_ends_it() {
 }
 
 #[tokio::test]
-async fn calls_at_the_same_time_have_connections_of_their_own_and_leave_few() {
+async fn concurrent_calls_have_their_own_connections_and_few_are_kept() {
     let (endpoint, counted) = serve(&[OK; 64]).await;
     let many = super::KEPT_MAX + 8;
-    let calls = futures_util::future::join_all((0..many).map(|_| ask(&endpoint))).await;
+    let calls = futures_util::future::join_all((0..many).map(|_| send_request(&endpoint))).await;
     assert!(calls.iter().all(Result::is_ok), "{calls:?}");
     assert!(counted.load(Ordering::Relaxed) <= many);
-    assert!(endpoint.pool().0.lock().kept.len() <= super::KEPT_MAX);
+    assert!(endpoint.pool().0.lock().connections.len() <= super::KEPT_MAX);
     let before = counted.load(Ordering::Relaxed);
-    ask(&endpoint).await.unwrap();
+    send_request(&endpoint).await.unwrap();
     assert_eq!(counted.load(Ordering::Relaxed), before);
     // Another endpoint of the same server may have other credentials, so it shares no connection.
     let (_, port) = endpoint.address();
-    ask(&Endpoint::at_port("127.0.0.1", port, "/hook", None).unwrap()).await.unwrap();
+    send_request(&Endpoint::at_port("127.0.0.1", port, "/hook", None).unwrap()).await.unwrap();
     assert_eq!(counted.load(Ordering::Relaxed), before + 1);
 }
 

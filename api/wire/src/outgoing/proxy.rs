@@ -1,5 +1,5 @@
-//! A proxy between this server and another one. The proxy is asked for a tunnel (RFC 9110, section 9.3.6),
-//! through which TLS goes to the other server itself.
+//! A proxy between this server and another server. This server asks the proxy for a tunnel (RFC 9110, section
+//! 9.3.6), and establishes TLS with the other server through the tunnel.
 //!
 //! Only proxies without TLS are supported. A refusal is reported by its code; the body of the response is not
 //! read.
@@ -32,7 +32,7 @@ impl Proxy {
     /// # Errors
     /// The URL has another form.
     pub(super) fn read(url: &str) -> Result<Proxy, String> {
-        let odd = || format!("{:?} is no proxy: want http://host:port", without_password(url));
+        let odd = || format!("{:?} is not a proxy: want http://host:port", without_password(url));
         let uri: Uri = url.parse().map_err(|_| odd())?;
         let (Some("http"), Some(authority)) = (uri.scheme_str(), uri.authority()) else { return Err(odd()) };
         let authorization = authority.as_str().rsplit_once('@').map(|(user, _)| {
@@ -51,9 +51,10 @@ impl Proxy {
         let mut stream = dial(&self.host, self.port, &Guard::Open).await?;
         let target = authority(host, port);
         let authorization = self.authorization.as_ref();
-        let authorization =
-            authorization.map(|said| format!("Proxy-Authorization: {said}\r\n")).unwrap_or_default();
-        match ask(&mut stream, &target, &target, &authorization).await {
+        let authorization = authorization
+            .map(|credentials| format!("Proxy-Authorization: {credentials}\r\n"))
+            .unwrap_or_default();
+        match request_tunnel(&mut stream, &target, &target, &authorization).await {
             Ok(()) => Ok(stream),
             Err(Refusal::Code(_, why)) if !why.is_empty() => Err(Failure::Other(why)),
             Err(Refusal::Code(..)) => Err(Failure::Other(format!("proxyconnect tcp: {MALFORMED}"))),
@@ -74,7 +75,7 @@ const MALFORMED: &str = "malformed HTTP response";
 
 /// Requests a tunnel to `target` (`host:port`). `headers` are additional header lines, each with its line
 /// end.
-pub(super) async fn ask(
+pub(super) async fn request_tunnel(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     target: &str,
     host: &str,
@@ -132,9 +133,9 @@ mod tests {
             ("http://[::1]", Ok(("::1", 80, None))),
             ("http://a:b@proxy:1", Ok(("proxy", 1, Some("Basic YTpi")))),
             ("http://a:%40@proxy:1", Ok(("proxy", 1, Some("Basic YTpA")))),
-            ("https://a:b@proxy", Err("\"https://…@proxy\" is no proxy: want http://host:port")),
-            ("proxy:1", Err("\"proxy:1\" is no proxy: want http://host:port")),
-            ("", Err("\"\" is no proxy: want http://host:port")),
+            ("https://a:b@proxy", Err("\"https://…@proxy\" is not a proxy: want http://host:port")),
+            ("proxy:1", Err("\"proxy:1\" is not a proxy: want http://host:port")),
+            ("", Err("\"\" is not a proxy: want http://host:port")),
         ] {
             let got = Proxy::read(url);
             let want = want.map(|(host, port, authorization)| Proxy {
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tunnel_is_there_when_the_proxy_says_so() {
+    async fn a_tunnel_is_open_after_a_success_response_of_the_proxy() {
         for (answer, want) in [
             ("HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\nrest", Ok("rest")),
             ("HTTP/1.0 200 \r\n\r\nrest", Ok("rest")),
@@ -160,15 +161,15 @@ mod tests {
             let proxy = Proxy::read(&url).unwrap();
             let server = async {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                let mut asked = vec![0; 1024];
-                let read = stream.read(&mut asked).await.unwrap();
+                let mut request = vec![0; 1024];
+                let read = stream.read(&mut request).await.unwrap();
                 stream.write_all(answer.as_bytes()).await.unwrap();
-                String::from_utf8(asked[..read].to_vec()).unwrap()
+                String::from_utf8(request[..read].to_vec()).unwrap()
             };
-            let (asked, got) = tokio::join!(server, proxy.dial("::1", 443));
+            let (request, got) = tokio::join!(server, proxy.dial("::1", 443));
             let head =
                 "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\nProxy-Authorization: Basic YTpi\r\n\r\n";
-            assert_eq!(asked, head);
+            assert_eq!(request, head);
             match (got, want) {
                 (Ok(mut stream), Ok(want)) => {
                     let mut rest = String::new();

@@ -26,7 +26,7 @@ pub(super) fn next(
     let url = resolve(endpoint.url(), location)
         .ok_or_else(|| Failure::Other(format!("failed to parse Location header {location:?}")))?;
     if url.scheme_str() != Some("https") {
-        return Err(Failure::Other(format!("redirected to {url}, which is no https URL")));
+        return Err(Failure::Other(format!("redirected to {url}, which is not an https URL")));
     }
     endpoint.redirected(url).map(|endpoint| Some((method, endpoint))).map_err(Failure::Other)
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_resolved_from_the_url_that_was_called() {
+    fn redirect_references_are_resolved_against_the_called_url() {
         let base: Uri = "https://a.example:8443/x/y?timeout=1s".parse().unwrap();
         for (reference, want) in [
             ("https://b.example/z", "https://b.example/z"),

@@ -15,10 +15,10 @@ use rustls::pki_types::ServerName;
 use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
 
-use super::counting::{DialStage, tunnelled};
+use super::call_metrics::{DialStage, tunnelled};
 use super::dial::{authority, dial};
 use super::guard::Guard;
-use super::proxy::{Refusal, ask};
+use super::proxy::{Refusal, request_tunnel};
 use super::{ClientTls, Credentials, Failure, konnectivity};
 use crate::metrics::families::Calls;
 use crate::stream::AnyStream;
@@ -30,7 +30,7 @@ pub struct Tunnel {
     protocol: Protocol,
 }
 
-/// Protocol with which a proxy is asked for a connection.
+/// Protocol for requesting a connection from a proxy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Protocol {
     /// The `CONNECT` method of HTTP/1.1.
@@ -55,7 +55,7 @@ pub enum Transport {
     Unix(PathBuf),
 }
 
-/// Shows no keys.
+/// The output contains no keys.
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Transport").field(&self.address()).finish()
@@ -66,7 +66,7 @@ impl Transport {
     /// Creates the transport to an `http` or `https` URL. The credentials are used only with `https`.
     ///
     /// # Errors
-    /// The URL is of another form, or the credentials cannot be used.
+    /// The URL has another form, or the credentials cannot be used.
     pub fn of_url(url: &str, credentials: &Credentials<'_>) -> Result<Transport, String> {
         let odd = || format!("invalid proxy server url {url:?}");
         let uri: Uri = url.parse().map_err(|_| odd())?;
@@ -140,7 +140,7 @@ impl Tunnel {
         Tunnel { transport, protocol }
     }
 
-    /// Connects to another server through the proxy, and counts that in `calls`.
+    /// Connects to another server through the proxy, and counts the connection in `calls`.
     pub(super) async fn dial(
         &self,
         host: &str,
@@ -157,17 +157,17 @@ impl Tunnel {
         };
         let stream = transport.connect().await.inspect_err(|_| count(Err(DialStage::Connect)))?;
         let target = authority(host, port);
-        let asked = match protocol {
+        let opened = match protocol {
             Protocol::HttpConnect => self.connect_to(stream, &target).await,
             Protocol::Grpc => konnectivity::connect_to(stream, &target).await,
         };
-        count(asked.as_ref().map(|_| ()).map_err(|_| DialStage::Proxy));
-        asked
+        count(opened.as_ref().map(|_| ()).map_err(|_| DialStage::Proxy));
+        opened
     }
 
     async fn connect_to(&self, mut stream: AnyStream, target: &str) -> Result<AnyStream, Failure> {
         let proxy = self.transport.address();
-        match ask(&mut stream, target, "127.0.0.1", "").await {
+        match request_tunnel(&mut stream, target, "127.0.0.1", "").await {
             Ok(()) => Ok(stream),
             Err(Refusal::Code(code, status)) => Err(Failure::Other(format!(
                 "proxy error from {proxy} while dialing {target}, code {code}: {code} {status}"

@@ -6,7 +6,7 @@ use values::json::{Object, Value};
 
 /// Type of a member.
 #[derive(Clone, Copy)]
-enum Form {
+enum MemberType {
     Flag,
     /// A string, with the name of its Go type.
     Text(&'static str),
@@ -19,61 +19,64 @@ enum Form {
     /// A list of arbitrary objects.
     Objects,
     TextMap,
-    Struct(&'static str, &'static [(&'static str, Form)]),
-    Structs(&'static str, &'static [(&'static str, Form)]),
+    Struct(&'static str, &'static [(&'static str, MemberType)]),
+    Structs(&'static str, &'static [(&'static str, MemberType)]),
 }
 
-const ADMISSION: &[(&str, Form)] = &[
-    ("uid", Form::Text("types.UID")),
-    ("allowed", Form::Flag),
-    ("status", Form::Struct("Status", STATUS)),
-    ("patch", Form::Bytes),
-    ("patchType", Form::Text("PatchType")),
-    ("auditAnnotations", Form::TextMap),
-    ("warnings", Form::Texts),
+const ADMISSION: &[(&str, MemberType)] = &[
+    ("uid", MemberType::Text("types.UID")),
+    ("allowed", MemberType::Flag),
+    ("status", MemberType::Struct("Status", STATUS)),
+    ("patch", MemberType::Bytes),
+    ("patchType", MemberType::Text("PatchType")),
+    ("auditAnnotations", MemberType::TextMap),
+    ("warnings", MemberType::Texts),
 ];
 
-const STATUS: &[(&str, Form)] = &[
-    ("kind", Form::Text("string")),
-    ("apiVersion", Form::Text("string")),
-    ("metadata", Form::Struct("ListMeta", LIST_META)),
-    ("status", Form::Text("string")),
-    ("message", Form::Text("string")),
-    ("reason", Form::Text("v1.StatusReason")),
-    ("details", Form::Struct("StatusDetails", DETAILS)),
-    ("code", Form::Number),
+const STATUS: &[(&str, MemberType)] = &[
+    ("kind", MemberType::Text("string")),
+    ("apiVersion", MemberType::Text("string")),
+    ("metadata", MemberType::Struct("ListMeta", LIST_META)),
+    ("status", MemberType::Text("string")),
+    ("message", MemberType::Text("string")),
+    ("reason", MemberType::Text("v1.StatusReason")),
+    ("details", MemberType::Struct("StatusDetails", DETAILS)),
+    ("code", MemberType::Number),
 ];
 
-const LIST_META: &[(&str, Form)] = &[
-    ("selfLink", Form::Text("string")),
-    ("resourceVersion", Form::Text("string")),
-    ("continue", Form::Text("string")),
-    ("remainingItemCount", Form::LongNumber),
+const LIST_META: &[(&str, MemberType)] = &[
+    ("selfLink", MemberType::Text("string")),
+    ("resourceVersion", MemberType::Text("string")),
+    ("continue", MemberType::Text("string")),
+    ("remainingItemCount", MemberType::LongNumber),
 ];
 
-const DETAILS: &[(&str, Form)] = &[
-    ("name", Form::Text("string")),
-    ("group", Form::Text("string")),
-    ("kind", Form::Text("string")),
-    ("uid", Form::Text("types.UID")),
-    ("causes", Form::Structs("StatusCause", CAUSE)),
-    ("retryAfterSeconds", Form::Number),
+const DETAILS: &[(&str, MemberType)] = &[
+    ("name", MemberType::Text("string")),
+    ("group", MemberType::Text("string")),
+    ("kind", MemberType::Text("string")),
+    ("uid", MemberType::Text("types.UID")),
+    ("causes", MemberType::Structs("StatusCause", CAUSE)),
+    ("retryAfterSeconds", MemberType::Number),
 ];
 
-const CAUSE: &[(&str, Form)] = &[
-    ("reason", Form::Text("v1.CauseType")),
-    ("message", Form::Text("string")),
-    ("field", Form::Text("string")),
+const CAUSE: &[(&str, MemberType)] = &[
+    ("reason", MemberType::Text("v1.CauseType")),
+    ("message", MemberType::Text("string")),
+    ("field", MemberType::Text("string")),
 ];
 
-const CONVERSION: &[(&str, Form)] = &[
-    ("uid", Form::Text("types.UID")),
-    ("convertedObjects", Form::Objects),
-    ("result", Form::Struct("Status", STATUS)),
+const CONVERSION: &[(&str, MemberType)] = &[
+    ("uid", MemberType::Text("types.UID")),
+    ("convertedObjects", MemberType::Objects),
+    ("result", MemberType::Struct("Status", STATUS)),
 ];
 
-const IMAGES: &[(&str, Form)] =
-    &[("allowed", Form::Flag), ("reason", Form::Text("string")), ("auditAnnotations", Form::TextMap)];
+const IMAGES: &[(&str, MemberType)] = &[
+    ("allowed", MemberType::Flag),
+    ("reason", MemberType::Text("string")),
+    ("auditAnnotations", MemberType::TextMap),
+];
 
 /// The part of a review that contains the response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -92,22 +95,24 @@ impl ReviewResponse {
     /// # Errors
     /// The message describes the first member of a wrong type.
     pub fn check(self, response: Option<&Value>, version: &str) -> Result<(), String> {
-        let (holder, member, form) = match self {
+        let (holder, member, member_type) = match self {
             ReviewResponse::Admission => {
-                ("AdmissionReview", "response", Form::Struct("AdmissionResponse", ADMISSION))
+                ("AdmissionReview", "response", MemberType::Struct("AdmissionResponse", ADMISSION))
             }
             ReviewResponse::Conversion => {
-                ("ConversionReview", "response", Form::Struct("ConversionResponse", CONVERSION))
+                ("ConversionReview", "response", MemberType::Struct("ConversionResponse", CONVERSION))
             }
-            ReviewResponse::Images => ("ImageReview", "status", Form::Struct("ImageReviewStatus", IMAGES)),
+            ReviewResponse::Images => {
+                ("ImageReview", "status", MemberType::Struct("ImageReviewStatus", IMAGES))
+            }
         };
-        let place = Place { holder, fields: member.to_owned(), version };
-        place.check(response.unwrap_or(&Value::Null), form)
+        let location = MemberLocation { holder, fields: member.to_owned(), version };
+        location.check(response.unwrap_or(&Value::Null), member_type)
     }
 }
 
 /// Location of a value.
-struct Place<'p> {
+struct MemberLocation<'p> {
     /// Name of the struct that has the member.
     holder: &'static str,
     /// Path of member names to the value.
@@ -115,70 +120,82 @@ struct Place<'p> {
     version: &'p str,
 }
 
-impl Place<'_> {
-    fn check(&self, value: &Value, form: Form) -> Result<(), String> {
-        match (value, form) {
-            (Value::Null, _) | (Value::Bool(_), Form::Flag) | (Value::String(_), Form::Text(_)) => Ok(()),
-            (Value::Int(_), Form::LongNumber) | (Value::Array(_), Form::Objects) => Ok(()),
-            (Value::Int(number), Form::Number) if i32::try_from(*number).is_ok() => Ok(()),
-            (Value::String(text), Form::Bytes) => base64_text::canonical(text).map(drop),
-            (Value::Array(items), Form::Bytes) => items.iter().try_for_each(|item| match item {
+impl MemberLocation<'_> {
+    fn check(&self, value: &Value, member_type: MemberType) -> Result<(), String> {
+        match (value, member_type) {
+            (Value::Null, _)
+            | (Value::Bool(_), MemberType::Flag)
+            | (Value::String(_), MemberType::Text(_)) => Ok(()),
+            (Value::Int(_), MemberType::LongNumber) | (Value::Array(_), MemberType::Objects) => Ok(()),
+            (Value::Int(number), MemberType::Number) if i32::try_from(*number).is_ok() => Ok(()),
+            (Value::String(text), MemberType::Bytes) => base64_text::canonical(text).map(drop),
+            (Value::Array(items), MemberType::Bytes) => items.iter().try_for_each(|item| match item {
                 Value::Null => Ok(()),
                 Value::Int(number) if u8::try_from(*number).is_ok() => Ok(()),
                 other => Err(self.wrong(other, "uint8")),
             }),
-            (Value::Array(items), Form::Texts) => self.texts(items.iter()),
-            (Value::Object(members), Form::TextMap) => self.texts(members.iter().map(|(_, value)| value)),
-            (Value::Object(members), Form::Struct(name, forms)) => self.members(members, name, forms),
-            (Value::Array(items), Form::Structs(name, forms)) => {
-                items.iter().try_for_each(|item| self.check(item, Form::Struct(name, forms)))
+            (Value::Array(items), MemberType::Texts) => self.texts(items.iter()),
+            (Value::Object(members), MemberType::TextMap) => {
+                self.texts(members.iter().map(|(_, value)| value))
             }
-            (other, form) => Err(self.wrong(other, &self.name(form))),
+            (Value::Object(members), MemberType::Struct(name, types)) => self.members(members, name, types),
+            (Value::Array(items), MemberType::Structs(name, types)) => {
+                items.iter().try_for_each(|item| self.check(item, MemberType::Struct(name, types)))
+            }
+            (other, member_type) => Err(self.wrong(other, &self.name(member_type))),
         }
     }
 
-    fn members(&self, members: &Object, holder: &'static str, forms: &[(&str, Form)]) -> Result<(), String> {
+    fn members(
+        &self,
+        members: &Object,
+        holder: &'static str,
+        types: &[(&str, MemberType)],
+    ) -> Result<(), String> {
         for (name, value) in members.iter() {
-            let Some((_, form)) = forms.iter().find(|(known, _)| *known == name) else { continue };
+            let Some((_, member_type)) = types.iter().find(|(known, _)| *known == name) else { continue };
             let fields = format!("{}.{name}", self.fields);
-            Place { holder, fields, version: self.version }.check(value, *form)?;
+            MemberLocation { holder, fields, version: self.version }.check(value, *member_type)?;
         }
         Ok(())
     }
 
     fn texts<'v>(&self, mut values: impl Iterator<Item = &'v Value>) -> Result<(), String> {
-        values.try_for_each(|value| self.check(value, Form::Text("string")))
+        values.try_for_each(|value| self.check(value, MemberType::Text("string")))
     }
 
     /// Returns the Go name of a type.
-    fn name(&self, form: Form) -> String {
-        match form {
-            Form::Flag => "bool".to_owned(),
-            Form::Text("PatchType") => format!("{}.PatchType", self.version),
-            Form::Text(name) => name.to_owned(),
-            Form::Number => "int32".to_owned(),
-            Form::LongNumber => "int64".to_owned(),
-            Form::Bytes => "[]uint8".to_owned(),
-            Form::Texts => "[]string".to_owned(),
-            Form::Objects => "[]runtime.RawExtension".to_owned(),
-            Form::TextMap => "map[string]string".to_owned(),
-            Form::Struct(name @ ("AdmissionResponse" | "ConversionResponse" | "ImageReviewStatus"), _) => {
+    fn name(&self, member_type: MemberType) -> String {
+        match member_type {
+            MemberType::Flag => "bool".to_owned(),
+            MemberType::Text("PatchType") => format!("{}.PatchType", self.version),
+            MemberType::Text(name) => name.to_owned(),
+            MemberType::Number => "int32".to_owned(),
+            MemberType::LongNumber => "int64".to_owned(),
+            MemberType::Bytes => "[]uint8".to_owned(),
+            MemberType::Texts => "[]string".to_owned(),
+            MemberType::Objects => "[]runtime.RawExtension".to_owned(),
+            MemberType::TextMap => "map[string]string".to_owned(),
+            MemberType::Struct(
+                name @ ("AdmissionResponse" | "ConversionResponse" | "ImageReviewStatus"),
+                _,
+            ) => {
                 format!("{}.{name}", self.version)
             }
-            Form::Struct(name, _) => format!("v1.{name}"),
-            Form::Structs(name, _) => format!("[]v1.{name}"),
+            MemberType::Struct(name, _) => format!("v1.{name}"),
+            MemberType::Structs(name, _) => format!("[]v1.{name}"),
         }
     }
 
-    fn wrong(&self, value: &Value, wanted: &str) -> String {
-        let is_number = wanted.starts_with("int") || wanted.starts_with("uint");
+    fn wrong(&self, value: &Value, expected: &str) -> String {
+        let is_number = expected.starts_with("int") || expected.starts_with("uint");
         let found = match value {
             Value::Int(number) if is_number => format!("number {number}"),
             Value::Float(number) if is_number => format!("number {number}"),
             other => other.go_kind().to_owned(),
         };
-        let Place { holder, fields, .. } = self;
-        go::json::unfit_member(&found, &format!("{holder}.{fields}"), wanted)
+        let MemberLocation { holder, fields, .. } = self;
+        go::json::unfit_member(&found, &format!("{holder}.{fields}"), expected)
     }
 }
 
@@ -188,7 +205,7 @@ mod tests {
     use values::json::parse;
 
     #[test]
-    fn the_first_member_of_another_type_is_named() {
+    fn a_review_error_names_the_first_member_of_a_wrong_type() {
         for (response, want) in [
             (r#"{"uid":"u","allowed":true,"warnings":["a",null],"more":1}"#, ""),
             (

@@ -26,8 +26,8 @@ pub struct Aborted;
 
 /// The client of a body disconnected, so nothing more needs to be produced.
 #[derive(Debug, thiserror::Error)]
-#[error("the client reads the response no longer")]
-pub struct Gone;
+#[error("the client no longer reads the response")]
+pub struct ClientGone;
 
 /// Bytes of a response.
 #[derive(Default)]
@@ -39,8 +39,8 @@ enum Inner {
     Empty,
     /// Bytes that were produced for this response.
     Full(Bytes),
-    /// Bytes that are already charged, or that cost nothing: a document that all responses share, a part of a
-    /// mapped file.
+    /// Bytes that are already charged, or that cost nothing: a document that all responses share, or a part
+    /// of a mapped file.
     Shared(Bytes),
     /// Shared bytes in several pieces.
     Parts(VecDeque<Bytes>),
@@ -49,15 +49,15 @@ enum Inner {
     Observed(Box<(Body, Box<dyn Observer>)>),
 }
 
-/// An observer of the chunks that are sent. It is dropped with the body: after everything was sent, or after
-/// the client disconnected.
+/// An observer of the chunks that are sent. The observer is dropped with the body: after everything was
+/// sent, or after the client disconnected.
 pub trait Observer: Send {
     /// Called when a chunk is passed to the connection.
     fn chunk(&mut self, chunk: &Bytes);
 }
 
-/// A message of the channel. The end is explicit, not implied by the drop of the sender: a producer that
-/// panics or is cancelled drops its sender too, and that must not look like a complete response.
+/// A message of the channel. The end of a body is an explicit message: a producer that panics or is cancelled
+/// also drops its sender, and such a response must not look complete.
 enum Piece {
     Chunk(Bytes),
     End,
@@ -69,19 +69,19 @@ impl Body {
         Body(Inner::Empty)
     }
 
-    /// Returns a body of these bytes; their number is announced.
+    /// Returns a body of these bytes, with the header `Content-Length`.
     pub fn full(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         Body(if bytes.is_empty() { Inner::Empty } else { Inner::Full(bytes) })
     }
 
     /// Returns a body of bytes that are already charged ([`Charge::hold`]), or that cost nothing: a document
-    /// that all responses share, a part of a mapped file.
+    /// that all responses share, or a part of a mapped file.
     pub fn shared(bytes: Bytes) -> Self {
         Body(if bytes.is_empty() { Inner::Empty } else { Inner::Shared(bytes) })
     }
 
-    /// Returns a body of shared pieces without joining them; their total length is announced.
+    /// Returns a body of shared pieces without joining them. `Content-Length` is their total length.
     pub fn parts(parts: impl Into<VecDeque<Bytes>>) -> Self {
         Body(Inner::Parts(parts.into()))
     }
@@ -96,8 +96,8 @@ impl Body {
         Body(Inner::Observed(Box::new((self, Box::new(observer)))))
     }
 
-    /// Keeps `held` until the bytes are sent or the client disconnects. A body whose bytes are already in
-    /// memory drops it at once.
+    /// Keeps `held` until the bytes are sent or the client disconnects. For a body whose bytes are already in
+    /// memory, `held` is dropped at once.
     pub fn with<T: Send + 'static>(self, held: T) -> Self {
         match self.0 {
             Inner::Empty | Inner::Full(_) | Inner::Shared(_) => self,
@@ -115,7 +115,7 @@ impl Body {
         }
     }
 
-    /// Charges each chunk of a streamed body as it arrives from another server. The transfer breaks off if
+    /// Charges each chunk of a streamed body as it arrives from another server. The transfer is aborted if
     /// memory for a chunk does not become free in time.
     pub fn charging(self, account: Account) -> Self {
         if !matches!(self.0, Inner::Stream(_) | Inner::Channel(_) | Inner::Observed(_)) {
@@ -279,7 +279,7 @@ impl hyper::body::Body for Body {
     }
 }
 
-/// Returns the bytes in a buffer of about their length.
+/// Copies the bytes to a smaller buffer if more than a fifth of their buffer is unused.
 fn fitted(bytes: Bytes) -> Bytes {
     match bytes.try_into_mut() {
         Ok(buffer) if buffer.capacity() - buffer.len() > buffer.len() / 4 => Bytes::copy_from_slice(&buffer),
@@ -288,8 +288,8 @@ fn fitted(bytes: Bytes) -> Bytes {
     }
 }
 
-/// The sender of [`Body::channel`]. Dropping it without [`finish`](BodySender::finish) breaks the transfer
-/// off.
+/// The sender of [`Body::channel`]. Dropping the sender without [`finish`](BodySender::finish) breaks the
+/// transfer off.
 #[derive(Debug)]
 pub struct BodySender(mpsc::Sender<Piece>);
 
@@ -303,21 +303,21 @@ impl BodySender {
     /// Sends one chunk, and waits for room if necessary.
     ///
     /// # Errors
-    /// [`Gone`] if the client disconnected.
-    pub async fn send(&mut self, chunk: Bytes) -> Result<(), Gone> {
-        self.0.send(Piece::Chunk(chunk)).await.map_err(|_| Gone)
+    /// [`ClientGone`] if the client disconnected.
+    pub async fn send(&mut self, chunk: Bytes) -> Result<(), ClientGone> {
+        self.0.send(Piece::Chunk(chunk)).await.map_err(|_| ClientGone)
     }
 
     /// Ends the body properly.
     ///
     /// # Errors
-    /// [`Gone`] if the client disconnected before the end was sent.
-    pub async fn finish(self) -> Result<(), Gone> {
-        self.0.send(Piece::End).await.map_err(|_| Gone)
+    /// [`ClientGone`] if the client disconnected before the end was sent.
+    pub async fn finish(self) -> Result<(), ClientGone> {
+        self.0.send(Piece::End).await.map_err(|_| ClientGone)
     }
 
     /// Resolves when the client disconnects.
-    pub async fn gone(&self) {
+    pub async fn wait_for_disconnect(&self) {
         self.0.closed().await;
     }
 }
@@ -382,10 +382,10 @@ where
     tokio::time::timeout(timeout, read).await.unwrap_or(Err(BodyError::Timeout))
 }
 
-/// Length above which a body must not pause for long.
+/// Length of a request body above which the body must not pause for long.
 const STALLING_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum pause in a long body, because other requests need its memory.
+/// Maximum pause in a long body. Other requests need the memory that such a body occupies.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads a body like [`read_body`], and charges memory before it is allocated. An announced length is charged
@@ -429,7 +429,8 @@ where
                 continue;
             }
             if exact.is_none() && held + chunk.len() > charge.bytes() {
-                // Charged once: the maximum size, and as much again for the growth of the buffer.
+                // The additional charge is made only once: it covers the maximum size, and the same amount
+                // for the growth of the buffer.
                 charge = charge.and(room(2 * bytes_max).await?);
             }
             if whole.is_empty() {
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_in_memory_announce_their_size_and_contents() {
+    async fn a_body_in_memory_announces_its_size() {
         for (body, want) in [
             (Body::empty(), ""),
             (Body::full(""), ""),
@@ -471,7 +472,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_that_were_made_for_an_answer_are_charged_once_and_in_a_fitting_buffer() {
+    async fn the_bytes_of_an_answer_are_charged_once_in_a_buffer_of_fitting_size() {
         struct Blind;
         impl Observer for Blind {
             fn chunk(&mut self, _: &Bytes) {}
@@ -493,7 +494,7 @@ mod tests {
             let account = Account::detached();
             let body = body.charged(account.answer(100_000).await.unwrap());
             assert_eq!(body.uncharged_bytes(), 0, "{shown}");
-            // The connection's own allotment got back the excess of the charge.
+            // The excess of the charge was returned to the connection's own allotment.
             let kept = uncharged.div_ceil(1024) * 1024;
             assert_eq!(account.memory().charged_bytes(), kept, "{shown}");
             let _ = drain(body).await;
@@ -516,7 +517,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_produced_body_ends_only_when_its_producer_says_so() {
+    async fn a_streamed_body_is_complete_only_if_its_producer_finishes_it() {
         let chunks = |last: Result<Bytes, Aborted>| Body::stream(stream::iter([Ok(Bytes::from("a")), last]));
         assert_eq!(drain(chunks(Ok(Bytes::from("b")))).await.unwrap(), b"ab");
         drain(chunks(Err(Aborted))).await.unwrap_err();
@@ -539,7 +540,7 @@ mod tests {
         let blocked = tokio::time::timeout(Duration::from_millis(20), sender.send(Bytes::from("b"))).await;
         assert!(blocked.is_err(), "the second chunk must wait");
         drop(body);
-        sender.gone().await;
+        sender.wait_for_disconnect().await;
         assert!(sender.send(Bytes::from("b")).await.is_err());
     }
 
@@ -564,7 +565,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_announced_excess_is_refused_unread_and_a_silent_client_times_out() {
+    async fn a_body_announced_as_too_large_is_not_read_and_a_silent_client_times_out() {
         let mut announced = Body::parts(vec![Bytes::from("abc"), Bytes::from("d")]);
         assert_eq!(read_body(&mut announced, 3, LONG).await, Err(BodyError::TooLarge));
         assert_eq!(drain(announced).await.unwrap(), b"abcd", "not a byte was taken");

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
@@ -47,7 +47,7 @@ const LARGE_PIECE_BYTES: usize = 16 * 1024;
 /// Values that say whether an HTTP/1.1 connection has room for more response bytes.
 mod room {
     pub(super) const FREE: u8 = 0;
-    /// Nothing has been written since a large piece was produced, or since the socket was full.
+    /// No write has finished since a large piece was produced or since the socket was full.
     pub(super) const TAKEN: u8 = 1;
     /// The same as `TAKEN`; in addition the connection has polled the response for more bytes.
     pub(super) const AWAITED: u8 = 2;
@@ -100,8 +100,8 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// Creates the activity of a new connection, which counts as being within its first head. Its requests
-    /// are also counted in `under_way`.
+    /// Creates the activity of a new connection. A new connection counts as receiving its first request head.
+    /// The requests of the connection are also counted in `under_way`.
     pub(super) fn new(under_way: Arc<AtomicU64>) -> Self {
         Activity {
             start: Instant::now(),
@@ -120,7 +120,8 @@ impl Activity {
         self.start.elapsed().as_millis() as u64
     }
 
-    /// Notes that bytes arrived. Between requests they begin a head (HTTP/1.1; see [`next`] for HTTP/2).
+    /// Notes that bytes arrived. If no request is in progress, these bytes begin a head (HTTP/1.1; see
+    /// [`next`] for HTTP/2).
     pub(super) fn bytes_arrived(&self) {
         if self.requests_in_flight.load(Relaxed) == 0 && self.head_since.load(Relaxed) == 0 {
             self.head_since.store(self.now() + 1, Relaxed);
@@ -257,7 +258,7 @@ fn next(seen: Seen, http1: bool, limits: &Limits) -> Next {
     let head = limits.head_timeout.as_millis() as u64;
     let idle = limits.idle_timeout.as_millis() as u64;
     if seen.requests_in_flight > 0 {
-        // The earliest time at which a request that ends right now could require an action.
+        // Even if all requests ended now, no limit would be reached before this time.
         return Next::Wait(seen.now + head.min(idle));
     }
     let idle_ends = seen.idle_since + idle;
@@ -302,7 +303,7 @@ where
     type Output = hyper::Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // The turn of a crowded connection comes after all other tasks anyway.
+        // A crowded connection need not wait here: its turn comes after all other tasks anyway.
         let several = self.activity.requests_in_flight.load(Relaxed) > 1 && !self.info.is_crowded();
         self.corked.poll_among(cx, several)
     }
@@ -321,8 +322,8 @@ where
 }
 
 /// State that all connections of a server share after their handshake.
-pub(super) struct Server<H> {
-    pub(super) handler: Arc<H>,
+pub(super) struct Server {
+    pub(super) handler: Arc<dyn Handler>,
     pub(super) protocols: Protocols,
     pub(super) turns: Turns,
     pub(super) quiet_period: Arc<QuietPeriod>,
@@ -332,15 +333,14 @@ pub(super) struct Server<H> {
 
 /// Serves `io` until it is closed, retired, or drained. The caller cuts the connection by dropping the
 /// future.
-pub(super) async fn run<H, I>(
+pub(super) async fn run<I>(
     io: I,
     http1: bool,
-    server: &Server<H>,
+    server: &Server,
     info: Arc<ConnectionInfo>,
     activity: Arc<Activity>,
 ) -> hyper::Result<()>
 where
-    H: Handler,
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Server { protocols, shutdown, .. } = server;
@@ -364,10 +364,10 @@ where
             async move {
                 let mut request = request.map(|body| Incoming::new(body, activity.clone()));
                 request.extensions_mut().insert(token.clone());
-                // Boxed, because the outer future later holds the response, for the whole time of a watch,
-                // and would keep the space that a handler may need.
+                // The future of the handler is boxed. Otherwise the outer future, which holds the response
+                // for the whole time of a watch, would also keep the space for this future.
                 let answering = Box::pin(async move {
-                    let answering = Box::pin(answer(&*handler, request, &info));
+                    let answering = pin!(answer(&*handler, request, &info));
                     match place {
                         Some(place) => in_turns(place, &info, answering).await,
                         None => answering.await,
@@ -389,7 +389,7 @@ where
             }
         }
     });
-    // Boxed, because a future reserves space for every location that a value in it is moved through.
+    // Boxed, because a future reserves space for each variable through which a value is moved.
     if http1 {
         let connection = protocols.http1.serve_connection(TokioIo::new(io), service).with_upgrades();
         drive(Box::pin(connection), true, place, info, &activity, server).await
@@ -402,18 +402,18 @@ where
     }
 }
 
-async fn drive<H>(
+async fn drive(
     mut connection: Pin<Box<impl Graceful>>,
     http1: bool,
     mut place: TurnPlace,
     info: Arc<ConnectionInfo>,
     activity: &Activity,
-    Server { quiet_period, limits, shutdown, .. }: &Server<H>,
+    Server { quiet_period, limits, shutdown, .. }: &Server,
 ) -> hyper::Result<()> {
     let wake = tokio::time::sleep(limits.head_timeout.min(limits.idle_timeout));
     tokio::pin!(wake);
     let begun = async {
-        shutdown.begun().await;
+        shutdown.wait_for_drain().await;
         if http1 {
             // HTTP/2 announces which requests the server will still answer; HTTP/1.1 cannot, so the server
             // waits for late requests.
@@ -429,32 +429,32 @@ async fn drive<H>(
     loop {
         // Signals are polled before the connection, which may use up the whole cooperative budget of the
         // task.
-        let news = std::future::poll_fn(|cx| {
+        let event = std::future::poll_fn(|cx| {
             let signal = gate.poll(cx, |cx| {
                 if !draining && begun.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(News::Drain);
+                    return Poll::Ready(ConnectionEvent::Drain);
                 }
                 if retire.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(News::Retire);
+                    return Poll::Ready(ConnectionEvent::Retire);
                 }
-                wake.as_mut().poll(cx).map(|()| News::Alarm)
+                wake.as_mut().poll(cx).map(|()| ConnectionEvent::Alarm)
             });
             if signal.is_ready() {
                 return signal;
             }
-            place.poll(cx, info.is_crowded(), |cx| connection.as_mut().poll(cx)).map(News::Ended)
+            place.poll(cx, info.is_crowded(), |cx| connection.as_mut().poll(cx)).map(ConnectionEvent::Ended)
         });
-        match news.await {
-            News::Ended(result) => return result,
-            News::Drain => {
+        match event.await {
+            ConnectionEvent::Ended(result) => return result,
+            ConnectionEvent::Drain => {
                 draining = true;
                 connection.as_mut().graceful_shutdown();
             }
-            News::Retire => {
+            ConnectionEvent::Retire => {
                 retire.set(activity.retire.notified());
                 connection.as_mut().graceful_shutdown();
             }
-            News::Alarm => {
+            ConnectionEvent::Alarm => {
                 let at = match next(activity.snapshot(), http1, limits) {
                     Next::Wait(at) => activity.start + Duration::from_millis(at),
                     Next::Cut => return Ok(()),
@@ -472,7 +472,7 @@ async fn drive<H>(
 }
 
 /// An event that [`drive`] waits for.
-enum News {
+enum ConnectionEvent {
     Ended(hyper::Result<()>),
     /// The server's shutdown has begun.
     Drain,
@@ -486,7 +486,7 @@ enum News {
 async fn in_turns<F: Future>(
     mut place: TurnPlace,
     info: &ConnectionInfo,
-    mut work: Pin<Box<F>>,
+    mut work: Pin<&mut F>,
 ) -> F::Output {
     std::future::poll_fn(|cx| place.poll(cx, info.is_crowded(), |cx| work.as_mut().poll(cx))).await
 }
@@ -496,7 +496,7 @@ async fn in_turns<F: Future>(
 struct Awaited(Option<CancellationToken>);
 
 impl Awaited {
-    /// Disarms the guard: the response exists, and the remaining work belongs to it.
+    /// Disarms the guard, because the response exists and the remaining work belongs to the response.
     fn arrived(mut self) {
         self.0 = None;
     }
@@ -511,8 +511,8 @@ impl Drop for Awaited {
 }
 
 /// Answers a request in a separate task, because the request may compute for long. Meanwhile the task of the
-/// connection, or of the stream, notices if the client disconnects. Reads do not need this: a read computes
-/// one object, or a list piece by piece.
+/// connection, or of the stream, notices if the client disconnects. Reads need no separate task: a read
+/// computes one object, or a list piece by piece.
 async fn answer_in_task(answering: impl Future<Output = Response> + Send + 'static) -> Response {
     struct Answering(JoinHandle<Response>);
 
@@ -528,12 +528,12 @@ async fn answer_in_task(answering: impl Future<Output = Response> + Send + 'stat
     (&mut task.0).await.unwrap_or_else(|_| panic_response())
 }
 
-async fn answer<H: Handler>(handler: &H, request: Request, info: &Arc<ConnectionInfo>) -> Response {
+async fn answer(handler: &dyn Handler, request: Request, info: &Arc<ConnectionInfo>) -> Response {
     if let Some(refusal) = head::refusal(request.version(), request.headers()) {
         return refusal;
     }
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    // The inner block ensures that a panic before the first await is caught as well.
+    // With the inner async block, a panic before the first await is caught as well.
     match AssertUnwindSafe(async { handler.handle(request, info).await }).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
@@ -556,8 +556,8 @@ pub fn panic_response() -> Response {
 /// A body that keeps its request in progress until its last byte is sent or the body is dropped.
 ///
 /// On HTTP/1.1 no more of the body is produced while earlier bytes wait for the socket. Otherwise hyper would
-/// poll for more at each wake-up, until its buffer limit is reached. HTTP/2 has flow control windows for
-/// that.
+/// poll for more at each wake-up, until its buffer limit is reached. HTTP/2 has flow control windows for this
+/// purpose.
 pub(super) struct Tracked {
     body: Body,
     in_flight: InFlight,
@@ -574,7 +574,7 @@ impl hyper::body::Body for Tracked {
     ) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
         if self.http1 && self.in_flight.0.room.load(Relaxed) != room::FREE {
             self.in_flight.0.room.store(room::AWAITED, Relaxed);
-            return Poll::Pending; // the socket wakes this task, which is that of the connection
+            return Poll::Pending; // the socket wakes this task, the task of the connection
         }
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if self.http1
@@ -606,7 +606,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nothing_more_of_an_answer_is_made_until_a_slow_reader_has_taken_the_last() {
+    async fn the_server_renders_no_further_chunk_until_a_slow_reader_took_the_last() {
         const PIECE: usize = LARGE_PIECE_BYTES;
         const PIPE: usize = 1024;
         let limits = Limits { head_bytes_max: 8192, ..Limits::default() };
@@ -650,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_cut_over_a_slow_head_and_retired_over_silence() {
+    fn a_connection_is_cut_for_a_slow_head_and_retired_when_idle() {
         let limits = Limits {
             head_timeout: Duration::from_millis(30),
             idle_timeout: Duration::from_millis(90),

@@ -12,7 +12,7 @@ pub mod opcode {
     pub const TEXT: u8 = 1;
     /// The first fragment of a binary message.
     pub const BINARY: u8 = 2;
-    /// The last frame of its sender.
+    /// The last frame that an endpoint sends.
     pub const CLOSE: u8 = 8;
     /// A frame that asks for a pong.
     pub const PING: u8 = 9;
@@ -60,14 +60,14 @@ impl FrameHead {
         Some(FrameHead { first, is_masked: second & 0x80 != 0, mask_at, len })
     }
 
-    /// Returns whether a client may send the frame: masked, without extensions, and if it is a control frame,
-    /// short and unfragmented.
+    /// Returns whether a client may send the frame. The frame must be masked and must not use extensions. A
+    /// control frame must also be short and unfragmented.
     pub fn is_sound(&self) -> bool {
         let fits = !self.is_control() || self.is_final() && self.len <= CONTROL_BYTES_MAX as u64;
         self.is_masked && self.first & 0x70 == 0 && self.len >> 63 == 0 && fits
     }
 
-    /// Returns the opcode, one of [`opcode`] for a frame that this server knows.
+    /// Returns the opcode. The module [`opcode`] has the opcodes that this server supports.
     pub fn code(&self) -> u8 {
         self.first & 0x0f
     }

@@ -1,5 +1,6 @@
-//! Checks that HTTP/1.1 requires of the head of a request before it is processed: exactly one well-formed
-//! `Host` (RFC 9112, section 3.2), and no expectation other than `100-continue` (RFC 9110, section 10.1.1).
+//! Checks of the head of an HTTP/1.1 request, before the request is processed. There must be exactly one
+//! well-formed `Host` (RFC 9112, section 3.2), and an `Expect` header must contain `100-continue` (RFC 9110,
+//! section 10.1.1).
 
 use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST};
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_has_one_host_and_known_expectations() {
+    fn a_request_head_must_have_one_host_and_known_expectations() {
         for (lines, want) in [
             (&["host: a"][..], None),
             (&["host: [::1]:6443"], None),

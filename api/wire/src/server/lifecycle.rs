@@ -1,10 +1,11 @@
 //! The lifecycle stage of the process, shared by all modules that act on it
 //! (docs/api/operations.md#shutdown).
 //!
-//! `Starting → TypesServed → Bootstrapped → Serving → Leaving → Refusing → Draining → Stopped`, only
-//! forwards. Readiness follows from the stage; accept loops and long requests wait for [`Shutdown::begun`],
-//! watches for `Refusing`. Requests in flight are counted here, so that the refusing stage can end with the
-//! last of them. All requests in progress are counted as well, so that the log can report how many were cut.
+//! The stage moves only forwards: `Starting → TypesServed → Bootstrapped → Serving → Leaving → Refusing →
+//! Draining → Stopped`. Readiness follows from the stage. Accept loops and long requests wait for
+//! [`Shutdown::wait_for_drain`]; watches wait for `Refusing`. This module counts the requests in flight; the
+//! refusing stage ends when the last request in flight has finished. This module also counts all requests in
+//! progress, so that the log can report how many requests were cut.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,16 +20,17 @@ use values::cancellation::CancellationToken;
 pub enum LifecycleStage {
     /// The store is open; stored custom types are not served yet.
     Starting,
-    /// The stored types are served; initial objects of a new cluster may be missing. Not ready.
+    /// The stored types are served; initial objects of a new cluster may be missing. The server is not ready.
     TypesServed,
-    /// The bootstrap objects exist; controllers do not run yet. Not ready.
+    /// The bootstrap objects exist; controllers do not run yet. The server is not ready.
     Bootstrapped,
     /// The server is ready and serves everything.
     Serving,
-    /// The server was asked to stop. It is not ready any more, so that load balancers use other servers, but
-    /// everything is still served.
+    /// The server was asked to stop and is no longer ready, so that load balancers use other servers. All
+    /// requests are still served.
     Leaving,
-    /// New requests get a 429 while those in flight finish. Skipped unless the operator enabled it.
+    /// New requests get a 429 while the requests in flight finish. The server enters this stage only if the
+    /// operator has enabled it.
     Refusing,
     /// The server accepts no new connections; watches end, requests in flight finish.
     Draining,
@@ -117,8 +119,8 @@ impl Lifecycle {
         let _ = self.0.in_flight.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    /// Returns the parent token of the computations of all requests and controllers. Cancelling it ends
-    /// computations that would outlast the shutdown.
+    /// Returns the parent token of the computations of all requests and controllers. Cancelling the token
+    /// ends computations that would last longer than the shutdown.
     pub fn computations(&self) -> &CancellationToken {
         &self.0.computations
     }
@@ -146,7 +148,7 @@ impl Lifecycle {
 pub struct Shutdown(Lifecycle);
 
 impl Shutdown {
-    /// Returns a handle that belongs to no process, for servers in tests.
+    /// Returns a handle of a new lifecycle, for servers in tests.
     pub fn standalone() -> Self {
         Lifecycle::new().shutdown()
     }
@@ -177,7 +179,7 @@ impl Shutdown {
     }
 
     /// Resolves when the drain begins; immediately if it has begun.
-    pub async fn begun(&self) {
+    pub async fn wait_for_drain(&self) {
         self.0.reached(LifecycleStage::Draining).await;
     }
 }
@@ -187,7 +189,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn life_goes_forward_only_and_waiters_see_every_stage_they_wait_for() {
+    async fn lifecycle_stages_only_advance_and_waiters_wake_at_their_stage() {
         let life = Lifecycle::new();
         let shutdown = life.shutdown();
         life.advance(LifecycleStage::Leaving);
@@ -195,17 +197,17 @@ mod tests {
         assert_eq!((life.stage(), shutdown.is_begun()), (LifecycleStage::Leaving, false));
         let waiter = tokio::spawn({
             let shutdown = shutdown.clone();
-            async move { shutdown.begun().await }
+            async move { shutdown.wait_for_drain().await }
         });
         life.reached(LifecycleStage::Serving).await; // already passed
         shutdown.begin();
         waiter.await.unwrap();
         assert!(shutdown.is_begun());
-        shutdown.begun().await;
+        shutdown.wait_for_drain().await;
     }
 
     #[tokio::test]
-    async fn life_is_idle_once_the_last_request_has_ended() {
+    async fn idle_returns_after_the_last_request_has_ended() {
         let life = Lifecycle::new();
         life.idle().await;
         let requests = [life.enter(), life.enter()];

@@ -7,10 +7,10 @@
 //!                                      └ supervision: head timeout, idle timeout, drain, cut
 //! ```
 //!
-//! Invariants: every wait for a peer has a named limit in [`Limits`]; a panic in the handler becomes the 500
-//! of that request and affects no other; a body that its producer did not finish never looks complete to the
-//! client. This layer knows no resources, users or files: certificates are passed as bytes, and the
-//! authenticators map a client certificate to a user later.
+//! Invariants: every wait for a peer has a limit in [`Limits`]. A panic in the handler becomes a 500 response
+//! to its request and does not affect other requests. A body that its producer did not finish never looks
+//! complete to the client. This layer does not depend on resources, users or files: callers pass certificates
+//! as bytes, and the authenticators map a client certificate to a user later.
 
 pub mod body;
 mod connection;
@@ -26,17 +26,17 @@ pub mod upgrade;
 pub mod websocket;
 mod wire;
 
-use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use auth::authn::x509::PeerCertificates;
+use futures_util::future::BoxFuture;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::OwnedSemaphorePermit;
 
-pub use body::{Aborted, Body, BodyError, BodySender, Gone, read_body, read_charged};
+pub use body::{Aborted, Body, BodyError, BodySender, ClientGone, read_body, read_charged};
 pub use connection::{Incoming, panic_response};
 pub use lifecycle::{DrainLimit, InFlight, Lifecycle, LifecycleStage, Shutdown};
 pub use serve::{Drained, serve};
@@ -44,7 +44,7 @@ pub use tls::{
     CertificateError, NamedCertificate, ServerTls, ServingCertificate, TlsSettings, server_config,
 };
 
-/// A request from a connection; its body is read through [`read_body`].
+/// A request from a connection; [`read_body`] reads the body.
 pub type Request = http::Request<Incoming>;
 /// A response to be sent on a connection.
 pub type Response = http::Response<Body>;
@@ -61,16 +61,16 @@ const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
 #[derive(Clone, Copy, Debug)]
 pub struct Retire;
 
-/// Answers requests. A single value serves every connection.
+/// Answers requests. A server uses one value for all its connections.
+///
+/// Connections use a trait object, not a type parameter. With a type parameter, the crate that names the
+/// handler type would compile the code of the connections, together with all code below the handler.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request. The future is dropped when the client disconnects, and a panic in it becomes a
     /// 500. The request has an extension, a [`CancellationToken`](values::cancellation::CancellationToken),
     /// that cancels its computations in these cases.
-    fn handle(
-        &self,
-        request: Request,
-        connection: &Arc<ConnectionInfo>,
-    ) -> impl Future<Output = Response> + Send;
+    fn handle<'h>(&'h self, request: Request, connection: &'h Arc<ConnectionInfo>)
+    -> BoxFuture<'h, Response>;
 
     /// Called when a connection fails in its TLS handshake.
     fn handshake_failed(&self) {}
@@ -89,7 +89,7 @@ pub struct ConnectionInfo {
     /// Memory that this connection may use for responses.
     pub allotment: values::memory::Allotment,
     permit: Option<OwnedSemaphorePermit>,
-    /// Whether the flow of its last request has many requests in progress.
+    /// Whether the flow of the last request of this connection has many requests in progress.
     is_crowded: AtomicBool,
 }
 
@@ -105,8 +105,8 @@ impl ConnectionInfo {
         }
     }
 
-    /// Sets whether the flow of the current request has many requests in progress. If so, the connection
-    /// takes turns with other such connections, until its next request.
+    /// Sets whether the flow of the current request has many requests in progress. If `is_crowded` is true,
+    /// the connection takes turns with other such connections, until its next request.
     pub fn set_crowded(&self, is_crowded: bool) {
         self.is_crowded.store(is_crowded, Ordering::Relaxed);
     }
@@ -115,7 +115,7 @@ impl ConnectionInfo {
         self.is_crowded.load(Ordering::Relaxed)
     }
 
-    /// Returns how much longer the certificates are valid; `None` if there are no certificates.
+    /// Returns the remaining time until a certificate expires; `None` if there are no certificates.
     pub fn time_left(&self) -> Option<Duration> {
         Some(self.certificates.expires()?.duration_since(SystemTime::now()).unwrap_or_default())
     }
@@ -150,32 +150,35 @@ pub struct Limits {
     pub connections_max: u32,
     /// Time limit from accept to the end of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// Time limit from the first byte of a request head to its last (on a new connection: from the start of
-    /// the connection). It protects against clients that send their head very slowly.
+    /// Time limit from the first byte of a request head to the last byte of the head (on a new connection:
+    /// from the start of the connection). This limit protects against clients that send their head very
+    /// slowly.
     pub head_timeout: Duration,
     /// Time without any request in flight after which the connection is closed. Clients pool connections for
     /// 90 s.
     pub idle_timeout: Duration,
     /// Maximum time for which a write may make no progress because the peer reads nothing. The default is
     /// longer than the default retention of history, so that a watcher that was only stopped for a while can
-    /// resume. It is about as long as the kernel waits for a dead peer.
+    /// resume. The default is about as long as the kernel waits for a dead peer.
     pub write_stall_timeout: Duration,
-    /// Time limit after the last response for the peer to finish sending and to close. Closing with unread
-    /// input would reset the connection and could destroy the response (a refused large body) on its way.
+    /// Maximum time after the last response in which the peer must finish sending and close. If this server
+    /// closed the connection with unread input, the connection would be reset, and the reset could destroy
+    /// the response, for example the refusal of a large body.
     pub linger_timeout: Duration,
-    /// Maximum size of the request line and headers, in bytes. Upstream allows 1 MiB; a client that is not
-    /// authenticated yet can make the server use this much per stream, so it is less, though far more than
-    /// URLs and tokens need. On HTTP/1.1 it is also the number of response bytes that may wait for a slow
-    /// reader before no more are produced.
+    /// Maximum size of the request line and headers, in bytes. The value is below the 1 MiB of upstream,
+    /// because a client that is not authenticated yet can make the server use this much memory per stream.
+    /// URLs and tokens need far less. On HTTP/1.1 the value is also the number of response bytes that may
+    /// wait for a slow reader. Above this number, the server produces no more bytes.
     pub head_bytes_max: u32,
     /// Maximum number of concurrent requests on an HTTP/2 connection. A client process may watch hundreds of
-    /// resources over one connection, so this is well above upstream's 100.
+    /// resources over one connection, so the default is far above upstream's 100.
     pub http2_streams_max: u32,
-    /// Maximum number of unread request body bytes per HTTP/2 stream; a connection may hold twice that.
+    /// Maximum number of unread request body bytes per HTTP/2 stream. The limit per connection is twice this
+    /// number.
     pub http2_window_bytes: u32,
-    /// Maximum number of response bytes that wait on an HTTP/2 stream before no more are produced. Small
-    /// because each watch has a stream, and below [`PIECE_BYTES`] so that no second piece is produced while
-    /// one waits.
+    /// Number of response bytes that may wait on an HTTP/2 stream. At this number, the server produces no
+    /// more bytes. The limit is small, because each watch has a stream. The limit is below [`PIECE_BYTES`],
+    /// so that no second piece is produced while one piece waits.
     pub http2_send_buffer_bytes: usize,
     /// Interval of HTTP/2 pings to a silent peer. Pings detect dead peers of watches.
     pub http2_ping_interval: Duration,
@@ -184,7 +187,8 @@ pub struct Limits {
     /// Time without any request after which a draining server closes idle HTTP/1.1 connections: a request
     /// that is sent while the server closes would be lost.
     pub drain_idle_grace: Duration,
-    /// Maximum time for which idle HTTP/1.1 connections stay open while requests keep arriving.
+    /// Maximum time for which a draining server keeps idle HTTP/1.1 connections open while requests still
+    /// arrive on any connection.
     pub drain_idle_max: Duration,
     /// Maximum time for which requests in flight may continue during a drain before their connections are
     /// cut.

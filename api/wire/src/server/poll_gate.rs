@@ -1,9 +1,9 @@
 //! Futures that are rarely ready, in a task that is often woken for other reasons.
 //!
-//! A task that is woken polls all its futures, no matter which one woke it. Polling the shutdown of the
-//! server, a timer and similar futures takes locks, and all connections share some of these locks. Without a
-//! gate, a watch would take each of them for every event. [`PollGate`] gives such futures their own waker,
-//! and polls them only after that waker was used.
+//! A task that is woken polls all its futures, even if only one future caused the wake-up. Polling the
+//! shutdown of the server, a timer and similar futures takes locks, and all connections share some of these
+//! locks. Without a gate, a watch would take these locks for every event. [`PollGate`] gives such futures
+//! their own waker, and polls them only after that waker was used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// The due flag of futures that are rarely ready, for one task.
+/// A flag of one task, which is set when one of its rarely ready futures must be polled.
 pub struct PollGate(Arc<Shared>);
 
 struct Shared {
@@ -31,7 +31,8 @@ impl PollGate {
         PollGate(Arc::new(Shared { is_due: AtomicBool::new(true), task: AtomicWaker::new() }))
     }
 
-    /// Polls if due: at first, after a wake-up, and as long as something is ready.
+    /// Calls `poll` if a poll is due: in the first call, after a wake-up, and as long as `poll` returns
+    /// ready.
     pub fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -45,13 +46,13 @@ impl PollGate {
         self.0.is_due.store(false, Ordering::Release);
         let polled = poll(&mut Context::from_waker(&Waker::from(self.0.clone())));
         if polled.is_ready() {
-            self.ask_again();
+            self.make_due();
         }
         polled
     }
 
     /// Makes the next poll due, because the futures have changed.
-    pub fn ask_again(&self) {
+    pub fn make_due(&self) {
         self.0.is_due.store(true, Ordering::Release);
     }
 }
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_future_is_polled_at_first_and_after_it_was_woken() {
+    fn a_gated_future_is_polled_first_and_then_only_after_a_wake() {
         let (first, second) = (Arc::new(Task::default()), Arc::new(Task::default()));
         let (mut gate, notify, mut polls) = (PollGate::new(), Notify::new(), 0);
         let mut notified = pin!(notify.notified());
@@ -99,7 +100,7 @@ mod tests {
             (polled.is_ready(), polls)
         };
         assert_eq!([poll(&first), poll(&first), poll(&first)], [(false, 1); 3]);
-        // The task has changed, and the future does not need to be polled for that.
+        // The task has changed; the future need not be polled for this reason.
         assert_eq!(poll(&second), (false, 1));
         notify.notify_one();
         assert_eq!([&first, &second].map(|task| task.0.load(Ordering::Relaxed)), [0, 1]);
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ready_or_changes_or_is_woken_while_it_is_polled_is_polled_again() {
+    fn a_gated_future_is_polled_again_if_it_is_woken_or_completes_during_a_poll() {
         let task = Arc::new(Task::default());
         let waker = Waker::from(task.clone());
         let cx = &mut Context::from_waker(&waker);
@@ -122,7 +123,7 @@ mod tests {
         assert!(gate.poll(cx, |_| Poll::Ready(())).is_ready());
         assert!(gate.poll(cx, |_| Poll::<()>::Pending).is_pending());
         assert!(gate.poll(cx, |_| Poll::Ready(())).is_pending());
-        gate.ask_again();
+        gate.make_due();
         assert!(gate.poll(cx, |_| Poll::Ready(())).is_ready());
     }
 }

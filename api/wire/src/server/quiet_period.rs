@@ -1,10 +1,11 @@
 //! Detects when a draining server may close idle HTTP/1.1 connections: when requests have stopped arriving.
 //!
-//! HTTP/1.1 cannot announce which requests the server will still answer. A client with an open connection may
-//! send its next request at any time, and a request that is sent while the server closes the connection is
-//! lost. Active clients send a request soon, get a response, and learn from it that the connection ends;
-//! under load, "soon" is as long as their requests take. Therefore the server does not close at a fixed time,
-//! but when no request has arrived on any connection for a while. This module knows no connections.
+//! HTTP/1.1 cannot announce which requests the server will still answer. A client with an open connection
+//! may send its next request at any time, and a request that is sent while the server closes the connection
+//! is lost. Active clients send a request soon, get a response, and learn from the response that the
+//! connection ends; under load, "soon" is as long as their requests take. Therefore the server does not close
+//! at a fixed time, but when no request has arrived on any connection for a while. This module does not
+//! depend on connections.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -49,7 +50,7 @@ mod tests {
     use std::sync::Arc;
 
     #[tokio::test(start_paused = true)]
-    async fn the_wait_ends_when_requests_cease_or_do_not_cease_for_long() {
+    async fn the_quiet_period_ends_when_requests_stop_or_after_a_maximum_time() {
         let ms = Duration::from_millis;
         for (requests, want) in [(0, ms(250)), (5, ms(5 * 100 + 250)), (1000, ms(5000))] {
             let quiet_period = Arc::new(QuietPeriod::new());

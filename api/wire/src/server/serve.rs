@@ -1,5 +1,5 @@
-//! The accept loop of a listener. It serves each connection in a task until shutdown begins, and then waits
-//! for a bounded time until the connections have ended.
+//! The accept loop of a listener. The loop serves each connection in a task until shutdown begins, and then
+//! waits for a bounded time until the connections have ended.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,10 +23,10 @@ use super::{ConnectionInfo, ENCRYPTED_BYTES_MAX, Handler, Limits, Shutdown, tls}
 /// Initial and maximum wait after the system had no resources for another connection.
 const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Maximum time until cut connections have ended.
+/// Maximum time that the server waits until cut connections have ended.
 const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Interval between two warnings that connections wait for others to end.
+/// Interval between two warnings that new connections wait until other connections end.
 const LIMIT_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Response to clients that use plain HTTP on the TLS port.
@@ -38,25 +38,25 @@ const PLAIN_HTTP: &[u8] = b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain
 pub struct Drained {
     /// Number of connections that were still busy at the drain timeout and were cut.
     pub connections_cut: usize,
-    /// Number of requests in progress on them.
+    /// Number of requests in progress on these connections.
     pub requests_cut: u64,
 }
 
 /// State that all connections of a server share.
-struct Shared<H> {
+struct Shared {
     tls: Arc<tls::ServerTls>,
-    server: Server<H>,
+    server: Server,
 }
 
 /// Serves connections from `listener` until `shutdown` begins, then drains.
 ///
-/// During the drain the listener closes at once and requests in flight continue. Connections that have not
+/// When the drain begins, the listener closes at once. Requests in flight continue. Connections that have not
 /// ended after [`Limits::drain_timeout`], or at the limit set in the lifecycle, are cut. Handlers end long
 /// responses themselves when the shutdown begins.
-pub async fn serve<H: Handler>(
+pub async fn serve(
     listener: TcpListener,
     tls: Arc<tls::ServerTls>,
-    handler: Arc<H>,
+    handler: Arc<dyn Handler>,
     limits: Limits,
     shutdown: Shutdown,
 ) -> Drained {
@@ -67,7 +67,7 @@ pub async fn serve<H: Handler>(
     let shared = Arc::new(Shared { tls, server });
     let mut connections = JoinSet::new();
     tokio::select! {
-        () = shared.server.shutdown.begun() => {}
+        () = shared.server.shutdown.wait_for_drain() => {}
         () = accept_all(&listener, &permits, &shared, &mut connections) => {}
     }
     drop(listener);
@@ -92,10 +92,10 @@ pub async fn serve<H: Handler>(
     Drained { connections_cut, requests_cut }
 }
 
-async fn accept_all<H: Handler>(
+async fn accept_all(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
-    shared: &Arc<Shared<H>>,
+    shared: &Arc<Shared>,
     connections: &mut JoinSet<()>,
 ) {
     let mut backoff = Backoff::default();
@@ -156,22 +156,22 @@ impl Backoff {
     }
 }
 
-async fn serve_connection<H: Handler>(
+async fn serve_connection(
     stream: TcpStream,
     remote: SocketAddr,
     permit: OwnedSemaphorePermit,
-    shared: Arc<Shared<H>>,
+    shared: Arc<Shared>,
 ) {
     if let Err(error) = converse(stream, remote, permit, &shared).await {
         tracing::debug!(%remote, error = %chain(&*error), "connection ended");
     }
 }
 
-async fn converse<H: Handler>(
+async fn converse(
     stream: TcpStream,
     remote: SocketAddr,
     permit: OwnedSemaphorePermit,
-    shared: &Shared<H>,
+    shared: &Shared,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let limits = &shared.server.limits;
     stream.set_nodelay(true)?;
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accepting_backs_off_only_when_the_system_is_short_of_something() {
+    fn accepting_backs_off_only_if_the_system_lacks_resources() {
         let mut backoff = Backoff::default();
         assert_eq!(backoff.after(&io::ErrorKind::ConnectionAborted.into()), None);
         let too_many_files = io::Error::from_raw_os_error(24);

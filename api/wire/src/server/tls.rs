@@ -123,8 +123,8 @@ impl NamedCertificate {
             });
         }
         let parsed = self.key.end_entity_cert().ok().and_then(|cert| ParsedCertificate::try_from(cert).ok());
-        let asked = ServerName::try_from(name).ok();
-        parsed.zip(asked).is_some_and(|(cert, asked)| verify_server_name(&cert, &asked).is_ok())
+        let expected = ServerName::try_from(name).ok();
+        parsed.zip(expected).is_some_and(|(cert, expected)| verify_server_name(&cert, &expected).is_ok())
     }
 }
 
@@ -172,7 +172,7 @@ fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, CertificateEr
 /// PEM label of a certificate (RFC 7468, section 5).
 const CERTIFICATE: &str = "CERTIFICATE";
 
-/// Checks that a text contains a certificate; the error names what it contains instead.
+/// Checks that a text contains a certificate. The error names the PEM blocks that the text contains instead.
 fn check_chain(text: &[u8]) -> Result<(), CertificateError> {
     let types = block_types(text);
     match &types[..] {
@@ -211,8 +211,8 @@ impl fmt::Debug for ServingCertificate {
 impl ResolvesServerCert for ServingCertificate {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let named = self.named.load();
-        let asked = hello.server_name().filter(|_| !named.is_empty());
-        let found = asked.and_then(|name| named.iter().find(|certificate| certificate.is_for(name)));
+        let requested = hello.server_name().filter(|_| !named.is_empty());
+        let found = requested.and_then(|name| named.iter().find(|certificate| certificate.is_for(name)));
         Some(found.map_or_else(|| self.usual.load_full(), |certificate| certificate.key.clone()))
     }
 }
@@ -289,8 +289,8 @@ impl ServerTls {
     }
 }
 
-/// Creates the TLS configuration of the listener: TLS 1.2 and 1.3, HTTP/2 preferred over HTTP/1.1 if it is
-/// served, client certificates requested.
+/// Creates the TLS configuration of the listener, with TLS 1.2 (if the settings allow it) and 1.3. HTTP/2, if
+/// it is served, is preferred over HTTP/1.1. Clients are asked for a certificate.
 ///
 /// # Errors
 /// The server supports none of the values that the operator named.
@@ -378,14 +378,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_before_the_epoch_stands_at_the_epoch() {
+    fn times_before_the_epoch_become_the_epoch() {
         for (seconds, want) in [(-1, 0), (i64::MIN, 0), (0, 0), (1_700_000_000, 1_700_000_000)] {
             assert_eq!(not_before_epoch(seconds).as_secs(), want);
         }
     }
 
     #[test]
-    fn what_is_no_certificate_or_no_key_is_said() {
+    fn an_unusable_certificate_or_key_is_refused_with_a_reason() {
         let block = |name: &str| format!("-----BEGIN {name}-----\nAAAA\n-----END {name}-----\n");
         let (chain, key, other) = (block("CERTIFICATE"), block("EC PRIVATE KEY"), block("X509 CRL"));
         for (certificate, private, want) in [

@@ -7,17 +7,19 @@
 //! ```
 //!
 //! The runtime runs ready tasks in first-in, first-out order. Without turns, hundreds of connections of a
-//! flood that are ready at the same time would all run before a short request. Therefore they wait here, and
-//! only as many of them as there are turns are queued in the runtime, each to run after the other ready tasks
-//! and after the sockets were polled. The thread then yields its core to other threads before it continues.
-//! The threads that commit writes, and the kernel threads that sync them, need a core for some microseconds.
-//! If the thread did not yield, they would wait for the end of its time slice.
+//! flood that are ready at the same time would all run before a short request. Therefore such connections
+//! wait here. The runtime queues only as many of these connections as there are turns. Each connection runs
+//! after the other ready tasks, and after the sockets were polled. The thread then yields its core to other
+//! threads before it continues. The threads that commit writes, and the kernel threads that sync them, need a
+//! core for some microseconds. Without this yield, such threads would wait until the time slice of the
+//! current thread ends.
 //!
-//! A turn lasts from when the task is queued in the runtime until the task pauses, whatever it then waits
-//! for; so connections do not wait for the peers of other connections. A task that blocks its thread longer
-//! (on a file or on a peer) delays the others by at most [`WAIT_MAX`].
+//! A turn begins when the task is queued in the runtime, and ends when the task pauses for any reason.
+//! Therefore connections do not wait for the peers of other connections. A task that blocks its thread longer
+//! (on a file or on a peer) delays the other tasks by at most [`WAIT_MAX`].
 //!
-//! This module does not interpret requests. Flow control decides which connections are crowded.
+//! This module does not interpret requests. Flow control decides which connections have so many requests in
+//! progress that they must wait for a turn.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -27,8 +29,8 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Number of turns for each core. The next turn is queued as soon as one ends, and a second one would only
-/// delay other tasks.
+/// Number of turns for each core. When a turn ends, the next turn of the core is queued at once, so a second turn
+/// per core would only delay other tasks.
 const TURNS_PER_CORE: usize = 1;
 
 /// Maximum wait for a turn; after that, a task runs without a turn.
@@ -58,7 +60,8 @@ impl Turns {
 /// A wait for a turn; resolves to `None` if the wait took too long.
 type Wait = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
 
-/// The place of one task among those that take turns. Dropping it ends its wait or its turn.
+/// The place of a task among the tasks that take turns. Dropping the place ends the wait or the turn of the
+/// task.
 pub(super) struct TurnPlace {
     turns: Turns,
     /// Turn for which the task is queued in the runtime.
@@ -67,7 +70,7 @@ pub(super) struct TurnPlace {
 }
 
 impl TurnPlace {
-    /// Polls once; if the task is crowded, only in a turn.
+    /// Calls `poll`. If `is_crowded` is true, this function first waits for a turn.
     pub(super) fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -112,8 +115,8 @@ impl TurnPlace {
     }
 }
 
-/// Wakes the task after its thread has run all ready tasks and has polled its sockets, or after the number of
-/// task polls that the runtime does between two polls of its sockets.
+/// Wakes the task after its thread has polled its sockets. The thread does so after all ready tasks have run,
+/// or after a fixed number of task polls (the event interval of the runtime).
 fn wake_last(cx: &mut Context<'_>) {
     let _ = pin!(tokio::task::yield_now()).poll(cx);
 }
@@ -123,7 +126,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    /// Returns a task that needs a turn for each of its steps, and counts them.
+    /// Returns a task that needs a turn for each of its steps. The task counts its finished steps in `done`.
     fn steps(
         turns: &Turns,
         is_crowded: bool,
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_crowded_take_turns_and_others_do_not_wait_for_them() {
+    async fn tasks_of_crowded_connections_take_turns_and_others_do_not_wait_for_them() {
         let turns = Turns::new(1);
         let (crowd, alone) = (Arc::default(), Arc::default());
         let flood: Vec<_> = (0..50).map(|_| tokio::spawn(steps(&turns, true, 10, &crowd))).collect();
@@ -153,8 +156,8 @@ mod tests {
         let before = crowd.load(Relaxed);
         tokio::spawn(steps(&turns, false, 5, &alone)).await.unwrap();
         let meanwhile = crowd.load(Relaxed) - before;
-        // Without turns there would be 50 steps of the crowd for each of these steps, and similarly with
-        // turns that do not run last.
+        // Without turns, each of these steps would wait for 50 steps of the crowd. If the turns did not run
+        // last, the number would be about the same.
         assert!(alone.load(Relaxed) == 5 && meanwhile <= 2, "{meanwhile} steps of the crowd meanwhile");
         for task in flood {
             task.await.unwrap();
@@ -163,14 +166,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_that_does_not_come_is_not_waited_for() {
+    async fn waiting_for_a_turn_is_limited_in_time() {
         let turns = Turns::new(1);
         let held = turns.0.clone().try_acquire_owned().unwrap();
         let done = Arc::default();
         let began = tokio::time::Instant::now();
         steps(&turns, true, 1, &done).await;
         assert!(began.elapsed() >= WAIT_MAX && done.load(Relaxed) == 1);
-        // A cancelled wait leaves no trace.
+        // A cancelled wait takes no turn.
         let mut given_up = turns.place();
         let polled = std::future::poll_fn(|cx| Poll::Ready(given_up.poll(cx, true, |_| Poll::Ready(()))));
         assert!(polled.await.is_pending());

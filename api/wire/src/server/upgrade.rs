@@ -1,18 +1,19 @@
-//! Connections that leave HTTP: the request asks for it, the response is 101, and from then on a task owns
-//! the bytes.
+//! Connections that change from HTTP to another protocol. The request asks for the change, and the response
+//! is 101. From then on a task owns the byte stream.
 //!
 //! ```text
 //! request ─Switch::asked─► Switch ─take_over(101, task)─► response
 //!                                                         └─► task: bytes in both directions, until it ends
 //! ```
 //!
-//! The task holds the connection's `ConnectionInfo`, so it continues to count as a connection. It also holds
-//! the values that other modules attach to the response ([`attach`]) until it ends. Only HTTP/1.1 has such
-//! upgrades. This module knows no protocols.
+//! The task holds the `ConnectionInfo` of the connection, so the connection still counts as open. The task
+//! also holds, until its end, the values that other modules attach to the response ([`attach`]). Only
+//! HTTP/1.1 has such upgrades. This module is independent of the protocol after the upgrade.
 
 use std::any::Any;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use http::header::{CONNECTION, HeaderMap, HeaderName, UPGRADE};
 use http::{StatusCode, Version};
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -21,14 +22,14 @@ use parking_lot::Mutex;
 
 use super::{Body, ConnectionInfo, Request, Response};
 
-/// The byte stream of a connection that left HTTP.
+/// The byte stream of a connection that no longer uses HTTP.
 pub type UpgradedStream = TokioIo<Upgraded>;
 
 /// Values that live as long as the task that took over a connection.
 #[derive(Clone, Default)]
 struct Attached(Arc<Mutex<Vec<Box<dyn Any + Send>>>>);
 
-/// A connection whose client asked to leave HTTP.
+/// A connection whose client asked for a change to another protocol.
 #[derive(Clone)]
 pub struct Switch {
     on: OnUpgrade,
@@ -38,8 +39,8 @@ pub struct Switch {
 impl Switch {
     /// Returns the change of protocols that the request asks for, if any.
     pub fn requested(request: &Request, connection: &Arc<ConnectionInfo>) -> Option<Self> {
-        let is_asked = request.version() == Version::HTTP_11 && is_asked(request.headers());
-        let on = request.extensions().get::<OnUpgrade>().filter(|_| is_asked)?.clone();
+        let is_requested = request.version() == Version::HTTP_11 && requests_upgrade(request.headers());
+        let on = request.extensions().get::<OnUpgrade>().filter(|_| is_requested)?.clone();
         Some(Switch { on, connection: connection.clone() })
     }
 
@@ -52,7 +53,7 @@ impl Switch {
         let Switch { on, connection } = self;
         let attached = Attached::default();
         let held = attached.clone();
-        tokio::spawn(async move {
+        let upgraded = async move {
             match on.await {
                 // Boxed, because the task may live for days and should not keep the space that its creation
                 // needed.
@@ -61,7 +62,8 @@ impl Switch {
             }
             held.0.lock().clear();
             drop(connection);
-        });
+        };
+        tokio::spawn(upgraded.boxed());
         let mut response = http::Response::new(Body::empty());
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         *response.headers_mut() = headers;
@@ -70,8 +72,8 @@ impl Switch {
     }
 }
 
-/// Keeps `held` until the task that takes over the connection has ended. If the response passes the
-/// connection to no task, `held` is dropped at once.
+/// Keeps `held` until the task that takes over the connection has ended. If no task takes over the
+/// connection, `held` is dropped at once.
 pub fn attach<T: Send + 'static>(response: &Response, held: T) {
     if let Some(attached) = response.extensions().get::<Attached>() {
         attached.0.lock().push(Box::new(held));
@@ -79,7 +81,7 @@ pub fn attach<T: Send + 'static>(response: &Response, held: T) {
 }
 
 /// Returns whether headers ask for another protocol.
-pub fn is_asked(headers: &HeaderMap) -> bool {
+pub fn requests_upgrade(headers: &HeaderMap) -> bool {
     headers.contains_key(UPGRADE) && has_token(headers, &CONNECTION, "upgrade")
 }
 

@@ -6,8 +6,8 @@
 //!                                                               └─ reads: ping → pong, close → close, data → ignored
 //! ```
 //!
-//! The task holds the connection's `ConnectionInfo`, so it continues to count as a connection. A client that
-//! does not read blocks only its own task, and for a bounded time.
+//! The task holds the `ConnectionInfo` of the connection, so the connection still counts as open. A client
+//! that does not read blocks only its own task, and for a bounded time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,8 @@ pub struct Upgrade {
 impl Upgrade {
     /// Returns the upgrade that the request asks for, if it is WebSocket in the supported version.
     pub fn requested(request: &Request, connection: &Arc<ConnectionInfo>) -> Option<Self> {
-        let switch = Switch::requested(request, connection).filter(|_| is_asked(request.headers()))?;
+        let switch =
+            Switch::requested(request, connection).filter(|_| requests_websocket(request.headers()))?;
         let key = request.headers().get(SEC_WEBSOCKET_KEY)?.to_str().ok()?;
         let accept = HeaderValue::from_str(&accept_key(key)).ok()?;
         Some(Upgrade { switch, accept, protocol: chosen(request.headers()) })
@@ -90,7 +91,7 @@ impl Upgrade {
 }
 
 /// Returns whether the headers ask for an upgrade to WebSocket.
-pub fn is_asked(headers: &HeaderMap) -> bool {
+pub fn requests_websocket(headers: &HeaderMap) -> bool {
     let has = |name, token: &str| has_token(headers, name, token);
     has(&CONNECTION, "upgrade") && has(&UPGRADE, "websocket") && has(&SEC_WEBSOCKET_VERSION, "13")
 }
@@ -99,12 +100,12 @@ pub fn is_asked(headers: &HeaderMap) -> bool {
 pub fn protocols(headers: &HeaderMap) -> Option<String> {
     let mut values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().peekable();
     values.peek()?;
-    let values = is_asked(headers).then(|| values.filter_map(|value| value.to_str().ok()))?;
+    let values = requests_websocket(headers).then(|| values.filter_map(|value| value.to_str().ok()))?;
     Some(values.collect::<Vec<_>>().join(","))
 }
 
-/// Returns the first subprotocol that a request offers and that is not a bearer token; a token must not be
-/// sent back.
+/// Returns the first subprotocol that a request offers and that is not a bearer token. The server must not
+/// send a token back.
 fn chosen(headers: &HeaderMap) -> Option<HeaderValue> {
     let offered = protocols(headers)?;
     let mut offered = offered.split(',').map(str::trim).filter(|name| !name.is_empty());
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_protocol_that_is_no_token_is_chosen() {
+    fn the_first_subprotocol_that_is_not_a_token_is_chosen() {
         let token = "base64url.bearer.authorization.k8s.io.dG9rZW4";
         for (offered, want) in [
             (&[][..], None),
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_handshake_is_the_one_of_the_rfc() {
+    fn the_websocket_handshake_follows_rfc_6455() {
         assert_eq!(accept_key("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="); // RFC 6455 §1.3
         for (connection, upgrade, version, want) in [
             ("Upgrade", "websocket", "13", true),
@@ -290,12 +291,12 @@ mod tests {
             headers.insert(CONNECTION, connection.parse().unwrap());
             headers.insert(UPGRADE, upgrade.parse().unwrap());
             headers.insert(SEC_WEBSOCKET_VERSION, version.parse().unwrap());
-            assert_eq!(is_asked(&headers), want, "{connection} {upgrade} {version}");
+            assert_eq!(requests_websocket(&headers), want, "{connection} {upgrade} {version}");
         }
     }
 
     #[tokio::test]
-    async fn messages_are_frames_and_the_end_is_told() {
+    async fn websocket_messages_are_sent_as_frames_followed_by_a_close_frame() {
         let long = Bytes::from(vec![b'x'; 70_000]);
         let heard = answers(b"", vec![Ok("a".into()), Ok(vec![b'y'; 200].into()), Ok(long.clone())]).await;
         let want =
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pings_are_answered_data_is_ignored_and_nonsense_ends_it() {
+    async fn pings_are_answered_data_is_ignored_and_invalid_frames_close_the_connection() {
         let close = |code: u16| frame(opcode::CLOSE, &code.to_be_bytes());
         let (normal, wrong) = (close(close::NORMAL), close(close::PROTOCOL_ERROR));
         for (sent, want) in [

@@ -1,13 +1,14 @@
 //! The TCP socket under TLS, with a write timeout, turns between connections, and a graceful close.
 //!
-//! A peer that reads fast takes megabytes of a long response at once, and the task that produces them
+//! A peer that reads fast takes megabytes of a long response at once, and the task that produces the response
 //! occupies a thread for that time. Therefore written bytes are charged to the cooperative budget that the
-//! runtime gives a task for each run: after [`TURN_BYTES`] the task pauses, and the runtime runs other ready
+//! runtime gives a task for each run. After [`TURN_BYTES`] the task pauses, and the runtime runs other ready
 //! tasks and polls its sockets before it resumes the task (docs/api/fairness.md#turns-of-connections).
 //!
-//! A write fails after a timeout if the peer does not read. Closing waits briefly for the peer to close too:
-//! a socket closed with unread input resets the connection, and a reset may overtake and destroy the response
-//! that was just sent. The socket also reports arriving bytes to the [`Activity`] of its connection.
+//! A write fails after a timeout if the peer does not read. Closing waits briefly until the peer also closes.
+//! If a socket is closed with unread input, the system resets the connection, and the reset may overtake and
+//! destroy the response that was just sent. The socket also reports arriving bytes to the [`Activity`] of its
+//! connection.
 
 use std::io;
 use std::pin::Pin;
@@ -22,11 +23,12 @@ use tokio::time::{Instant, Sleep};
 use super::Limits;
 use super::connection::Activity;
 
-/// Maximum amount of input that is discarded while a closing peer finishes sending; above it the connection
-/// is cut.
+/// Maximum amount of input that is discarded while a connection closes and the peer still sends. Above this
+/// amount the connection is cut.
 const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Number of written bytes after which a task pauses. Encrypting and sending them takes 0.1 to 0.3 ms.
+/// Number of written bytes after which a task pauses. The encryption and sending of this many bytes takes
+/// 0.1 to 0.3 ms.
 const TURN_BYTES: usize = 128 * 1024;
 
 /// Number of steps after which the runtime runs other tasks.
@@ -49,7 +51,7 @@ pub(super) struct Wire<T> {
     activity: Arc<Activity>,
     stall_timeout: Duration,
     linger_timeout: Duration,
-    /// Timer while a write waits for the peer. Boxed, because hardly any connection ever needs it.
+    /// Timer while a write waits for the peer. Boxed, because few connections ever need the timer.
     stalled: Option<Pin<Box<Sleep>>>,
     closing: Closing,
 }
@@ -72,7 +74,7 @@ impl<T> Wire<T> {
         }
     }
 
-    /// Handles the result of a write: charges the bytes, or watches the wait for the peer.
+    /// Handles the result of a write: charges the bytes, or limits the wait for the peer.
     fn account(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = &result {
             charge(cx, *bytes);
@@ -89,7 +91,7 @@ impl<T> Wire<T> {
             return result;
         }
         if !coop::has_budget_remaining() {
-            return Poll::Pending; // the budget of this poll is used up, and the runtime will poll the task again
+            return Poll::Pending; // the budget of this poll is used up; the runtime will poll the task again
         }
         let timeout = self.stall_timeout;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_takes_nothing_is_given_up_and_a_slow_one_is_not() {
+    async fn a_write_fails_if_the_peer_stops_reading_but_not_if_it_reads_slowly() {
         let (near, mut far) = tokio::io::duplex(8);
         let mut near = wire(near);
         let writer = tokio::spawn(async move {
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_answer_lets_others_have_their_turn() {
+    async fn a_long_answer_yields_to_other_tasks() {
         const ANSWER: usize = 16 * TURN_BYTES;
         let (near, mut far) = tokio::io::duplex(2 * ANSWER);
         let mut near = wire(near);
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn closing_waits_for_the_peer_to_finish_but_not_for_ever() {
+    async fn closing_waits_for_the_peer_for_a_limited_time() {
         let (near, mut far) = tokio::io::duplex(8);
         let mut near = wire(near);
         let closer = tokio::spawn(async move { near.shutdown().await });

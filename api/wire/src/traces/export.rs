@@ -1,9 +1,10 @@
-//! Sends spans to a collector with the OpenTelemetry protocol over gRPC, without TLS: the collector runs next
-//! to the server.
+//! Sends spans to a collector with the OpenTelemetry protocol over gRPC. The connection has no TLS, because
+//! the collector usually runs on the same machine.
 //!
 //! `queue → batch (full, or its time is over) → one unary call over HTTP/2`
 //!
-//! A batch that the collector does not accept in time is lost. The log reports this at most once a minute.
+//! A batch that the collector does not accept in time is lost. The log reports lost batches at most once a
+//! minute.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -11,24 +12,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use http::header::{CONTENT_TYPE, TE};
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::sync::mpsc;
 
 use super::{Span, otlp};
+use crate::http2::{self, Sender, any_body};
 use crate::stream::AnyStream;
 
-/// Maximum number of queued spans: those of some hundred requests, half a megabyte.
+/// Maximum number of queued spans: the spans of some hundred requests, half a megabyte.
 pub const QUEUED_MAX: usize = 2048;
 
 /// Maximum number of spans in one call.
 const BATCH_MAX: usize = 512;
 
-/// Maximum time that a span waits for others.
+/// Maximum time for which a span waits for further spans of its batch.
 const BATCH_WAIT: Duration = Duration::from_secs(5);
 
 /// Time limit of a call, including its connection.
@@ -47,20 +47,20 @@ const METHOD: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Expor
 pub struct Collector {
     /// Address of the collector as `host:port`.
     pub endpoint: String,
-    /// Function that connects to the collector.
+    /// Function that opens a connection to the collector.
     pub connect: Connect,
 }
 
 /// Counter of spans that have not been sent yet.
 #[derive(Clone)]
 pub struct Waiting {
-    /// Weak, so that it does not keep the queue open.
+    /// A weak sender, which does not keep the queue open.
     queue: mpsc::WeakSender<Span>,
     batch: Arc<AtomicUsize>,
 }
 
 impl Waiting {
-    /// Counts the spans in the queue, and those that [`run`] has taken out of it.
+    /// Counts the spans in the queue, and the spans that [`run`] has taken from the queue.
     pub fn new(queue: &mpsc::Sender<Span>) -> Waiting {
         Waiting { queue: queue.downgrade(), batch: Arc::default() }
     }
@@ -137,12 +137,10 @@ pub async fn run(
     }
 }
 
-type Sender = SendRequest<Full<Bytes>>;
-
-async fn send(collector: &Collector, kept: &mut Option<Sender>, body: Vec<u8>) -> Result<(), String> {
-    let sender = match kept.take().filter(|sender| !sender.is_closed()) {
-        Some(sender) => kept.insert(sender),
-        None => kept.insert(connect(collector).await?),
+async fn send(collector: &Collector, slot: &mut Option<Sender>, body: Vec<u8>) -> Result<(), String> {
+    let sender = match slot.take().filter(|sender| !sender.is_closed()) {
+        Some(sender) => slot.insert(sender),
+        None => slot.insert(connect(collector).await?),
     };
     // A gRPC message: a compression flag (none), its length, its bytes.
     let mut message = BytesMut::with_capacity(body.len() + 5);
@@ -152,7 +150,7 @@ async fn send(collector: &Collector, kept: &mut Option<Sender>, body: Vec<u8>) -
     let request = Request::post(format!("http://{}{METHOD}", collector.endpoint))
         .header(CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
         .header(TE, HeaderValue::from_static("trailers"))
-        .body(Full::new(message.freeze()))
+        .body(any_body(Full::new(message.freeze())))
         .map_err(|error| error.to_string())?;
     let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
     if response.status() != StatusCode::OK {
@@ -173,20 +171,16 @@ async fn send(collector: &Collector, kept: &mut Option<Sender>, body: Vec<u8>) -
 
 async fn connect(collector: &Collector) -> Result<Sender, String> {
     let stream = (collector.connect)().await?;
-    let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-    let (sender, connection) = shaken.map_err(|error| error.to_string())?;
     // The task ends with the sender, or with the collector.
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "the connection to the collector ended");
-        }
-    });
+    let (sender, _) = http2::begin(stream).await.map_err(|error| error.to_string())?;
     Ok(sender)
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
     use tokio::net::TcpStream;
 
     use super::*;
@@ -208,16 +202,16 @@ mod tests {
     async fn collector(status: &'static str) -> (String, mpsc::Receiver<(String, usize)>) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let (told, calls) = mpsc::channel(8);
+        let (sender, calls) = mpsc::channel(8);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let told = told.clone();
+                let sender = sender.clone();
                 let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-                    let told = told.clone();
+                    let sender = sender.clone();
                     async move {
                         let path = request.uri().path().to_owned();
                         let body = request.into_body().collect().await.unwrap().to_bytes();
-                        let _ = told.send((path, body.len())).await;
+                        let _ = sender.send((path, body.len())).await;
                         let response = http::Response::builder().header("grpc-status", status);
                         response.body(Full::new(Bytes::new()))
                     }
@@ -230,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn batches_reach_the_collector_and_the_end_of_the_queue_is_waited_for() {
+    async fn span_batches_reach_the_collector_and_the_exporter_flushes_its_queue() {
         let (endpoint, mut calls) = collector("0").await;
         let (queue, spans) = mpsc::channel(QUEUED_MAX);
         let waiting = Waiting::new(&queue);
@@ -251,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_collector_that_refuses_or_is_gone_costs_its_spans_alone() {
+    async fn a_failing_collector_loses_only_its_own_spans() {
         let gone = "127.0.0.1:1".to_owned();
         for endpoint in [collector("8").await.0, gone] {
             let why = send(&at(endpoint), &mut None, vec![1]).await.unwrap_err();

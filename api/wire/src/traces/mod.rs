@@ -1,14 +1,14 @@
-//! Traces of requests: a span for each sampled request and one for each of its steps, sent to a collector
-//! (docs/api/operations.md#traces).
+//! Traces of requests: a span for each sampled request, and a span for each step of the request. The server
+//! sends the spans to a collector (docs/api/operations.md#traces).
 //!
 //! ```text
 //! request ─ traceparent of a trusted client, or by chance ─► Trace ─ stages ─► spans ─► Queue ─► export.rs ─► collector
 //!                                              └─ current() ─► traceparent of calls to other servers
 //! ```
 //!
-//! The context between servers is that of W3C Trace Context. No code waits for the collector: the queue is
-//! bounded, and spans that do not fit are counted and dropped. Without a configuration there are no spans at
-//! all.
+//! The context between servers has the format of W3C Trace Context. No code waits for the collector: the
+//! queue is bounded, and spans that do not fit are counted and dropped. Without a configuration, no spans are
+//! created.
 
 pub mod export;
 mod otlp;
@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use values::names;
 
-/// Header that names the trace and the span a request belongs to (W3C Trace Context, section 3.2).
+/// Header that names the trace and the span to which a request belongs (W3C Trace Context, section 3.2).
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Denominator of the sampling probability.
@@ -37,7 +37,7 @@ pub struct Parent {
 
 impl Parent {
     /// Parses `traceparent`; returns `None` if the header is absent or malformed.
-    pub fn of(headers: &HeaderMap) -> Option<Parent> {
+    pub fn from_headers(headers: &HeaderMap) -> Option<Parent> {
         let text = headers.get(TRACEPARENT)?.to_str().ok()?;
         let mut parts = text.split('-');
         let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -80,7 +80,7 @@ pub struct Span {
     id: [u8; 8],
     parent: Option<[u8; 8]>,
     name: String,
-    /// Whether the span is a whole incoming request rather than a part of one.
+    /// Whether the span is a whole incoming request rather than a part of a request.
     is_entry: bool,
     began_ns: u64,
     ended_ns: u64,
@@ -145,7 +145,7 @@ impl Trace {
         self.stages.push((name, ended.saturating_sub(took), ended));
     }
 
-    /// Ends the trace, and queues its spans. Returns how many did not fit into the queue.
+    /// Ends the trace, and queues its spans. Returns the number of spans that did not fit into the queue.
     pub fn end(self, name: String, attributes: Vec<(&'static str, String)>, is_failed: bool) -> u64 {
         let at = |after: Duration| {
             let since = (self.began_at + after).duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -203,11 +203,11 @@ mod tests {
     use super::*;
 
     fn parent(text: &str) -> Option<Parent> {
-        Parent::of(&HeaderMap::from_iter([(TRACEPARENT, text.parse().unwrap())]))
+        Parent::from_headers(&HeaderMap::from_iter([(TRACEPARENT, text.parse().unwrap())]))
     }
 
     #[test]
-    fn contexts_are_read_as_they_are_written() {
+    fn traceparent_headers_are_parsed_and_written() {
         let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         assert_eq!(parent(text).unwrap().header(), text);
         for (text, is_one) in [
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_trusted_client_decides_and_otherwise_chance_does() {
+    async fn a_sampled_parent_of_a_trusted_client_begins_a_trace_and_otherwise_chance_decides() {
         let (queue, mut spans) = mpsc::channel(2);
         let sampled = parent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
         let not_sampled = parent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00");
@@ -239,7 +239,7 @@ mod tests {
         let mut trace = Tracer::new(0, queue).begin(sampled).unwrap();
         let (context, mut headers) = (trace.context(), HeaderMap::new());
         within(Some(context), async { propagate(&mut headers) }).await;
-        assert_eq!(Parent::of(&headers), Some(context));
+        assert_eq!(Parent::from_headers(&headers), Some(context));
         let mut none = HeaderMap::new();
         within(None, async { propagate(&mut none) }).await;
         assert!(none.is_empty());

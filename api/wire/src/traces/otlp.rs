@@ -1,5 +1,5 @@
 //! Encodes spans as the message `ExportTraceServiceRequest` of the OpenTelemetry protocol (OTLP 1.0), field
-//! by field: the message is small and does not change. This module does not know where the message goes.
+//! by field: the message is small and does not change. This module does not send the message.
 
 use super::Span;
 
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_is_the_message_of_the_protocol() {
+    fn spans_are_encoded_in_the_otlp_protobuf_format() {
         let span = Span {
             trace: [1; 16],
             id: [2; 8],

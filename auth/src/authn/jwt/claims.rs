@@ -8,7 +8,7 @@ use crate::json_error::{unfit, unfit_member};
 /// The claims of a token, by name.
 pub type TokenClaims = Map<String, Value>;
 
-/// Returns a string claim; null gives an empty string.
+/// Reads a claim that is a string. A null value gives an empty string.
 pub(super) fn text(claims: &TokenClaims, name: &str) -> Result<String, String> {
     match claims.get(name) {
         None => Err("claim not present".to_owned()),
@@ -18,7 +18,7 @@ pub(super) fn text(claims: &TokenClaims, name: &str) -> Result<String, String> {
     }
 }
 
-/// Returns a boolean claim; null gives false.
+/// Reads a claim that is a Boolean. A null value gives false.
 pub(super) fn flag(value: &Value) -> Result<bool, String> {
     match value {
         Value::Null => Ok(false),
@@ -27,7 +27,7 @@ pub(super) fn flag(value: &Value) -> Result<bool, String> {
     }
 }
 
-/// Returns a claim that is a string or a list of strings; null gives an empty list.
+/// Reads a claim that is a string or a list of strings. A null value gives an empty list.
 pub(super) fn texts(value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Null => Ok(Vec::new()),
@@ -44,8 +44,8 @@ pub(super) fn texts(value: &Value) -> Result<Vec<String>, String> {
     }
 }
 
-/// The claims that are checked for every token, regardless of how its user is mapped. A claim whose type
-/// differs from the OpenID Connect specification makes the whole token unusable.
+/// The claims that are checked for every token, regardless of the mapping of the user. If a claim does not
+/// have the type in the OpenID Connect specification, the token is refused.
 pub(super) struct Registered {
     pub(super) audiences: Vec<String>,
     /// Expiry (`exp`) in seconds since the Unix epoch; `None` without the claim.
@@ -58,7 +58,7 @@ impl Registered {
     /// Reads the claims of a token.
     ///
     /// # Errors
-    /// The text of go-oidc's error.
+    /// Returns the error text of go-oidc.
     pub(super) fn read(claims: &TokenClaims) -> Result<Registered, String> {
         let registered =
             Self::decode(claims).map_err(|why| format!("oidc: failed to unmarshal claims: {why}"))?;
@@ -103,7 +103,7 @@ fn check_text(value: Option<&Value>, place: &str) -> Result<(), String> {
     }
 }
 
-/// Returns one or several audiences; null gives one empty audience.
+/// Reads one or several audiences. A null value gives one empty audience.
 fn audiences(value: Option<&Value>) -> Result<Vec<String>, String> {
     const PLACE: &str = "idToken.aud";
     let one = |value: &Value| {
@@ -118,16 +118,16 @@ fn audiences(value: Option<&Value>) -> Result<Vec<String>, String> {
     }
 }
 
-/// Iterates over the values of an object; an absent object has no values.
+/// Iterates over the values of a claim that is an object. An absent claim has no values.
 fn members<'c>(
     claims: &'c TokenClaims,
     name: &str,
-    wanted: &str,
+    expected: &str,
 ) -> Result<impl Iterator<Item = &'c Value> + use<'c>, String> {
     let members = match claims.get(name) {
         None | Some(Value::Null) => None,
         Some(Value::Object(members)) => Some(members),
-        Some(other) => return Err(unfit_member(other, &format!("idToken.{name}"), wanted)),
+        Some(other) => return Err(unfit_member(other, &format!("idToken.{name}"), expected)),
     };
     Ok(members.into_iter().flat_map(Map::values))
 }
@@ -146,7 +146,7 @@ fn check_source(source: &Value) -> Result<(), String> {
     }
 }
 
-/// Returns a date in seconds since the Unix epoch, given as a number or as a string that contains a number.
+/// Reads a date in seconds since the Unix epoch. The value is a number or a string that contains a number.
 /// Fractions are truncated.
 fn date(value: &Value, name: &str) -> Result<i64, String> {
     let number = match value {
@@ -164,7 +164,7 @@ fn date(value: &Value, name: &str) -> Result<i64, String> {
 
 /// Parses a number from a string.
 fn number(text: &str) -> Option<serde_json::Number> {
-    // The parser would skip white space, which is not allowed here.
+    // White space is not allowed here, but the parser would skip it.
     let is_bare = text.ends_with(|c: char| c.is_ascii_digit()) && !text.starts_with(char::is_whitespace);
     serde_json::from_str(text).ok().filter(|_| is_bare)
 }
@@ -175,7 +175,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_claim_of_another_type_makes_a_token_unusable() {
+    fn a_registered_claim_of_another_type_makes_a_token_invalid() {
         const FIELD: &str = "oidc: failed to unmarshal claims: json: cannot unmarshal ";
         for (name, value, want) in [
             ("sub", json!(null), Ok((vec![], None, None))),

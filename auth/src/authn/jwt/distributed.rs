@@ -1,4 +1,4 @@
-//! Distributed claims: a token may refer to another endpoint that returns a claim (OpenID Connect Core 1.0,
+//! Distributed claims: a token can refer to an endpoint that returns a claim (OpenID Connect Core 1.0,
 //! section 5.6.2).
 //!
 //! ```text
@@ -6,10 +6,10 @@
 //!                                                                                     └─ verified with its issuer's keys
 //! ```
 //!
-//! Only the groups claim is fetched, and only if a claim, not an expression, provides the groups. The
-//! returned token may have another issuer. The keys of that issuer are discovered like those of any issuer,
-//! and the token must have one of the same audiences. Fetched claims are not cached beyond the token that
-//! refers to them.
+//! Only the groups claim is fetched, and only if the mapping takes the groups from a claim instead of an
+//! expression. The returned token can have another issuer. The keys of that issuer are discovered like the
+//! keys of a configured issuer. The returned token must have one of the configured audiences. Fetched claims
+//! are cached only together with the token that refers to them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use super::provider::{Fetch, Provider};
 use crate::authn::jws;
 use crate::strict::text_of;
 
-/// Maximum number of cached issuers of distributed claims. Endpoints choose the issuers, so their number is
-/// otherwise unlimited.
+/// Maximum number of cached issuers of distributed claims. The number needs a limit, because endpoints choose
+/// the issuers.
 const PROVIDERS_MAX: usize = 64;
 
 /// Minimum time between two attempts to discover the keys of one issuer.
@@ -49,7 +49,7 @@ struct Source {
     access_token: String,
 }
 
-/// A token with the claim, and the provider whose keys should have signed it.
+/// A token with the claim, and the provider of the keys that verify the token.
 pub(super) struct Found {
     pub(super) token: String,
     pub(super) provider: Arc<Provider>,
@@ -61,8 +61,8 @@ impl Distributed {
         Distributed { claim, fetch, providers: Mutex::default() }
     }
 
-    /// Fetches the token that has the claim, if the claims refer to another endpoint. The token is not
-    /// verified yet.
+    /// Fetches the token with the claim from an endpoint, if the claims refer to an endpoint. The token is
+    /// not verified yet.
     pub(super) async fn find(&self, claims: &TokenClaims) -> Result<Option<Found>, String> {
         let Some(Source { endpoint, access_token }) = self.source(claims)? else { return Ok(None) };
         let read = self.fetch.get(&endpoint, Some(access_token.as_str()).filter(|token| !token.is_empty()));
@@ -85,8 +85,8 @@ impl Distributed {
         Ok(Some(Found { token, provider, endpoint }))
     }
 
-    /// Copies the claim of a verified token to the claims of the token that referred to it.
-    pub(super) fn put(
+    /// Copies the claim from a verified token to the claims of the token that refers to the endpoint.
+    pub(super) fn copy_claim(
         &self,
         found: &Found,
         mut from: TokenClaims,
@@ -103,9 +103,9 @@ impl Distributed {
         Ok(())
     }
 
-    /// Returns the source of the claim, if it is distributed. `claims` passed
-    /// [`Registered::read`](super::claims::Registered::read): their members have the right types, and every
-    /// named source exists.
+    /// Returns the source of the claim, if the claim is distributed.
+    /// [`Registered::read`](super::claims::Registered::read) has checked `claims`: the members have the right
+    /// types, and every named source exists.
     fn source(&self, claims: &TokenClaims) -> Result<Option<Source>, String> {
         if claims.contains_key(&self.claim) {
             return Ok(None);
@@ -117,12 +117,12 @@ impl Distributed {
             endpoint: text_of(source, "endpoint"),
             access_token: text_of(source, "access_token"),
         });
-        // A source without an endpoint contains the claims itself (aggregated claims). These are not
+        // A source without an endpoint contains the claims (aggregated claims). Aggregated claims are not
         // supported.
         Ok(source.filter(|source| !source.endpoint.is_empty()))
     }
 
-    /// Returns the keys of an issuer, or `None` if they cannot be discovered now.
+    /// Returns the provider of an issuer's keys, or `None` if the keys cannot be discovered now.
     async fn provider(&self, issuer: &str) -> Option<Arc<Provider>> {
         let provider = {
             let mut providers = self.providers.lock();

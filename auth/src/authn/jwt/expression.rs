@@ -1,5 +1,5 @@
-//! Expressions over `claims` and `user`. They are compiled when the configuration is read, and evaluated for
-//! every token.
+//! CEL expressions that read the variable `claims` or `user`. The expressions are compiled when the
+//! configuration is read, and evaluated for every token.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -24,16 +24,16 @@ const VERSION: Version = Version::new(1, 35);
 /// Cost limit of one evaluation.
 const COST_MAX: u64 = 1_000_000;
 
-/// Time limit of one evaluation, in case it takes longer than its cost suggests.
+/// Time limit of one evaluation, in addition to the cost limit.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Name of the type of the variable `user`.
 const USER: &str = "kubernetes.UserInfo";
 
-/// Name of the type of `claims` in expressions.
+/// Name of the type of the variable `claims`.
 const CLAIMS_TYPE: &str = "kubernetes.claims";
 
-/// The constant environments of expressions about claims and about users.
+/// The environment of expressions that read `claims`.
 static CLAIMS: LazyLock<Environment> =
     LazyLock::new(|| base().with_variable("claims", Type::map(Type::String, Type::Any)));
 
@@ -63,7 +63,7 @@ impl TypeProvider for UserType {
     }
 }
 
-/// A compiled expression over `claims` or `user`.
+/// A compiled expression that reads `claims` or `user`.
 pub struct Expression {
     /// Source text of the expression.
     pub text: String,
@@ -72,45 +72,45 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// Compiles an expression over `claims`.
+    /// Compiles an expression that reads `claims`.
     ///
     /// # Errors
-    /// The reason why the expression is invalid.
+    /// Returns the reason why the expression is invalid.
     pub fn of_claims(text: &str) -> Result<Expression, ExpressionFault> {
         Expression::compile(text, &CLAIMS, None)
     }
 
-    /// Compiles a condition over `claims`.
+    /// Compiles a condition that reads `claims`.
     ///
     /// # Errors
-    /// The reason why the expression is invalid.
+    /// Returns the reason why the expression is invalid.
     pub fn condition_of_claims(text: &str) -> Result<Expression, ExpressionFault> {
         Expression::compile(text, &CLAIMS, Some(&Type::Bool))
     }
 
-    /// Compiles a condition over `user`.
+    /// Compiles a condition that reads `user`.
     ///
     /// # Errors
-    /// The reason why the expression is invalid.
+    /// Returns the reason why the expression is invalid.
     pub fn condition_of_user(text: &str) -> Result<Expression, ExpressionFault> {
         Expression::compile(text, &USERS, Some(&Type::Bool))
     }
 
-    /// Compiles an expression whose result must have the type `wanted`. As in kube-apiserver, the type is
-    /// checked before the constant subexpressions are evaluated: if both fail, only the type error is
-    /// reported.
+    /// Compiles an expression whose result must have the type `expected`. As in kube-apiserver, the type is
+    /// checked before constant subexpressions are evaluated. If the type check and an evaluation would fail,
+    /// only the type error is reported.
     fn compile(
         text: &str,
         environment: &Environment,
-        wanted: Option<&Type>,
+        expected: Option<&Type>,
     ) -> Result<Expression, ExpressionFault> {
         let checked = environment
             .compile(text)
             .map_err(|error| ExpressionFault::Text(format!("compilation failed: {error}")))?;
-        if let Some(wanted) = wanted
-            && checked.result_type() != wanted
+        if let Some(expected) = expected
+            && checked.result_type() != expected
         {
-            return Err(ExpressionFault::Text(format!("must evaluate to {}", wanted.declared())));
+            return Err(ExpressionFault::Text(format!("must evaluate to {}", expected.declared())));
         }
         let program = Program::new(&checked, environment)
             .map_err(|error| ExpressionFault::Program(error.to_string()))?;
@@ -122,7 +122,7 @@ impl Expression {
         self.checked.result_type()
     }
 
-    /// Returns whether the expression selects the member `name` of `claims`.
+    /// Returns whether the expression reads the member `name` of `claims`.
     pub(super) fn selects_claim(&self, name: &str) -> bool {
         let is_claims =
             |id: NodeId| matches!(self.checked.ast.kind(id), NodeKind::Ident(ident) if &**ident == "claims");
@@ -139,19 +139,19 @@ impl Expression {
         })
     }
 
-    /// Evaluates the expression for some claims.
+    /// Evaluates the expression with these claims.
     ///
     /// # Errors
-    /// The evaluation fails or exceeds a limit.
+    /// Fails if the evaluation fails or exceeds a limit.
     pub fn on_claims<'c>(&self, claims: &'c TokenClaims) -> Result<Value<'c>, String> {
         let fields = claims.iter().map(|(name, value)| (name.as_str().into(), value_of(value))).collect();
         self.evaluate(vec![("claims".to_owned(), lazy(CLAIMS_TYPE, fields))])
     }
 
-    /// Evaluates the expression for a user.
+    /// Evaluates the expression with this user.
     ///
     /// # Errors
-    /// The evaluation fails or exceeds a limit.
+    /// Fails if the evaluation fails or exceeds a limit.
     pub fn on_user<'u>(&self, user: &'u User) -> Result<Value<'u>, String> {
         self.evaluate(vec![("user".to_owned(), value_of_user(user))])
     }
@@ -162,17 +162,18 @@ impl Expression {
     }
 }
 
-/// Functions that return lists of strings in a form that the reference server does not accept as a list of
-/// strings.
+/// Functions whose results kube-apiserver does not accept as a list of strings, because their Go type is
+/// different.
 const TEXT_LISTS: [&str; 2] = ["split", "findAll"];
 
 impl Expression {
-    /// Converts the result, a string or a list of strings, to strings. Empty strings are left out, and null
-    /// gives an empty list. Like kube-apiserver, this function refuses a list that is directly the result of
-    /// a [`TEXT_LISTS`] function, so that a configuration does not accept more here than there.
+    /// Converts the result of the expression, a string or a list of strings, to a list of strings. Empty
+    /// strings are left out, and null gives an empty list. Like kube-apiserver, this function refuses a list
+    /// that is directly the result of a [`TEXT_LISTS`] function. Otherwise a configuration would accept
+    /// tokens that kube-apiserver refuses.
     ///
     /// # Errors
-    /// The result has another type.
+    /// Fails if the result has another type.
     pub(super) fn texts(&self, value: &Value<'_>) -> Result<Vec<String>, String> {
         let is_split = matches!(value, Value::List(_)) && self.splits(self.checked.ast.root);
         if is_split { Err(OTHER.to_owned()) } else { texts(value) }
@@ -208,7 +209,7 @@ fn texts(value: &Value<'_>) -> Result<Vec<String>, String> {
     Ok(texts.into_iter().filter(|text| !text.is_empty()).collect())
 }
 
-/// Converts JSON to a value. As in the reference, all numbers become floating point numbers. The JSON parser
+/// Converts JSON to a value. As in kube-apiserver, all numbers become floating point numbers. The JSON parser
 /// limits the depth of the recursion.
 fn value_of(json: &Json) -> Value<'_> {
     match json {
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_asked_by_identifiers_and_loops_visit_their_values() {
+    fn claim_names_are_escaped_as_identifiers_and_macros_visit_claim_values() {
         let claims = serde_json::json!({"sub": "s", "a.b": "dotted", "n": 5});
         let claims = claims.as_object().unwrap();
         for (text, want) in [
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn extra_values_are_selected_by_identifiers_and_known_by_keys() {
+    fn extra_values_are_selected_by_escaped_names_and_listed_by_their_keys() {
         let mut user = User::new("jane", ["g"]);
         user.extra.insert("example.com/a".to_owned(), vec!["x".to_owned()]);
         for (text, want) in [

@@ -1,24 +1,24 @@
-//! The authentication configuration file, decoded strictly: an unknown member is an error, so that a typing
-//! mistake cannot silently grant or refuse access.
+//! The authentication configuration file. An unknown member is an error, because a mistyped name could
+//! otherwise silently grant or refuse access.
 
 use serde_json::Value;
 
 use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings, ValidationRule};
 use crate::document::Document;
-use crate::strict::{File, Form, INTERNAL, Object, items, text_of};
+use crate::strict::{File, INTERNAL, MemberType, Object, items, text_of};
 
 /// Kind of the object in the file.
 const KIND: &str = "AuthenticationConfiguration";
 
-/// Versions of the file. All except the internal one have the same members.
+/// Versions of the file. All versions except the internal version have the same members.
 const VERSIONS: [&str; 4] = ["v1", "v1beta1", "v1alpha1", INTERNAL];
 
-/// The settings of the file for requests without credentials.
+/// The settings in the file for requests without credentials.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AnonymousSettings {
     /// Whether anonymous requests are served.
     pub enabled: bool,
-    /// Paths that anonymous requests may use; empty allows all paths.
+    /// Paths that anonymous requests may use. An empty list allows all paths.
     pub paths: Vec<String>,
 }
 
@@ -34,74 +34,83 @@ pub struct Contents {
 static ROOT: Object = Object {
     name: KIND,
     members: &[
-        ("apiVersion", Form::Text),
-        ("kind", Form::Text),
-        ("jwt", Form::List(&Form::Object(&JWT))),
-        ("anonymous", Form::Object(&ANONYMOUS)),
+        ("apiVersion", MemberType::Text),
+        ("kind", MemberType::Text),
+        ("jwt", MemberType::List(&MemberType::Object(&JWT))),
+        ("anonymous", MemberType::Object(&ANONYMOUS)),
     ],
 };
-/// In the internal version the members have other names: `JWT`, `Anonymous`. They are accepted but configure
-/// nothing.
+/// In the internal version, the members have other names: `JWT` and `Anonymous`. These names are accepted,
+/// but have no effect.
 static INTERNAL_ROOT: Object =
-    Object { name: KIND, members: &[("apiVersion", Form::Text), ("kind", Form::Text)] };
+    Object { name: KIND, members: &[("apiVersion", MemberType::Text), ("kind", MemberType::Text)] };
 static ANONYMOUS: Object = Object {
     name: "AnonymousAuthConfig",
-    members: &[("enabled", Form::Flag), ("conditions", Form::List(&Form::Object(&CONDITION)))],
+    members: &[
+        ("enabled", MemberType::Flag),
+        ("conditions", MemberType::List(&MemberType::Object(&CONDITION))),
+    ],
 };
-static CONDITION: Object = Object { name: "AnonymousAuthCondition", members: &[("path", Form::Text)] };
+static CONDITION: Object = Object { name: "AnonymousAuthCondition", members: &[("path", MemberType::Text)] };
 static JWT: Object = Object {
     name: "JWTAuthenticator",
     members: &[
-        ("issuer", Form::Object(&ISSUER)),
-        ("claimValidationRules", Form::List(&Form::Object(&CLAIM_RULE))),
-        ("claimMappings", Form::Object(&MAPPINGS)),
-        ("userValidationRules", Form::List(&Form::Object(&USER_RULE))),
+        ("issuer", MemberType::Object(&ISSUER)),
+        ("claimValidationRules", MemberType::List(&MemberType::Object(&CLAIM_RULE))),
+        ("claimMappings", MemberType::Object(&MAPPINGS)),
+        ("userValidationRules", MemberType::List(&MemberType::Object(&USER_RULE))),
     ],
 };
 static ISSUER: Object = Object {
     name: "Issuer",
     members: &[
-        ("url", Form::Text),
-        ("discoveryURL", Form::Text),
-        ("certificateAuthority", Form::Text),
-        ("audiences", Form::List(&Form::Text)),
-        ("audienceMatchPolicy", Form::Text),
-        ("egressSelectorType", Form::Text),
+        ("url", MemberType::Text),
+        ("discoveryURL", MemberType::Text),
+        ("certificateAuthority", MemberType::Text),
+        ("audiences", MemberType::List(&MemberType::Text)),
+        ("audienceMatchPolicy", MemberType::Text),
+        ("egressSelectorType", MemberType::Text),
     ],
 };
 static CLAIM_RULE: Object = Object {
     name: "ClaimValidationRule",
     members: &[
-        ("claim", Form::Text),
-        ("requiredValue", Form::Text),
-        ("expression", Form::Text),
-        ("message", Form::Text),
+        ("claim", MemberType::Text),
+        ("requiredValue", MemberType::Text),
+        ("expression", MemberType::Text),
+        ("message", MemberType::Text),
     ],
 };
-static USER_RULE: Object =
-    Object { name: "UserValidationRule", members: &[("expression", Form::Text), ("message", Form::Text)] };
+static USER_RULE: Object = Object {
+    name: "UserValidationRule",
+    members: &[("expression", MemberType::Text), ("message", MemberType::Text)],
+};
 static MAPPINGS: Object = Object {
     name: "ClaimMappings",
     members: &[
-        ("username", Form::Object(&PREFIXED)),
-        ("groups", Form::Object(&PREFIXED)),
-        ("uid", Form::Object(&PLAIN)),
-        ("extra", Form::List(&Form::Object(&EXTRA))),
+        ("username", MemberType::Object(&PREFIXED)),
+        ("groups", MemberType::Object(&PREFIXED)),
+        ("uid", MemberType::Object(&PLAIN)),
+        ("extra", MemberType::List(&MemberType::Object(&EXTRA))),
     ],
 };
 static PREFIXED: Object = Object {
     name: "PrefixedClaimOrExpression",
-    members: &[("claim", Form::Text), ("prefix", Form::Text), ("expression", Form::Text)],
+    members: &[("claim", MemberType::Text), ("prefix", MemberType::Text), ("expression", MemberType::Text)],
 };
-static PLAIN: Object =
-    Object { name: "ClaimOrExpression", members: &[("claim", Form::Text), ("expression", Form::Text)] };
-static EXTRA: Object =
-    Object { name: "ExtraMapping", members: &[("key", Form::Text), ("valueExpression", Form::Text)] };
+static PLAIN: Object = Object {
+    name: "ClaimOrExpression",
+    members: &[("claim", MemberType::Text), ("expression", MemberType::Text)],
+};
+static EXTRA: Object = Object {
+    name: "ExtraMapping",
+    members: &[("key", MemberType::Text), ("valueExpression", MemberType::Text)],
+};
 
-/// Reads the file. `group` is the API group of its version.
+/// Reads the file. `group` is the API group of the file's version.
 ///
 /// # Errors
-/// The text of kube-apiserver's error.
+/// Returns the error text of kube-apiserver.
 pub fn read(document: &Document, group: &str) -> Result<Contents, String> {
     let form = |version: &str| if version == INTERNAL { &INTERNAL_ROOT } else { &ROOT };
     let file = File { kind: KIND, versions: &VERSIONS, group, form };
@@ -115,15 +124,15 @@ pub fn read(document: &Document, group: &str) -> Result<Contents, String> {
 }
 
 impl AnonymousSettings {
-    /// Returns an error if paths are set although anonymous requests are disabled.
+    /// Returns an error if paths are set although anonymous requests are not allowed.
     pub fn fault(&self) -> Option<String> {
         if self.enabled || self.paths.is_empty() {
             return None;
         }
-        let shown: Vec<Value> = self.paths.iter().map(|path| serde_json::json!({ "Path": path })).collect();
+        let paths: Vec<Value> = self.paths.iter().map(|path| serde_json::json!({ "Path": path })).collect();
         Some(format!(
             "anonymous.conditions: Invalid value: {}: enabled should be set to true when conditions are defined",
-            Value::from(shown)
+            Value::from(paths)
         ))
     }
 }

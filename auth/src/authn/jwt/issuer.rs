@@ -1,4 +1,4 @@
-//! An issuer of tokens: verifies its tokens and maps their claims to a user.
+//! An issuer of tokens. This module verifies the tokens of the issuer, and maps their claims to a user.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,8 @@ use crate::authn::NameDomains;
 use crate::authn::jws::{Algorithm, Compact};
 use crate::identity::User;
 
-/// Tolerated clock difference before the start of a token's validity. Its end has no tolerance.
+/// Tolerance for clock differences: a token is accepted this long before the start of its validity. The end
+/// of the validity has no tolerance.
 const START_LEEWAY: Duration = Duration::from_secs(5 * 60);
 
 /// The reason why a token of an issuer is refused, for logs and token reviews.
@@ -43,13 +44,13 @@ pub struct Issuer {
     url: String,
 }
 
-/// An expression that must be true, and the error message if it is not.
+/// An expression that must be true, and the error message if the expression is false.
 struct Condition {
     expression: Expression,
     message: String,
 }
 
-/// The source of one property of the user.
+/// The source of a property of the user.
 enum Source {
     Claim { name: String, prefix: String },
     Expression(Expression),
@@ -67,10 +68,10 @@ impl Source {
 }
 
 impl Issuer {
-    /// Creates an issuer from validated `settings`; `fetch` reads its documents.
+    /// Creates an issuer from validated `settings`. `fetch` reads the documents of the issuer.
     ///
     /// # Errors
-    /// An expression does not compile.
+    /// Fails if an expression does not compile.
     pub fn new(
         settings: &JwtSettings,
         algorithms: Vec<Algorithm>,
@@ -119,7 +120,7 @@ impl Issuer {
         })
     }
 
-    /// Returns the issuer's name, an https URL.
+    /// Returns the name of the issuer, an https URL.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -147,17 +148,17 @@ impl Issuer {
         self.mapped(&claims, domains)
     }
 
-    /// Adds groups that are a distributed claim.
+    /// Fetches the groups and adds them to `claims`, if the groups are a distributed claim.
     async fn expand(&self, claims: &mut TokenClaims, now: SystemTime) -> Result<(), String> {
         let Some(distributed) = &self.distributed else { return Ok(()) };
         let Some(found) = distributed.find(claims).await? else { return Ok(()) };
         let verified = self.verified(&found.provider, &found.token, now).await;
         let verified = verified.map_err(|why| format!("verify distributed claim token: {why}"))?;
-        distributed.put(&found, verified, claims)
+        distributed.copy_claim(&found, verified, claims)
     }
 
-    /// Verifies a token: `provider` has a key that signed it, it is for one of the audiences, and it is
-    /// within its validity. Returns its claims.
+    /// Verifies a token: a key of `provider` signed the token, the token has one of the audiences, and `now`
+    /// is within its validity. Returns the claims of the token.
     async fn verified(
         &self,
         provider: &Provider,
@@ -214,8 +215,8 @@ impl Issuer {
         let mut user = User::new(name, self.groups(claims)?);
         user.uid = self.uid(claims)?;
         let extra = self.extra.iter().map(|(key, from)| Ok((key, from, from.on_claims(claims)?)));
-        // All expressions are evaluated before any result is converted, so an evaluation error is reported
-        // before a result of the wrong type.
+        // Evaluate all expressions before any result is converted, so that an evaluation error is reported
+        // before an error about a result's type.
         for (key, expression, value) in extra.collect::<Result<Vec<_>, String>>().map_err(refused)? {
             let values = expression.texts(&value).map_err(|why| {
                 refused(format!("oidc: error evaluating extra claim expression: {}: {why}", expression.text))
@@ -229,14 +230,14 @@ impl Issuer {
         {
             user.extra.insert(domains.extra("credential-id"), vec![format!("JTI={id}")]);
         }
-        for (claim, wanted) in &self.required {
+        for (claim, expected) in &self.required {
             if !claims.contains_key(claim) {
                 return Err(refused(format!("oidc: required claim {claim} not present in ID token")));
             }
             let got = claims::text(claims, claim)
                 .map_err(|why| refused(format!("oidc: parse claim {claim}: {why}")))?;
-            if got != *wanted {
-                let why = format!("value does not match. Got = {got}, want = {wanted}");
+            if got != *expected {
+                let why = format!("value does not match. Got = {got}, want = {expected}");
                 return Err(refused(format!("oidc: required claim {claim} {why}")));
             }
         }
@@ -309,7 +310,8 @@ fn one_text(expression: &Expression, claims: &TokenClaims, what: &str) -> Result
     value.map_err(|why| refused(format!("oidc: error evaluating {what} claim expression: {why}")))
 }
 
-/// Checks that all conditions are true. An evaluation error is reported before a false condition.
+/// Checks that all conditions are true. If the evaluation of a condition fails, the error is returned even if
+/// an earlier condition is false.
 fn check<'v>(
     conditions: &'v [Condition],
     what: &str,
@@ -328,12 +330,12 @@ fn check<'v>(
     Err(refused(format!("oidc: error evaluating {what}: {why}")))
 }
 
-/// An unset time as Go prints it.
+/// The text that Go prints for an unset time.
 const NEVER: &str = "0001-01-01 00:00:00 +0000 UTC";
 
-/// Formats a time, given in seconds since the Unix epoch, as Go prints it.
+/// Formats a time in the format of Go. `seconds` are counted from the Unix epoch.
 fn go_time(seconds: i64) -> String {
-    // A time outside the range of the calendar is printed as a number.
+    // A time outside the supported range is printed as a number.
     match jiff::Timestamp::from_second(seconds) {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),
         Err(_) => seconds.to_string(),

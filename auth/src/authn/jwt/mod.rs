@@ -6,8 +6,8 @@
 //!                                  └─ keys: discovery, then a key set that is read again when no key verifies
 //! ```
 //!
-//! The server requests only keys from the issuer; it never sends a token to it. Error texts are those of
-//! kube-apiserver. Token reviews show them; clients do not see them.
+//! The server requests only keys from the issuer, and never sends a token to the issuer. Error texts equal
+//! the texts of kube-apiserver. Clients get these texts only in token reviews.
 
 mod claims;
 mod distributed;
@@ -27,10 +27,10 @@ use parking_lot::RwLock;
 use super::authenticator::{Accepted, Answer, Cause, RemoteTokenAuthenticator};
 use super::{NameDomains, jws};
 pub use issuer::{Issuer, TokenRefused};
-pub use provider::{Answered, Answering, Fetch, Provider};
+pub use provider::{DocumentFuture, Fetch, FetchedDocument, Provider};
 pub use settings::Settings;
 
-/// The issuers whose tokens are accepted. They are replaced as a whole when the configuration changes.
+/// The issuers whose tokens are accepted. A change of the configuration replaces all issuers.
 pub struct Issuers {
     issuers: RwLock<Arc<[Arc<Issuer>]>>,
     generation: AtomicU64,

@@ -1,5 +1,5 @@
-//! The keys of an issuer: read from its discovery document, then from its key set (OpenID Connect Discovery
-//! 1.0, section 4; RFC 7517).
+//! The keys of an issuer. The discovery document of the issuer names the key set, which contains the keys
+//! (OpenID Connect Discovery 1.0, section 4; RFC 7517).
 //!
 //! ```text
 //! token ─► a known key signed it ─► accepted
@@ -11,7 +11,7 @@
 //!          the key set is read ─► a key in it signed it ─► accepted
 //! ```
 //!
-//! Error texts are those of kube-apiserver, because token reviews show them.
+//! Error texts equal the texts of kube-apiserver, because token reviews contain these texts.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -27,16 +27,16 @@ use tokio::sync::OnceCell;
 use crate::authn::jws::{Compact, Jwk, PublicKey};
 use crate::authn::token_header::check_key;
 
-/// Rate limit for reads of a key set: a burst of this many, then one per [`READ_INTERVAL`]. Without it, every
-/// token with a wrong signature would cause a read.
+/// Rate limit for reads of a key set: a burst of this many reads, then one read per [`READ_INTERVAL`].
+/// Without this limit, every token with a wrong signature would cause a read.
 const READS_AT_ONCE: u32 = 8;
 const READ_INTERVAL: Duration = Duration::from_secs(1);
 
-/// If the remaining freshness of a key set is shorter than this, the set is read again for a token that none
-/// of its keys signed.
+/// If no known key signed a token, the key set is read again, unless the remaining freshness of the key set
+/// is at least this long.
 const FRESHNESS_LEEWAY: Duration = Duration::from_secs(30);
 
-/// Maximum number of bytes of a response in an error or a log line.
+/// Maximum number of bytes of a response that an error or a log line contains.
 const SHOWN_MAX: usize = 1024;
 
 /// Maximum number of keys of an issuer.
@@ -44,20 +44,20 @@ const KEYS_MAX: usize = 256;
 
 /// The response to a request for a document.
 #[derive(Clone, Debug, Default)]
-pub struct Answered {
+pub struct FetchedDocument {
     /// HTTP status code, for example 404.
     pub code: u16,
-    /// Status code with its reason, for example `404 Not Found`.
+    /// Status code and reason, for example `404 Not Found`.
     pub status: String,
-    /// Media type of the response; empty if the response names none.
+    /// Media type of the response; empty if the response has no media type.
     pub content_type: String,
-    /// How long the document may be used without being read again (RFC 9111, section 4.2).
+    /// Time for which the document may be used before it must be read again (RFC 9111, section 4.2).
     pub fresh_for: Duration,
-    /// Response body, the document itself.
+    /// Response body, which contains the document.
     pub body: Vec<u8>,
 }
 
-impl Answered {
+impl FetchedDocument {
     /// Returns whether the response is the requested document.
     fn is_ok(&self) -> bool {
         self.code == 200
@@ -65,13 +65,13 @@ impl Answered {
 }
 
 /// The future that a [`Fetch`] returns.
-pub type Answering = Pin<Box<dyn Future<Output = Result<Answered, String>> + Send>>;
+pub type DocumentFuture = Pin<Box<dyn Future<Output = Result<FetchedDocument, String>> + Send>>;
 
 /// A client that reads documents of an issuer.
 pub trait Fetch: Send + Sync {
     /// Sends a GET request, optionally with a bearer token. The future must complete within a bounded time
     /// and with a bounded response body.
-    fn get(&self, url: &str, token: Option<&str>) -> Answering;
+    fn get(&self, url: &str, token: Option<&str>) -> DocumentFuture;
 }
 
 /// The keys of one issuer.
@@ -86,15 +86,15 @@ pub struct Provider {
 struct State {
     keys_uri: Option<String>,
     keys: Arc<[Key]>,
-    /// Time until which the issuer is not expected to publish other keys.
+    /// Time until which the key set is fresh, so that the issuer should not publish other keys.
     fresh_until: Option<Instant>,
-    /// Time at which the rate limit is fully restored: every read adds one [`READ_INTERVAL`].
+    /// Time at which a full burst of reads is allowed again. Every read adds one [`READ_INTERVAL`].
     reads_settled: Option<Instant>,
     /// The read in progress, if any.
     reading: Weak<Reading>,
 }
 
-/// A read of the key set, shared by all tasks that wait for it.
+/// A read of the key set. All tasks that wait for the read share this value.
 type Reading = OnceCell<Result<Arc<[Key]>, String>>;
 
 struct Key {
@@ -102,11 +102,12 @@ struct Key {
     key: PublicKey,
 }
 
-/// The members of a discovery document that are used.
+/// The members of a discovery document that the server reads.
 #[derive(Deserialize)]
 struct Configuration {
     issuer: String,
-    /// Address of the key set. A document without it is valid, but then no signature can be verified.
+    /// Address of the key set. A document without this address is valid, but then no signature can be
+    /// verified.
     jwks_uri: Option<String>,
 }
 
@@ -117,22 +118,22 @@ struct KeySet {
 }
 
 impl Provider {
-    /// Creates a provider of the keys of the issuer `url`, whose discovery document is at `discovery_url` or
-    /// at the standard path.
+    /// Creates a provider of the keys of the issuer `url`. The discovery document is at `discovery_url` or,
+    /// if `discovery_url` is `None`, at the standard path.
     pub fn new(url: &str, discovery_url: Option<&str>, fetch: Arc<dyn Fetch>) -> Provider {
         let discovery_url = discovery_url.map(str::to_owned);
         Provider { url: url.to_owned(), discovery_url, fetch, state: Mutex::default() }
     }
 
-    /// Returns whether discovery succeeded, so that the keys can be read.
+    /// Returns whether discovery has succeeded, so that the keys can be read.
     pub fn is_ready(&self) -> bool {
         self.state.lock().keys_uri.is_some()
     }
 
-    /// Reads the discovery document. May be called again after an error.
+    /// Reads the discovery document. The caller may call this method again after an error.
     ///
     /// # Errors
-    /// The document cannot be read, or belongs to another issuer.
+    /// Fails if the document cannot be read, or if it belongs to another issuer.
     pub async fn discover(&self) -> Result<(), String> {
         let url = match &self.discovery_url {
             Some(url) => url.clone(),
@@ -159,11 +160,11 @@ impl Provider {
         Ok(())
     }
 
-    /// Checks that a key of the issuer signed the token. If no known key did, the function reads the key set,
-    /// or waits for the read in progress.
+    /// Checks that a key of the issuer signed the token. If no known key signed the token, this method reads
+    /// the key set, or waits for the read in progress.
     ///
     /// # Errors
-    /// No key signed the token, or the key set cannot be read.
+    /// Fails if no key signed the token, or if the key set cannot be read.
     pub async fn check_signature(&self, token: &Compact<'_>) -> Result<(), String> {
         const UNSIGNED: &str = "failed to verify id token signature";
         let known = self.state.lock().keys.clone();
@@ -173,13 +174,13 @@ impl Provider {
         let reading = self.state.lock().read();
         let read = reading.get_or_init(|| self.newest_keys()).await;
         let keys = read.as_ref().map_err(|why| format!("fetching keys {why}"))?;
-        // Unchanged keys need no second check.
+        // The token needs no second check if the keys are the same as before.
         let is_signed = !Arc::ptr_eq(keys, &known) && verifies(keys, token);
         if is_signed { Ok(()) } else { Err(UNSIGNED.to_owned()) }
     }
 
-    /// Returns the current key set, and reads it again if the rate limit and its freshness allow it. A read
-    /// counts when it starts, because the waiting task may be cancelled.
+    /// Returns the current key set. Reads the set again if the set is no longer fresh and the rate limit
+    /// allows a read. A read is counted when it starts, because the task that reads may be cancelled.
     async fn newest_keys(&self) -> Result<Arc<[Key]>, String> {
         let known = {
             let mut state = self.state.lock();
@@ -191,7 +192,7 @@ impl Provider {
         }
     }
 
-    /// Reads the key set. If that fails, the known keys remain.
+    /// Reads the key set. If the read fails, the known keys stay in use.
     async fn read_keys(&self) -> Result<Arc<[Key]>, String> {
         let uri = self.state.lock().keys_uri.clone().unwrap_or_default();
         let began = Instant::now();
@@ -220,7 +221,7 @@ impl State {
         reading
     }
 
-    /// Returns whether the key set may be read at `now`, and counts the read if so.
+    /// Returns whether the key set may be read at `now`. If the result is true, this method counts the read.
     fn take_read(&mut self, now: Instant) -> bool {
         if self.fresh_until.is_some_and(|until| now + FRESHNESS_LEEWAY <= until) {
             return false;
@@ -234,11 +235,11 @@ impl State {
     }
 }
 
-/// Parses the keys of a response. Keys of kinds that cannot verify tokens are left out; a malformed key makes
-/// the set invalid.
-fn keys_of(answered: &Answered) -> Result<Arc<[Key]>, String> {
-    let shown = &answered.body[..answered.body.len().min(SHOWN_MAX)];
-    let text = String::from_utf8_lossy(shown);
+/// Parses the keys in a response. Keys of types that cannot verify tokens are left out. A malformed key makes
+/// the whole set invalid.
+fn keys_of(answered: &FetchedDocument) -> Result<Arc<[Key]>, String> {
+    let head = &answered.body[..answered.body.len().min(SHOWN_MAX)];
+    let text = String::from_utf8_lossy(head);
     if !answered.is_ok() {
         return Err(format!("oidc: get keys failed: {} {text}", answered.status));
     }
@@ -261,11 +262,11 @@ fn keys_of(answered: &Answered) -> Result<Arc<[Key]>, String> {
     Ok(usable.collect())
 }
 
-/// Returns whether one of `keys` signed the token. A key id in the token selects keys; without an id all keys
-/// are tried.
+/// Returns whether one of `keys` signed the token. If the token has a key id, only keys with this id are
+/// tried.
 fn verifies(keys: &[Key], token: &Compact<'_>) -> bool {
-    let wanted = &token.header.kid;
-    let mut candidates = keys.iter().filter(|key| wanted.is_empty() || key.id == *wanted);
+    let key_id = &token.header.kid;
+    let mut candidates = keys.iter().filter(|key| key_id.is_empty() || key.id == *key_id);
     candidates.any(|key| token.is_signed_by(&key.key))
 }
 
@@ -285,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_set_is_read_as_often_as_its_age_and_the_limit_allow() {
+    fn a_key_set_is_refetched_depending_on_its_age_and_a_rate_limit() {
         let start = Instant::now();
         let mut state = State::default();
         let reads = |state: &mut State, seconds: u64, tries: usize| {
@@ -301,12 +302,12 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_key_makes_the_whole_set_unusable() {
+    fn a_malformed_key_makes_the_whole_key_set_unusable() {
         let keys = |code: u16, content_type: &str, body: &str| {
             let status = format!("{code} Reason");
             let content_type = content_type.to_owned();
             let body = body.as_bytes().to_vec();
-            keys_of(&Answered { code, status, content_type, fresh_for: Duration::ZERO, body })
+            keys_of(&FetchedDocument { code, status, content_type, fresh_for: Duration::ZERO, body })
                 .map(|keys| keys.len())
         };
         const JSON: &str = "application/json; charset=utf-8";
@@ -326,25 +327,31 @@ mod tests {
         assert!(keys(500, JSON, &"x".repeat(1 << 20)).unwrap_err().len() < SHOWN_MAX + 100);
     }
 
-    /// A `Fetch` that waits for a signal before it responds with a set of one key, and counts its calls.
+    /// A `Fetch` that counts its calls, and waits for a signal before it returns a key set with one key.
     struct Slow {
-        asked: AtomicUsize,
+        fetches: AtomicUsize,
         key: String,
-        told: Arc<Notify>,
+        release: Arc<Notify>,
     }
 
     impl Fetch for Slow {
-        fn get(&self, _: &str, _: Option<&str>) -> Answering {
-            self.asked.fetch_add(1, Relaxed);
-            let (told, body) = (self.told.clone(), format!(r#"{{"keys":[{}]}}"#, self.key).into_bytes());
+        fn get(&self, _: &str, _: Option<&str>) -> DocumentFuture {
+            self.fetches.fetch_add(1, Relaxed);
+            let (release, body) =
+                (self.release.clone(), format!(r#"{{"keys":[{}]}}"#, self.key).into_bytes());
             Box::pin(async move {
-                told.notified().await;
-                Ok(Answered { code: 200, body, fresh_for: Duration::from_secs(3600), ..Answered::default() })
+                release.notified().await;
+                Ok(FetchedDocument {
+                    code: 200,
+                    body,
+                    fresh_for: Duration::from_secs(3600),
+                    ..FetchedDocument::default()
+                })
             })
         }
     }
 
-    /// Returns a token, and the key that signed it as a member of a key set.
+    /// Returns a token, and the key that signed the token as a member of a key set.
     fn signed() -> (String, String) {
         let pair = KeyPair::generate().unwrap();
         let point = pair.public_key_raw();
@@ -359,36 +366,36 @@ mod tests {
     }
 
     #[test]
-    fn reads_whose_waiters_go_away_count() {
+    fn fetches_whose_waiters_were_dropped_still_count_towards_the_limit() {
         let (token, key) = signed();
         let token = Compact::parse(&token).unwrap();
-        let slow = Arc::new(Slow { asked: AtomicUsize::new(0), key, told: Arc::default() });
+        let slow = Arc::new(Slow { fetches: AtomicUsize::new(0), key, release: Arc::default() });
         let provider = Provider::new("https://i.example", None, slow.clone());
         let mut context = Context::from_waker(Waker::noop());
         let mut waiting: Vec<_> = (0..50).map(|_| Box::pin(provider.check_signature(&token))).collect();
-        // The task that reads is cancelled, and another waiting task reads instead.
+        // Cancel the task that reads. Another waiting task then reads the key set.
         while !waiting.is_empty() {
             waiting.retain_mut(|one| one.as_mut().poll(&mut context).is_pending());
             waiting.drain(..waiting.len().min(1));
         }
-        assert_eq!(slow.asked.load(Relaxed), READS_AT_ONCE as usize);
+        assert_eq!(slow.fetches.load(Relaxed), READS_AT_ONCE as usize);
     }
 
     #[test]
-    fn all_tokens_of_a_new_key_wait_for_the_one_read_of_it() {
+    fn all_tokens_with_a_new_key_share_one_fetch_of_the_keys() {
         let (token, key) = signed();
         let token = Compact::parse(&token).unwrap();
-        let slow = Arc::new(Slow { asked: AtomicUsize::new(0), key, told: Arc::default() });
+        let slow = Arc::new(Slow { fetches: AtomicUsize::new(0), key, release: Arc::default() });
         let provider = Provider::new("https://i.example", None, slow.clone());
         let mut context = Context::from_waker(Waker::noop());
         let mut waiting: Vec<_> = (0..50).map(|_| Box::pin(provider.check_signature(&token))).collect();
         for one in &mut waiting {
             assert!(one.as_mut().poll(&mut context).is_pending());
         }
-        slow.told.notify_one();
+        slow.release.notify_one();
         for one in &mut waiting {
             assert_eq!(one.as_mut().poll(&mut context), Poll::Ready(Ok(())));
         }
-        assert_eq!(slow.asked.load(Relaxed), 1);
+        assert_eq!(slow.fetches.load(Relaxed), 1);
     }
 }

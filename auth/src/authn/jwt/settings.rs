@@ -7,7 +7,7 @@ pub struct Settings {
     pub jwt: Vec<JwtSettings>,
 }
 
-/// The settings of one issuer: its keys, its audiences, and the mapping of claims to a user.
+/// The settings of one issuer: the keys, the audiences, and the mapping of claims to a user.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct JwtSettings {
     /// Issuer that signs the tokens.
@@ -25,16 +25,16 @@ pub struct JwtSettings {
 pub struct IssuerSettings {
     /// Name of the issuer, an https URL.
     pub url: String,
-    /// Address of the discovery document; empty if it is below `url`.
+    /// Address of the discovery document; empty if the document is at the standard path below `url`.
     pub discovery_url: String,
-    /// PEM of the authorities that sign the issuer's serving certificate; empty for the authorities of the
-    /// system.
+    /// PEM of the authorities that sign the issuer's serving certificate. Empty means the authorities of the
+    /// operating system.
     pub certificate_authority: String,
-    /// Accepted audiences; a token must have one of them.
+    /// Accepted audiences. A token must have at least one of these audiences.
     pub audiences: Vec<String>,
-    /// How a token must match several audiences.
+    /// The match policy if the issuer has several audiences; `MatchAny` or empty.
     pub audience_match_policy: String,
-    /// Network through which the issuer is reached.
+    /// Network through which the server reaches the issuer.
     pub egress_selector_type: String,
 }
 
@@ -45,7 +45,7 @@ pub struct ClaimRule {
     pub claim: String,
     /// Value that `claim` must have.
     pub required_value: String,
-    /// Expression over `claims` that must be true.
+    /// Expression that reads `claims` and must be true.
     pub expression: String,
     /// Error message if the expression is false.
     pub message: String,
@@ -54,7 +54,7 @@ pub struct ClaimRule {
 /// A rule about the mapped user.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ValidationRule {
-    /// Expression over `user` that must be true.
+    /// Expression that reads `user` and must be true.
     pub expression: String,
     /// Error message if the expression is false.
     pub message: String,
@@ -67,7 +67,7 @@ pub struct Mappings {
     pub username: Mapping,
     /// Source of the groups.
     pub groups: Mapping,
-    /// Source of the uid; the prefix is not used.
+    /// Source of the uid. The prefix is ignored.
     pub uid: Mapping,
     /// Extra values: the key, and the expression of the value.
     pub extra: Vec<(String, String)>,
@@ -78,8 +78,8 @@ pub struct Mappings {
 pub struct Mapping {
     /// Name of the claim; empty if `expression` is used.
     pub claim: String,
-    /// Text that is put in front of the claim's value.
+    /// Text that is inserted before the value of the claim.
     pub prefix: Option<String>,
-    /// Expression over `claims`; empty if `claim` is used.
+    /// Expression that reads `claims`; empty if `claim` is used.
     pub expression: String,
 }

@@ -1,4 +1,5 @@
-//! Tests issuers against docs/api/authentication.md#issuers, with generated keys and documents in memory.
+//! Tests that issuers behave as docs/api/authentication.md#issuers describes, with generated keys and
+//! documents in memory.
 
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -18,7 +19,7 @@ use crate::document::Document;
 
 const NOW: u64 = 1_800_000_000;
 
-/// Documents by address, and a record of which were read.
+/// A store of documents by address, which records the addresses that were read.
 #[derive(Default)]
 struct Documents {
     texts: Mutex<HashMap<String, String>>,
@@ -27,20 +28,22 @@ struct Documents {
 }
 
 impl Fetch for Documents {
-    fn get(&self, url: &str, token: Option<&str>) -> Answering {
+    fn get(&self, url: &str, token: Option<&str>) -> DocumentFuture {
         self.read.lock().push(url.to_owned());
         let text = self.texts.lock().get(url).cloned();
         // A document below `/for/<token>` requires this token.
-        let wanted = url.split_once("/for/").map(|(_, token)| token);
+        let expected = url.split_once("/for/").map(|(_, token)| token);
         let (code, reason) = match &text {
-            _ if wanted.is_some() && wanted != token => (401, "Unauthorized"),
+            _ if expected.is_some() && expected != token => (401, "Unauthorized"),
             None => (404, "Not Found"),
             Some(_) => (200, "OK"),
         };
         let fresh_for = *self.fresh_for.lock();
         let body = text.unwrap_or_default().into_bytes();
         let status = format!("{code} {reason}");
-        Box::pin(async move { Ok(Answered { code, status, content_type: String::new(), fresh_for, body }) })
+        Box::pin(
+            async move { Ok(FetchedDocument { code, status, content_type: String::new(), fresh_for, body }) },
+        )
     }
 }
 
@@ -119,7 +122,7 @@ fn plain() -> Value {
 const JANE: &str = "p:jane//system:authenticated/{}";
 
 #[test]
-fn only_tokens_that_the_issuer_signed_for_us_and_for_now_are_accepted() {
+fn only_valid_tokens_of_the_issuer_for_this_audience_and_time_are_accepted() {
     let (signer, stranger) = (Signer::new(), Signer::new());
     let documents = Arc::new(Documents::default());
     publish(&documents, &[signer.jwk("k")]);
@@ -232,7 +235,7 @@ fn only_tokens_that_the_issuer_signed_for_us_and_for_now_are_accepted() {
 }
 
 #[test]
-fn keys_that_are_fresh_or_cannot_be_replaced_stay() {
+fn fresh_keys_are_kept_and_stale_keys_are_kept_if_a_fetch_fails() {
     let (first, second) = (Signer::new(), Signer::new());
     let documents = Arc::new(Documents::default());
     publish(&documents, &[first.jwk("k")]);
@@ -256,7 +259,7 @@ fn keys_that_are_fresh_or_cannot_be_replaced_stay() {
 }
 
 #[test]
-fn groups_may_be_in_a_token_at_another_place() {
+fn distributed_group_claims_are_resolved() {
     let signer = Signer::new();
     let documents = Arc::new(Documents::default());
     publish(&documents, &[signer.jwk("k")]);
@@ -373,7 +376,7 @@ fn groups_may_be_in_a_token_at_another_place() {
 }
 
 #[test]
-fn a_discovery_document_must_be_that_of_the_issuer() {
+fn a_discovery_document_must_name_its_issuer() {
     let documents = Arc::new(Documents::default());
     let issuers = issuers(&contents(plain()), &documents);
     let discover = || at_once(issuers.all()[0].provider().discover()).map_err(|error| error.to_string());
@@ -395,7 +398,7 @@ fn a_discovery_document_must_be_that_of_the_issuer() {
 }
 
 #[test]
-fn claims_become_the_user_that_the_configuration_describes() {
+fn claims_are_mapped_to_the_user_as_configured() {
     let signer = Signer::new();
     let documents = Arc::new(Documents::default());
     publish(&documents, &[signer.jwk("k")]);
@@ -463,7 +466,7 @@ fn claims_become_the_user_that_the_configuration_describes() {
 }
 
 #[test]
-fn expressions_without_a_result_are_told_first() {
+fn expressions_without_a_result_are_reported_before_other_errors() {
     let signer = Signer::new();
     let documents = Arc::new(Documents::default());
     publish(&documents, &[signer.jwk("k")]);
@@ -516,7 +519,7 @@ fn expressions_without_a_result_are_told_first() {
 }
 
 #[test]
-fn a_file_is_decoded_strictly() {
+fn an_authentication_configuration_is_decoded_strictly() {
     const GROUP: &str = "apiserver.example";
     for (value, want) in [
         (json!(null), "Object 'Kind' is missing in 'TEXT'"),

@@ -6,13 +6,13 @@ use go::url::Url;
 use super::expression::Expression;
 use super::file::AnonymousSettings;
 use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings, ValidationRule};
+use crate::domain_keys;
 use crate::expression_fault::ExpressionFault;
-use crate::forms;
 
 /// Maximum number of issuers.
 const ISSUERS_MAX: usize = 64;
 
-/// Domains that extra keys may not use; their subdomains are reserved as well.
+/// Domains that keys of extra values may not use, including all subdomains.
 const RESERVED_DOMAINS: [&str; 2] = ["k8s.io", "kubernetes.io"];
 
 /// Field errors, in the order in which they were found.
@@ -33,7 +33,7 @@ impl Errors {
         self.0.push(format!("{path}: Duplicate value: {}", quote(value)));
     }
 
-    /// Compiles an expression; an invalid one adds an error at `path`.
+    /// Compiles an expression. Adds an error at `path` if the expression is invalid.
     fn compiled(
         &mut self,
         path: &str,
@@ -45,12 +45,13 @@ impl Errors {
 }
 
 impl Settings {
-    /// Checks the settings, and the settings of anonymous requests from the same file. No issuer may have a
-    /// name in `own_issuers`, the issuers of service account tokens. For `may_name_networks` see
-    /// [`faults`](Self::faults).
+    /// Checks these settings and the settings of anonymous requests, which are in the same file.
+    /// `own_issuers` are the issuers of service account tokens; other issuers must not use these names.
+    /// [`faults`](Self::faults) describes `may_name_networks`.
     ///
     /// # Errors
-    /// All problems, as text of one line. The text has more lines if one expression has several problems.
+    /// Returns all problems as one line of text. If an expression has several problems, the text has more
+    /// lines.
     pub fn validate(
         &self,
         own_issuers: &[String],
@@ -74,8 +75,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the errors of all issuers, in the order of the settings. `may_name_networks` says whether an
-    /// issuer may select the network through which it is reached.
+    /// Returns the errors of all issuers, in the order of the settings. `may_name_networks` says whether the
+    /// settings of an issuer may select the network through which the server reaches the issuer.
     pub fn faults(&self, may_name_networks: bool) -> Vec<String> {
         let mut errors = Errors::default();
         if self.jwt.len() > ISSUERS_MAX {
@@ -162,7 +163,7 @@ fn validate_audiences(errors: &mut Errors, path: &str, issuer: &IssuerSettings) 
     }
 }
 
-/// Checks the text of a CA bundle; empty means the authorities of the system.
+/// Checks the text of a CA bundle. An empty text means the authorities of the operating system.
 fn authorities(pem: &str) -> Result<(), &'static str> {
     use rustls_pki_types::CertificateDer;
     use rustls_pki_types::pem::PemObject;
@@ -204,13 +205,13 @@ fn validate_url(errors: &mut Errors, path: &str, text: &str) {
     }
 }
 
-/// Checks the rules. Returns whether one of them reads `email_verified`.
+/// Checks the rules about claims. Returns whether an expression of a rule reads `email_verified`.
 fn validate_claim_rules(errors: &mut Errors, path: &str, rules: &[ClaimRule]) -> bool {
     let mut selects_verified = false;
     for (at, rule) in rules.iter().enumerate() {
         let path = format!("{path}.claimValidationRules[{at}]");
-        // A rule with both a claim and an expression is invalid as a whole, so it does not make a later rule
-        // a duplicate.
+        // A rule with both a claim and an expression is invalid. Therefore a later rule with the same claim
+        // or expression is not reported as a duplicate.
         let mut before =
             rules[..at].iter().filter(|rule| rule.claim.is_empty() != rule.expression.is_empty());
         match (rule.claim.is_empty(), rule.expression.is_empty()) {
@@ -279,7 +280,7 @@ fn validate_mappings(errors: &mut Errors, path: &str, mappings: &Mappings, selec
     }
 }
 
-/// Checks a mapping. Returns its expression, if it has one and the mapping is valid.
+/// Checks a mapping. Returns the compiled expression if the mapping is valid and has an expression.
 fn validate_mapping(
     errors: &mut Errors,
     path: &str,
@@ -321,7 +322,7 @@ fn validate_extra_key(errors: &mut Errors, path: &str, key: &str) {
         errors.required(path, "");
         return;
     }
-    for fault in forms::domain_prefixed_path(key) {
+    for fault in domain_keys::domain_prefixed_path(key) {
         errors.invalid(path, fault.value, fault.why);
     }
     // The following checks also apply to a key that is not a valid path.
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_there_twice_is_named_once() {
+    fn missing_and_duplicate_values_are_each_reported_once() {
         let mut twice = jwt("https://a", &["m"], "");
         twice.mappings.extra = vec![("x.io/a".into(), "claims.a".into()), ("x.io/a".into(), String::new())];
         let mut long = jwt("https://a", &["m"], "");
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_named_where_that_is_allowed() {
+    fn an_egress_selector_may_be_named_only_if_its_gate_is_enabled() {
         const CLOSED: &str = "jwt[0].issuer.egressSelectorType: Invalid value: \"NETWORK\": egress selector is not supported \
                               when StructuredAuthenticationConfigurationEgressSelector feature gate is disabled";
         const ODD: &str = "jwt[0].issuer.egressSelectorType: Invalid value: \"NETWORK\": egress selector must be either \

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-/// A reference to an object by name and uid.
+/// A reference to an object by its name and uid.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Reference {
     /// Name of the object.
@@ -14,7 +14,7 @@ pub struct Reference {
     pub uid: String,
 }
 
-/// An instance of a named object, from its creation to its deletion.
+/// The identity of an object. Several objects can have the same name at different times.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Incarnation {
     /// Uid of the object.
@@ -32,13 +32,14 @@ pub struct TokenSecret {
     pub uid: String,
     /// Token that the secret contains.
     pub token: Vec<u8>,
-    /// Name of the label that marks the token as invalid after a long time without use; `None` if it is not set.
+    /// Name of the label that marks the token as invalid, because it was not used for a long time. `None` if the
+    /// label is not set.
     pub invalid_by: Option<String>,
     /// Whether a label records that the token was used today.
     pub is_use_noted: bool,
 }
 
-/// A lookup of service accounts and of the objects that tokens are bound to. Implementations must not wait
+/// A lookup of service accounts, and of the objects to which tokens are bound. Implementations must not wait
 /// for I/O.
 pub trait AccountSource: Send + Sync {
     /// Returns the service account `name` in `namespace`.
@@ -51,6 +52,6 @@ pub trait AccountSource: Send + Sync {
     fn node(&self, name: &str) -> Option<Incarnation>;
     /// Returns the secret `name` in `namespace` with the legacy token that it contains.
     fn token_secret(&self, namespace: &str, name: &str) -> Option<TokenSecret>;
-    /// Records that the token of a secret is used today; `uid` is that of the secret.
+    /// Records that the token of a secret is used today. `uid` is the uid of the secret.
     fn note_use(&self, namespace: &str, secret: &str, uid: &str);
 }

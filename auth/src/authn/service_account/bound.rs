@@ -1,5 +1,4 @@
-//! Bound tokens: they expire at their end time, or when their account or the object they are bound to is
-//! deleted.
+//! Bound tokens. A bound token expires at its end time, or when its account or its bound object is deleted.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,10 +10,10 @@ use super::token_error::TokenError;
 use crate::authn::NameDomains;
 use crate::identity::{User, service_account_groups, service_account_user};
 
-/// Tolerated clock difference. Tokens of a deleted object also remain valid for this long.
+/// Tolerated clock difference. The tokens of a deleted object also stay valid for this time.
 const LEEWAY: Duration = Duration::from_secs(60);
 
-/// The private claim, whose name contains the server's own domain.
+/// The private claim. The name of the claim is the domain of the naming profile.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Private {
     pub(super) namespace: String,
@@ -34,8 +33,8 @@ impl Private {
         let Some(members) = members(claims.get(domains.claim()), "serviceaccount.kubernetes")? else {
             return Ok(Private::default());
         };
-        // A malformed time is reported first, before other errors.
-        let warnafter = date(members.get("warnafter"))?.map(whole);
+        // A malformed time is reported before all other errors.
+        let warnafter = date(members.get("warnafter"))?.map(whole_seconds);
         let named = |name: &str| reference(members.get(name));
         Ok(Private {
             namespace: text(members.get("namespace"))?,
@@ -49,7 +48,7 @@ impl Private {
 }
 
 /// The verified contents of a bound token. Times are in seconds since the Unix epoch.
-pub(super) struct Bound {
+pub(super) struct BoundToken {
     expires: Option<u64>,
     not_before: u64,
     issued: u64,
@@ -57,19 +56,19 @@ pub(super) struct Bound {
     private: Private,
 }
 
-impl Bound {
+impl BoundToken {
     /// Reads the claims of a token whose signature is verified.
-    pub(super) fn read(claims: &AccountClaims, domains: &NameDomains) -> Result<Bound, TokenError> {
-        Ok(Bound {
-            expires: claims.exp.map(whole),
-            not_before: claims.nbf.map_or(0, whole),
-            issued: claims.iat.map_or(0, whole),
+    pub(super) fn read(claims: &AccountClaims, domains: &NameDomains) -> Result<BoundToken, TokenError> {
+        Ok(BoundToken {
+            expires: claims.exp.map(whole_seconds),
+            not_before: claims.nbf.map_or(0, whole_seconds),
+            issued: claims.iat.map_or(0, whole_seconds),
             id: claims.jti.clone(),
             private: Private::read(claims, domains)?,
         })
     }
 
-    /// Checks dates, account and bound object at `now`.
+    /// Checks the dates, the account and the bound object at the time `now`.
     pub(super) fn check(&self, accounts: &dyn AccountSource, now: SystemTime) -> Result<(), TokenError> {
         self.check_dates(now)?;
         let Private { namespace, serviceaccount: account, pod, secret, node, .. } = &self.private;
@@ -94,8 +93,8 @@ impl Bound {
             let found = accounts.pod(namespace, &pod.name);
             check_object("pod", "service account pod ref claim", pod, found, now)?;
         }
-        // In a pod's token the node only describes the pod. A token that is bound to a node itself ends with
-        // the node.
+        // If a token is bound to a pod, the node in the token only describes the pod, so the node is not
+        // checked. A token that is bound only to a node expires when the node is deleted.
         if let (Some(node), None) = (node, pod) {
             let found = accounts.node(&node.name);
             check_object("node", "service account node ref claim", node, found, now)?;
@@ -104,8 +103,8 @@ impl Bound {
     }
 
     fn check_dates(&self, now: SystemTime) -> Result<(), TokenError> {
-        // The comparison uses fractions of seconds, so that a token ends exactly at its last second and not
-        // up to one second later.
+        // The comparison uses fractions of seconds, so that a token expires exactly at its end and not up to
+        // one second later.
         let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let is_after = |seconds: u64| since_epoch > Duration::from_secs(seconds).saturating_add(LEEWAY);
         let is_before = |seconds: u64| since_epoch.saturating_add(LEEWAY) < Duration::from_secs(seconds);
@@ -147,8 +146,8 @@ impl Bound {
     }
 }
 
-/// Converts a numeric date to whole seconds. A date before 1970, or beyond the range of Go's clock, gives 0.
-fn whole(seconds: f64) -> u64 {
+/// Truncates a numeric date to seconds. A date before 1970, or outside the range of Go's clock, gives 0.
+fn whole_seconds(seconds: f64) -> u64 {
     u64::try_from(go::date::seconds(seconds)).unwrap_or(0)
 }
 

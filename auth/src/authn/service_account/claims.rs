@@ -1,6 +1,6 @@
-//! The claims of a token whose signature is verified, with the semantics of go-jose. A claim of another JSON
-//! type is refused with go-jose's error text, because token reviews show it. A missing or null claim counts
-//! as empty.
+//! The claims of a token whose signature is verified. The decoding has the rules of go-jose. If a claim has
+//! the wrong JSON type, the token is refused with the error text of go-jose, because token reviews contain
+//! this text. A missing or null claim counts as empty.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use super::accounts::Reference;
 use super::token_error::TokenError;
 use crate::json_error;
 
-/// The claims of RFC 7519 that matter here. Times are in seconds since the Unix epoch.
+/// The claims of a service account token. Times are in seconds since the Unix epoch.
 #[derive(Debug)]
 pub(super) struct AccountClaims {
     pub(super) sub: String,
@@ -24,7 +24,7 @@ impl AccountClaims {
     /// Parses the payload of a token.
     pub(super) fn read(payload: &[u8]) -> Result<AccountClaims, TokenError> {
         let all: Map<String, Value> = serde_json::from_slice(payload).map_err(|_| TokenError::Malformed)?;
-        // Audiences and times are read first, so that their errors are reported before other errors.
+        // Read audiences and times first, so that their errors are reported before other errors.
         let audiences = audiences(all.get("aud"))?;
         let [exp, nbf, iat] = ["exp", "nbf", "iat"].map(|name| date(all.get(name)));
         let (exp, nbf, iat) = (exp?, nbf?, iat?);
@@ -55,16 +55,16 @@ pub(super) fn date(value: Option<&Value>) -> Result<Option<f64>, TokenError> {
     }
 }
 
-/// Returns the members of an object claim. `wanted` is the type of the claim in kube-apiserver, for the error
-/// text.
+/// Returns the members of a claim that is an object. `expected` is the Go type of the claim in kube-apiserver,
+/// for the error text.
 pub(super) fn members<'v>(
     value: Option<&'v Value>,
-    wanted: &'static str,
+    expected: &'static str,
 ) -> Result<Option<&'v Map<String, Value>>, TokenError> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(members)) => Ok(Some(members)),
-        Some(other) => Err(wrong_type(other, wanted)),
+        Some(other) => Err(wrong_type(other, expected)),
     }
 }
 
@@ -74,7 +74,7 @@ pub(super) fn reference(value: Option<&Value>) -> Result<Option<Reference>, Toke
     Ok(Some(Reference { name: text(members.get("name"))?, uid: text(members.get("uid"))? }))
 }
 
-/// Reads one or several audiences. Unlike other claims, this one must not be null.
+/// Reads one or several audiences. Unlike other claims, this claim must not be null.
 fn audiences(value: Option<&Value>) -> Result<Vec<String>, TokenError> {
     let text = |value: &Value| value.as_str().map(str::to_owned).ok_or(TokenError::NoAudience);
     match value {
@@ -84,6 +84,6 @@ fn audiences(value: Option<&Value>) -> Result<Vec<String>, TokenError> {
     }
 }
 
-fn wrong_type(found: &Value, wanted: &'static str) -> TokenError {
-    TokenError::WrongType(json_error::unfit(found, wanted))
+fn wrong_type(found: &Value, expected: &'static str) -> TokenError {
+    TokenError::WrongType(json_error::unfit(found, expected))
 }

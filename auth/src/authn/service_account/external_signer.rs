@@ -1,9 +1,10 @@
-//! Tokens of an external signer: checks the header and the signature that the signer returns for claims
-//! before a client receives the token (docs/api/authentication.md#external-signers).
+//! Tokens of an external signer. The signer returns a header and a signature for claims. The server checks
+//! the header and the signature before a client receives the token
+//! (docs/api/authentication.md#external-signers).
 //!
-//! The response of the signer is not trusted. The algorithm must be one that this server itself signs with,
-//! which excludes `none` and shared secrets, and the signature is verified with the key that the header
-//! names.
+//! The response of the signer is not trusted. The algorithm must be an algorithm with which this server
+//! itself can sign, so `none` and shared secrets are not possible. The signature is verified with the key
+//! that the header names.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,10 +19,11 @@ use crate::authn::signing::is_signed_by_named;
 /// Size limit of a key id in bytes, as in kube-apiserver.
 pub const KEY_ID_BYTES_MAX: usize = 1 << 10;
 
-/// Algorithms that a header may name.
+/// Algorithms that the header of a token may name.
 const ALGORITHMS: [&str; 4] = ["RS256", "ES256", "ES384", "ES512"];
 
-/// Reasons why the response of a signer is refused, with kube-apiserver's texts if it has them.
+/// Reasons why the response of a signer is refused. The texts equal the texts of the same errors in
+/// kube-apiserver.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// The header is not base64.
@@ -64,13 +66,13 @@ struct Header {
     typ: String,
 }
 
-/// Returns the id of the key that a header names, if the header is valid.
+/// Checks a header, and returns the id of the key in the header.
 ///
 /// # Errors
-/// The reason why the header is refused.
+/// Returns the reason why the header is refused.
 pub fn key_id_of(header: &str) -> Result<String, AnswerError> {
     let bytes = URL_SAFE_NO_PAD.decode(header).map_err(AnswerError::Encoding)?;
-    // Parsing through a map first refuses arrays, which serde would accept for a structure.
+    // Parse a map first, because serde would accept an array as a structure.
     let members: Map<String, Value> = serde_json::from_slice(&bytes).map_err(AnswerError::Header)?;
     let Header { alg, kid, typ } = serde_json::from_value(members.into()).map_err(AnswerError::Header)?;
     match kid.len() {
@@ -82,10 +84,11 @@ pub fn key_id_of(header: &str) -> Result<String, AnswerError> {
     }
 }
 
-/// Joins a header, claims and a signature, each in base64url, to a token, if one of `keys` signed it.
+/// Joins a header, claims and a signature to a token, and checks that one of `keys` signed the token. The
+/// three parts are in base64url.
 ///
 /// # Errors
-/// The reason why the response is refused.
+/// Returns the reason why the response is refused.
 pub fn assemble(
     header: &str,
     claims: &str,

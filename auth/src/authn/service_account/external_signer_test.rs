@@ -11,7 +11,7 @@ fn encoded(header: serde_json::Value) -> String {
 }
 
 #[test]
-fn a_header_names_a_key_and_an_algorithm_and_nothing_else() {
+fn the_header_of_an_external_signer_has_only_algorithm_key_id_and_type() {
     let long = "k".repeat(KEY_ID_BYTES_MAX + 1);
     for (header, want) in [
         (json!({"alg": "RS256", "kid": "one", "typ": "JWT"}), "one"),
@@ -40,13 +40,13 @@ fn a_header_names_a_key_and_an_algorithm_and_nothing_else() {
 }
 
 #[test]
-fn a_token_is_one_only_with_the_signature_of_its_key() {
+fn an_assembled_token_must_have_a_valid_signature_of_a_known_key() {
     let pem = KeyPair::generate().unwrap().serialize_pem();
     let key = SigningKey::from_pem(pem.as_bytes()).unwrap();
     let der = KeyPair::from_pem(&pem).unwrap().subject_public_key_info();
     let keys = [VerificationKey::named(key.public().id(), &der).unwrap()];
-    // The server's own headers have no type, and the signature covers the header. So this test signs a header
-    // with a type itself.
+    // A token that the server's own key signs has a header without a type. A signature covers the header, so
+    // this signature is wrong for a header with a type.
     let signed = key.sign(br#"{"iss":"x"}"#).unwrap();
     let [own, claims, signature] = signed.split('.').collect::<Vec<_>>()[..] else { panic!("{signed}") };
     assert!(matches!(assemble(own, claims, signature, &keys), Err(AnswerError::Type)));

@@ -11,13 +11,13 @@ use super::bound::Private;
 use crate::authn::{NameDomains, SigningKey, VerificationKey, hex};
 use crate::identity::service_account_user;
 
-/// An issuer of tokens for service accounts, with its own key.
+/// An issuer of tokens for service accounts that signs with its own key.
 pub struct TokenIssuer {
     drafts: Drafts,
     key: RwLock<Arc<SigningKey>>,
 }
 
-/// A builder of the claims of tokens, which another component signs.
+/// A builder of the claims of tokens. Another component signs the claims.
 #[derive(Clone, Debug)]
 pub struct Drafts {
     issuer: String,
@@ -29,7 +29,7 @@ pub struct Drafts {
 pub struct Draft {
     /// Claims of the token, in JSON.
     pub claims: Vec<u8>,
-    /// Id of the token (`jti`), for the audit record.
+    /// Id of the token (`jti`), for the audit event.
     pub id: String,
     /// End of validity, in seconds since the Unix epoch.
     pub expires: u64,
@@ -40,21 +40,22 @@ pub struct Draft {
 pub struct TokenSpec {
     /// Namespace of the service account.
     pub namespace: String,
-    /// Service account that the token is for.
+    /// Service account of the token.
     pub account: Reference,
     /// Audiences of the token. A token without audiences is for the server that verifies it.
     pub audiences: Vec<String>,
     /// Time at which the validity starts.
     pub issued: SystemTime,
-    /// How long the token is valid.
+    /// Time for which the token is valid.
     pub lifetime: Duration,
-    /// Age after which a use of the token is noted in the audit record.
+    /// Age after which each use of the token is recorded in the audit event.
     pub warn_after: Option<Duration>,
-    /// Pod that the token is bound to, if any.
+    /// Pod to which the token is bound, if any.
     pub pod: Option<Reference>,
-    /// Secret that the token is bound to, if any.
+    /// Secret to which the token is bound, if any.
     pub secret: Option<Reference>,
-    /// Node of the pod. Without pod and secret, the node that the token is bound to.
+    /// Node of the pod to which the token is bound. If the token is bound to neither a pod nor a secret, the
+    /// field has the node to which the token is bound.
     pub node: Option<Reference>,
 }
 
@@ -63,13 +64,13 @@ pub struct TokenSpec {
 pub struct Issued {
     /// Token in compact form.
     pub token: String,
-    /// Id of the token (`jti`), for the audit record.
+    /// Id of the token (`jti`), for the audit event.
     pub id: String,
     /// End of validity, in seconds since the Unix epoch.
     pub expires: u64,
 }
 
-/// The error that the cryptography library returned no signature or no randomness.
+/// The error if the cryptography library returned no signature or no random bytes.
 #[derive(Debug, thiserror::Error)]
 #[error("signing a service account token failed")]
 pub struct TokenIssueError;
@@ -83,7 +84,7 @@ impl Drafts {
     /// Builds the claims of a token.
     ///
     /// # Errors
-    /// No randomness is available for the token id.
+    /// Fails if no random bytes are available for the token id.
     pub fn draft(&self, spec: &TokenSpec) -> Result<Draft, TokenIssueError> {
         let id = random_uuid().ok_or(TokenIssueError)?;
         let issued = spec.issued.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -111,7 +112,7 @@ impl Drafts {
 }
 
 impl TokenIssuer {
-    /// Creates an issuer with the name `issuer` that signs with `key`.
+    /// Creates an issuer with the name `issuer`, which signs with `key`.
     pub fn new(issuer: impl Into<String>, key: SigningKey, domains: NameDomains) -> TokenIssuer {
         TokenIssuer { drafts: Drafts::new(issuer, domains), key: RwLock::new(Arc::new(key)) }
     }
@@ -121,15 +122,16 @@ impl TokenIssuer {
         *self.key.write() = Arc::new(key);
     }
 
-    /// Returns the public half of the key, which verifies the tokens issued here.
+    /// Returns the public key, which verifies the tokens of this issuer.
     pub fn public_key(&self) -> VerificationKey {
         self.key.read().public().clone()
     }
 
-    /// Issues a token. Costs one signature: tens of microseconds with an elliptic curve, a millisecond with RSA.
+    /// Issues a token. The cost is one signature: tens of microseconds with an elliptic curve key, about a
+    /// millisecond with an RSA key.
     ///
     /// # Errors
-    /// The cryptography library failed.
+    /// Fails if the cryptography library fails.
     pub fn issue(&self, spec: &TokenSpec) -> Result<Issued, TokenIssueError> {
         let Draft { claims, id, expires } = self.drafts.draft(spec)?;
         let token = self.key.read().clone().sign(&claims).ok_or(TokenIssueError)?;

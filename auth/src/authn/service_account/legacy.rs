@@ -1,5 +1,5 @@
-//! Legacy tokens: tokens that never expire and are stored in a secret. A legacy token is valid as long as its
-//! secret contains it.
+//! Legacy tokens, which never expire and are stored in a secret. A legacy token is valid as long as its
+//! secret contains the token.
 
 use aws_lc_rs::constant_time;
 
@@ -44,7 +44,7 @@ impl Legacy {
         }
     }
 
-    /// Checks that the secret still contains this token, and that the account exists.
+    /// Checks that the secret still contains the token, and that the account exists.
     pub(super) fn check(&self, accounts: &dyn AccountSource, token: &str) -> Result<(), TokenError> {
         let secret = accounts.token_secret(&self.namespace, &self.secret);
         let secret = secret.filter(|secret| !secret.is_deleted).ok_or(TokenError::SecretGone)?;

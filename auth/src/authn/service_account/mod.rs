@@ -1,4 +1,4 @@
-//! Service account tokens: signed claims that name an account
+//! Service account tokens: signed claims that name a service account
 //! (docs/api/authentication.md#service-account-tokens).
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Only the result of the signature check is cached. Dates, audiences and objects are checked at every use,
-//! so a token ends as soon as its account or pod is deleted. A token without audiences is for this server.
-//! Replacing the keys also replaces the cache, so that no token outlives the key that verified it.
+//! so a token expires when its account or pod is deleted. A token without audiences is valid for this server.
+//! Replacing the keys also replaces the cache, so that a token is refused after its key was removed.
 
 mod accounts;
 mod bound;
@@ -44,7 +44,7 @@ struct Signed {
 }
 
 enum Kind {
-    Bound(bound::Bound),
+    BoundToken(bound::BoundToken),
     Legacy(legacy::Legacy),
 }
 
@@ -54,15 +54,15 @@ pub struct ServiceAccountTokens {
     keys: RwLock<Arc<Keys>>,
     accounts: Arc<dyn AccountSource>,
     domains: NameDomains,
-    /// Audiences of tokens that name no audience.
+    /// Audiences of this server, which apply to tokens without audiences.
     audiences: Vec<String>,
-    /// Whether the secrets of legacy tokens are looked up.
+    /// Whether a legacy token must still be in its secret.
     lookup: bool,
-    /// Whether an external signer chose the key ids.
+    /// Whether an external signer chooses the key ids.
     names_keys: bool,
 }
 
-/// The keys, and the cache of tokens that they signed.
+/// The keys, and the cache of tokens that these keys signed.
 struct Keys {
     keys: Vec<VerificationKey>,
     signed: Mutex<HashMap<[u8; 32], Arc<Signed>>>,
@@ -75,8 +75,8 @@ impl Keys {
 }
 
 impl ServiceAccountTokens {
-    /// Creates an authenticator that accepts tokens of any of `issuers`, and legacy tokens, signed by any of
-    /// `keys`.
+    /// Creates an authenticator that accepts tokens of `issuers` and legacy tokens, if one of `keys` signed
+    /// them.
     pub fn new(
         issuers: Vec<String>,
         keys: Vec<VerificationKey>,
@@ -94,34 +94,34 @@ impl ServiceAccountTokens {
         }
     }
 
-    /// Sets the audiences of tokens that name none, which are this server's own.
+    /// Sets the audiences of this server, which apply to tokens without audiences.
     #[must_use]
     pub fn with_audiences(mut self, audiences: Vec<String>) -> ServiceAccountTokens {
         self.audiences = audiences;
         self
     }
 
-    /// Replaces the keys. Tokens of keys that are not in the new set are refused.
+    /// Replaces the keys. Tokens that other keys signed are refused from then on.
     pub fn replace_keys(&self, keys: Vec<VerificationKey>) {
         *self.keys.write() = Keys::new(keys).into_inner();
     }
 
-    /// Accepts legacy tokens without a lookup of their secret (`--service-account-lookup=false`).
+    /// Accepts legacy tokens without a lookup of their secrets (`--service-account-lookup=false`).
     #[must_use]
     pub fn without_lookup(mut self) -> ServiceAccountTokens {
         self.lookup = false;
         self
     }
 
-    /// Treats key ids as chosen by an external signer: a token with an unknown key id is refused, instead of
-    /// being tried with all keys.
+    /// Treats key ids as ids of an external signer: a token with an unknown key id is refused. Without this
+    /// setting, all keys are tried for such a token.
     #[must_use]
     pub fn with_named_keys(mut self) -> ServiceAccountTokens {
         self.names_keys = true;
         self
     }
 
-    /// Returns the key id of a token of one of the issuers, if the token names a key that is not known.
+    /// Returns the key id in a token of one of the issuers, if no known key has this id.
     pub fn unknown_key(&self, token: &str) -> Option<String> {
         let issuer = jws::unverified_issuer(token)?;
         if !self.issuers.contains(&issuer) && issuer != self.domains.legacy_issuer() {
@@ -132,11 +132,11 @@ impl ServiceAccountTokens {
         (!id.is_empty() && !keys.keys.iter().any(|key| key.id() == id)).then_some(id)
     }
 
-    /// Verifies a token and returns its account, for one of the audiences `target`; `None` if the token does
-    /// not name one of the issuers.
+    /// Verifies a token for the audiences `target` and returns its account. Returns `None` if the token names
+    /// another issuer.
     ///
     /// # Errors
-    /// The token names one of the issuers and is refused.
+    /// Fails if the token names one of the issuers and is refused.
     pub fn verify(
         &self,
         token: &str,
@@ -145,12 +145,13 @@ impl ServiceAccountTokens {
     ) -> Result<Option<Accepted>, TokenError> {
         let Some(signed) = self.signed(token)? else { return Ok(None) };
         let named = if signed.audiences.is_empty() { &self.audiences } else { &signed.audiences };
-        let audiences: Vec<String> = target.iter().filter(|asked| named.contains(asked)).cloned().collect();
+        let audiences: Vec<String> =
+            target.iter().filter(|audience| named.contains(audience)).cloned().collect();
         if audiences.is_empty() {
             return Err(TokenError::Audience { token: named.clone(), target: target.to_vec() });
         }
         let user = match &signed.kind {
-            Kind::Bound(bound) => {
+            Kind::BoundToken(bound) => {
                 bound.check(&*self.accounts, now)?;
                 bound.user(&self.domains)
             }
@@ -185,7 +186,7 @@ impl ServiceAccountTokens {
         let kind = if is_legacy {
             Kind::Legacy(legacy::Legacy::read(&claims, &self.domains)?)
         } else {
-            Kind::Bound(bound::Bound::read(&claims, &self.domains)?)
+            Kind::BoundToken(bound::BoundToken::read(&claims, &self.domains)?)
         };
         let signed = Arc::new(Signed { audiences: claims.audiences, kind });
         let mut remembered = keys.signed.lock();

@@ -1,4 +1,4 @@
-//! Tests service account tokens against docs/api/authentication.md#service-account-tokens.
+//! Tests that service account tokens behave as docs/api/authentication.md#service-account-tokens describes.
 
 use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::rand::SystemRandom;
@@ -12,14 +12,15 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::*;
 use crate::authn::SigningKey;
 
-/// The account `robot` of `ns` and the objects that tokens are bound to. Uids are `<kind>-1`.
+/// The account `robot` in `ns`, and the objects to which tokens are bound. The uid of an object is
+/// `<kind>-1`.
 struct Objects {
     uid_of_account: &'static str,
     account_deleted: Option<SystemTime>,
     pod: bool,
-    /// Token in the secrets.
+    /// The token that all secrets contain.
     token: String,
-    /// Secrets whose use was recorded.
+    /// The secrets whose use was recorded, as `namespace/name uid`.
     noted: Option<&'static Mutex<Vec<String>>>,
 }
 
@@ -131,7 +132,7 @@ fn tokens_of_every_key_kind_are_issued_and_verified() {
     let all: Vec<&TokenIssuer> = issuers.iter().collect();
     for ((algorithm, pem), by) in pems.iter().zip(&issuers) {
         assert_eq!(by.public_key().algorithm(), *algorithm);
-        // A key file may contain the private key or the public half; both give the same key id.
+        // A key file may contain the private key or the public key. Both files give the same key id.
         let public_pem = KeyPair::from_pem(pem).unwrap().public_key_pem();
         let public = VerificationKey::from_pem(public_pem.as_bytes()).unwrap();
         assert_eq!(public[0].id(), by.public_key().id(), "{algorithm}");
@@ -164,7 +165,7 @@ fn the_user_of_a_token_is_its_account() {
 }
 
 #[test]
-fn a_token_ends_with_its_time_its_audience_and_its_objects() {
+fn a_token_expires_with_its_lifetime_and_the_objects_that_it_is_bound_to() {
     let by = issuer(&KeyPair::generate().unwrap().serialize_pem());
     let plain = spec();
     let for_pod = TokenSpec { pod: Some(reference("p", "pod-1")), ..spec() };
@@ -222,7 +223,7 @@ fn a_token_ends_with_its_time_its_audience_and_its_objects() {
     }
 }
 
-/// Signs an arbitrary header and claims with the key.
+/// Signs any header and claims with the key.
 fn forge(key: &EcdsaKeyPair, header: &str, claims: &str) -> String {
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
     let signature = key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
@@ -230,7 +231,7 @@ fn forge(key: &EcdsaKeyPair, header: &str, claims: &str) -> String {
 }
 
 #[test]
-fn odd_tokens_are_refused_and_foreign_ones_are_left_to_others() {
+fn malformed_own_tokens_are_refused_and_foreign_tokens_are_ignored() {
     let pair = KeyPair::generate().unwrap();
     let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pair.serialized_der()).unwrap();
     let by = issuer(&pair.serialize_pem());
@@ -318,7 +319,7 @@ fn odd_tokens_are_refused_and_foreign_ones_are_left_to_others() {
             forge(&key, es256, &full.replace(r#","uid":"account-1""#, "")),
             "service account UID (account-1) does not match claim ()".to_owned(),
         ),
-        // The account counts, not the subject. Only the holder of the key can make them differ.
+        // The user is the account in the private claims. Only the owner of the key can sign another subject.
         ("another subject", forge(&key, es256, &full.replace(ROBOT, "system:admin")), ROBOT.to_owned()),
         (
             "another issuer",
@@ -336,18 +337,18 @@ fn odd_tokens_are_refused_and_foreign_ones_are_left_to_others() {
 }
 
 #[test]
-fn a_token_has_its_audiences_as_they_are_asked_for() {
+fn a_service_account_token_has_the_requested_audiences_that_it_names() {
     let by = issuer(&KeyPair::generate().unwrap().serialize_pem());
     let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    for (named, asked, want) in [
+    for (named, target, want) in [
         (&["a", "b"][..], &["b", "c", "a"][..], &["b", "a"][..]),
         (&["a", "a"], &["a"], &["a"]),
         (&["a"], &["a", "a"], &["a", "a"]),
         (&[], &["api", "x"], &["api"]),
     ] {
         let issued = by.issue(&TokenSpec { audiences: list(named), ..spec() }).unwrap();
-        let accepted = verifier(&[&by], LIVING).verify(&issued.token, &list(asked), now()).unwrap().unwrap();
-        assert_eq!(accepted.audiences, list(want), "{named:?} of {asked:?}");
+        let accepted = verifier(&[&by], LIVING).verify(&issued.token, &list(target), now()).unwrap().unwrap();
+        assert_eq!(accepted.audiences, list(want), "{named:?} of {target:?}");
     }
 }
 
@@ -374,7 +375,7 @@ fn a_key_verifies_its_own_algorithms_only() {
             out
         }
     };
-    // The public key used as a shared secret: the classic confusion of RSA with HMAC.
+    // An attacker could sign with the public key as the shared secret of HMAC, if the server accepted HMAC.
     let mac = |signed: &str| {
         let secret =
             aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, pair.public_key_pem().as_bytes());
@@ -396,7 +397,7 @@ fn a_key_verifies_its_own_algorithms_only() {
 }
 
 #[test]
-fn a_legacy_token_lives_in_its_secret() {
+fn a_legacy_token_is_valid_while_its_secret_exists() {
     let pair = KeyPair::generate().unwrap();
     let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pair.serialized_der()).unwrap();
     let by = issuer(&pair.serialize_pem());
@@ -447,7 +448,8 @@ fn a_legacy_token_lives_in_its_secret() {
     let token = forge(&key, es256, &claims("none"));
     assert_eq!(outcome(&verifier(&[&by], LIVING).without_lookup(), &token, now()), ROBOT);
 
-    // A use is recorded once a day, also for a token that is refused because it was unused for a long time.
+    // The use of a token is recorded once a day, even if the token is refused because it was not used for a
+    // long time.
     static NOTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
     for secret in ["s", "unused", "noted", "deleted", "none"] {
         let token = forge(&key, es256, &claims(secret));
@@ -458,13 +460,13 @@ fn a_legacy_token_lives_in_its_secret() {
 }
 
 #[test]
-fn private_keys_are_taken_in_their_older_forms_too() {
+fn private_keys_in_older_pem_formats_are_accepted() {
     let pem = |label: &str, der: &[u8]| {
         let body = base64::engine::general_purpose::STANDARD.encode(der);
         format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
     };
-    // The content of the PKCS #8 envelope of an RSA key (RFC 8017), after its version and algorithm (26
-    // bytes).
+    // The PKCS #1 key (RFC 8017) is the content of the PKCS #8 structure after the first 26 bytes, which
+    // contain the version and the algorithm.
     let rsa = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
     let pkcs1 = pem("RSA PRIVATE KEY", &rsa.serialized_der()[26..]);
     let ec = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
@@ -501,7 +503,7 @@ fn a_key_file_that_cannot_be_used_is_refused() {
     assert_eq!(VerificationKey::from_pem(two.as_bytes()).unwrap().len(), 2);
 }
 
-/// Returns the result of a future that does not wait.
+/// Returns the result of a future that completes immediately.
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
@@ -511,9 +513,9 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn a_token_counts_for_its_audience_and_a_plain_one_for_this_server() {
-    // Rows of docs/api/authentication.md#authenticators, #identity-reviews: audiences of the review, whether
-    // each token is accepted.
+fn a_token_is_valid_for_its_audience_and_a_static_token_for_this_server() {
+    // The rows of docs/api/authentication.md#authenticators and #identity-reviews: the audiences of the
+    // review, and whether each token is accepted.
     let by = issuer(&KeyPair::generate().unwrap().serialize_pem());
     let bound = by.issue(&TokenSpec { audiences: vec!["vault".to_owned()], ..spec() }).unwrap().token;
     let chain = crate::Authenticator::new()

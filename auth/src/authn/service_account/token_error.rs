@@ -2,8 +2,8 @@
 
 use go::QuotedList;
 
-/// Reasons why a token of this server's issuers is refused. The texts are those of kube-apiserver, because
-/// token reviews show them.
+/// Reasons why a token of this server's issuers is refused. The texts equal the texts of kube-apiserver,
+/// because token reviews contain these texts.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TokenError {
     /// No known key verifies the signature.
@@ -21,21 +21,21 @@ pub enum TokenError {
     /// The audiences are neither a string nor a list of strings.
     #[error("go-jose/go-jose/jwt: expected string or array value to unmarshal to Audience")]
     NoAudience,
-    /// The time is after `exp`.
+    /// The current time is after `exp`.
     #[error("service account token has expired")]
     Expired,
-    /// The time is before `nbf`.
+    /// The current time is before `nbf`.
     #[error("service account token is not valid yet")]
     NotYetValid,
-    /// The time is before `iat`.
+    /// The current time is before `iat`.
     #[error("service account token is issued in the future")]
     IssuedInFuture,
-    /// The token has no audience that is accepted here.
+    /// The token has none of the accepted audiences.
     #[error("token audiences {} is invalid for the target audiences {}", QuotedList(.token), QuotedList(.target))]
     Audience {
         /// The audiences of the token.
         token: Vec<String>,
-        /// Audiences that the check accepts.
+        /// The accepted audiences.
         target: Vec<String>,
     },
     /// The token names no account.
@@ -58,22 +58,22 @@ pub enum TokenError {
     /// The bound object no longer exists.
     #[error("service account token has been invalidated")]
     Invalidated,
-    /// A newer object has the name of the bound object.
+    /// A newer object has the same name as the bound object.
     #[error("{kind} UID ({current}) does not match {claim} ({claimed})")]
     OtherIncarnation {
         /// Kind of the bound object.
         kind: &'static str,
         /// Uid of the current object.
         current: String,
-        /// Name of the claim in messages.
+        /// Description of the claim in messages.
         claim: &'static str,
         /// Uid in the token.
         claimed: String,
     },
-    /// A legacy token lacks a claim.
+    /// A claim is missing in a legacy token.
     #[error("{0} claim is missing")]
     MissingClaim(&'static str),
-    /// The subject of a legacy token is not its account.
+    /// The subject of a legacy token is not the account in the token.
     #[error("sub claim is invalid")]
     OtherSubject,
     /// The secret of a legacy token no longer exists.
@@ -90,7 +90,7 @@ pub enum TokenError {
         /// Name of the account.
         name: String,
     },
-    /// A newer account has the name of a legacy token's account.
+    /// A newer account has the same name as the account of a legacy token.
     #[error("ServiceAccount UID ({current}) does not match claim ({claimed})")]
     OtherAccount {
         /// Uid of the current account.
@@ -98,7 +98,7 @@ pub enum TokenError {
         /// Uid in the token.
         claimed: String,
     },
-    /// A legacy token is invalid because it was unused for a long time.
+    /// A legacy token is invalid because it was not used for a long time.
     #[error(
         "the token in secret {namespace}/{secret} for service account {namespace}/{account} has been marked invalid. \
          Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '{label}' label \

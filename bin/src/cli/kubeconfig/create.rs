@@ -1,4 +1,4 @@
-//! `kubeconfig create`: the kubeconfig of a user.
+//! `kubeconfig create`: creates a kubeconfig for a user.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,7 +14,8 @@ use serde_json::json;
 use super::document::Document;
 use crate::cli::certs::pki_dir;
 use crate::cli::connect::DEFAULT_DATA_DIR;
-use crate::cli::output::{self, Format, Outcome, any_format};
+use crate::cli::history::point::{Point, point};
+use crate::cli::output::{self, Format, Outcome, parse_format};
 use crate::flags::duration;
 use crate::host::pki::{self, Pki};
 use crate::host::{expiry, files};
@@ -37,7 +38,7 @@ pub struct Create {
     #[arg(long, short, value_name = "GROUP")]
     pub group: Vec<String>,
 
-    /// Lifetime of the client certificate. The certificate ends no later than the CA.
+    /// Lifetime of the client certificate. The certificate expires no later than the CA.
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration::parse)]
     pub ttl: Duration,
 
@@ -45,14 +46,19 @@ pub struct Create {
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Format of the kubeconfig. Possible values: yaml, json. With --output, the format of the report: text, json,
-    /// yaml.
-    #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text", value_parser = any_format)]
+    /// Format of the kubeconfig. Possible values: yaml, json. With --output, this flag is the format of the report, and
+    /// possible values are text, json, yaml.
+    #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text", value_parser = parse_format)]
     pub format: Format,
 
-    /// URL of the server in the kubeconfig. Default: the one in admin.kubeconfig.
+    /// URL of the server in the kubeconfig. Default: the URL in admin.kubeconfig.
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
+
+    /// Clients with the kubeconfig read the state at this point, and cannot write. The point is a revision, a time, or
+    /// a duration before now (10m).
+    #[arg(long, value_name = "POINT", value_parser = point, allow_hyphen_values = true)]
+    pub as_of: Option<Point>,
 
     /// Data directory of the server.
     #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA_DIR)]
@@ -69,7 +75,7 @@ struct Report {
     expires: String,
 }
 
-/// Runs the command. Prints the kubeconfig, or a report if the kubeconfig is written to a file.
+/// Runs the command. Prints the kubeconfig, or writes it to a file and prints a report.
 pub fn run(flags: &Create, out: &mut impl Write) -> anyhow::Result<Outcome> {
     check(flags)?;
     let dir = pki_dir(&flags.data_dir)?;
@@ -91,20 +97,24 @@ pub fn run(flags: &Create, out: &mut impl Write) -> anyhow::Result<Outcome> {
         "client-certificate-data": STANDARD.encode(&pair.chain),
         "client-key-data": STANDARD.encode(&pair.key),
     });
-    let made = Document::with_context(&context, (cluster_name, &cluster), (&context, user));
+    let kubeconfig = Document::with_context(&context, cluster_name, &cluster, &context, user);
+    let kubeconfig = match &flags.as_of {
+        Some(point) => kubeconfig.at_point(&point.text())?,
+        None => kubeconfig,
+    };
     let Some(file) = &flags.output else {
         let format = if flags.format == Format::Json { Format::Json } else { Format::Yaml };
-        output::write(out, format, made.value(), |_| Ok(()))?;
+        output::write(out, format, kubeconfig.value(), |_| Ok(()))?;
         return Ok(Outcome::Fine);
     };
-    files::write_private(file, &output::yaml_of(made.value())?)?;
+    files::write_private(file, &output::yaml_of(kubeconfig.value())?)?;
     let report = Report {
         file: file.clone(),
         user: flags.user.clone(),
         groups: flags.group.clone(),
-        server: cluster["server"].as_str().unwrap_or_default().to_owned(),
-        context,
-        expires: expiry::shown(pair.chain.as_bytes()),
+        server: kubeconfig.current_cluster()?.1["server"].as_str().unwrap_or_default().to_owned(),
+        context: kubeconfig.current_context().to_owned(),
+        expires: expiry::expiry_text(pair.chain.as_bytes()),
     };
     output::write(out, flags.format, &report, |out| {
         let groups = if report.groups.is_empty() {
@@ -136,7 +146,7 @@ fn check(flags: &Create) -> anyhow::Result<()> {
         }
     }
     if flags.ttl < LIFETIME_MIN {
-        bail!("--ttl {} is too short: a certificate lives at least 1m", duration::shown(flags.ttl));
+        bail!("--ttl {} is too short: a certificate lives at least 1m", duration::duration_text(flags.ttl));
     }
     if let Some(server) = flags.server.as_deref().filter(|server| !server.starts_with("https://")) {
         bail!("--server {server:?} is not accepted: the URL must begin with https://");

@@ -1,4 +1,4 @@
-//! A kubeconfig as a document: its entries by name, and merges of two documents.
+//! The document of a kubeconfig: access to its entries, and the merge of two documents.
 
 use std::path::Path;
 
@@ -8,22 +8,22 @@ use values::yaml;
 
 use crate::host::files;
 
-/// The lists of a kubeconfig, and the member of an entry that has its contents.
+/// The lists of a kubeconfig. The second text is the member that has the contents of an entry.
 const LISTS: [(&str, &str); 3] = [("clusters", "cluster"), ("users", "user"), ("contexts", "context")];
 
-/// Members of clusters and users that are paths of files.
+/// Members of clusters and users whose value is the path of a file.
 const PATHS: [&str; 4] = ["certificate-authority", "client-certificate", "client-key", "tokenFile"];
 
 /// The contents of a kubeconfig.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document(Value);
 
-/// The names of entries that a merge added, replaced, or found unchanged.
+/// The names of the entries that a merge added or replaced.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Merged {
-    /// Entries that the file did not have.
+    /// Entries that the document did not have.
     pub added: Vec<String>,
-    /// Entries that the file had with other contents.
+    /// Entries that the document had with other contents.
     pub replaced: Vec<String>,
 }
 
@@ -33,19 +33,26 @@ impl Document {
         Document(json!({"apiVersion": "v1", "kind": "Config"}))
     }
 
-    /// Returns a document with one cluster, one user and the context of both, which is the current one.
-    pub fn with_context(context: &str, cluster: (&str, &Value), user: (&str, Value)) -> Document {
+    /// Returns a document with one cluster, one user, and a context of both. This context is the current
+    /// context.
+    pub fn with_context(
+        context: &str,
+        cluster_name: &str,
+        cluster: &Value,
+        user_name: &str,
+        user: Value,
+    ) -> Document {
         Document(json!({
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": cluster.0, "cluster": cluster.1}],
-            "users": [{"name": user.0, "user": user.1}],
-            "contexts": [{"name": context, "context": {"cluster": cluster.0, "user": user.0}}],
+            "clusters": [{"name": cluster_name, "cluster": cluster}],
+            "users": [{"name": user_name, "user": user}],
+            "contexts": [{"name": context, "context": {"cluster": cluster_name, "user": user_name}}],
             "current-context": context,
         }))
     }
 
-    /// Reads a file; `None` if it does not exist.
+    /// Reads a file. Returns `None` if the file does not exist.
     ///
     /// # Errors
     /// The file cannot be read, or is not a kubeconfig.
@@ -72,7 +79,7 @@ impl Document {
         }
     }
 
-    /// Makes the paths in the document absolute; relative ones are relative to `dir`.
+    /// Makes the paths in the document absolute. A relative path is relative to `dir`.
     pub fn resolve_paths(&mut self, dir: &Path) {
         for (list, member) in LISTS {
             let entries = self.0.get_mut(list).and_then(Value::as_array_mut);
@@ -113,15 +120,40 @@ impl Document {
         Ok((cluster["name"].as_str().unwrap_or_default(), &cluster["cluster"]))
     }
 
+    /// Returns a document with the current context, whose server URL reads the state at an earlier point. The
+    /// names of the cluster and the context contain the point, so that the document can be merged into a file
+    /// that also has the original context.
+    ///
+    /// # Errors
+    /// The current context or its cluster does not exist.
+    pub fn at_point(&self, point: &str) -> anyhow::Result<Document> {
+        let (cluster_name, cluster) = self.current_cluster()?;
+        let context = self.entry("contexts", self.current_context()).cloned().unwrap_or_default();
+        let user_name = context["context"]["user"].as_str().unwrap_or_default();
+        let user = self.entry("users", user_name).map(|entry| entry["user"].clone()).unwrap_or_default();
+        let mut cluster = cluster.clone();
+        let server = cluster["server"].as_str().unwrap_or_default().trim_end_matches('/');
+        cluster["server"] = format!("{server}/as-of/{point}").into();
+        let named = |name: &str| format!("{name} as of {point}");
+        let cluster_name = named(cluster_name);
+        let mut at_point =
+            Document::with_context(&named(self.current_context()), &cluster_name, &cluster, user_name, user);
+        if let Some(namespace) = context["context"]["namespace"].as_str() {
+            at_point.0["contexts"][0]["context"]["namespace"] = namespace.into();
+        }
+        Ok(at_point)
+    }
+
     fn entry(&self, list: &str, name: &str) -> Option<&Value> {
         self.0[list].as_array()?.iter().find(|entry| entry["name"] == name)
     }
 
-    /// Adds the entries of another document. An entry of the same name that has other contents is replaced if `replaces`.
-    /// The other document's context becomes the current one if `switches`, or if this document has none.
+    /// Adds the entries of another document. Replaces entries that have the same name and other contents, if
+    /// `replaces` is true. If `switches` is true, or if this document has no current context, the current
+    /// context of the other document becomes the current context.
     ///
     /// # Errors
-    /// An entry of the same name has other contents, and `replaces` is false.
+    /// `replaces` is false, and an entry with the same name has other contents.
     pub fn merge(&mut self, other: &Document, replaces: bool, switches: bool) -> anyhow::Result<Merged> {
         let mut merged = Merged::default();
         let Value::Object(members) = &mut self.0 else { return Ok(merged) };
@@ -175,11 +207,11 @@ mod tests {
 
     fn document(context: &str, server: &str) -> Document {
         let cluster = json!({"server": server});
-        Document::with_context(context, ("c", &cluster), (context, json!({"token": "t"})))
+        Document::with_context(context, "c", &cluster, context, json!({"token": "t"}))
     }
 
     #[test]
-    fn a_merge_adds_entries_and_replaces_only_on_request() {
+    fn a_kubeconfig_merge_adds_entries_and_replaces_only_on_request() {
         let mut file = Document::parse(b"users:\nclusters: []\npreferences: {a: b}\n").unwrap();
         let merged = file.merge(&document("one", "https://a"), false, false).unwrap();
         assert_eq!(merged.added, ["clusters/c", "users/one", "contexts/one"]);
@@ -198,14 +230,28 @@ mod tests {
     }
 
     #[test]
-    fn paths_stay_valid_in_another_directory() {
+    fn a_kubeconfig_of_an_earlier_point_can_be_merged_with_the_current_one() {
+        let now = document("one", "https://a/");
+        let then = now.at_point("-10m").unwrap();
+        assert_eq!(then.current_context(), "one as of -10m");
+        let cluster = json!({"server": "https://a/as-of/-10m"});
+        assert_eq!(then.current_cluster().unwrap(), ("c as of -10m", &cluster));
+        let mut file = now.clone();
+        let merged = file.merge(&then, false, true).unwrap();
+        assert_eq!(merged.added, ["clusters/c as of -10m", "contexts/one as of -10m"]);
+        assert_eq!(file.current_context(), "one as of -10m");
+        assert!(Document::empty().at_point("5").is_err());
+    }
+
+    #[test]
+    fn relative_paths_are_made_absolute_for_another_directory() {
         let mut file = Document::parse(b"users: [{name: u, user: {tokenFile: t, client-key: /k}}]").unwrap();
         file.resolve_paths(Path::new("/a/b"));
         assert_eq!(file.value()["users"][0]["user"], json!({"tokenFile": "/a/b/t", "client-key": "/k"}));
     }
 
     #[test]
-    fn other_files_are_refused() {
+    fn files_that_are_not_a_kubeconfig_are_refused() {
         for text in ["[]", "text", "clusters: {a: b}"] {
             assert!(Document::parse(text.as_bytes()).is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! `kubeconfig merge`: adds a kubeconfig to the one of the person who runs the command.
+//! `kubeconfig merge`: adds a kubeconfig to the kubeconfig of the person who runs the command.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -10,9 +10,10 @@ use serde::Serialize;
 
 use super::document::Document;
 use crate::cli::connect::DEFAULT_DATA_DIR;
+use crate::cli::history::point::{Point, point};
 use crate::cli::output;
 use crate::cli::output::Outcome;
-use crate::cli::output::{Format, any_format};
+use crate::cli::output::{Format, parse_format};
 use crate::cli::report;
 use crate::host::files;
 use crate::remote::kubeconfig::KUBECONFIG_FILE;
@@ -32,16 +33,22 @@ pub struct Merge {
     #[arg(long, value_name = "FILE")]
     pub into: Option<PathBuf>,
 
-    /// Make the added context the current one. Without a current context, this happens anyway.
+    /// Clients with the added context read the state at this point, and cannot write. The point is a revision, a time,
+    /// or a duration before now (10m).
+    #[arg(long, value_name = "POINT", value_parser = point, allow_hyphen_values = true)]
+    pub as_of: Option<Point>,
+
+    /// Make the added context the current context. If the changed kubeconfig has no current context, the
+    /// command always does this.
     #[arg(long)]
     pub switch: bool,
 
-    /// Replace entries of the same name that have other contents.
+    /// Replace entries that have the same name and other contents.
     #[arg(long)]
     pub replace: bool,
 
     /// Output format. Possible values: text, json, yaml.
-    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = any_format)]
+    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = parse_format)]
     pub output: Format,
 }
 
@@ -63,6 +70,9 @@ pub fn run(flags: &Merge, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let mut added = Document::read(&from)?.with_context(|| format!("{} does not exist", from.display()))?;
     added.resolve_paths(from.parent().unwrap_or(Path::new("")));
     added.current_cluster().with_context(|| from.display().to_string())?;
+    if let Some(point) = &flags.as_of {
+        added = added.at_point(&point.text())?;
+    }
     if is_same(&from, &into) {
         bail!(
             "{} is the kubeconfig to add and the one to change: name another one with --into",
@@ -76,7 +86,7 @@ pub fn run(flags: &Merge, out: &mut impl Write) -> anyhow::Result<Outcome> {
     if let Some(parent) = into.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         files::private_dir(parent)?;
     }
-    // A symbolic link stays one: its target is replaced.
+    // If the file is a symbolic link, replace the target of the link.
     files::write_private(
         &into.canonicalize().unwrap_or_else(|_| into.clone()),
         &output::yaml_of(file.value())?,
@@ -108,7 +118,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Returns the kubeconfig of the person who runs the command.
+/// Returns the path of the kubeconfig of the person who runs the command.
 fn own_file(variable: Option<OsString>, home: Option<OsString>) -> anyhow::Result<PathBuf> {
     if let Some(list) = variable
         && let Some(path) = std::env::split_paths(&list).find(|path| !path.as_os_str().is_empty())
@@ -125,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_the_one_that_kubectl_uses() {
+    fn the_own_kubeconfig_is_the_file_that_kubectl_uses() {
         let own = |variable: Option<&str>, home: Option<&str>| {
             own_file(variable.map(OsString::from), home.map(OsString::from)).ok()
         };

@@ -1,4 +1,4 @@
-//! `kubeconfig`: kubeconfigs for the users of a server.
+//! `kubeconfig`: creates and merges kubeconfigs for the users of a server.
 //!
 //! ```text
 //! admin.kubeconfig (address, CA) ─┬─► create ─► kubeconfig of a user, with a certificate that the server's CA signs
@@ -24,9 +24,9 @@ pub enum KubeconfigCommand {
     /// role binding names the user or one of the groups. A client certificate cannot be revoked, so its lifetime should
     /// be short.
     Create(create::Create),
-    /// Adds the administrator's kubeconfig, or another one, to your own
+    /// Adds the administrator's kubeconfig, or another kubeconfig, to your own
     ///
-    /// Entries of other servers stay as they are; comments are lost.
+    /// Entries of other servers do not change, but comments in the file are lost.
     Merge(merge::Merge),
 }
 

@@ -1,5 +1,5 @@
-//! `migrate`: moves a store between a data directory and etcd, or out of a snapshot file of etcd, while no
-//! server uses it.
+//! `migrate`: moves a store between a data directory and etcd, or out of a snapshot file of etcd. No server
+//! may use the store during the move.
 //!
 //! ```text
 //! DIR      ─► etcd   objects, in kube-apiserver's encoding, above the source's revisions
@@ -7,7 +7,8 @@
 //! etcd, FILE ─► etcd keys and values unchanged (`raw`)
 //! ```
 //!
-//! The report has the number of objects of each resource and a digest that source and target have in common.
+//! The report has the number of objects of each resource, and a digest that is the same for source and
+//! target.
 
 mod raw;
 
@@ -20,6 +21,7 @@ use anyhow::{Context, anyhow, bail};
 use api::state::secrecy::Secrecy;
 use engine::{Engine, Revision, Role};
 use etcd::snapshot::Snapshot;
+use futures_util::FutureExt;
 use replica::Replica;
 use replica::digests::{Digest, Digests};
 use replica::migration::MoveError;
@@ -27,7 +29,7 @@ use serde::Serialize;
 use wire::outgoing::Egress;
 
 use crate::cli::args::{Format, Migrate};
-use crate::cli::output::Outcome;
+use crate::cli::output::{self, Outcome};
 use crate::cli::progress::Progress;
 use crate::cli::report;
 use crate::config::encryption::EncryptionSettings;
@@ -39,8 +41,8 @@ use crate::store::identity::{self, PROFILE_FILE, remember_profile};
 use crate::store::location::{StoreLocation, log_dir, recorded, store_id};
 use crate::store::relocation::{self, IntoEtcd};
 
-/// Distance of the new store's revisions from the snapshot's revision: enough for all writes since then, for
-/// years.
+/// Difference between the first revision of the new store and the revision of the snapshot. The difference is
+/// larger than the number of writes that etcd can accept in several years after the snapshot.
 const ABOVE_SNAPSHOT: u64 = 1_000_000_000;
 
 /// A source or a target of a move.
@@ -50,7 +52,7 @@ enum End {
     File(PathBuf),
 }
 
-/// The moved objects, or those that a dry run would move.
+/// The moved objects, or the objects that a dry run would move.
 #[derive(Default, Serialize)]
 struct Report {
     dry_run: bool,
@@ -58,7 +60,7 @@ struct Report {
     from_revision: u64,
     /// The newest revision of the target.
     revision: u64,
-    /// Writes that only raise etcd's revision.
+    /// Number of writes that only raise the revision of etcd.
     raised_by: u64,
     resources: Vec<Resource>,
 }
@@ -71,7 +73,7 @@ struct Resource {
 }
 
 impl Report {
-    fn of(mut self, digests: Digests) -> Report {
+    fn with_digests(mut self, digests: Digests) -> Report {
         let resource = |(resource, Digest { objects, sum })| Resource { resource, objects, digest: sum };
         self.resources = digests.into_iter().map(resource).collect();
         self
@@ -87,8 +89,10 @@ pub fn run(flags: &Migrate, out: &mut impl Write) -> anyhow::Result<Outcome> {
             (End::Dir(from), End::Etcd(to)) => dir_to_etcd(flags, from, to).await,
             (End::Etcd(from), End::Dir(to)) => etcd_to_dir(flags, from, to).await,
             (End::File(from), End::Dir(to)) => file_to_dir(flags, from, to).await,
-            (End::Etcd(from), End::Etcd(to)) => raw::copy(flags, raw::From::Etcd(from), to).await,
-            (End::File(from), End::Etcd(to)) => raw::copy(flags, raw::From::File(&snapshot(from)?), to).await,
+            (End::Etcd(from), End::Etcd(to)) => raw::copy(flags, raw::CopySource::Etcd(from), to).await,
+            (End::File(from), End::Etcd(to)) => {
+                raw::copy(flags, raw::CopySource::File(&snapshot(from)?), to).await
+            }
             (End::Dir(_), End::Dir(_)) => {
                 bail!("cannot migrate from one data directory to another: use backup and restore")
             }
@@ -99,9 +103,8 @@ pub fn run(flags: &Migrate, out: &mut impl Write) -> anyhow::Result<Outcome> {
     });
     runtime.shutdown_background();
     let report = report?;
-    if flags.output == Format::Json {
-        serde_json::to_writer(&mut *out, &report)?;
-        writeln!(out)?;
+    if flags.output != Format::Text {
+        output::write(out, flags.output, &report, |_| Ok(()))?;
         return Ok(Outcome::Fine);
     }
     for Resource { resource, objects, digest } in &report.resources {
@@ -131,24 +134,17 @@ fn end(flags: &Migrate, text: &str) -> anyhow::Result<End> {
         let path = PathBuf::from(text);
         return Ok(if path.is_file() { End::File(path) } else { End::Dir(path) });
     }
-    let etcd = EtcdFlags {
-        etcd_servers: text.split(',').map(str::to_owned).collect(),
-        etcd_prefix: flags.etcd_prefix.clone(),
-        etcd_cafile: flags.etcd_cafile.clone(),
-        etcd_certfile: flags.etcd_certfile.clone(),
-        etcd_keyfile: flags.etcd_keyfile.clone(),
-        ..EtcdFlags::default()
-    };
+    let etcd = EtcdFlags::with_endpoints(text, flags.etcd.clone());
     let settings = etcd.settings(flags.naming, &Egress::default())?;
     settings.map(End::Etcd).ok_or_else(|| anyhow!("{text:?} names no endpoint"))
 }
 
-/// Returns the limits of a copy of objects with these names.
+/// Returns the limits of a copy of etcd from the flags and the naming profile.
 fn limits(flags: &Migrate, naming: Profile) -> CopyLimits {
     CopyLimits { naming, ports: flags.service_node_port_range, event_ttl: flags.event_ttl }
 }
 
-/// Opens a store with an encryption of values.
+/// Opens a store whose values have this encryption.
 fn open(dir: &Path, role: Role, secrecy: &Option<Arc<Secrecy>>) -> anyhow::Result<Engine> {
     let seal = secrecy.clone().map(|secrecy| secrecy as Arc<dyn engine::Seal>);
     let bloom_scheme = types::bloom::SCHEME;
@@ -165,7 +161,7 @@ fn snapshot(path: &Path) -> anyhow::Result<Snapshot> {
     Snapshot::open(path).with_context(|| path.display().to_string())
 }
 
-/// Returns the naming profile of a directory, or that of the flags.
+/// Returns the naming profile that a data directory records, or else the profile in the flags.
 fn naming(flags: &Migrate, dir: &Path) -> anyhow::Result<Profile> {
     let Some(bytes) = files::read_if_there(&dir.join(PROFILE_FILE))? else { return Ok(flags.naming) };
     let text = String::from_utf8_lossy(&bytes);
@@ -193,7 +189,7 @@ async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdSettings) -> anyhow:
         let raised_by = replica.raising(newest, ROOM).await?;
         let digests = replica.digests(&source.snapshot())?;
         let report = Report { dry_run: true, from_revision: newest.get(), raised_by, ..Report::default() };
-        return Ok(report.of(digests));
+        return Ok(report.with_digests(digests));
     }
     let open = |dir: &Path| open(dir, Role::Follower, &secrecy);
     let into = IntoEtcd::begin(to, from, limits(flags, naming), newest, open).await?;
@@ -205,7 +201,7 @@ async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdSettings) -> anyhow:
     source.close().await;
     relocation::put_log_aside(from)?;
     let report = Report { from_revision: newest.get(), revision: revision.get(), ..Report::default() };
-    Ok(report.of(digests))
+    Ok(report.with_digests(digests))
 }
 
 /// Checks before the first write that the target is empty or belongs to this move.
@@ -234,7 +230,7 @@ async fn etcd_to_dir(flags: &Migrate, from: &EtcdSettings, to: &Path) -> anyhow:
         }
         let from_revision = engine.revision().get();
         let report = Report { dry_run: true, from_revision, ..Report::default() };
-        return Ok(report.of(replica.digests(&engine.snapshot())?));
+        return Ok(report.with_digests(replica.digests(&engine.snapshot())?));
     }
     let naming = begin_dir(flags, to)?;
     let secrecy = secrecy(flags, naming)?;
@@ -242,12 +238,12 @@ async fn etcd_to_dir(flags: &Migrate, from: &EtcdSettings, to: &Path) -> anyhow:
     let open_as = |dir: &Path, role| open(dir, role, &secrecy);
     let (engine, replica) =
         from.open(to, limits(flags, naming), None, |dir| open_as(dir, Role::Follower)).await?;
-    let following = tokio::spawn(replica.clone().follow());
+    let following = tokio::spawn(replica.clone().follow().boxed());
     let moved = relocation::out_of_etcd(to, &engine, &replica, |dir| open_as(dir, Role::Leader)).await;
     following.abort();
     let revision = engine.revision().get();
     let report = Report { from_revision: revision, revision, ..Report::default() };
-    Ok(report.of(moved?))
+    Ok(report.with_digests(moved?))
 }
 
 async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<Report> {
@@ -257,19 +253,19 @@ async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<
     let naming = if flags.dry_run { flags.naming } else { begin_dir(flags, to)? };
     let dir = if flags.dry_run { scratch.0.clone() } else { to.join(COPY_DIR) };
     if dir.exists() {
-        // An interrupted import is started anew from the file.
+        // An interrupted import starts again from the beginning of the file.
         std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     }
     let secrecy = secrecy(flags, naming)?;
     let engine = open(&dir, Role::Follower, &secrecy)?;
-    // This client is never connected.
+    // The replica needs a client, but an import never connects to etcd.
     let client = ::etcd::Client::new(::etcd::Config {
         endpoints: Vec::new(),
         tls: None,
         deadline: std::time::Duration::ZERO,
     });
     let ports = &flags.service_node_port_range;
-    let replica = Replica::new(client, engine.clone(), naming, &flags.etcd_prefix, ports);
+    let replica = Replica::new(client, engine.clone(), naming, &flags.etcd.etcd_prefix, ports);
     let replica = replica.noting_leases(flags.event_ttl).with_secrecy(secrecy.clone());
     let revision = Revision::new(from_revision.get() + ABOVE_SNAPSHOT);
     let mut progress = Progress::new("migrate", 0);
@@ -282,14 +278,14 @@ async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<
     drop(progress);
     if flags.dry_run {
         let report = Report { dry_run: true, from_revision: from_revision.get(), ..Report::default() };
-        return Ok(report.of(replica.digests(&engine.snapshot())?));
+        return Ok(report.with_digests(replica.digests(&engine.snapshot())?));
     }
     let digests = relocation::settle(to, &engine, &replica, |dir| open(dir, Role::Leader, &secrecy)).await?;
     let report = Report { from_revision: from_revision.get(), revision: revision.get(), ..Report::default() };
-    Ok(report.of(digests))
+    Ok(report.with_digests(digests))
 }
 
-/// Creates a data directory; refuses one that already has a store of its own.
+/// Creates a data directory. Fails if the directory already contains a store.
 fn begin_dir(flags: &Migrate, to: &Path) -> anyhow::Result<Profile> {
     if log_dir(to).exists() && recorded(to)? != Some(StoreLocation::Etcd) {
         bail!("--to {} already contains a store: choose an empty directory", to.display());

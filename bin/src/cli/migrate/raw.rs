@@ -1,7 +1,8 @@
-//! Copies etcd, or a snapshot of it, to another etcd: keys and values unchanged, without interpreting them.
+//! Copies etcd, or a snapshot of etcd, to another etcd. Keys and values are copied unchanged and are not
+//! interpreted.
 //!
-//! Leases of servers are left out, other leases are created anew. Afterwards both sides are read again and
-//! compared.
+//! The lease objects of servers are left out. Keys with a lease get a new lease of etcd. Finally, the command
+//! reads the target and compares it with the source.
 
 use std::time::Duration;
 
@@ -25,11 +26,12 @@ const PAGE_KEYS: usize = 100;
 /// Maximum number of concurrent writes.
 const WRITES_MAX: usize = 32;
 
-/// Keys that are not copied: leases of servers, the marks of moves, and the key that raises a revision.
+/// Keys that are not copied: the lease objects of servers, the marks of moves, and the key that raises a
+/// revision.
 const LEFT_OUT: [&str; 4] = ["masterleases/", "peerserverleases/", "migration", "migration-revisions"];
 
 /// The source of a copy.
-pub enum From<'s> {
+pub enum CopySource<'s> {
     Etcd(&'s EtcdSettings),
     File(&'s Snapshot),
 }
@@ -41,16 +43,16 @@ enum Pages<'s> {
 }
 
 impl<'a> Pages<'a> {
-    fn of(from: &From<'a>, prefix: &str, at: i64) -> Pages<'a> {
+    fn new(from: &CopySource<'a>, prefix: &str, at: i64) -> Pages<'a> {
         let range = KeyRange::prefix(prefix.as_bytes());
         match from {
-            From::Etcd(config) => Pages::Etcd {
+            CopySource::Etcd(config) => Pages::Etcd {
                 client: config.client(),
                 next: Some(range.start.to_vec()),
                 end: range.end.unwrap_or_default().to_vec(),
                 at,
             },
-            From::File(snapshot) => {
+            CopySource::File(snapshot) => {
                 let keys = snapshot.keys();
                 let mut order: Vec<usize> =
                     (0..keys.len()).filter(|at| keys[*at].key.starts_with(prefix.as_bytes())).collect();
@@ -60,7 +62,7 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Returns the next keys in order; empty at the end.
+    /// Returns the next keys in order. The list is empty at the end.
     async fn next(&mut self) -> anyhow::Result<Vec<KeyValue>> {
         match self {
             Pages::Etcd { client, next, end, at } => {
@@ -87,11 +89,11 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// Copies all keys and compares the copies with the source.
-pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdSettings) -> anyhow::Result<Report> {
+/// Copies all keys, and compares the target with the source.
+pub async fn copy(flags: &Migrate, from: CopySource<'_>, to: &EtcdSettings) -> anyhow::Result<Report> {
     let prefix = format!("/{}/", to.prefix().trim_matches('/'));
     let scratch = Scratch::new()?;
-    // The replica of a target is only used for its mark.
+    // These replicas are used only for the marks of moves and the revision.
     let replica_of = |config: &EtcdSettings, name: &str| {
         let engine = open(&scratch.0.join(name), Role::Follower, &None)?;
         let ports = &flags.service_node_port_range;
@@ -108,10 +110,10 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdSettings) -> anyhow:
         bail!("the target is not empty: {} keys below {prefix}", target.count().await?);
     }
     let at = match &from {
-        From::File(snapshot) => snapshot.revision(),
-        From::Etcd(config) if flags.dry_run => newest(&config.client()).await?,
-        // From here on no server of this project writes to the source.
-        From::Etcd(config) => {
+        CopySource::File(snapshot) => snapshot.revision(),
+        CopySource::Etcd(config) if flags.dry_run => newest(&config.client()).await?,
+        // After this mark, no server of this project writes to the source.
+        CopySource::Etcd(config) => {
             let source = replica_of(config, "source")?;
             source.leave(&id).await?.get().cast_signed()
         }
@@ -120,17 +122,17 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdSettings) -> anyhow:
     let raised_by = target.raising(source, ROOM).await?;
     let mut report =
         Report { dry_run: flags.dry_run, from_revision: source.get(), raised_by, ..Report::default() };
-    let there = digests(Pages::of(&from, &prefix, at), &prefix).await?;
+    let there = digests(Pages::new(&from, &prefix, at), &prefix).await?;
     if flags.dry_run {
-        return Ok(report.of(there));
+        return Ok(report.with_digests(there));
     }
     target.claim(&id).await?;
     target.raise(source, ROOM).await?;
     let client = to.client();
     let total = there.values().map(|digest| digest.objects).sum();
-    let pages = Pages::of(&from, &prefix, at);
+    let pages = Pages::new(&from, &prefix, at);
     write(pages, &client, &prefix, flags.event_ttl, Progress::new("migrate", total)).await?;
-    let written = digests(Pages::of(&From::Etcd(to), &prefix, 0), &prefix).await?;
+    let written = digests(Pages::new(&CopySource::Etcd(to), &prefix, 0), &prefix).await?;
     if written != there {
         let differing: Vec<&str> = there
             .keys()
@@ -142,15 +144,17 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdSettings) -> anyhow:
     }
     target.conclude().await?;
     report.revision = newest(&client).await?.unsigned_abs();
-    Ok(report.of(there))
+    Ok(report.with_digests(there))
 }
 
-/// Returns the identity of a source. It stays the same, so that a second run with the same file or etcd continues an
-/// interrupted copy.
-async fn identity(from: &From<'_>) -> anyhow::Result<String> {
+/// Returns the identity of a source. The same file or etcd always has the same identity, so that a second run
+/// continues an interrupted copy.
+async fn identity(from: &CopySource<'_>) -> anyhow::Result<String> {
     match from {
-        From::File(snapshot) => Ok(format!("snapshot-{}-{}", snapshot.revision(), snapshot.keys().len())),
-        From::Etcd(config) => {
+        CopySource::File(snapshot) => {
+            Ok(format!("snapshot-{}-{}", snapshot.revision(), snapshot.keys().len()))
+        }
+        CopySource::Etcd(config) => {
             let client = config.client();
             client.range(&RangeRequest { key: "\0".into(), ..RangeRequest::default() }).await?;
             Ok(format!("etcd-{:016x}", client.cluster()))
@@ -167,7 +171,7 @@ async fn write(
     mut progress: Progress,
 ) -> anyhow::Result<()> {
     let mut done = 0;
-    // All keys with a lease share a single new lease, with the usual lifetime of such objects.
+    // All keys with a lease share a single new lease with the lifetime `lease_ttl`.
     let mut lease = None;
     loop {
         let page = pages.next().await?;
@@ -201,7 +205,7 @@ fn is_moved(key: &[u8], prefix: &str) -> bool {
     })
 }
 
-/// Returns a digest of the keys below each first segment of a key.
+/// Returns a digest for each resource. The resource is the first segment of a key after the prefix.
 async fn digests(mut pages: Pages<'_>, prefix: &str) -> anyhow::Result<Digests> {
     let mut sums = Sums::default();
     loop {
@@ -222,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leases_of_servers_and_marks_stay_behind() {
+    fn leases_of_servers_and_migration_marks_are_not_migrated() {
         for (key, want) in [
             ("/registry/pods/a/b", true),
             ("/registry/ranges/servicenodeports", true),

@@ -1,4 +1,4 @@
-//! `status`: prints what a running server reports about itself, once or repeatedly.
+//! `status`: prints the state of a running server, once or repeatedly.
 //!
 //! ```text
 //! /version ─────────┐
@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use self::observation::{Observation, observe};
 use crate::cli::connect::{Connect, block_on};
-use crate::cli::output::{self, Format, Outcome, any_format};
+use crate::cli::output::{self, Format, Outcome, parse_format};
 use crate::flags::duration;
 
 /// Pause between the two observations of a single report.
@@ -43,7 +43,7 @@ pub struct StatusFlags {
     pub interval: Duration,
 
     /// Output format. Possible values: text, json, yaml. With --watch, json prints one line for each report.
-    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = any_format)]
+    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = parse_format)]
     pub output: Format,
 }
 
@@ -52,7 +52,7 @@ pub struct StatusFlags {
 pub struct Status {
     /// URL of the server.
     server: String,
-    /// Release of Kubernetes whose API the server has.
+    /// Release of Kubernetes whose API the server serves.
     version: String,
     commit: String,
     /// Whether `/readyz` succeeds.
@@ -65,31 +65,36 @@ pub struct Status {
     store: StoreStatus,
     requests: RequestStatus,
     memory: MemoryStatus,
-    /// Number of objects by resource, without resources that have no objects; the largest first.
+    /// Number of objects of each resource, the largest number first. Resources without objects are left out.
     objects: Vec<ObjectCount>,
-    /// Certificates of the server, the one that expires first before the others.
+    /// Certificates of the server, ordered by expiry. The earliest expiry is first.
     certificates: Vec<CertificateStatus>,
 }
 
 /// The state of the server's store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct StoreStatus {
-    /// Newest revision, and the newest one that is known to be on disk.
+    /// The newest revision, and the newest revision that is known durable.
     revision: u64,
     synced_revision: u64,
-    /// Oldest revision that can be read: the last compaction removed the history before it.
+    /// Oldest revision that can be read. The last compaction removed the history before this revision.
     compacted_revision: u64,
-    /// Revision of the checkpoint that the next start begins with; 0 if there is no checkpoint.
+    /// Revision of the checkpoint from which the next start recovers; 0 if there is no checkpoint.
     checkpoint_revision: u64,
     keys: u64,
-    /// Versions of keys in the index; `versions - keys` of them are history.
+    /// Number of versions of keys in the index. Exactly `versions - keys` of these versions are history.
     versions: u64,
     segments: u64,
-    /// Bytes of all records; of the newest ones and of retained history; and of the rest, which reclamation frees.
+    /// Bytes of all records. The records are the newest states of existing keys, retained history, and dead records,
+    /// which reclamation deletes.
     record_bytes: u64,
-    readable_bytes: u64,
+    live_bytes: u64,
+    retained_bytes: u64,
     dead_bytes: u64,
     refuses_writes: bool,
+    /// End of the newest complete backup (RFC 3339).
+    last_backup: Option<String>,
+    seconds_since_backup: Option<u64>,
     damage: DamageStatus,
 }
 
@@ -98,10 +103,10 @@ struct StoreStatus {
 struct DamageStatus {
     unreadable_pages: u64,
     lost_revisions: u64,
-    /// Losses that no `accept-loss` has accepted.
+    /// Lost revisions and damaged records that no `accept-loss` has accepted.
     unaccepted_lost_revisions: u64,
     unaccepted_damaged_records: u64,
-    /// Whether controllers that delete because an object is absent are off.
+    /// Whether the controllers that delete objects because another object is absent are disabled.
     removing_controllers_off: bool,
 }
 
@@ -114,7 +119,7 @@ impl DamageStatus {
 /// The requests of the server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct RequestStatus {
-    /// Requests and writes per second since the previous observation, without those of this command.
+    /// Requests and writes per second since the previous observation, without the requests of this command.
     per_second: f64,
     writes_per_second: f64,
     /// Requests since the start of the process.
@@ -129,7 +134,7 @@ struct MemoryStatus {
     resident_bytes: Option<u64>,
     /// Memory that requests are charged for.
     charged_bytes: u64,
-    /// Processors in use since the previous observation: 1 means one processor all the time.
+    /// Average number of processors that the process used since the previous observation.
     processors: Option<f64>,
 }
 
@@ -154,7 +159,7 @@ pub fn run(flags: &StatusFlags, out: &mut impl Write) -> anyhow::Result<Outcome>
     let clears = flags.watch && flags.output == Format::Text && io::stdout().is_terminal();
     block_on(async {
         let mut last = observe(&client).await?;
-        // A pause before the first report, too: without it there would be no rates.
+        // Pause before the first report as well, because rates need two observations.
         let mut pause = PAUSE;
         loop {
             tokio::time::sleep(pause).await;

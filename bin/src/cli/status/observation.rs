@@ -1,4 +1,4 @@
-//! An observation of a running server: the answers of its endpoints, and the numbers in them.
+//! An observation of a running server: the responses of its endpoints, and the numbers in the responses.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ const DAY_S: i64 = 24 * 60 * 60;
 /// Requests of this command that the server counts between two observations: version, readiness and metrics.
 const OWN_REQUESTS: f64 = 3.0;
 
-/// The answers of a server at one moment.
+/// The responses of a server at one moment.
 #[derive(Clone, Debug)]
 pub struct Observation {
     pub version: Value,
@@ -23,7 +23,8 @@ pub struct Observation {
     pub is_ready: bool,
     pub checks: String,
     pub page: MetricsPage,
-    /// When the metrics were received, in seconds since 1970 and on the monotonic clock.
+    /// Time at which the metrics were received, in seconds since 1970 (`now_s`) and on the monotonic clock
+    /// (`at`).
     pub now_s: i64,
     pub at: Instant,
 }
@@ -49,7 +50,7 @@ pub async fn observe(client: &Client) -> anyhow::Result<Observation> {
 }
 
 impl Observation {
-    /// Returns the state of the server without its requests. `last` is an earlier observation.
+    /// Returns the state of the server without the numbers of requests. `last` is an earlier observation.
     pub fn status(&self, server: &str, last: &Observation) -> Status {
         let text = |name: &str| self.version[name].as_str().unwrap_or_default().to_owned();
         let started = self.page.number("process_start_time_seconds").map(|start| start as i64);
@@ -59,7 +60,7 @@ impl Observation {
             commit: text("gitCommit"),
             ready: self.is_ready,
             failing_checks: if self.is_ready { Vec::new() } else { failing(&self.checks) },
-            started: started.and_then(shown),
+            started: started.and_then(time_text),
             uptime_seconds: started.and_then(|start| u64::try_from(self.now_s - start).ok()),
             store: self.store(),
             requests: RequestStatus::default(),
@@ -77,14 +78,14 @@ impl Observation {
             per_second: self.rate(total(self) - total(last) - OWN_REQUESTS, last),
             writes_per_second: self.rate(commits(self) - commits(last), last),
             total: total(self) as u64,
-            // The request for the metrics is in flight itself.
+            // Subtract the request for the metrics, which is in flight when the server counts.
             in_flight: (self.page.sum("apiserver_current_inflight_requests", None) as u64).saturating_sub(1),
             watches: self.page.sum("apiserver_longrunning_requests", Some(("verb", "WATCH"))) as u64,
         }
     }
 
-    /// Returns `count` per second of the time since an earlier observation, with one decimal. A server that was
-    /// started again in between has lower counts, which count as 0.
+    /// Divides `count` by the seconds since an earlier observation, and rounds to one decimal. If the server
+    /// was restarted after that observation, `count` is negative, and the rate is 0.
     fn rate(&self, count: f64, last: &Observation) -> f64 {
         let seconds = self.at.duration_since(last.at).as_secs_f64();
         if seconds > 0.0 { (count.max(0.0) / seconds * 10.0).round() / 10.0 } else { 0.0 }
@@ -96,6 +97,7 @@ impl Observation {
 
     fn store(&self) -> StoreStatus {
         let count = |name: &str| self.count(&format!("apiserver_store_{name}"));
+        let backup = i64::try_from(count("last_backup_timestamp_seconds")).ok().filter(|end| *end > 0);
         StoreStatus {
             revision: count("revision"),
             synced_revision: count("synced_revision"),
@@ -105,9 +107,12 @@ impl Observation {
             versions: count("versions"),
             segments: count("segments"),
             record_bytes: count("record_bytes"),
-            readable_bytes: count("live_bytes"),
-            dead_bytes: count("record_bytes").saturating_sub(count("live_bytes")),
+            live_bytes: count("live_bytes").saturating_sub(count("retained_bytes")),
+            retained_bytes: count("retained_bytes"),
+            dead_bytes: count("dead_bytes"),
             refuses_writes: count("refuses_writes") > 0,
+            last_backup: backup.and_then(time_text),
+            seconds_since_backup: backup.map(|end| u64::try_from(self.now_s - end).unwrap_or(0)),
             damage: DamageStatus {
                 unreadable_pages: count("unreadable_pages"),
                 lost_revisions: count("lost_revisions"),
@@ -147,18 +152,19 @@ impl Observation {
         ends.sort_by(|a, b| a.1.total_cmp(&b.1));
         let status = |(name, end): (String, f64)| CertificateStatus {
             name,
-            expires: shown(end as i64).unwrap_or_default(),
+            expires: time_text(end as i64).unwrap_or_default(),
             days_left: (end as i64 - self.now_s).div_euclid(DAY_S),
         };
         ends.into_iter().map(status).collect()
     }
 }
 
-fn shown(seconds: i64) -> Option<String> {
+fn time_text(seconds: i64) -> Option<String> {
     Timestamp::from_second(seconds).ok().map(|time| time.to_string())
 }
 
-/// Returns the names of the failed checks in the list of `/readyz?verbose`: `[-]etcd failed: reason withheld`.
+/// Returns the names of the failed checks in the response of `/readyz?verbose`. A failed check is a line such as
+/// `[-]etcd failed: reason withheld`.
 fn failing(checks: &str) -> Vec<String> {
     let failed = checks.lines().filter_map(|line| line.trim().strip_prefix("[-]"));
     failed.filter_map(|check| check.split(' ').next()).map(str::to_owned).collect()

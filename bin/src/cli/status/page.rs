@@ -8,7 +8,7 @@ struct Sample {
     value: f64,
 }
 
-/// The values of a page of metrics. Lines that are not values are left out.
+/// The values of a page of metrics. Comments and invalid lines are left out.
 #[derive(Clone, Debug, Default)]
 pub struct MetricsPage(Vec<Sample>);
 
@@ -18,12 +18,13 @@ impl MetricsPage {
         MetricsPage(text.lines().filter_map(sample).collect())
     }
 
-    /// Returns the value of a family without labels; `None` if the page does not have the family.
+    /// Returns the value of a family without labels, or `None` if the page does not have the family.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.0.iter().find(|sample| sample.name == name).map(|sample| sample.value)
     }
 
-    /// Returns the sum of the values of a family that have this label; `None` selects all values.
+    /// Returns the sum of the values of a family that have this label. Returns the sum of all values if
+    /// `label` is `None`.
     pub fn sum(&self, name: &str, label: Option<(&str, &str)>) -> f64 {
         let has = |sample: &Sample| {
             label.is_none_or(|(name, value)| sample.labels.iter().any(|(n, v)| n == name && v == value))
@@ -31,7 +32,7 @@ impl MetricsPage {
         self.0.iter().filter(|sample| sample.name == name && has(sample)).map(|sample| sample.value).sum()
     }
 
-    /// Returns the values of a family by one of its labels, in the order of the page.
+    /// Returns the values of a family with the value of a label, in the order of the page.
     pub fn by_label(&self, name: &str, label: &str) -> Vec<(String, f64)> {
         let of = |sample: &Sample| {
             let value = sample.labels.iter().find(|(name, _)| name == label);
@@ -97,7 +98,7 @@ broken{a=\"b
 ";
 
     #[test]
-    fn a_page_is_read_by_name_and_label() {
+    fn a_metrics_page_is_queried_by_name_and_label() {
         let page = MetricsPage::read(PAGE);
         assert_eq!(page.sum("a_total", None), 6.5);
         assert_eq!(page.sum("a_total", Some(("code", "200"))), 5.5);

@@ -1,4 +1,4 @@
-//! Tests of the status: from the answers of a server to the report.
+//! Tests of the status: from the responses of a server to the report.
 
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,9 @@ apiserver_store_versions 9
 apiserver_store_segments 1
 apiserver_store_record_bytes 4096
 apiserver_store_live_bytes 1024
+apiserver_store_retained_bytes 256
+apiserver_store_dead_bytes 3072
+apiserver_store_last_backup_timestamp_seconds 1899992800
 apiserver_store_commits_total 10
 apiserver_store_lost_revisions LOST
 apiserver_certificate_expiration_timestamp_seconds{certificate=\"serving\"} 1900864000
@@ -47,7 +50,7 @@ fn observation(total: u32, lost: u32, at: Instant) -> Observation {
 }
 
 #[test]
-fn the_report_has_the_numbers_of_the_second_observation_and_the_rates_between_both() {
+fn the_status_report_has_the_newest_numbers_and_rates_between_two_observations() {
     let begin = Instant::now();
     let last = observation(100, 0, begin);
     let now = observation(123, 0, begin + Duration::from_secs(10));
@@ -56,7 +59,9 @@ fn the_report_has_the_numbers_of_the_second_observation_and_the_rates_between_bo
         RequestStatus { per_second: 2.0, writes_per_second: 0.0, total: 123, in_flight: 2, watches: 4 };
     assert_eq!(status.requests, requests);
     assert_eq!((status.uptime_seconds, status.memory.processors), (Some(1_000), Some(2.3)));
-    assert_eq!((status.store.readable_bytes, status.store.dead_bytes), (1024, 3072));
+    let store = &status.store;
+    assert_eq!((store.live_bytes, store.retained_bytes, store.dead_bytes), (768, 256, 3072));
+    assert_eq!(store.seconds_since_backup, Some(7_200));
     let objects: Vec<_> = status.objects.iter().map(|object| (&*object.resource, object.count)).collect();
     assert_eq!(objects, [("deployments.apps", 5), ("pods", 2)]);
     let certificates: Vec<_> =
@@ -67,7 +72,7 @@ fn the_report_has_the_numbers_of_the_second_observation_and_the_rates_between_bo
 }
 
 #[test]
-fn the_text_says_what_needs_attention() {
+fn the_status_text_names_problems() {
     let begin = Instant::now();
     let text = |lost: u32| {
         let (last, now) = (observation(1, lost, begin), observation(4, lost, begin + Duration::from_secs(1)));
@@ -84,7 +89,8 @@ watches       4
 memory        1.0 MiB, 2.0 KiB of it for requests, 300 % of one processor
 revision      70, on disk up to 69
 compaction    removed the history before revision 50; 2 older states of objects kept
-store         4.0 KiB in 1 segment: 1.0 KiB live and retained, 3.0 KiB dead
+store         4.0 KiB in 1 segment: 768 B live, 256 B retained, 3.0 KiB dead
+backup        2h 0m ago, at 2030-03-17T15:46:40Z
 damage        none
 certificates  admin                   2030-03-17T17:48:20Z  EXPIRES IN 0 DAYS
               serving                 2030-03-27T17:46:40Z  EXPIRES IN 10 DAYS

@@ -6,13 +6,13 @@ use super::Status;
 use crate::cli::output::{Align, table};
 use crate::cli::report::{self, bytes};
 
-/// Number of resources that the text lists; JSON and YAML have all.
+/// Maximum number of resources in the text. JSON and YAML have all resources.
 const RESOURCES_MAX: usize = 20;
 
-/// Days before the end of a certificate from which on the text says so in capitals.
+/// If a certificate expires in fewer days, the text warns in capital letters.
 const WARN_DAYS: i64 = 30;
 
-/// Writes the status, a line for each topic and a table of the objects.
+/// Writes the status: a line for each topic, and a table of the objects.
 pub fn write(status: &Status, out: &mut impl Write) -> io::Result<()> {
     let mut line = |name: &str, text: String| writeln!(out, "{name:<14}{text}");
     line("server", format!("{}  {}", status.server, status.version))?;
@@ -35,13 +35,15 @@ pub fn write(status: &Status, out: &mut impl Write) -> io::Result<()> {
     line(
         "store",
         format!(
-            "{} in {}: {} live and retained, {} dead",
+            "{} in {}: {} live, {} retained, {} dead",
             bytes(store.record_bytes),
             report::count(store.segments, "segment", "segments"),
-            bytes(store.readable_bytes),
+            bytes(store.live_bytes),
+            bytes(store.retained_bytes),
             bytes(store.dead_bytes)
         ),
     )?;
+    line("backup", backup(status))?;
     line("damage", damage(status))?;
     for (at, certificate) in status.certificates.iter().enumerate() {
         let name = if at == 0 { "certificates" } else { "" };
@@ -79,6 +81,13 @@ fn compaction(status: &Status) -> String {
     match store.compacted_revision {
         0 => format!("none yet; {older} of objects kept"),
         revision => format!("removed the history before revision {revision}; {older} of objects kept"),
+    }
+}
+
+fn backup(status: &Status) -> String {
+    match (&status.store.last_backup, status.store.seconds_since_backup) {
+        (Some(end), Some(seconds)) => format!("{} ago, at {end}", uptime(seconds)),
+        _ => "none recorded".to_owned(),
     }
 }
 

@@ -1,15 +1,15 @@
 //! The configuration file of the server: YAML or JSON of kind `ServerConfiguration`, whose members have the names of the
 //! flags (docs/reference/configuration.md).
 //!
-//! The file is read strictly: unknown names, names that occur twice and values of another kind are errors, and all errors
-//! are reported together, each with its line.
+//! The file is read strictly: unknown names, duplicate names, and values of a wrong type are errors. All errors are
+//! reported together, each with its line.
 
 use std::path::Path;
 
 use values::json::Value;
 use values::yaml::{self, YamlError};
 
-use super::{Field, Given, Origin, SourceError, named, unknown};
+use super::{Field, FlagValues, Origin, SourceError, field_named, unknown};
 use crate::host::files;
 
 /// The kind of the file.
@@ -18,11 +18,11 @@ pub const KIND: &str = "ServerConfiguration";
 /// The version of the kind.
 pub const API_VERSION: &str = "apiserver.config.cluster.io/v1";
 
-/// Reads the values of flags in a configuration file.
+/// Reads the values of flags from a configuration file.
 ///
 /// # Errors
-/// All errors in the file.
-pub fn read_file(path: &Path, fields: &[Field]) -> Result<Vec<Given>, Vec<SourceError>> {
+/// The file cannot be read or has errors. The list has all errors.
+pub fn read_file(path: &Path, fields: &[Field]) -> Result<Vec<FlagValues>, Vec<SourceError>> {
     let bytes = files::read(path).map_err(|error| {
         let why = format!("the file cannot be read: {error}");
         vec![fault(path, 0, "config", &path.display().to_string(), &why, "the path of a file (YAML)")]
@@ -31,7 +31,11 @@ pub fn read_file(path: &Path, fields: &[Field]) -> Result<Vec<Given>, Vec<Source
 }
 
 /// Parses the contents of a configuration file.
-pub(super) fn parse(path: &Path, bytes: &[u8], fields: &[Field]) -> Result<Vec<Given>, Vec<SourceError>> {
+pub(super) fn parse(
+    path: &Path,
+    bytes: &[u8],
+    fields: &[Field],
+) -> Result<Vec<FlagValues>, Vec<SourceError>> {
     let text = String::from_utf8_lossy(bytes);
     let document = yaml::parse(bytes).map_err(|error| vec![not_yaml(path, &error)])?;
     let mut errors: Vec<SourceError> =
@@ -47,7 +51,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8], fields: &[Field]) -> Result<Vec<G
             Some(Value::String(value)) if value == want => {}
             Some(value) => {
                 let line = line_of(&text, name);
-                errors.push(fault(path, line, name, &shown(value), "the file has another type", want));
+                errors.push(fault(path, line, name, &value_text(value), "the file has another type", want));
             }
             None => errors.push(fault(path, 1, name, "", "the member is missing", want)),
         }
@@ -56,10 +60,17 @@ pub(super) fn parse(path: &Path, bytes: &[u8], fields: &[Field]) -> Result<Vec<G
         let line = line_of(&text, name);
         if name == "config" {
             let why = "a configuration file cannot name another one";
-            errors.push(fault(path, line, name, &shown(value), why, "the flag --config on the command line"));
+            errors.push(fault(
+                path,
+                line,
+                name,
+                &value_text(value),
+                why,
+                "the flag --config on the command line",
+            ));
             continue;
         }
-        let Some(field) = named(fields, name) else {
+        let Some(field) = field_named(fields, name) else {
             let (why, accepted) = unknown(fields, name);
             errors.push(fault(path, line, name, "", &why, &accepted));
             continue;
@@ -67,9 +78,9 @@ pub(super) fn parse(path: &Path, bytes: &[u8], fields: &[Field]) -> Result<Vec<G
         match texts(field, value) {
             Ok(values) => {
                 let origin = Origin::File { path: path.to_owned(), line };
-                given.push(Given { flag: name.to_owned(), values, origin });
+                given.push(FlagValues { flag: name.to_owned(), values, origin });
             }
-            Err(why) => errors.push(fault(path, line, name, &shown(value), &why, &field.accepted())),
+            Err(why) => errors.push(fault(path, line, name, &value_text(value), &why, &field.accepted())),
         }
     }
     if errors.is_empty() {
@@ -104,7 +115,7 @@ fn not_yaml(path: &Path, error: &YamlError) -> SourceError {
     )
 }
 
-/// Converts the message for a name that occurs twice: `line 4: key "a" already set in map`.
+/// Converts the YAML parser's message for a duplicate name: `line 4: key "a" already set in map`.
 fn twice(path: &Path, message: &str) -> SourceError {
     let rest = message.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
     let (line, rest) = rest.unwrap_or(("0", message));
@@ -119,8 +130,8 @@ fn twice(path: &Path, message: &str) -> SourceError {
     )
 }
 
-/// Returns the line of a member of the outermost mapping; 0 if it is unknown. A name at the beginning of a line comes
-/// before other places: members of nested mappings are indented.
+/// Returns the line of a member of the outermost mapping, or 0 if the line is unknown. A name at the beginning of a
+/// line is preferred, because members of nested mappings are indented.
 fn line_of(text: &str, name: &str) -> usize {
     let begins = |line: &str| {
         let line = line.trim_start_matches(['"', '\'']);
@@ -132,7 +143,7 @@ fn line_of(text: &str, name: &str) -> usize {
     at.map_or(0, |at| at + 1)
 }
 
-/// Returns the texts of a value, as on a command line.
+/// Converts a value into the texts that it would have on a command line.
 fn texts(field: &Field, value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Null => Err("the member has no value".to_owned()),
@@ -166,17 +177,17 @@ fn texts(field: &Field, value: &Value) -> Result<Vec<String>, String> {
     }
 }
 
-/// Returns the text of a value that is neither a list nor a mapping.
+/// Returns the text of a value, or `None` if the value is a list or a mapping.
 fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
-        Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Number(_) => Some(shown(value)),
+        Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Number(_) => Some(value_text(value)),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
-/// Returns a value for a message: a string as it is, anything else as JSON.
-fn shown(value: &Value) -> String {
+/// Formats a value for a message: a string without quotes, any other value as JSON.
+fn value_text(value: &Value) -> String {
     if let Value::String(text) = value {
         return text.clone();
     }

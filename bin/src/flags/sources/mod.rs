@@ -1,8 +1,8 @@
-//! Where the values of flags come from: a configuration file, environment variables, and the command line.
+//! The sources of the values of flags: a configuration file, environment variables, and the command line.
 //!
 //! ```text
 //! file (--config) ─┐
-//! CLUSTER_APISERVER_* ─┼─► Given, one for each flag ─► the strongest source wins ─► one command line
+//! CLUSTER_APISERVER_* ─┼─► FlagValues, one for each flag ─► the strongest source wins ─► one command line
 //! command line ────┘        (a list is replaced as a whole)
 //! ```
 
@@ -14,15 +14,15 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-pub use environment::read_environment;
+pub use environment::{ENVTEST_MODE, read_environment};
 pub use file::{API_VERSION, KIND, read_file};
 
-/// The source of a value of a flag, weakest first.
+/// The source of a value of a flag. The variants are ordered from the weakest to the strongest source.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Origin {
-    /// The value that the flag has if nothing sets it.
+    /// The default of the flag.
     Default,
-    /// A line of the configuration file. Lines are counted from 1; 0 stands for the whole file.
+    /// A line of the configuration file. The first line is 1, and 0 means the whole file.
     File {
         /// Path of the file, as given.
         path: PathBuf,
@@ -49,34 +49,34 @@ impl fmt::Display for Origin {
 
 /// The values that a source gives to a flag.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Given {
+pub struct FlagValues {
     /// Name of the flag, without dashes.
     pub flag: String,
-    /// Texts of the values, as on a command line: one, or several for a repeatable flag.
+    /// Texts of the values, as on a command line. Only a repeatable flag has several values.
     pub values: Vec<String>,
     /// The source of the values.
     pub origin: Origin,
 }
 
-impl Given {
+impl FlagValues {
     /// Returns the words of a command line with the same meaning.
     pub fn words(&self) -> impl Iterator<Item = String> {
         self.values.iter().map(|value| format!("--{}={value}", self.flag))
     }
 }
 
-/// An error in a source: where it is, and what would be accepted.
+/// An error in a source, with its location and a description of accepted values.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SourceError {
-    /// The place of the error.
+    /// The location of the error.
     pub origin: Origin,
     /// Name of the flag or of the member of the file; empty if the error has no field.
     pub field: String,
-    /// The value, as far as it is wrong; empty if the field itself is wrong.
+    /// The part of the value that is wrong; empty if the field itself is wrong.
     pub value: String,
-    /// Why it is wrong.
+    /// Reason why the value or the field is wrong.
     pub why: String,
-    /// Description of what is accepted.
+    /// Description of the accepted values.
     pub accepted: String,
 }
 
@@ -87,8 +87,8 @@ impl SourceError {
         SourceError { origin: Origin::CommandLine, field, value, why, accepted }
     }
 
-    /// Creates the error of a value of a flag. `why` is the message of the check; the part of it that repeats the name and
-    /// the value is left out.
+    /// Creates the error of a value of a flag. `why` is the message of the check. If the message repeats the name and
+    /// the value, this part is removed.
     pub fn of_value(fields: &[Field], flag: &str, value: &str, origin: &Origin, why: &str) -> SourceError {
         let repeated = why.strip_prefix("invalid argument ").and_then(|rest| rest.split_once(" flag: "));
         SourceError {
@@ -96,7 +96,7 @@ impl SourceError {
             field: flag.to_owned(),
             value: value.to_owned(),
             why: repeated.map_or(why, |(_, cause)| cause).to_owned(),
-            accepted: named(fields, flag).map(Field::accepted).unwrap_or_default(),
+            accepted: field_named(fields, flag).map(Field::accepted).unwrap_or_default(),
         }
     }
 }
@@ -118,12 +118,13 @@ impl fmt::Display for SourceError {
     }
 }
 
-/// A flag of the server, as far as the sources need to know it.
+/// The properties of a flag that the sources need.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Field {
     /// Name of the flag, without dashes.
     pub name: String,
-    /// Placeholder of the value, which tells its kind: `FILE`, `DURATION`, `BOOL`, `NAMES`.
+    /// Placeholder of the value, which also denotes the kind of the value: `FILE`, `DURATION`, `BOOL`,
+    /// `NAMES`.
     pub kind: String,
     /// Whether the flag may be given several times.
     pub is_repeatable: bool,
@@ -132,7 +133,8 @@ pub struct Field {
 }
 
 impl Field {
-    /// Returns whether the value is a list: the flag is repeatable, or its placeholder is a plural.
+    /// Returns whether the value is a list. A value is a list if the flag is repeatable or if its placeholder
+    /// is a plural.
     fn is_list(&self) -> bool {
         self.is_repeatable || self.kind.ends_with('S') && self.kind != "SECONDS"
     }
@@ -142,7 +144,7 @@ impl Field {
         matches!(self.kind.as_str(), "GATES" | "PAIRS")
     }
 
-    /// Returns the value of a member of a configuration file for the texts of a command line.
+    /// Converts texts of a command line into the value of a member of a configuration file.
     pub fn member(&self, values: &[String]) -> Value {
         let single = values.join(",");
         match self.kind.as_str() {
@@ -170,6 +172,7 @@ impl Field {
             "GATES" => "names of feature gates with true or false, such as {AllAlpha: true}",
             "IP" => "an IP address",
             "LEVEL" | "NUMBER" | "SECONDS" => "a whole number",
+            "SIZE" => "a number of bytes such as 1Gi or 500M",
             "PORT" => "a port number from 1 to 65535, or free",
             kind => kind,
         };
@@ -179,11 +182,11 @@ impl Field {
 }
 
 /// Returns the field with this name.
-fn named<'f>(fields: &'f [Field], name: &str) -> Option<&'f Field> {
+fn field_named<'f>(fields: &'f [Field], name: &str) -> Option<&'f Field> {
     fields.iter().find(|field| field.name == name)
 }
 
-/// Returns the error text for a name that no field has, and what is accepted instead.
+/// Returns the error text for an unknown name, and the description of accepted names.
 fn unknown(fields: &[Field], name: &str) -> (String, String) {
     let accepted =
         match crate::flags::suggestion::nearest(name, fields.iter().map(|field| field.name.as_str())) {

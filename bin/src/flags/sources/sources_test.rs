@@ -26,7 +26,7 @@ fn fields() -> Vec<Field> {
 const HEAD: &str = "apiVersion: apiserver.config.cluster.io/v1\nkind: ServerConfiguration\n";
 
 #[test]
-fn the_members_of_a_file_are_values_of_flags() {
+fn members_of_a_configuration_file_become_values_of_flags() {
     let text = format!(
         "# comment\n{HEAD}secure-port: 7443\nauthorization-mode: [Node, RBAC]\nfeature-gates: {{A: true, B: false}}\n\
          oidc-required-claim:\n- a=b\n- c=d\nprofiling: false\nevent-ttl: 0\n"
@@ -53,7 +53,7 @@ fn the_members_of_a_file_are_values_of_flags() {
 }
 
 #[test]
-fn every_error_of_a_file_names_its_line_and_what_is_accepted() {
+fn each_error_of_a_configuration_file_names_its_line_and_the_accepted_values() {
     for (body, want) in [
         ("secure-prot: 1", "f:3: secure-prot: there is no such flag; accepted: secure-port"),
         (
@@ -108,7 +108,7 @@ fn every_error_of_a_file_names_its_line_and_what_is_accepted() {
 }
 
 #[test]
-fn variables_name_flags_and_those_of_services_are_left_alone() {
+fn environment_variables_set_flags_and_service_variables_are_ignored() {
     let variables = [
         ("CLUSTER_APISERVER_SECURE_PORT", "1"),
         ("CLUSTER_APISERVER_EVENT_TTL", ""),
@@ -121,7 +121,7 @@ fn variables_name_flags_and_those_of_services_are_left_alone() {
     ];
     let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
     let (given, errors) = read_environment(variables, &fields());
-    let given: Vec<String> = given.iter().flat_map(Given::words).collect();
+    let given: Vec<String> = given.iter().flat_map(FlagValues::words).collect();
     assert_eq!(given, ["--secure-port=1"]);
     let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let want = "environment variable CLUSTER_APISERVER_DURABLITY: durablity: there is no such flag; accepted: \

@@ -1,5 +1,5 @@
-//! Processor profile of the process: a timer that counts processor time sends a signal to a running thread,
-//! whose signal handler records the stack.
+//! Processor profile of the process. A timer that counts processor time sends a signal to a running thread.
+//! The signal handler records the stack of this thread.
 //!
 //! ```text
 //! SIGPROF ─► free slot ─► written ─► drained every 100 ms into counts by stack
@@ -9,14 +9,13 @@
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
-use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::stack::{self, DEPTH};
+use crate::host::platform::sampling;
 
 /// Processor time between two samples.
 pub const PERIOD: Duration = Duration::from_millis(10);
@@ -24,22 +23,23 @@ pub const PERIOD: Duration = Duration::from_millis(10);
 /// Interval at which recorded samples are collected.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// Maximum number of samples between two collections: enough for 400 processors.
+/// Maximum number of samples between two collections. The number is enough for 400 processors.
 const SLOTS: usize = 4096;
 
-/// Maximum number of stacks in a profile; samples of further stacks are counted without a stack.
+/// Maximum number of stacks in a profile. Samples of further stacks are counted together, without a stack.
 const STACKS_MAX: usize = 50_000;
 
 /// Number of samples of each stack.
 pub type Samples = HashMap<Box<[usize]>, u64>;
 
-// The handler of a signal takes the samples, and a handler reaches nothing but globals.
+// These variables are global, because the signal handler that takes the samples can access only global
+// variables.
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static NOTED: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 
-/// A sample. The thread that changed the state from free to being written, or that reads it as written, has
-/// exclusive access to the frames.
+/// A sample. The frames belong to the thread that changed the state from free to being written. Once the
+/// state is written, the frames belong to the thread that collects samples.
 struct Slot {
     state: AtomicUsize,
     frames: UnsafeCell<[usize; DEPTH]>,
@@ -47,7 +47,7 @@ struct Slot {
 
 const FREE: usize = 0;
 const BEING_WRITTEN: usize = 1;
-/// First of the states of a written slot; the number of frames is the difference to this value.
+/// Lowest state of a written slot. The state is the sum of this value and the number of frames.
 const WRITTEN: usize = 2;
 
 // SAFETY: the state determines which thread may access the frames.
@@ -58,14 +58,14 @@ impl Slot {
         Slot { state: AtomicUsize::new(FREE), frames: UnsafeCell::new([0; DEPTH]) }
     }
 
-    /// Records where the calling thread was interrupted; a slot that is not free is left unchanged.
+    /// Records the stack at which the calling thread was interrupted. Does nothing if the slot is not free.
     fn note(&self) {
         if self.state.compare_exchange(FREE, BEING_WRITTEN, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return;
         }
-        // SAFETY: the state was free, and now says that this thread writes the frames.
+        // SAFETY: the state was free, and now reserves the frames for writes by this thread.
         let frames = unsafe { &mut *self.frames.get() };
-        let len = stack::fill(frames, stack::From::Interrupted);
+        let len = stack::fill(frames, stack::FirstFrame::Interrupted);
         self.state.store(WRITTEN + len, Ordering::Release);
     }
 
@@ -83,15 +83,12 @@ impl Slot {
     }
 }
 
-extern "C" fn on_signal(_: libc::c_int) {
-    // SAFETY: the value belongs to the calling thread. A signal handler has to restore it.
-    let errno = unsafe { *libc::__errno_location() };
+/// Records the stack at which the calling thread was interrupted. The signal handler calls this function.
+fn note() {
     NOTED[NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS].note();
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
 }
 
-/// A profile that is being taken; dropping this value ends it.
+/// A running profile. Dropping this value ends the profile.
 struct Running;
 
 impl Running {
@@ -100,42 +97,27 @@ impl Running {
             return None;
         }
         let running = Running;
-        // The unwinder's initialisation must happen outside of the signal handler.
-        stack::fill(&mut [0; DEPTH], stack::From::Frame(0));
+        // Call the unwinder once, because its initialisation must not happen in the signal handler.
+        stack::fill(&mut [0; DEPTH], stack::FirstFrame::Frame(0));
         drain(&mut Samples::new());
-        // SAFETY: all fields of the action are set, and zero is a valid mask. The handler stays installed,
-        // because a signal may arrive late.
-        unsafe {
-            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
-            action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_RESTART;
-            libc::sigaction(libc::SIGPROF, &raw const action, ptr::null_mut());
-        }
-        set_timer(PERIOD);
+        sampling::install(note);
+        sampling::set_timer(PERIOD);
         Some(running)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        set_timer(Duration::ZERO);
+        sampling::set_timer(Duration::ZERO);
         IS_RUNNING.store(false, Ordering::Release);
     }
-}
-
-/// Sets the processor time between two signals; zero stops the timer.
-fn set_timer(period: Duration) {
-    let value = libc::timeval { tv_sec: 0, tv_usec: libc::suseconds_t::from(period.subsec_micros() as i32) };
-    let timer = libc::itimerval { it_interval: value, it_value: value };
-    // SAFETY: the pointer is valid. The call cannot fail with these arguments.
-    unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, ptr::null_mut()) };
 }
 
 fn drain(samples: &mut Samples) {
     NOTED.iter().for_each(|slot| slot.take(samples));
 }
 
-/// Takes a profile over the given time; `None` while another profile is taken.
+/// Takes a profile for the given time. Returns `None` if another profile is running.
 pub async fn samples(length: Duration) -> Option<Samples> {
     let running = Running::begin()?;
     let mut samples = Samples::new();
@@ -163,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_profile_names_what_runs_and_one_is_taken_at_a_time() {
+    async fn a_cpu_profile_names_running_functions_and_excludes_a_second_profile() {
         let over: &AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
         let spinning = std::thread::spawn(|| spins(over));
         let first = tokio::spawn(samples(Duration::from_secs(2)));
@@ -174,13 +156,13 @@ mod tests {
         let taken = first.await.unwrap().unwrap();
         over.store(true, Ordering::Relaxed);
         spinning.join().unwrap();
-        let names = Names::of(&taken.keys().flatten().copied().collect());
+        let names = Names::for_addresses(&taken.keys().flatten().copied().collect());
         let is_spinning = |stack: &[usize]| {
             stack.iter().any(|&frame| names.name(frame).is_some_and(|name| name.ends_with("::spins")))
         };
         let in_it: u64 = taken.iter().filter(|(stack, _)| is_spinning(stack)).map(|(_, count)| count).sum();
         assert!(in_it >= 3, "{in_it} of {} samples", taken.values().sum::<u64>());
-        // The previous profile was given up, so the next one can be taken.
+        // Dropping a running profile ends it, so that the next profile can start.
         drop(tokio::time::timeout(Duration::from_millis(10), samples(Duration::from_secs(60))).await);
         assert!(samples(Duration::ZERO).await.is_some());
     }

@@ -15,7 +15,7 @@ use super::heap::{self, Amounts};
 use super::names::Names;
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Profile {
+pub struct PprofProfile {
     #[prost(message, repeated, tag = "1")]
     sample_type: Vec<ValueType>,
     #[prost(message, repeated, tag = "2")]
@@ -40,7 +40,7 @@ pub struct Profile {
     default_sample_type: i64,
 }
 
-/// A kind of value and its unit, as indexes in the table of strings.
+/// The kind and the unit of a value, as indexes in the table of strings.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct ValueType {
     #[prost(int64, tag = "1")]
@@ -102,10 +102,10 @@ pub struct Function {
     system_name: i64,
 }
 
-/// Encodes a processor profile that was taken over `length`.
+/// Encodes a processor profile that was taken for the time `length`.
 pub fn of_processor(samples: &Samples, length: Duration) -> Vec<u8> {
     let period = nanoseconds(cpu::PERIOD);
-    let mut document = Document::of(samples.keys().map(|stack| &**stack));
+    let mut document = Document::for_stacks(samples.keys().map(|stack| &**stack));
     document.values(&[("samples", "count"), ("cpu", "nanoseconds")], "cpu");
     document.period("cpu", "nanoseconds", period);
     document.profile.duration_nanos = nanoseconds(length);
@@ -116,16 +116,16 @@ pub fn of_processor(samples: &Samples, length: Duration) -> Vec<u8> {
     document.compressed()
 }
 
-/// Encodes a heap profile: all allocations so far, and those still in use.
-pub fn of_memory(samples: &[(Box<[usize]>, Amounts)], shown: MemoryProfile) -> Vec<u8> {
-    let mut document = Document::of(samples.iter().map(|(stack, _)| &**stack));
+/// Encodes a heap profile, which has all allocations since the start and the memory in use.
+pub fn of_memory(samples: &[(Box<[usize]>, Amounts)], selected: MemoryProfile) -> Vec<u8> {
+    let mut document = Document::for_stacks(samples.iter().map(|(stack, _)| &**stack));
     let kinds = [
         ("alloc_objects", "count"),
         ("alloc_space", "bytes"),
         ("inuse_objects", "count"),
         ("inuse_space", "bytes"),
     ];
-    let first = match shown {
+    let first = match selected {
         MemoryProfile::InUse => "inuse_space",
         MemoryProfile::Allocated => "alloc_space",
     };
@@ -134,7 +134,8 @@ pub fn of_memory(samples: &[(Box<[usize]>, Amounts)], shown: MemoryProfile) -> V
     for (stack, Amounts { allocated, freed }) in samples {
         let (blocks, bytes) = (allocated.blocks - freed.blocks, allocated.bytes - freed.bytes);
         let values = [allocated.blocks, allocated.bytes, blocks, bytes];
-        // Sums of the same numbers in another order may differ in their last digits.
+        // Clamp negative differences to 0: two sums of the same numbers in different orders may differ in
+        // their last digits.
         document.sample(stack, values.map(|value| value.round().max(0.0) as i64).to_vec());
     }
     document.compressed()
@@ -144,9 +145,9 @@ fn nanoseconds(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// A profile that is being built.
+/// A builder of a profile.
 struct Document {
-    profile: Profile,
+    profile: PprofProfile,
     strings: HashMap<String, i64>,
     locations: HashMap<usize, u64>,
     functions: HashMap<i64, u64>,
@@ -155,10 +156,10 @@ struct Document {
 
 impl Document {
     /// Creates a document without samples, with the names of all frames of these stacks.
-    fn of<'s>(stacks: impl Iterator<Item = &'s [usize]>) -> Document {
-        let names = Names::of(&stacks.flatten().copied().collect());
+    fn for_stacks<'s>(stacks: impl Iterator<Item = &'s [usize]>) -> Document {
+        let names = Names::for_addresses(&stacks.flatten().copied().collect());
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let profile = Profile { time_nanos: nanoseconds(time), ..Profile::default() };
+        let profile = PprofProfile { time_nanos: nanoseconds(time), ..PprofProfile::default() };
         let mut document = Document {
             profile,
             strings: HashMap::new(),
@@ -197,7 +198,7 @@ impl Document {
         ValueType { kind: self.string(kind), unit: self.string(unit) }
     }
 
-    /// Sets the kinds of values of each sample, and the default one.
+    /// Sets the kinds of values that each sample has. `first` is the default kind.
     fn values(&mut self, kinds: &[(&str, &str)], first: &str) {
         self.profile.sample_type = kinds.iter().map(|(kind, unit)| self.value_type(kind, unit)).collect();
         self.profile.default_sample_type = self.string(first);
@@ -255,14 +256,14 @@ mod tests {
     use super::heap::Amount;
     use super::*;
 
-    fn read(document: &[u8]) -> Profile {
+    fn read(document: &[u8]) -> PprofProfile {
         let mut bytes = Vec::new();
         GzDecoder::new(document).read_to_end(&mut bytes).unwrap();
-        Profile::decode(&*bytes).unwrap()
+        PprofProfile::decode(&*bytes).unwrap()
     }
 
-    /// Returns the stacks of a profile by function names, each with its values.
-    fn told(profile: &Profile) -> Vec<(Vec<&str>, &[i64])> {
+    /// Returns the samples of a profile: the function names of each stack, and its values.
+    fn sample_stacks(profile: &PprofProfile) -> Vec<(Vec<&str>, &[i64])> {
         let function = |id: u64| &profile.function[id as usize - 1];
         let name = |line: &Line| &*profile.string_table[function(line.function_id).name as usize];
         let frame = |&id: &u64| profile.location[id as usize - 1].line.first().map_or("?", name);
@@ -270,11 +271,11 @@ mod tests {
     }
 
     #[test]
-    fn profiles_have_names_values_and_mappings() {
-        let here = profiles_have_names_values_and_mappings as *const () as usize;
+    fn profile_documents_have_names_values_and_mappings() {
+        let here = profile_documents_have_names_values_and_mappings as *const () as usize;
         let profile = read(&of_processor(&Samples::from([([here, 1].into(), 3)]), Duration::from_secs(2)));
-        let stacks = told(&profile);
-        assert!(stacks[0].0[0].ends_with("::profiles_have_names_values_and_mappings"), "{stacks:?}");
+        let stacks = sample_stacks(&profile);
+        assert!(stacks[0].0[0].ends_with("::profile_documents_have_names_values_and_mappings"), "{stacks:?}");
         assert_eq!((stacks[0].0[1], stacks[0].1), ("?", &[3, 30_000_000][..]));
         assert_eq!((profile.duration_nanos, profile.period), (2_000_000_000, 10_000_000));
         let mapping = &profile.mapping[profile.location[0].mapping_id as usize - 1];
@@ -283,11 +284,11 @@ mod tests {
 
         let allocated = Amount { blocks: 4.0, bytes: 400.0 };
         let freed = Amount { blocks: 1.0, bytes: 100.0 };
-        for (shown, first) in
+        for (selected, first) in
             [(MemoryProfile::InUse, "inuse_space"), (MemoryProfile::Allocated, "alloc_space")]
         {
-            let profile = read(&of_memory(&[([here].into(), Amounts { allocated, freed })], shown));
-            assert_eq!(told(&profile)[0].1, [4, 400, 3, 300]);
+            let profile = read(&of_memory(&[([here].into(), Amounts { allocated, freed })], selected));
+            assert_eq!(sample_stacks(&profile)[0].1, [4, 400, 3, 300]);
             assert_eq!(profile.string_table[profile.default_sample_type as usize], first);
         }
     }

@@ -1,14 +1,15 @@
-//! Heap profile of the process: a sample of one allocation in about two mebibytes is recorded with its stack,
-//! until the block is freed.
+//! Heap profile of the process. On average, one block is sampled for every two mebibytes that are allocated.
+//! The block and its stack are recorded until the block is freed.
 //!
 //! ```text
 //! allocated: bytes left of this thread's interval ── used up ─► stack ─► table
 //! freed:     counter of the block's slot ── not zero ─► table
 //! ```
 //!
-//! Intervals are exponentially distributed, so that every byte has the same chance to be sampled, and a
-//! sampled block is scaled up by its size (as in the heap profiles of Go and tcmalloc). An allocation costs a
-//! subtraction, and a free costs a lookup in a small table.
+//! The lengths of intervals are exponentially distributed, so that every byte has the same probability of
+//! being sampled. The size of a sampled block determines the number of blocks that it represents (as in the
+//! heap profiles of Go and tcmalloc). An allocation costs a subtraction, and a free costs a lookup in a small
+//! table.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -18,21 +19,21 @@ use std::sync::{MutexGuard, PoisonError};
 
 use super::stack::{self, DEPTH};
 
-/// Average number of bytes that are allocated for each sampled block (as in tcmalloc). Recording a sample
-/// takes some tens of microseconds, and requests allocate about 100 KiB each.
+/// Average number of allocated bytes between two samples (as in tcmalloc). Recording a sample takes some tens
+/// of microseconds, and a request allocates about 100 KiB.
 pub const INTERVAL: usize = 2 * 1024 * 1024;
 
-/// Maximum number of distinct stacks; blocks of further stacks are counted without a stack.
+/// Maximum number of distinct stacks. Blocks of further stacks are counted together, without a stack.
 const STACKS_MAX: usize = 4096;
 
-/// Frames of this module, with which every stack begins.
+/// Number of frames of this module at the beginning of every stack.
 const OWN_FRAMES: usize = 2;
 
-/// Whether allocations are sampled. It is global because the allocator belongs to the process.
+/// Whether allocations are sampled. The flag is global because the allocator belongs to the process.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// Number of sampled blocks whose address maps to the slot. A counter that has reached its maximum stays
-/// there.
+/// Number of sampled blocks in each slot. The address of a block determines its slot. A counter that has
+/// reached its maximum never changes again.
 static SLOTS: [AtomicU8; 1 << SLOT_BITS] = [const { AtomicU8::new(0) }; 1 << SLOT_BITS];
 const SLOT_BITS: u32 = 14;
 
@@ -40,16 +41,16 @@ const SLOT_BITS: u32 = 14;
 static TABLE: std::sync::Mutex<Table> = std::sync::Mutex::new(Table::new());
 
 thread_local! {
-    // Neither value has a destructor, so allocations of a thread that is ending are still seen.
+    // The value has no destructor, so allocations of a thread that is ending are still counted.
     static THREAD: Thread = const { Thread { left: Cell::new(0), random: Cell::new(0), is_inside: Cell::new(false) } };
 }
 
 struct Thread {
-    /// Bytes to the end of the interval.
+    /// Remaining bytes of the interval.
     left: Cell<i64>,
     /// State of the random number generator; zero before the first allocation.
     random: Cell<u64>,
-    /// Whether this thread is using the table, whose own allocations and frees are not sampled.
+    /// Whether this thread is using the table. Allocations and frees of the table itself are not sampled.
     is_inside: Cell<bool>,
 }
 
@@ -100,7 +101,7 @@ fn note(thread: &Thread, block: *mut u8, bytes: usize) {
         return;
     }
     let mut frames = [0; DEPTH];
-    let len = stack::fill(&mut frames, stack::From::Frame(OWN_FRAMES));
+    let len = stack::fill(&mut frames, stack::FirstFrame::Frame(OWN_FRAMES));
     table().add(block.addr(), bytes, &frames[..len]);
     thread.is_inside.set(false);
 }
@@ -116,7 +117,7 @@ fn forget(address: usize) {
     });
 }
 
-/// Returns the bytes up to the next sampled block.
+/// Returns a random number of bytes until the next sampled block.
 fn interval(thread: &Thread) -> i64 {
     // xorshift64 (Marsaglia 2003).
     let mut random = thread.random.get();
@@ -132,14 +133,14 @@ fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Estimated totals of all blocks of a stack, from the sampled ones.
+/// Totals of all blocks that one stack allocated, estimated from the sampled blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amounts {
     pub allocated: Amount,
     pub freed: Amount,
 }
 
-/// An estimated number of blocks, and their bytes.
+/// An estimated number of blocks, and the sum of their sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
     pub blocks: f64,
@@ -147,8 +148,8 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// Returns how many blocks of this size a sampled one stands for.
-    fn of(bytes: usize) -> Amount {
+    /// Returns the number of blocks of this size that one sampled block represents.
+    fn for_sampled_block(bytes: usize) -> Amount {
         let bytes = bytes.max(1) as f64;
         let blocks = 1.0 / -(-bytes / INTERVAL as f64).exp_m1();
         Amount { blocks, bytes: blocks * bytes }
@@ -164,9 +165,9 @@ type Hasher = BuildHasherDefault<DefaultHasher>;
 
 struct Table {
     stacks: Vec<Amounts>,
-    /// Index of a stack's amounts in `stacks`.
+    /// The index in `stacks` for each stack.
     places: HashMap<Box<[usize]>, usize, Hasher>,
-    /// Sampled blocks by address: the index of the stack, and the size.
+    /// The index of the stack and the size of each sampled block, by its address.
     live: HashMap<usize, (usize, usize), Hasher>,
 }
 
@@ -195,10 +196,11 @@ impl Table {
 
     fn add(&mut self, address: usize, bytes: usize, frames: &[usize]) {
         let place = self.place(frames);
-        self.stacks[place].allocated.add(Amount::of(bytes));
+        self.stacks[place].allocated.add(Amount::for_sampled_block(bytes));
         if let Some((place, bytes)) = self.live.insert(address, (place, bytes)) {
-            // The previous block at this address was freed while its thread was using the table.
-            self.stacks[place].freed.add(Amount::of(bytes));
+            // An earlier block at this address was freed by a thread that was using the table, so the free
+            // was not recorded.
+            self.stacks[place].freed.add(Amount::for_sampled_block(bytes));
             return;
         }
         let _ =
@@ -207,13 +209,13 @@ impl Table {
 
     fn remove(&mut self, address: usize) {
         let Some((place, bytes)) = self.live.remove(&address) else { return };
-        self.stacks[place].freed.add(Amount::of(bytes));
+        self.stacks[place].freed.add(Amount::for_sampled_block(bytes));
         let less = |count: u8| (count < u8::MAX).then(|| count.saturating_sub(1));
         let _ = slot(address).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 }
 
-/// Returns the amounts of all stacks so far.
+/// Returns all stacks with their amounts since the start.
 pub fn samples() -> Vec<(Box<[usize]>, Amounts)> {
     THREAD.with(|thread| {
         let was_inside = thread.is_inside.replace(true);
@@ -246,7 +248,8 @@ mod tests {
 
     fn hoarded() -> Amounts {
         let samples = samples();
-        let names = Names::of(&samples.iter().flat_map(|(stack, _)| stack.iter().copied()).collect());
+        let names =
+            Names::for_addresses(&samples.iter().flat_map(|(stack, _)| stack.iter().copied()).collect());
         let is_it = |stack: &[usize]| {
             stack.iter().any(|&frame| names.name(frame).is_some_and(|name| name.contains("hoards")))
         };
@@ -259,16 +262,16 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_memory_is_told_until_it_is_freed() {
+    fn allocations_appear_in_the_heap_profile_until_they_are_freed() {
         start();
         let hoard = hoards();
-        // 128 samples of 256 MiB are expected: half or twice as many would deviate by six times the standard
-        // deviation.
+        // The expected number of samples of 256 MiB is 128. Half or twice this number would differ by more
+        // than five standard deviations.
         let bytes = (BLOCKS * BLOCK) as f64;
         let held = hoarded();
         assert!((0.5..2.0).contains(&(held.allocated.bytes / bytes)), "{held:?}");
         assert_eq!(held.freed, Amount::default());
-        // The blocks move to another thread, which frees them.
+        // Free the blocks in another thread.
         std::thread::spawn(move || drop(hoard)).join().unwrap();
         let freed = hoarded();
         assert_eq!(freed.allocated, held.allocated);
@@ -276,10 +279,10 @@ mod tests {
     }
 
     #[test]
-    fn stacks_are_bounded_and_nothing_is_lost() {
+    fn the_number_of_profiled_stacks_is_bounded_and_no_allocation_is_lost() {
         let mut table = Table::new();
         for at in 0..STACKS_MAX + 100 {
-            // These addresses belong to no real allocation.
+            // No real allocation has these addresses.
             table.add(at, 1 << 30, &[at + 1, 2, 3]);
         }
         assert_eq!((table.stacks.len(), table.places.len()), (STACKS_MAX + 1, STACKS_MAX + 1));

@@ -7,9 +7,9 @@
 //! allocator ─────► heap.rs ──┘
 //! ```
 //!
-//! A processor profile has a cost only while it is taken. Allocations are sampled all the time (one in two
-//! mebibytes), unless `--profiling=false`: the user of a block can only be recorded when the block is
-//! allocated.
+//! A processor profile has a cost only while it runs. Allocations are sampled all the time (one for every two
+//! mebibytes), because the stack of a block can be recorded only when the block is allocated.
+//! `--profiling=false` disables the sampling if there is no debug socket.
 
 mod cpu;
 mod document;
@@ -34,14 +34,14 @@ impl Profiles for OwnProfiles {
         })
     }
 
-    fn memory(&self, shown: MemoryProfile) -> BoxFuture<'static, Vec<u8>> {
-        Box::pin(in_background(move || document::of_memory(&heap::samples(), shown)))
+    fn memory(&self, selected: MemoryProfile) -> BoxFuture<'static, Vec<u8>> {
+        Box::pin(in_background(move || document::of_memory(&heap::samples(), selected)))
     }
 
     fn names(&self, addresses: Vec<u64>) -> BoxFuture<'static, Vec<(u64, String)>> {
         Box::pin(in_background(move || {
-            let wanted = addresses.iter().filter_map(|&address| usize::try_from(address).ok()).collect();
-            let names = names::Names::of(&wanted);
+            let mapped = addresses.iter().filter_map(|&address| usize::try_from(address).ok()).collect();
+            let names = names::Names::for_addresses(&mapped);
             let named = addresses.into_iter().filter_map(|address| {
                 let name = names.name(usize::try_from(address).ok()?)?;
                 Some((address, name.to_owned()))
@@ -51,7 +51,8 @@ impl Profiles for OwnProfiles {
     }
 }
 
-/// Permit for work that reads symbol tables. Each run needs some megabytes, so only one runs at a time.
+/// Permit for work that reads symbol tables. There is one permit, because the work needs some megabytes of
+/// memory.
 static TURN: Semaphore = Semaphore::const_new(1);
 
 /// Runs work that reads symbol tables, which takes some tens of milliseconds, without blocking other tasks.
@@ -59,10 +60,10 @@ async fn in_background<T: Default + Send + 'static>(work: impl FnOnce() -> T + S
     // The semaphore is never closed.
     let Ok(turn) = TURN.acquire().await else { return T::default() };
     let work = move || {
-        // The work keeps its permit when the client disconnects, because it cannot be stopped.
+        // The permit moves into the work, because the work continues when the client disconnects.
         let _turn = turn;
         work()
     };
-    // This fails only when the runtime ends, together with the connection.
+    // An error is possible only when the runtime ends, and then the connection ends as well.
     tokio::task::spawn_blocking(work).await.unwrap_or_default()
 }

@@ -1,9 +1,9 @@
-//! Credentials from a program, which prints them for a given purpose
-//! (docs/api/client-configuration.md#programs-that-know-credentials).
+//! Credentials that a program prints (docs/api/client-configuration.md#programs-that-know-credentials).
 //!
-//! The program gets an ExecCredential in the environment variable `…_EXEC_INFO` and prints one with a status.
-//! It is killed after a time limit, and its output is read only up to the maximum size of a credential. It
-//! inherits the standard error of this process; its output is a secret and appears in no error.
+//! The program gets an ExecCredential in the environment variable `…_EXEC_INFO`, and prints an ExecCredential
+//! with a status. After a time limit, the program is killed. Its output is read only up to a maximum size.
+//! The program inherits the standard error of this process. Its output is a secret, so errors never contain
+//! the output.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use values::naming::{self, Naming};
 use values::type_meta::type_of;
 use wire::outgoing::Identity;
 
-use super::form::text_of;
+use super::file_members::text_of;
 
-/// Time limit of a program that needs no input, and of one that may prompt a person.
+/// Time limits of a program that needs no input, and of a program that may prompt a person.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const TIMEOUT_INTERACTIVE: Duration = Duration::from_secs(10 * 60);
 
@@ -36,7 +36,7 @@ pub(super) struct Exec {
     naming: &'static Naming,
     interaction: Interaction,
     install_hint: Option<String>,
-    /// The cluster information that the program gets, if it requests it.
+    /// The cluster information for the program, if the kubeconfig enables it.
     cluster: Option<Object>,
 }
 
@@ -53,12 +53,12 @@ enum Interaction {
 pub(super) struct Credential {
     /// A certificate, a token, or both.
     pub(super) identity: Identity,
-    /// Expiry in seconds since the epoch; `None`: valid until this process ends.
+    /// Expiry in seconds since the epoch, or `None` if the credential is valid until this process ends.
     pub(super) expires: Option<i64>,
 }
 
 impl Exec {
-    /// Parses the member `exec` of a user; relative paths are relative to `dir`.
+    /// Parses the member `exec` of a user. A relative path is relative to `dir`.
     pub(super) fn read(exec: &Value, cluster: &Value, dir: &Path, user: &str) -> anyhow::Result<Exec> {
         let command = text_of(exec, "command").with_context(|| format!("exec of {user:?} has no command"))?;
         let api_version = text_of(exec, "apiVersion");
@@ -84,7 +84,7 @@ impl Exec {
             let name = name.with_context(|| format!("env variable name must be specified for {user}"))?;
             environment.push((name, variable.str_at(&["value"]).to_owned()));
         }
-        // As in a shell, a name without a slash is searched for in `PATH`.
+        // As in a shell, a name without a slash is looked up in `PATH`.
         let path = PathBuf::from(&command);
         let command = if command.contains('/') { dir.join(path) } else { path };
         let wants_cluster = exec.get("provideClusterInfo").and_then(Value::as_bool) == Some(true);
@@ -197,8 +197,8 @@ impl Exec {
     }
 }
 
-/// Returns the cluster information for a program: the cluster's settings from the kubeconfig, and its
-/// configuration for such programs.
+/// Returns the cluster information for a program: the settings of the cluster in the kubeconfig, and the
+/// extension of the cluster for such programs.
 fn cluster_info(cluster: &Value, group: &str, dir: &Path) -> anyhow::Result<Object> {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! Tests of the information that a program gets, and of the output that is accepted.
+//! Tests of the input of a program, and of its accepted output.
 
 use values::yaml;
 
@@ -12,7 +12,7 @@ fn exec(members: &str, cluster: &str) -> Exec {
 }
 
 #[test]
-fn a_program_is_told_of_the_server_if_it_wants_to_know() {
+fn an_exec_plugin_receives_the_cluster_if_it_requests_it() {
     let cluster = "{server: 'https://a', tls-server-name: b, certificate-authority-data: Q0E=, extensions: [{name: \
                    client.authentication.k8s.io/exec, extension: {audience: x}}]}";
     for (members, want) in [
@@ -32,7 +32,7 @@ fn a_program_is_told_of_the_server_if_it_wants_to_know() {
 }
 
 #[test]
-fn what_a_program_prints_is_a_whole_credential_of_its_version_or_nothing() {
+fn an_exec_plugin_must_print_a_complete_credential_of_its_version() {
     let exec = exec("command: p", "{}");
     let status = |status: &str| {
         format!(
@@ -65,7 +65,7 @@ fn what_a_program_prints_is_a_whole_credential_of_its_version_or_nothing() {
 }
 
 #[tokio::test]
-async fn a_program_that_fails_is_named_with_the_hint_where_to_get_it() {
+async fn a_failing_exec_plugin_is_named_with_its_install_hint() {
     for (members, want) in [
         ("command: /no/such, installHint: get it there", "exec: cannot run /no/such: get it there: "),
         ("command: 'false'", "exec: false failed with exit status: 1"),

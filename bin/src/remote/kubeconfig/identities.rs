@@ -1,8 +1,8 @@
-//! Reads the users of a kubeconfig as identities: the credentials of this server for each server that a user
-//! is named after (docs/api/webhooks.md#credentials).
+//! Reads the users of a kubeconfig as identities. The name of a user is the name of another server. The user
+//! has the credentials that this process presents to the other server (docs/api/webhooks.md#credentials).
 //!
-//! Files are read once. Users that would run a program or impersonate another user are refused, with the name
-//! of the setting.
+//! Files are read once. Users that run a program or impersonate another user are refused, and the error has
+//! the name of the setting.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use anyhow::{Context, bail};
 use values::json::Value;
 use wire::outgoing::{Identities, Identity};
 
-use super::form::text_of;
-use super::settings::{Held, Reading, named};
+use super::file_members::text_of;
+use super::settings::{Reading, ValueSource, named};
 
-/// Settings of a user that are not supported, and the alternative.
+/// Settings of a user that are not supported, with the alternative to each setting.
 const REFUSED: [(&str, &str); 3] = [
     ("exec", "put a token or a client certificate into the file"),
     ("auth-provider", "put a token or a client certificate into the file"),
     ("as", "connect as yourself"),
 ];
 
-/// Returns each user by name, and the user of the current context for all other servers.
+/// Returns all users by name. The user of the current context is the identity for all other servers.
 pub fn identities(path: &Path, config: &Value) -> Identities {
     let reading = Reading { dir: path.parent().unwrap_or(Path::new("")) };
     let users = config.get("users").and_then(Value::as_array).unwrap_or_default();
@@ -39,14 +39,14 @@ fn identity(reading: &Reading<'_>, user: &Value) -> anyhow::Result<Identity> {
     if let Some((name, instead)) = REFUSED.iter().find(|(name, _)| is_set(name)) {
         bail!("{name} is not supported here: {instead}");
     }
-    let certificate = reading.held(user, "client-certificate", "client-certificate-data")?;
-    let key = reading.held(user, "client-key", "client-key-data")?;
+    let certificate = reading.value_source(user, "client-certificate", "client-certificate-data")?;
+    let key = reading.value_source(user, "client-key", "client-key-data")?;
     let certificate = match (certificate, key) {
         (Some(certificate), Some(key)) => Some((certificate.bytes()?, key.bytes()?)),
         (None, None) => None,
         _ => bail!("client-certificate and client-key must be given together"),
     };
-    let token = match reading.token(user).as_ref().map(Held::bytes).transpose()? {
+    let token = match reading.token(user).as_ref().map(ValueSource::bytes).transpose()? {
         Some(token) => {
             let token = String::from_utf8(token).ok().context("the token is not UTF-8 text")?;
             Some(token.trim().to_owned()).filter(|token| !token.is_empty())

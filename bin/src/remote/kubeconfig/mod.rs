@@ -1,5 +1,6 @@
-//! Kubeconfig files: the server writes one for its administrator, and reads those that describe other
-//! servers: webhooks for audit, tokens and permissions, and the server that an offline command connects to.
+//! Kubeconfig files. The server writes a kubeconfig for its administrator, and reads the kubeconfigs of
+//! webhooks for audit, tokens and permissions. Commands read the kubeconfig of the server that they connect
+//! to.
 //!
 //! ```text
 //! file ─► Settings (current context) ─► Source ─┬─ certificates, tokens: inline or in files, read again
@@ -7,18 +8,18 @@
 //!                                                        └─► Endpoint for the next call
 //! ```
 //!
-//! Each call has a connection of its own, so that new credentials apply from the next call on.
+//! Each call opens a new connection, so that new credentials apply from the next call on.
 
+mod admin_file;
 mod exec;
-mod form;
+mod file_members;
 mod identities;
 mod settings;
 mod source;
-mod usable;
-mod written;
+mod webhook_file;
 
+pub use admin_file::{Connection, KUBECONFIG_FILE, with_replaced};
 pub use identities::identities;
 pub use settings::Settings;
 pub use source::Source;
-pub use usable::{confirm, load};
-pub use written::{Connection, KUBECONFIG_FILE, with_replaced};
+pub use webhook_file::{confirm, load};

@@ -1,8 +1,9 @@
-//! Reads the current context of a kubeconfig: the address of a server, how its certificate is verified, and
-//! the credentials.
+//! Reads the current context of a kubeconfig: the address of a server, the verification of its certificate,
+//! and the credentials.
 //!
-//! Relative paths are relative to the file. [`Settings::material`] reads the files that it names, each time
-//! it is called. Settings that are not supported are refused by name.
+//! Relative paths are relative to the directory of the kubeconfig. Each call of [`Settings::material`] reads
+//! the files with certificates, keys and tokens again. A setting that is not supported causes an error with
+//! its name.
 
 use std::path::{Path, PathBuf};
 
@@ -16,24 +17,26 @@ use values::yaml;
 use wire::outgoing::{Credentials, Endpoint, Identity};
 
 use super::exec::{self, Exec};
-use super::form::text_of;
+use super::file_members::text_of;
 use crate::host::authorities::system_authorities;
 use crate::host::files;
 
-/// The address of a server and the credentials for it. Files are not read yet.
-// Without `Debug`, because keys and tokens must not reach a log.
+/// The address of a server and the credentials for this server. Files with credentials are not read yet.
+// The type does not implement `Debug`, because keys and tokens must not be logged.
 pub struct Settings {
     /// URL of the server.
     pub server: String,
-    /// Name to expect in the server's certificate, if it is not the host of the address.
+    /// Namespace of the context; empty if the context has no namespace.
+    pub namespace: String,
+    /// Name that the server's certificate must have, if it is not the host of the address.
     pub server_name: Option<String>,
     /// URL of a proxy for connections to the server.
     proxy: Option<String>,
     /// Whether the server's certificate is not verified.
     is_unverified: bool,
-    authorities: Option<Held>,
-    certificate: Option<(Held, Held)>,
-    token: Option<Held>,
+    authorities: Option<ValueSource>,
+    certificate: Option<(ValueSource, ValueSource)>,
+    token: Option<ValueSource>,
     password: Option<(String, String)>,
     /// Headers that impersonate another user.
     headers: Vec<(String, String)>,
@@ -42,15 +45,15 @@ pub struct Settings {
 }
 
 /// A value in the kubeconfig itself, or in another file.
-pub(super) enum Held {
+pub(super) enum ValueSource {
     Here(Vec<u8>),
     File(PathBuf),
 }
 
-/// The contents of the files at one time.
+/// The contents of the files when they were last read.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Material {
-    /// PEM of the server's authorities; `None`: those of the system.
+    /// PEM of the CAs of the server, or `None` for the CAs of the system.
     pub authorities: Option<Vec<u8>>,
     /// The credentials of this process.
     pub identity: Identity,
@@ -60,7 +63,7 @@ impl Settings {
     /// Reads the current context of a kubeconfig.
     ///
     /// # Errors
-    /// Returns one line with the path if something is missing, unreadable or unsupported.
+    /// The file or a setting is missing, unreadable or not supported. The error is one line with the path.
     pub fn read(path: &Path) -> anyhow::Result<Settings> {
         let text =
             files::read_if_there(path)?.with_context(|| format!("{} does not exist", path.display()))?;
@@ -68,7 +71,7 @@ impl Settings {
         reading.settings(&text).with_context(|| path.display().to_string())
     }
 
-    /// Drops the credentials and the server's authorities, for connections without TLS.
+    /// Removes the credentials and the CAs of the server, for connections without TLS.
     pub(super) fn forget_credentials(&mut self) {
         (self.authorities, self.certificate, self.token, self.exec) = (None, None, None, None);
     }
@@ -90,13 +93,13 @@ impl Settings {
             None => None,
         };
         Ok(Material {
-            authorities: self.authorities.as_ref().map(Held::bytes).transpose()?,
+            authorities: self.authorities.as_ref().map(ValueSource::bytes).transpose()?,
             identity: Identity { certificate, token, password: self.password.clone() },
         })
     }
 
-    /// Returns the endpoint of `url` with these credentials; those of a program have precedence over those of
-    /// files.
+    /// Returns the endpoint of `url` with these credentials. `from_program` are the credentials from a
+    /// program, which have precedence over credentials in files.
     ///
     /// # Errors
     /// The credentials are invalid.
@@ -104,7 +107,7 @@ impl Settings {
         &self,
         url: &Uri,
         material: &Material,
-        given: Option<&exec::Credential>,
+        from_program: Option<&exec::Credential>,
     ) -> anyhow::Result<Endpoint> {
         if is_plain(url) {
             let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -122,9 +125,9 @@ impl Settings {
             bail!(why);
         }
         let mut identity = material.identity.clone();
-        if let Some(given) = given {
-            identity.certificate = given.identity.certificate.clone().or(identity.certificate);
-            identity.token = given.identity.token.clone().or(identity.token);
+        if let Some(from_program) = from_program {
+            identity.certificate = from_program.identity.certificate.clone().or(identity.certificate);
+            identity.token = from_program.identity.token.clone().or(identity.token);
         }
         let system;
         let authorities = match &material.authorities {
@@ -153,11 +156,11 @@ pub(super) fn is_plain(url: &Uri) -> bool {
     url.scheme_str() == Some("http")
 }
 
-impl Held {
+impl ValueSource {
     pub(super) fn bytes(&self) -> anyhow::Result<Vec<u8>> {
         match self {
-            Held::Here(bytes) => Ok(bytes.clone()),
-            Held::File(path) => {
+            ValueSource::Here(bytes) => Ok(bytes.clone()),
+            ValueSource::File(path) => {
                 files::read_if_there(path)?.with_context(|| format!("{} does not exist", path.display()))
             }
         }
@@ -180,19 +183,20 @@ impl Reading<'_> {
         let context = named(&config, "contexts", "context", current)?;
         let (cluster_name, user_name) = (context.str_at(&["cluster"]), context.str_at(&["user"]));
         let cluster = named(&config, "clusters", "cluster", cluster_name)?;
-        // A user that does not exist has no credentials.
+        // If the user does not exist, there are no credentials.
         let user = named(&config, "users", "user", user_name).unwrap_or(&Value::Null);
         if user.get("auth-provider").is_some_and(|provider| !provider.is_null()) {
             bail!("auth-provider of {user_name:?} is not supported here: use exec, a token or a certificate");
         }
-        let authorities = self.held(cluster, "certificate-authority", "certificate-authority-data")?;
+        let authorities =
+            self.value_source(cluster, "certificate-authority", "certificate-authority-data")?;
         let is_unverified = cluster.get("insecure-skip-tls-verify").and_then(Value::as_bool) == Some(true);
         if is_unverified && authorities.is_some() {
             bail!("specifying a root certificates file with the insecure flag is not allowed");
         }
         let pair = (
-            self.held(user, "client-certificate", "client-certificate-data")?,
-            self.held(user, "client-key", "client-key-data")?,
+            self.value_source(user, "client-certificate", "client-certificate-data")?,
+            self.value_source(user, "client-key", "client-key-data")?,
         );
         let certificate = match pair {
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -211,6 +215,7 @@ impl Reading<'_> {
         Ok(Settings {
             server: text_of(cluster, "server")
                 .with_context(|| format!("cluster {cluster_name:?} has no server"))?,
+            namespace: text_of(context, "namespace").unwrap_or_default(),
             server_name: text_of(cluster, "tls-server-name"),
             proxy: text_of(cluster, "proxy-url"),
             is_unverified,
@@ -223,27 +228,32 @@ impl Reading<'_> {
         })
     }
 
-    /// Returns the token of a user. A token file has precedence over a token in the kubeconfig, which may be
-    /// an old copy of it.
-    pub(super) fn token(&self, user: &Value) -> Option<Held> {
+    /// Returns the token of a user. A token file has precedence over a token in the kubeconfig, because the
+    /// kubeconfig may have an old copy of the token.
+    pub(super) fn token(&self, user: &Value) -> Option<ValueSource> {
         match (text_of(user, "tokenFile"), text_of(user, "token")) {
-            (Some(file), _) => Some(Held::File(self.dir.join(file))),
-            (None, Some(token)) => Some(Held::Here(token.into_bytes())),
+            (Some(file), _) => Some(ValueSource::File(self.dir.join(file))),
+            (None, Some(token)) => Some(ValueSource::Here(token.into_bytes())),
             (None, None) => None,
         }
     }
 
-    /// Returns the decoded base64 of the member `data`, or the file that the member `file` names.
-    pub(super) fn held(&self, from: &Value, file: &str, data: &str) -> anyhow::Result<Option<Held>> {
+    /// Returns the decoded base64 of the member `data`, or else the file in the member `file`.
+    pub(super) fn value_source(
+        &self,
+        from: &Value,
+        file: &str,
+        data: &str,
+    ) -> anyhow::Result<Option<ValueSource>> {
         if let Some(text) = text_of(from, data) {
             let bytes = go::base64::standard(&text).map_err(|why| anyhow!("{data} is not base64: {why}"))?;
-            return Ok(Some(Held::Here(bytes)));
+            return Ok(Some(ValueSource::Here(bytes)));
         }
-        Ok(text_of(from, file).map(|file| Held::File(self.dir.join(file))))
+        Ok(text_of(from, file).map(|file| ValueSource::File(self.dir.join(file))))
     }
 }
 
-/// Returns the headers of a user that impersonates another one.
+/// Returns the impersonation headers of a user, which are empty if the user impersonates no other user.
 fn acting_as(user: &Value) -> anyhow::Result<Vec<(String, String)>> {
     let mut headers = Vec::new();
     headers.extend(text_of(user, "as").map(|name| ("impersonate-user".to_owned(), name)));
@@ -277,7 +287,7 @@ fn in_header_name(byte: u8) -> String {
     }
 }
 
-/// Returns the entry with this name in a list.
+/// Returns the contents of the entry with this name in a list.
 pub(super) fn named<'c>(config: &'c Value, list: &str, kind: &str, name: &str) -> anyhow::Result<&'c Value> {
     let entries = config.get(list).and_then(Value::as_array).unwrap_or_default();
     let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name);

@@ -1,4 +1,4 @@
-//! Tests of reading kubeconfig files, and of the settings that are refused.
+//! Tests of reading kubeconfig files, and of refused settings.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ users:
 ";
 
 #[test]
-fn files_are_found_beside_the_kubeconfig_and_json_will_do() {
+fn kubeconfig_files_are_relative_to_the_kubeconfig_and_may_be_json() {
     let dir = Scratch::new();
     fs::create_dir(dir.join("sub")).unwrap();
     for (name, text) in [("config", CONFIG), ("ca.pem", "CA"), ("sub/token", "secret\n")] {
@@ -44,7 +44,7 @@ fn files_are_found_beside_the_kubeconfig_and_json_will_do() {
 }
 
 #[test]
-fn a_user_may_act_as_another_one() {
+fn a_kubeconfig_user_may_impersonate_another_user() {
     let user = "{as: jane, as-uid: '7', as-groups: [a, b], as-user-extra: {Ex.org/K: [v, w]}}";
     let headers = acting_as(&yaml::parse(user.as_bytes()).unwrap().value).unwrap();
     let headers: Vec<String> = headers.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -54,7 +54,7 @@ fn a_user_may_act_as_another_one() {
 }
 
 #[test]
-fn unusable_settings_are_named_in_one_line() {
+fn unusable_kubeconfig_settings_are_reported_in_one_line() {
     let dir = Scratch::new();
     fs::write(dir.join("ca.pem"), "CA").unwrap();
     let path = dir.join("config");

@@ -1,9 +1,9 @@
-//! Credentials that change: the endpoint for the next call is rebuilt when files have changed or a program's
-//! credential has expired.
+//! Credentials that can change. The endpoint for the next call is built again when files have changed or the
+//! credential of a program has expired.
 //!
-//! Files are checked at most once a second. A file that cannot be read is assumed to be in replacement, and
-//! its previous contents stay in use. Only one caller at a time runs the program; others wait for its result.
-//! A 401 response ends a program's credential before its expiry.
+//! Files are checked at most once per second. If a file cannot be read, it is probably being replaced, so the
+//! previous contents stay in use. Only one caller at a time runs the program, and other callers wait for the
+//! result. After a response with code 401, the credential of a program is discarded before its expiry.
 
 use std::time::{Duration, Instant};
 
@@ -27,13 +27,13 @@ pub struct Source {
 struct State {
     material: Material,
     looked: Instant,
-    given: Option<Credential>,
-    /// The endpoint built from the current credentials.
+    program_credential: Option<Credential>,
+    /// The endpoint that was built from the current credentials, if any.
     endpoint: Option<Endpoint>,
 }
 
 impl Source {
-    /// Creates the credentials for calls of `url`. Reads files, but does not run programs.
+    /// Creates a source of credentials for calls of `url`. Reads files, but does not run a program.
     ///
     /// # Errors
     /// A file is missing, or its contents are invalid.
@@ -43,16 +43,16 @@ impl Source {
         }
         let material = settings.material()?;
         let endpoint = settings.endpoint(&url, &material, None)?;
-        // With a program, the endpoint needs its credential first.
+        // If there is a program, the endpoint is built only after the first run of the program.
         let endpoint = settings.exec.is_none().then_some(endpoint);
-        let state = State { material, looked: Instant::now(), given: None, endpoint };
+        let state = State { material, looked: Instant::now(), program_credential: None, endpoint };
         Ok(Source { settings, url, state: Mutex::new(state) })
     }
 
     /// Returns the endpoint for the next call.
     ///
     /// # Errors
-    /// The program printed no credential, or the credentials are invalid.
+    /// The program failed, or the credentials are invalid.
     pub async fn endpoint(&self) -> anyhow::Result<Endpoint> {
         let mut state = self.state.lock().await;
         if state.looked.elapsed() >= INTERVAL {
@@ -74,23 +74,24 @@ impl Source {
         }
         if let Some(exec) = &self.settings.exec {
             let now = values::clock::now_seconds();
-            let is_over = |given: &Credential| given.expires.is_some_and(|expires| now >= expires);
-            if state.given.as_ref().is_none_or(is_over) {
-                state.given = None;
-                let given = exec.run().await?;
-                state.given = Some(given);
+            let is_over = |credential: &Credential| credential.expires.is_some_and(|expires| now >= expires);
+            if state.program_credential.as_ref().is_none_or(is_over) {
+                state.program_credential = None;
+                let credential = exec.run().await?;
+                state.program_credential = Some(credential);
                 state.endpoint = None;
             }
         }
         if let Some(endpoint) = &state.endpoint {
             return Ok(endpoint.clone());
         }
-        let endpoint = self.settings.endpoint(&self.url, &state.material, state.given.as_ref())?;
+        let endpoint =
+            self.settings.endpoint(&self.url, &state.material, state.program_credential.as_ref())?;
         state.endpoint = Some(endpoint.clone());
         Ok(endpoint)
     }
 
-    /// Records that the server refused the credentials of the last call. Returns whether the next call may
+    /// Discards the credential of a program, because the server refused it. Returns whether the next call may
     /// have other credentials.
     pub async fn refused(&self) -> bool {
         if self.settings.exec.is_none() {
@@ -98,7 +99,7 @@ impl Source {
         }
         let mut state = self.state.lock().await;
         state.endpoint = None;
-        state.given.take().is_some()
+        state.program_credential.take().is_some()
     }
 }
 
@@ -110,14 +111,14 @@ mod tests {
     use super::*;
     use crate::host::files::scratch::Scratch;
 
-    /// A program that counts its runs and prints a token with the number.
+    /// A program that counts its runs, and prints a token with the number of the run.
     const PROGRAM: &str = r#"#!/bin/sh
 echo run >> "$COUNT"
 printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"t%s","expirationTimestamp":"%s"}}' "$(wc -l < "$COUNT" | tr -d ' ')" "$END"
 "#;
 
     #[tokio::test]
-    async fn a_program_runs_again_when_its_answer_is_over_or_refused() {
+    async fn an_exec_plugin_runs_again_when_its_credential_expired_or_was_refused() {
         for (end, runs) in [("2999-01-01T00:00:00Z", [1, 1, 2]), ("2001-01-01T00:00:00Z", [1, 2, 3])] {
             let dir = Scratch::new();
             let count = dir.join("count");
@@ -147,7 +148,7 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
     }
 
     #[tokio::test]
-    async fn a_server_without_encryption_is_not_told_who_asks() {
+    async fn credentials_are_not_sent_over_plain_http() {
         let dir = Scratch::new();
         let config = "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c, \
                       cluster: {server: 'http://a.example:81/x'}}]\nusers: [{name: u, user: {tokenFile: gone}}]\n";
@@ -159,7 +160,7 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
     }
 
     #[tokio::test]
-    async fn files_are_read_again_and_a_missing_one_is_being_replaced() {
+    async fn changed_credential_files_are_read_again_and_missing_ones_keep_their_content() {
         let dir = Scratch::new();
         let config = "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c, \
                       cluster: {server: 'https://a.example', insecure-skip-tls-verify: true}}]\nusers: [{name: u, user: \

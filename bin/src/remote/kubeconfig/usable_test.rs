@@ -1,4 +1,4 @@
-//! Tests of kubeconfig files of webhooks, and of the messages for invalid ones.
+//! Tests of kubeconfig files of webhooks, and of the messages for invalid files.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ users: [{name: u, user: {token: t}}]
 ";
 
 #[test]
-fn what_cannot_be_used_is_said_as_the_client_library_says_it() {
+fn an_unusable_kubeconfig_has_the_error_texts_of_client_go() {
     let dir = Scratch::new();
     let path = dir.join("config");
     let none = || format!("invalid configuration: {NO_CONFIGURATION}");

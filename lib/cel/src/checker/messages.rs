@@ -1,6 +1,7 @@
 //! The well-known protobuf messages that struct literals may name.
 //!
-//! In the language they have types of their own: `google.protobuf.Int32Value{value: 1}` is a `wrapper(int)`.
+//! The language has its own types for these messages: `google.protobuf.Int32Value{value: 1}` is a
+//! `wrapper(int)`.
 
 use crate::types::{Primitive, Type};
 

@@ -16,14 +16,15 @@ use crate::error::{CompileError, Issue};
 use crate::types::Type;
 use unify::Bindings;
 
-/// Maximum number of components of a type. Only nested map literals over bound variables (`{a: a}`) grow
-/// faster than the text. A larger type becomes `dyn`.
+/// Maximum number of components of a type. The type of an expression grows faster than its text only for
+/// nested map literals over bound variables (`{a: a}`). A larger type becomes `dyn`.
 const TYPE_PARTS_MAX: usize = 4096;
 
 /// Checks a parsed expression.
 ///
 /// # Errors
-/// All type errors. If the types are correct, all constants that are invalid for their function.
+/// Returns all type errors. If the types are correct, returns an error for each constant that is invalid for
+/// its function.
 pub fn check(ast: Ast, environment: &Environment) -> Result<CheckedAst, CompileError> {
     let count = ast.nodes.len();
     let mut checker = Checker {
@@ -281,8 +282,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns the common type of the previous elements and the next one. `validate` later refuses most
-    /// mixtures.
+    /// Returns the common type of the previous elements and the current element. `validate` later refuses
+    /// most mixtures of types.
     fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         match previous {
             None => current,

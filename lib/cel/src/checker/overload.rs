@@ -7,8 +7,8 @@ use crate::types::Type;
 
 impl Checker<'_> {
     /// Resolves a call whose arguments and target are checked. All matching overloads remain candidates,
-    /// because `dyn` arguments leave the choice to run time. The type of the call is the common result type
-    /// of the candidates, or else `dyn`.
+    /// because `dyn` arguments leave the choice to run time. The type of the call is the result type of the
+    /// candidates, or `dyn` if their result types differ.
     pub(super) fn resolve_call(
         &mut self,
         id: NodeId,

@@ -7,11 +7,12 @@ use hashbrown::HashMap;
 use crate::ast::Name;
 use crate::types::Type;
 
-/// The bindings of type variables. A failed attempt leaves them unchanged.
+/// The bindings of type variables. A failed attempt leaves the bindings unchanged.
 #[derive(Default)]
 pub(super) struct Bindings {
     bound: HashMap<Name, Type>,
-    /// Changes of the current attempt, so that they can be undone.
+    /// Previous bindings of the variables that the current attempt changed, so that the changes can be
+    /// undone.
     log: Vec<(Name, Option<Type>)>,
     variables: usize,
 }
@@ -23,8 +24,8 @@ pub(super) struct Fresh {
 }
 
 impl Fresh {
-    /// Returns `declared` with its parameters replaced. `make` creates the replacement when a parameter
-    /// occurs for the first time.
+    /// Replaces the type parameters in `declared`. `make` creates the replacement when a parameter occurs for
+    /// the first time.
     pub fn instantiate(&mut self, declared: &Type, make: &mut dyn FnMut(&Name) -> Type) -> Type {
         match declared {
             Type::Param(name) => match self.variables.iter().find(|(param, _)| param == name) {
@@ -55,7 +56,7 @@ impl Bindings {
         Type::Param(name.into())
     }
 
-    /// Returns the type with bound variables replaced. If `finally`, free variables become `dyn`.
+    /// Replaces the bound variables in a type. If `finally` is true, free variables become `dyn`.
     pub fn resolve(&self, r#type: &Type, finally: bool) -> Type {
         match r#type {
             Type::Param(name) => match self.bound.get(name) {
@@ -134,7 +135,8 @@ impl Bindings {
         }
     }
 
-    /// Returns whether the variable `name` may stand for `r#type`, and whether it was bound before.
+    /// Binds the variable `name` to `r#type` if possible. Returns whether the variable can have this type,
+    /// and whether it was bound before.
     fn substitute(&mut self, r#type: &Type, name: &Name) -> (bool, bool) {
         if matches!(r#type, Type::Param(other) if other == name) {
             return (true, true);
@@ -160,7 +162,8 @@ impl Bindings {
         (true, false)
     }
 
-    /// Returns whether `variable` occurs in `within`. Binding it would then create an infinite type.
+    /// Returns whether `variable` occurs in `within`. If the variable occurs, its binding would create an
+    /// infinite type.
     fn occurs(&self, variable: &Type, within: &Type) -> bool {
         match within {
             Type::Param(name) => {

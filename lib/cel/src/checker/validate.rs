@@ -45,7 +45,8 @@ impl Validator<'_> {
         }
     }
 
-    /// Checks a node. Literals within calls of `format` may mix types, because its arguments are a list.
+    /// Checks a node. If `exempt` is true, list and map literals in the node may mix types. Calls of
+    /// `format` are exempt, because their arguments are a list.
     fn node(&mut self, id: NodeId, exempt: bool) {
         let ast = &self.checked.ast;
         match ast.kind(id) {
@@ -82,8 +83,8 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports elements whose type differs from that of the first: all of them if `all`, otherwise only the
-    /// first such element.
+    /// Reports elements whose type differs from the type of the first element. If `all` is false, only the
+    /// first such element is reported.
     fn same_types(&mut self, all: bool, elements: impl Iterator<Item = (NodeId, bool)>) {
         let checked = self.checked;
         let mut first: Option<&Type> = None;

@@ -1,4 +1,4 @@
-//! Arithmetic on bounds of sizes and costs. All of it saturates at `u64::MAX`.
+//! Arithmetic on bounds of sizes and costs. All operations saturate at `u64::MAX`.
 
 use crate::cost::{CallEstimate, CostEstimate, SizeEstimate};
 
@@ -16,7 +16,7 @@ impl SizeEstimate {
         Self { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
     }
 
-    /// Returns the smallest bounds that include both.
+    /// Returns the smallest bounds that include `self` and `other`.
     pub fn union(self, other: Self) -> Self {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
@@ -53,7 +53,7 @@ impl CostEstimate {
         Self { min: times_factor(self.min, factor), max: times_factor(self.max, factor) }
     }
 
-    /// Returns the smallest bounds that include both.
+    /// Returns the smallest bounds that include `self` and `other`.
     pub fn union(self, other: Self) -> Self {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn factors_round_up_and_saturate() {
+    fn cost_factors_round_up_and_saturate() {
         for (units, factor, want) in [
             (0, 0.1, 0),
             (1, 0.1, 1),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_saturate() {
+    fn size_estimates_saturate() {
         let unknown = SizeEstimate::UNKNOWN;
         assert_eq!(unknown.plus(SizeEstimate::exactly(1)), SizeEstimate { min: 1, max: u64::MAX });
         assert_eq!(unknown.times(unknown), unknown);

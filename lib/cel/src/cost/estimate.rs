@@ -1,9 +1,11 @@
 //! The static estimate: bounds of the cost of a checked expression, from the sizes that a host gives for its
 //! variables.
 //!
-//! A single pass over the tree adds up costs from the leaves to the root. For each node it records the cost and
+//! A single pass over the tree adds up costs from the leaves to the root. For each node, the pass records the
+//! cost and
 //!
-//! - the *path* of the variable it reads, which is the key for size hints (`self.spec.items.@items`),
+//! - the *path* of the variable that the node reads, which is the key for size hints
+//!   (`self.spec.items.@items`),
 //! - the *size* of its value, if the expression determines it (literals, concatenations, results of functions), and
 //! - the size of the *entries* of its value, if it is a list or map created in the expression.
 //!
@@ -71,7 +73,7 @@ struct Estimator<'a> {
     locals: Vec<Local>,
 }
 
-/// A call as its estimation rule sees it.
+/// A call, in the form for its estimation rule.
 struct Site<'a> {
     args: Vec<Arg<'a>>,
     hints: &'a dyn SizeHints,
@@ -222,8 +224,8 @@ impl<'a> Estimator<'a> {
         cost.plus(CostEstimate::exactly(MAP_COST))
     }
 
-    /// Returns whether a comprehension only binds a variable: the loop over an empty list that `optMap` and
-    /// `sortBy` expand to.
+    /// Returns whether a comprehension only binds a variable. Macros such as `optMap` and `sortBy` expand to
+    /// such a comprehension: a loop over an empty list.
     fn is_binding(&self, comprehension: &Comprehension) -> bool {
         let ast = &self.checked.ast;
         matches!(ast.kind(comprehension.range), NodeKind::List { elements, .. } if elements.is_empty())
@@ -338,8 +340,8 @@ impl<'a> Estimator<'a> {
         self.set_entries(to, self.entries_of(from));
     }
 
-    /// Returns the size of a node's value: computed, from a literal, given by the host, or implied by its
-    /// type.
+    /// Returns the size of a node's value. The size was computed before, or it follows from a literal, a hint
+    /// of the host, or the type.
     fn size(&mut self, id: NodeId) -> Option<SizeEstimate> {
         if let Some(size) = self.sizes[id.index()] {
             return Some(size);
@@ -394,7 +396,7 @@ impl Path {
 }
 
 impl EntrySizes {
-    /// Returns the smallest bounds that include both; `None` if one of them is unknown.
+    /// Returns the smallest bounds that include both bounds; `None` if one of the bounds is unknown.
     fn union(left: Option<Self>, right: Option<Self>) -> Option<Self> {
         let (left, right) = (left?, right?);
         Some(Self {
@@ -428,7 +430,8 @@ impl CallSite for Site<'_> {
     }
 }
 
-/// Estimates a logical operator. The lower bound excludes the right operand, which may not be evaluated.
+/// Estimates the cost of a logical operator. The lower bound excludes the right operand, because it is not
+/// always evaluated.
 fn short_circuit(costs: &[CostEstimate]) -> CostEstimate {
     let max = costs.iter().fold(0u64, |sum, cost| sum.saturating_add(cost.max));
     CostEstimate { min: costs.first().map_or(0, |left| left.min), max }
@@ -499,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_follow_the_sizes_of_variables() {
+    fn cost_estimates_follow_the_sizes_of_variables() {
         for (expression, known, unknown) in [
             ("i == 3", (2, 2), (2, 2)),
             ("s == 'abc'", (2, 2), (2, 2)),
@@ -523,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_know_what_the_expression_itself_tells() {
+    fn cost_estimates_use_sizes_known_from_the_expression() {
         for (expression, want) in [
             ("1 + 2", (1, 1)),
             ("[1, 2, 3]", (10, 10)),

@@ -1,7 +1,8 @@
 //! Cost rules that several functions share, estimated and actual.
 //!
-//! Costs follow the work: reading text costs a tenth per character; matching a regular expression costs a
-//! quarter per character of the pattern for each tenth of the text; visiting an element costs one.
+//! Costs follow the work. Reading text costs 0.1 per character. Matching a regular expression costs the
+//! product of 0.25 per character of the pattern and 0.1 per character of the text. Visiting an element costs
+//! 1.
 
 use crate::cost::arithmetic::times_factor;
 use crate::cost::{CallEstimate, CallSite, CostEstimate, SizeEstimate};
@@ -26,7 +27,7 @@ pub fn arg_size(args: &[Value<'_>], index: usize) -> u64 {
     args.get(index).map_or(1, Value::cost_size)
 }
 
-/// Estimates a call that costs [`CALL_COST`].
+/// Returns the estimate of a call that costs [`CALL_COST`].
 pub fn nominal(_: &dyn CallSite) -> Option<CallEstimate> {
     Some(CallEstimate::cost(CostEstimate::exactly(CALL_COST)))
 }
@@ -36,12 +37,13 @@ pub fn nominal_actual(_: &[Value<'_>], _: &Value<'_>) -> u64 {
     CALL_COST
 }
 
-/// Estimates a call that reads its first argument, which is text.
+/// Estimates the cost of a call that reads its first argument, which is text.
 pub fn reads_text(site: &dyn CallSite) -> Option<CallEstimate> {
     Some(CallEstimate::cost(site.size(0).times_factor(TEXT_FACTOR)))
 }
 
-/// Estimates a call that reads its first argument and whose result has at most that size.
+/// Estimates the cost and the result size of a call that reads its first argument. The result is at most as
+/// large as this argument.
 pub fn reads_text_into_as_much(site: &dyn CallSite) -> Option<CallEstimate> {
     let size = site.size(0);
     Some(CallEstimate::cost(size.times_factor(TEXT_FACTOR)).with_size(size))
@@ -57,8 +59,9 @@ pub fn rewrites_text_actual(args: &[Value<'_>], _: &Value<'_>) -> u64 {
     times_factor(arg_size(args, 0), 2.0 * TEXT_FACTOR)
 }
 
-/// Estimates matching `pattern` characters of a regular expression against `text` characters. The text counts
-/// one character more, so that the pattern has a cost even for an empty text.
+/// Estimates the cost of a match of a regular expression of `pattern` characters against a text of `text`
+/// characters. The text counts as one character longer, so that the pattern has a cost even for an empty
+/// text.
 pub fn matching(text: SizeEstimate, pattern: SizeEstimate) -> CostEstimate {
     let text = text.plus(SizeEstimate::exactly(1)).times_factor(TEXT_FACTOR);
     text.times(pattern.times_factor(PATTERN_FACTOR))
@@ -70,8 +73,8 @@ pub fn matching_actual(text: u64, pattern: u64) -> u64 {
     text.saturating_mul(times_factor(pattern, PATTERN_FACTOR))
 }
 
-/// Estimates a call that visits each element of its first argument, or reads the argument if it is text.
-/// Elements that are text are read as well.
+/// Estimates the cost of a call that visits each element of its first argument, or reads the argument if it
+/// is text. Elements that are text are read as well.
 pub fn visits_elements(site: &dyn CallSite) -> Option<CallEstimate> {
     let size = site.size(0);
     let Type::List(element) = site.type_of(0) else {
@@ -88,8 +91,8 @@ pub fn visits_elements_actual(args: &[Value<'_>], _: &Value<'_>) -> u64 {
     args.first().map_or(0, traversal)
 }
 
-/// Estimates a call that creates a list of `size` elements, at `factor` per element plus the cost of a call
-/// and of a list.
+/// Estimates the cost of a call that creates a list of `size` elements: `factor` per element, plus the cost
+/// of a call and of a list.
 pub fn makes_list(size: SizeEstimate, factor: f64) -> CallEstimate {
     let cost = size.times_factor(factor).plus(CostEstimate::exactly(CALL_COST + LIST_COST));
     CallEstimate::cost(cost).with_size(size)
@@ -106,10 +109,10 @@ pub fn is_text(of: &Type) -> bool {
 }
 
 /// Returns the cost of visiting a value and all values in it: a tenth per byte of text, rounded down for each
-/// text, one for each number and similar value, nothing for the lists and maps themselves.
+/// text; one for each number or similar value; and nothing for the lists and maps themselves.
 ///
-/// The walk ends at a cost or number of values beyond every budget, because concatenations can create lists
-/// of billions of elements cheaply.
+/// The walk ends when the cost or the number of values exceeds [`VISITS_MAX`], because a cheap concatenation
+/// can create a list of billions of elements.
 fn traversal(value: &Value<'_>) -> u64 {
     let mut cost = 0u64;
     let mut visited = 0u64;
@@ -136,7 +139,7 @@ fn traversal(value: &Value<'_>) -> u64 {
         let Some((inside, at)) = open.last_mut() else { return cost };
         next = match inside {
             Value::List(list) => list.get(*at),
-            // Even indices are keys, odd ones are values.
+            // Even indices are keys, and odd indices are values.
             Value::Map(map) if at.is_multiple_of(2) => map.key_at(*at / 2),
             Value::Map(map) => map.value_at(*at / 2),
             _ => None,
@@ -148,6 +151,6 @@ fn traversal(value: &Value<'_>) -> u64 {
     }
 }
 
-/// Maximum number of values that are visited to compute the cost of a call, and maximum of that cost: the
-/// largest budget of a host.
+/// Maximum number of values that are visited to compute the cost of a call, and maximum of this cost. No
+/// budget of a host is larger.
 const VISITS_MAX: u64 = 10_000_000;

@@ -9,8 +9,8 @@ use crate::types::Type;
 /// Maximum size of a named format, which bounds the cost of comparing two formats.
 const FORMAT_SIZE_MAX: u64 = 64;
 
-/// Estimates a call of a standard overload. `&&`, `||` and `? :` are not included, because their cost depends
-/// on the cost of their operands.
+/// Estimates the cost of a call of a standard overload. `&&`, `||` and `? :` are not included, because their
+/// cost depends on the cost of their operands.
 pub fn estimate(overload: &str, site: &dyn CallSite) -> CallEstimate {
     let text = |arg: usize| site.size(arg).times_factor(TEXT_FACTOR);
     match (overload, site.len()) {
@@ -25,7 +25,8 @@ pub fn estimate(overload: &str, site: &dyn CallSite) -> CallEstimate {
             CallEstimate::cost(text(0)).with_size(SizeEstimate { min: min / 4, max })
         }
         ("strings_quote", 1) => {
-            // Two quotes, and an escape for each character. In the reference, unknown sizes wrap around.
+            // The result has two quotes, and at most one escape for each character. In the reference, unknown
+            // sizes wrap around.
             let SizeEstimate { min, max } = site.size(0);
             let max = max.wrapping_mul(2).wrapping_add(2);
             CallEstimate::cost(text(0)).with_size(SizeEstimate { min: min.wrapping_add(2), max })
@@ -59,7 +60,8 @@ pub fn estimate(overload: &str, site: &dyn CallSite) -> CallEstimate {
     }
 }
 
-/// Estimates a comparison, which ends with the shorter operand. Scalars have size 1, which costs 1.
+/// Estimates the cost of a comparison, which ends with the shorter operand. Scalars have size 1, which costs
+/// 1.
 fn comparison(site: &dyn CallSite) -> CostEstimate {
     let max = site.size(0).max.min(site.size(1).max);
     CostEstimate { min: max.min(1), max }.times_factor(TEXT_FACTOR)

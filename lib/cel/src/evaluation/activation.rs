@@ -5,8 +5,8 @@ use crate::value::Value;
 /// The host's variables of one evaluation. Each variable is read at most once per evaluation, when it is
 /// needed.
 pub trait Activation<'v> {
-    /// Returns the value of a variable by its full name; `None` if it has no value, which is an error of the
-    /// evaluation.
+    /// Returns the value of a variable by its full name. A variable without a value is `None`, which is an
+    /// error of the evaluation.
     fn variable(&self, name: &str) -> Option<Value<'v>>;
 }
 
@@ -31,7 +31,7 @@ impl<'v> Activation<'v> for Vec<(String, Value<'v>)> {
 /// The limits that end an evaluation early.
 #[derive(Clone, Copy)]
 pub struct Limits<'l> {
-    /// Cost limit; the evaluation ends as soon as it exceeds this.
+    /// Cost limit; the evaluation ends as soon as its cost exceeds the limit.
     pub cost: u64,
     /// Callback that is called regularly ([`Steps`](super::Steps)); if it returns true, the evaluation ends.
     /// Hosts check a deadline here.

@@ -1,4 +1,4 @@
-//! The type conversions: `int(x)`, `string(x)`, `timestamp(x)` and the others.
+//! The type conversions: `int(x)`, `string(x)`, `timestamp(x)` and the other conversions.
 //!
 //! The signatures of the overloads exclude types that cannot be converted; other failures depend on the
 //! value.

@@ -1,8 +1,9 @@
 //! Evaluation of a plan.
 //!
-//! The evaluator walks the plan recursively; the depth is that of the expression, which the parser bounds. It
-//! adds up the cost and stops as soon as a limit is exceeded. Errors of the language are results: `&&`, `||`,
-//! loops and `orValue` continue after them. The other errors end the evaluation at once.
+//! The evaluator walks the plan recursively. The depth of the recursion is the depth of the expression, which
+//! the parser bounds. The evaluator adds up the cost and stops as soon as a limit is exceeded. Errors of the
+//! language are results: `&&`, `||`, loops and `orValue` continue after such an error. All other errors end
+//! the evaluation at once.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         self.cost
     }
 
-    /// Returns the counter of the work.
+    /// Returns the counter of the steps.
     pub(super) fn steps(&self) -> &Steps<'e> {
         &self.steps
     }
@@ -168,7 +169,8 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         }
     }
 
-    /// Evaluates both operands; the right one is evaluated even if the left one is an error of the language.
+    /// Evaluates both operands; the right operand is evaluated even if the left operand is an error of the
+    /// language.
     fn pair(
         &mut self,
         left: ExpressionId,
@@ -213,8 +215,9 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         }
     }
 
-    /// Evaluates a call without arguments, with three or more arguments, or of `matches`. The first error
-    /// ends it. The call is then charged only if the error comes from the last argument.
+    /// Evaluates a call of `matches`, a call without arguments, or a call with three or more arguments. The
+    /// first argument with an error ends the evaluation of the call. The call is then charged only if the
+    /// error comes from the last argument.
     fn call_many(&mut self, call: &PlannedCall, args: &[ExpressionId]) -> Outcome<'v> {
         let mut values: SmallVec<[Value<'v>; 4]> = SmallVec::with_capacity(args.len());
         for (index, arg) in args.iter().enumerate() {
@@ -263,7 +266,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
                     None => regex::cached(pattern, &self.steps)?.is_match(text),
                 }))
             }
-            // A call with a constant pattern has no function name in its error.
+            // The error of a call with a constant pattern has no function name.
             (Operation::Matches(Some(_)), _) | (Operation::Matches(_), [Value::String(_), _]) => {
                 Err(EvalError::no_such_overload())
             }
@@ -278,8 +281,8 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         }
     }
 
-    /// Charges a call that is not computed because some of its arguments are errors. These count as values
-    /// without a size.
+    /// Charges a call that is not computed because some of its arguments are errors. An argument with an
+    /// error counts as `null`.
     #[inline(never)] // see `charged`
     fn charge_failed(&mut self, charge: Charge, args: &[Outcome<'v>], error: EvalError) -> Outcome<'v> {
         let args: SmallVec<[Value<'v>; 3]> =
@@ -352,7 +355,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         }
     }
 
-    /// Returns the value of an attribute; only its path costs.
+    /// Returns the value of an attribute, and charges the steps of its path.
     fn resolve(&mut self, attribute: &Attribute) -> Outcome<'v> {
         let value = match &attribute.base {
             Base::Variable(number) => self.variable(*number)?,
@@ -377,11 +380,13 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         let name = &self.plan.variables[number];
         let value = self.activation.variable(name);
         let value = value.ok_or_else(|| EvalError::new(format!("no such attribute(s): {name}")))?;
+        // Keep only checked values: each use of a value that cannot be read is an error.
+        let value = value.checked()?;
         self.variables[number] = Some(value.clone());
-        value.checked()
+        Ok(value)
     }
 
-    /// Returns the value of a loop variable. Reading an accumulator ends its growth in place.
+    /// Returns the value of a loop variable. After an accumulator is read, it can no longer grow in place.
     fn read(&mut self, slot: Slot) -> Outcome<'v> {
         self.start(slot)?;
         let state = &mut self.slots[slot.0 as usize];
@@ -488,7 +493,7 @@ fn is_fatal(result: &Outcome<'_>) -> bool {
     matches!(result, Err(error) if error.kind != EvalErrorKind::Language)
 }
 
-/// Counts the steps of reading all text arguments, as most functions do.
+/// Counts the steps of reading all text arguments. Most functions read all their text arguments.
 fn count_texts(steps: &Steps<'_>, args: &[Value<'_>]) -> Result<(), EvalError> {
     args.iter().try_for_each(|arg| match arg {
         Value::String(text) => steps.text(text.len()),
@@ -515,8 +520,9 @@ fn cost_of(charge: Charge, args: &[Value<'_>], result: &Value<'_>) -> u64 {
     }
 }
 
-/// Returns the smaller of the sizes of two values. The characters of a text are counted only if it can be the
-/// smaller one: comparing a long text with a short one costs 1, and must not take longer than that.
+/// Returns the smaller of the sizes of two values. The characters of a text are counted only if this text can
+/// have the smaller size. The comparison of a long text with a short text costs 1, so the time must be short
+/// as well.
 fn smaller_size(left: &Value<'_>, right: &Value<'_>) -> u64 {
     let (Value::String(left), Value::String(right)) = (left, right) else {
         return left.cost_size().min(right.cost_size());

@@ -10,7 +10,7 @@ use crate::evaluation::{dispatch, operators};
 use crate::value::describe::{describe, kind_name};
 use crate::value::{List, Object, Value};
 
-/// Number of steps per iteration, in addition to those of its expressions.
+/// Number of steps per iteration, in addition to the steps of its expressions.
 const ITERATION_STEPS: usize = 10;
 /// Cost of a call, or of reading an accumulator.
 const STEP_COST: u64 = 1;
@@ -153,8 +153,8 @@ impl<'v> Evaluator<'_, 'v> {
         Ok(())
     }
 
-    /// Appends the elements of `list` to the accumulator. Returns an error of the language if they cannot be
-    /// added.
+    /// Appends the elements of `list` to the accumulator. Returns an error of the language if the elements
+    /// cannot be added.
     fn extend(&mut self, accumulator: Slot, list: &Value<'v>) -> Result<Option<EvalError>, EvalError> {
         let state = &mut self.slots[accumulator.0 as usize];
         match (&mut *state, list) {
@@ -173,7 +173,7 @@ impl<'v> Evaluator<'_, 'v> {
     }
 
     fn insert(&mut self, accumulator: Slot, key: ExpressionId, value: ExpressionId) -> Result<(), EvalError> {
-        // The first error ends the call, which is then charged only if the error comes from the last
+        // The first error ends the call. The call is then charged only if the error comes from the last
         // argument.
         if self.operand(accumulator)?.is_some() {
             return Ok(());

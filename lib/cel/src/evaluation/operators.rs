@@ -1,8 +1,9 @@
 //! Arithmetic, ordering, membership and the other operators on values.
 //!
-//! The type of the left operand decides. If its type lacks the operator, the error is "no such overload" with
-//! the operator's name, except for strings, durations and timestamps, which leave the name out. If the right
-//! operand has the wrong type, the error leaves the name out as well. These are the texts of the reference.
+//! The type of the left operand selects the implementation. If this type lacks the operator, the error is "no
+//! such overload" with the name of the operator. The name is absent if the left operand is a string, duration
+//! or timestamp, and if only the right operand has a wrong type. These error texts equal the texts of the
+//! reference.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -118,7 +119,7 @@ pub fn divide<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
     }
 }
 
-/// Computes `left % right`; the sign is that of `left`.
+/// Computes `left % right`; the result has the sign of `left`.
 pub fn modulo<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
     match (left, right) {
         (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => {
@@ -164,7 +165,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Computes `left < right`, or the comparison of another operator.
+    /// Applies the operator to `left` and `right`.
     pub fn apply<'v>(self, left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
         let ordering = compare(left, right).ok_or_else(|| match left {
             Value::Null
@@ -195,8 +196,8 @@ impl Order {
     }
 }
 
-/// Returns the order of two values of one type, or of two numbers. `None` means that they are not comparable;
-/// `Some(None)` means that one of them is NaN.
+/// Returns the order of two values of one type, or of two numbers. `None` means that the values are not
+/// comparable; `Some(None)` means that a number is NaN.
 pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> {
     Some(match (left, right) {
         (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),

@@ -41,8 +41,8 @@ pub enum Expression {
     Constant(Value<'static>),
     /// A variable, selection, index or conditional.
     Attribute(Attribute),
-    /// `left && right` if `decisive` is false, `left || right` if it is true. A side with that value decides,
-    /// and absorbs an error of the other side.
+    /// `left && right` if `decisive` is false, `left || right` if it is true. An operand with the value
+    /// `decisive` determines the result, and absorbs an error of the other operand.
     Logic { left: ExpressionId, right: ExpressionId, decisive: bool },
     /// A comparison `left == right`, or `left != right` if `negated`.
     Equality { left: ExpressionId, right: ExpressionId, negated: bool },
@@ -78,7 +78,7 @@ pub struct Field {
     pub optional: bool,
 }
 
-/// A value and the path into it. The attribute costs 1, and each step of its path costs 1.
+/// A value and a path into the value. The attribute costs 1, and each step of its path costs 1.
 #[derive(Clone, Debug)]
 pub struct Attribute {
     pub base: Base,
@@ -104,7 +104,7 @@ pub struct Qualifier {
     pub key: Key,
     /// Whether the step was written with `?`, so that the attribute is an optional.
     pub optional: bool,
-    /// Whether this is the step of `has`, which returns whether the value exists instead of the value.
+    /// Whether the step belongs to `has`. The result of such a step is whether the value exists.
     pub presence: bool,
 }
 
@@ -113,7 +113,7 @@ pub struct Qualifier {
 pub enum Key {
     /// A field name or a constant index.
     Constant(Value<'static>),
-    /// An index that is an attribute; only its path costs.
+    /// An index that is an attribute; only the steps of its path cost.
     Attribute(Box<Attribute>),
     /// Any other index expression.
     Expression(ExpressionId),
@@ -139,7 +139,7 @@ pub enum Operation {
     Order(Order),
     /// The membership test `a in b`.
     In,
-    /// A test that is true unless the argument is false, also for errors.
+    /// A test that is true unless the argument is false; an error counts as true.
     NotStrictlyFalse,
     /// `text.matches(pattern)`; a constant pattern is already compiled.
     Matches(Option<Regex>),
@@ -166,9 +166,9 @@ pub enum Charge {
     Search,
     /// The product of the sizes of a text and of a pattern.
     Pattern,
-    /// A library's rule, which uses only the arguments.
+    /// The cost follows a rule of a library. The rule reads only the arguments.
     Rule(ActualRule),
-    /// A library's rule, which uses the result.
+    /// The cost follows a rule of a library. The rule also reads the result.
     ResultRule(ActualRule),
 }
 
@@ -195,7 +195,7 @@ pub enum FoldVariables {
     Two(Slot, Slot),
 }
 
-/// The computation of the next accumulator. The steps that macros use grow it in place.
+/// The computation of the next accumulator. The steps that macros use extend the accumulator in place.
 #[derive(Debug)]
 pub enum Step {
     /// An appended list: `accumulator + list`.
@@ -216,7 +216,7 @@ impl Attribute {
         Self { base: Base::Expression(expression), path: Vec::new() }
     }
 
-    /// Adds a step. In a conditional, both branches get it.
+    /// Adds a step. In a conditional, both branches get the step.
     pub fn push(&mut self, qualifier: Qualifier) {
         match &mut self.base {
             Base::Conditional { then, otherwise, .. } => {

@@ -1,10 +1,10 @@
 //! Planning of a checked expression: names become numbers, functions become pointers, constants are folded.
 //!
-//! Exactly those subexpressions are folded that the reference folds, because folded ones cost nothing at run
-//! time: list and map literals with constant elements, conversions of constants, `in` with a constant list,
-//! and patterns. If a folded subexpression fails, planning fails.
+//! The planner folds list and map literals with constant elements, conversions of constants, `in` with a
+//! constant list, and patterns. The reference folds exactly these subexpressions; the costs agree, because a
+//! folded subexpression costs nothing at run time. If a folded subexpression fails, planning fails.
 //!
-//! Macros use their arguments more than once; a node that occurs twice in one scope is planned once.
+//! Macros use their arguments more than once. A node that occurs twice in one scope is planned once.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ impl Planner<'_> {
             Expression::Constant(value) => value_depth(value),
             Expression::Attribute(attribute) => self.attribute_depth(attribute),
             Expression::Logic { .. } | Expression::Equality { .. } | Expression::Membership { .. } => 0,
-            // The sum of two lists nests as deep as the deeper one; other operators create no lists.
+            // The sum of two lists nests as deep as the deeper list; other operators create no lists.
             Expression::Call(PlannedCall { operation: Operation::Binary(_), args, .. }) => self.deepest(args),
             Expression::Call(PlannedCall { operation: Operation::Overloads { .. }, args, .. }) => {
                 self.deepest(args) + 1
@@ -241,7 +241,8 @@ impl Planner<'_> {
         Base::Variable(number as u32)
     }
 
-    /// Returns the attribute of an expression, or a new attribute that starts at its value.
+    /// Returns the attribute of an expression. If the expression is not an attribute, the result is a new
+    /// attribute that starts at its value.
     fn attribute(&self, id: ExpressionId) -> Attribute {
         match self.get(id) {
             Expression::Attribute(attribute) => attribute.clone(),
@@ -438,8 +439,8 @@ impl Planner<'_> {
         Ok(self.qualify(operand, Qualifier { key, optional, presence: false }))
     }
 
-    /// Folds membership in a constant list of primitives. The keys are each element and the equal numbers of
-    /// other types.
+    /// Folds membership in a constant list of primitives to a lookup in a set. For each number, the set also
+    /// has the equal numbers of the other numeric types.
     fn fold_membership(&mut self, element: ExpressionId, list: ExpressionId) -> Option<ExpressionId> {
         let Some(Value::List(list)) = self.constant(list) else { return None };
         if list.is_empty() {
@@ -570,7 +571,8 @@ impl Charge {
     }
 }
 
-/// Returns the nesting depth of a folded value; its literal was within the parser's limit.
+/// Returns the nesting depth of a folded value. The recursion is bounded, because the literal was within the
+/// parser's limit.
 fn value_depth(value: &Value<'_>) -> u32 {
     match value {
         Value::List(list) => list.iter().map(|element| value_depth(&element)).max().unwrap_or(0) + 1,

@@ -11,7 +11,7 @@ use crate::evaluation::plan::Plan;
 use crate::evaluation::planner;
 use crate::value::Value;
 
-/// A planned expression. Creating it costs more than an evaluation, so keep it.
+/// A planned expression. The creation of a program costs more than an evaluation, so keep the program.
 #[derive(Debug)]
 pub struct Program {
     plan: Plan,
@@ -22,7 +22,7 @@ pub struct Program {
 pub struct Evaluation<'v> {
     /// Value of the expression, or its error.
     pub result: Result<Value<'v>, EvalError>,
-    /// Cost of the evaluation, also if it failed.
+    /// Cost of the evaluation, even if it failed.
     pub cost: u64,
     /// Work of the evaluation, in [`Steps`](super::Steps).
     pub steps: u64,
@@ -32,8 +32,8 @@ impl Program {
     /// Plans a checked expression.
     ///
     /// # Errors
-    /// The error of a constant subexpression, which is computed here: `duration(dyn('x'))`, a malformed
-    /// constant pattern, a constant map with bytes as a key.
+    /// The error of a constant subexpression. Planning computes such subexpressions, for example
+    /// `duration(dyn('x'))`, a malformed constant pattern, or a constant map with bytes as a key.
     pub fn new(checked: &CheckedAst, environment: &Environment) -> Result<Self, EvalError> {
         Ok(Self { plan: planner::plan(checked, environment)? })
     }

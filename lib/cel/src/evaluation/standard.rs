@@ -1,7 +1,7 @@
 //! The functions of the standard library and of optionals.
 //!
-//! [`implementation`] finds them by name. The evaluator checks the argument types of a signature before a
-//! call, except for the functions in [`checks_types_itself`].
+//! [`implementation`] finds a function by name. The evaluator checks the argument types of a signature
+//! before a call, except for the functions in [`checks_types_itself`].
 
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ fn optional_of_non_zero<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     Ok(if zero { Value::Optional(None) } else { Value::some(value.clone()) })
 }
 
-/// Returns the values in a list of optionals, without the empty ones.
+/// Returns the values in a list of optionals, without the empty optionals.
 fn unwrap_all<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let [Value::List(list)] = call.args else { return Err(EvalError::no_such_overload()) };
     bounds::make_list(list.len(), call.steps)?;

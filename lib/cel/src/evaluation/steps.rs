@@ -1,9 +1,9 @@
 //! Steps: the work of an evaluation, counted so that it can be interrupted.
 //!
 //! Costs are part of the host's API and follow the reference, even if a call costs little compared with its
-//! work. Steps count the real work: one for each visited element, compared value and charge, and one per some
-//! bytes of text. Every `STEPS_PER_LOOK` steps the evaluation asks the host whether to continue. A library
-//! loop that counts no steps could not be interrupted.
+//! work. Steps count the real work: one for each visited element, compared value and charged operation, and
+//! one for each block of text. Every `STEPS_PER_LOOK` steps the evaluation asks the host whether to
+//! continue. A library loop that counts no steps could not be interrupted.
 
 use std::cell::Cell;
 use std::fmt;

@@ -18,7 +18,8 @@ use crate::value::{Opaque, Value};
 
 const SINCE: Version = Version::new(1, 27);
 
-/// Cost of a check. Two checks in one expression are within the usual limit, three are not.
+/// Cost of a check. Two checks in one expression are within the usual limit, but three checks exceed the
+/// limit.
 const CHECK_COST: u64 = 350_000;
 
 /// A host that decides authorization requests.
@@ -52,7 +53,7 @@ pub enum Request {
     },
 }
 
-/// A resource, as far as the expression narrows it. Empty strings match everything.
+/// A resource, with the restrictions that the expression has added.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Resource {
     /// API group, empty for the core group.
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_collected_step_by_step() -> Result<(), EvalError> {
+    fn authorizer_calls_collect_a_request_step_by_step() -> Result<(), EvalError> {
         let start = authorizer(Arc::new(Reader));
         let pods = run(resource, &run(group, &start, &[""])?, &["pods"])?;
         let named = run(|call| narrowed(call, |resource, text| resource.name = text), &pods, &["web"])?;
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_out_of_order_and_blank_names_are_errors() -> Result<(), EvalError> {
+    fn authorizer_calls_in_the_wrong_order_or_with_blank_names_are_errors() -> Result<(), EvalError> {
         let start = authorizer(Arc::new(Reader));
         let core = run(group, &start, &[""])?;
         for (result, want) in [

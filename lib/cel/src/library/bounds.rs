@@ -1,8 +1,8 @@
 //! Bounds on the work and the memory of one call.
 //!
-//! A call is charged for its arguments before it is computed. But some calls cost next to nothing regardless
-//! of their work, and some are charged for their result. If the work or result of such a call would be
-//! excessive, the call must be refused first.
+//! A call is charged for its arguments before it is computed. But some calls cost almost nothing regardless
+//! of their work, and other calls are charged only for their result. Such a call must be refused before it is
+//! computed if its work or its result would be excessive.
 
 use crate::error::{EvalError, EvalErrorKind};
 use crate::evaluation::steps::Steps;
@@ -17,7 +17,7 @@ pub(crate) fn result_too_large() -> EvalError {
 }
 
 /// Maximum number of element comparisons of one call: the largest budget of a host. A call with more
-/// comparisons would exceed the budget anyway, but only after it made them.
+/// comparisons would exceed the budget anyway, but only after the comparisons were made.
 const COMPARISONS_MAX: usize = 10_000_000;
 
 /// Refuses a call that compares each of `left` elements with each of `right` elements if that is too much

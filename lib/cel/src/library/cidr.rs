@@ -114,7 +114,7 @@ impl Cidr {
         address.is_ipv4() == self.address.is_ipv4() && Self { address, bits }.masked() == self.masked()
     }
 
-    /// Returns whether all addresses of another network are in this one.
+    /// Returns whether all addresses of another network are in this network.
     pub fn contains_network(self, other: Self) -> bool {
         self.bits <= other.bits && self.contains(other.address)
     }

@@ -109,7 +109,8 @@ impl Format {
         }
     }
 
-    /// Returns the size of the reference's regular expression for the format. Only costs use it.
+    /// Returns the size of the reference's regular expression for the format. Only cost estimates use the
+    /// size.
     fn pattern_size(self) -> u64 {
         match self {
             Self::Dns1123Label | Self::Dns1035Label | Self::Dns1123LabelPrefix | Self::Dns1035LabelPrefix => {
@@ -156,7 +157,7 @@ fn actual(args: &[Value<'_>], _: &Value<'_>) -> u64 {
 }
 
 /// Returns whether a text is a UUID of this version: thirty-two hexadecimal digits with or without dashes.
-/// Versions 4 and 5 also check the variant.
+/// For versions 4 and 5, the variant is checked as well.
 pub fn is_uuid(text: &str, version: Option<u8>) -> bool {
     let mut rest = text;
     let mut groups = [""; 5];

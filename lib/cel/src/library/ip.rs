@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_told_apart() {
+    fn kinds_of_ip_addresses_are_distinguished() {
         // Rows: address; unspecified, loopback, link-local multicast, link-local unicast, global unicast.
         for (text, want) in [
             ("0.0.0.0", "u...."),

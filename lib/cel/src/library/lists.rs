@@ -184,7 +184,7 @@ fn creating_functions() -> Vec<Function> {
     ]
 }
 
-/// Returns a literal integer; negative ones give 0.
+/// Returns the value of an argument that is an integer literal; 0 for a negative literal.
 fn literal(site: &dyn CallSite, arg: usize) -> Option<u64> {
     match site.constant(arg) {
         Some(Constant::Int(int)) => Some(u64::try_from(*int).unwrap_or(0)),
@@ -311,8 +311,8 @@ fn min<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     extreme(call, "min", Ordering::Greater)
 }
 
-/// Returns the extreme element. A later element replaces the best one so far if the best one has the order
-/// `replaced` to it.
+/// Returns the maximum of a list if `replaced` is `Less`, and the minimum if `replaced` is `Greater`. An
+/// element replaces the best element so far if the best element compares to the new element as `replaced`.
 fn extreme<'v>(call: &Call<'_, 'v>, name: &str, replaced: Ordering) -> Outcome<'v> {
     let mut best: Option<Value<'v>> = None;
     for element in receiver(call)?.iter() {
@@ -338,11 +338,11 @@ fn last_index_of<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
 }
 
 fn position<'v>(call: &Call<'_, 'v>, places: impl Iterator<Item = usize>) -> Outcome<'v> {
-    let [Value::List(list), wanted] = call.args else { return Err(EvalError::no_such_overload()) };
+    let [Value::List(list), needle] = call.args else { return Err(EvalError::no_such_overload()) };
     for place in places {
         call.steps.one()?;
         if let Some(element) = list.get(place)
-            && equality::equal(&element, wanted, call.steps)?
+            && equality::equal(&element, needle, call.steps)?
         {
             return Ok(Value::Int(place as i64));
         }
@@ -380,7 +380,8 @@ fn flatten<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let list = receiver(call)?;
     bounds::make_list(list.len(), call.steps)?;
     let mut flat = Vec::new();
-    // Elements still to be visited, with their remaining levels; the next one is on top.
+    // Elements that are still to be visited, with their remaining levels. The last element of this vector
+    // is visited next.
     let mut rest: Vec<_> = list.iter().map(|element| (element, depth)).collect();
     rest.reverse();
     while let Some((value, levels)) = rest.pop() {
@@ -429,7 +430,7 @@ fn sorted<'v>(call: &Call<'_, 'v>, list: &List<'v>, keys: &List<'v>) -> Outcome<
             return Err(EvalError::new("list elements must have the same type"));
         }
     }
-    // NaN has no order. It is placed at the end, so that the order stays total.
+    // NaN has no order. NaN is placed at the end, so that the order stays total.
     let not_a_number = |value: &Value<'_>| matches!(value, Value::Double(double) if double.is_nan());
     // After an interruption, all comparisons return equal, so that sorting ends soon.
     let mut interrupted = Ok(());
@@ -464,17 +465,17 @@ fn reverse<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
 fn distinct<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let list = receiver(call)?;
     bounds::limit_comparisons(list.len(), list.len())?;
-    let mut kept: Vec<Value<'v>> = Vec::new();
+    let mut distinct: Vec<Value<'v>> = Vec::new();
     'elements: for element in list.iter() {
-        for other in &kept {
+        for other in &distinct {
             call.steps.one()?;
             if equality::equal(&element, other, call.steps)? {
                 continue 'elements;
             }
         }
-        kept.push(element);
+        distinct.push(element);
     }
-    Ok(Value::list(kept))
+    Ok(Value::list(distinct))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub(crate) fn value<'v>(value: impl Opaque + 'static) -> Value<'v> {
     Value::Opaque(Arc::new(value))
 }
 
-/// Returns the library's own type `T` in a value.
+/// Returns the value of a library's own type `T` in `value`; `None` if the type is different.
 pub(crate) fn get<'a, T: 'static>(value: &'a Value<'_>) -> Option<&'a T> {
     match value {
         Value::Opaque(opaque) => opaque.as_any().downcast_ref(),
@@ -18,13 +18,16 @@ pub(crate) fn get<'a, T: 'static>(value: &'a Value<'_>) -> Option<&'a T> {
     }
 }
 
-/// Returns the library's own type `T` in a value, or the error about an argument of another type.
+/// Returns the value of a library's own type `T` in `value`.
+///
+/// # Errors
+/// The error about an argument of another type.
 pub(crate) fn expect<'a, T: 'static>(value: &'a Value<'_>) -> Result<&'a T, EvalError> {
     get(value).ok_or_else(EvalError::no_such_overload)
 }
 
-/// Implements an opaque value of the type that `$of` returns. Values are compared by `PartialEq`, and their
-/// size is the expression `$size`.
+/// Implements `Opaque` for a type. `$of` returns the type in expressions, and `$size` computes the size of a
+/// value. Values are compared with `PartialEq`.
 macro_rules! opaque_type {
     ($name:ty, $of:path) => {
         opaque_type!($name, $of, |_| 1);

@@ -20,7 +20,7 @@ pub fn quantity_type() -> Type {
 
 opaque_type!(Quantity, quantity_type);
 
-/// A quantity, and its original text if that is kept for output. Equality and order use the values.
+/// A quantity, with its original text if the text is kept for output. Equality and order ignore the text.
 #[derive(Clone, Debug)]
 pub struct Quantity {
     number: Number,

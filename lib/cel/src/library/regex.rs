@@ -50,7 +50,7 @@ pub fn library() -> Library {
     }
 }
 
-/// Estimates a call: in the worst case every character is a match.
+/// Estimates the cost and the result size of a call: in the worst case every character is a match.
 fn estimate(site: &dyn CallSite) -> Option<CallEstimate> {
     let text = site.size(0);
     let size = SizeEstimate { min: 0, max: text.max };
@@ -67,7 +67,7 @@ fn actual(args: &[Value<'_>], _: &Value<'_>) -> u64 {
 /// The errors of [`compile`], or the evaluation was interrupted.
 pub fn cached(pattern: &str, steps: &Steps<'_>) -> Result<Regex, EvalError> {
     thread_local! {
-        /// Patterns as written with their compiled form; the most recently used one is last.
+        /// Patterns as written with their compiled form; the most recently used pattern is last.
         static CACHE: RefCell<Vec<(Box<str>, Regex)>> = const { RefCell::new(Vec::new()) };
     }
     CACHE.with_borrow_mut(|cache| {
@@ -89,8 +89,9 @@ pub fn cached(pattern: &str, steps: &Steps<'_>) -> Result<Regex, EvalError> {
     })
 }
 
-/// Counts the steps of matching a text, which cannot be interrupted: in the worst case it visits the whole
-/// pattern for each byte. The call was charged for that before, so it takes less than a second.
+/// Counts the steps of matching a text. Matching cannot be interrupted; in the worst case, it visits the
+/// whole pattern for each byte of the text. The cost of the call was charged before, and limits its time to
+/// less than a second.
 pub(crate) fn count(steps: &Steps<'_>, text: &str, pattern: &str) -> Result<(), EvalError> {
     steps.text(text.len().saturating_mul(pattern.len() / 8 + 1))
 }
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_gives_the_right_pattern() {
+    fn the_regex_cache_returns_the_pattern_that_was_requested() {
         for round in 0..3 {
             for number in 0..2 * CACHE_LEN_MAX {
                 let pattern = format!("^{number}$");

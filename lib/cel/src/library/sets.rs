@@ -34,7 +34,7 @@ pub fn library() -> Library {
     }
 }
 
-/// Estimates a call that looks up each element of one list in the other.
+/// Estimates the cost of a call that looks up each element of one list in the other list.
 fn one_way(site: &dyn CallSite) -> Option<CallEstimate> {
     let visits = site.size(0).times(site.size(1)).times_factor(1.0);
     Some(CallEstimate::cost(visits.plus(CostEstimate::exactly(1))))

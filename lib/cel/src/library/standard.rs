@@ -1,7 +1,7 @@
 //! The standard library's declarations: operators, conversions, sizes, text and time functions, optionals,
 //! and the function behind the macros that create maps.
 //!
-//! The evaluator computes all of them itself. Overload ids are those of the language definition.
+//! The evaluator computes all these functions itself. The overload ids come from the language definition.
 
 use super::{Function, Library, Overload, Version, constants};
 use crate::types::Type;
@@ -126,7 +126,8 @@ fn arithmetic() -> Vec<Function> {
     ]
 }
 
-/// Declares a comparison. Its ids consist of its prefix and the operand types.
+/// Declares a comparison. The ids of the overloads consist of the prefix of the operator and the operand
+/// types.
 macro_rules! comparison {
     ($name:literal, $prefix:literal) => {{
         use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};

@@ -146,16 +146,18 @@ fn composing_functions() -> Vec<Function> {
     ]
 }
 
-/// Estimates a replacement. The result is longest if the shortest texts are replaced by the longest, and
-/// shortest in the opposite case.
+/// Estimates the cost and the result size of a replacement. The result is longest if the shortest possible
+/// text is replaced by the longest possible text. The result is shortest if the longest possible text is
+/// replaced by the shortest possible text.
 fn replace_estimate(site: &dyn CallSite) -> Option<CallEstimate> {
     if site.len() < 3 {
         return None;
     }
     let (text, old, new) = (site.size(0), site.size(1), site.size(2));
     let times = |text: u64, old: u64| (text as f64 / old as f64).ceil() as u64;
-    // An empty text is replaced around every character. If a replacement cannot lengthen the result (for the
-    // lower bound: shorten it), the bound assumes that nothing is replaced.
+    // An empty text matches before and after every character. If no replacement can make the result longer,
+    // the upper bound assumes that nothing is replaced; if no replacement can make the result shorter, the
+    // lower bound assumes that nothing is replaced.
     let (count_max, kept_max) = match old.min {
         0 => (text.max.saturating_add(1), text.max),
         min if new.max <= min => (0, text.max),
@@ -171,7 +173,8 @@ fn replace_estimate(site: &dyn CallSite) -> Option<CallEstimate> {
     Some(CallEstimate::cost(text.times_factor(2.0 * TEXT_FACTOR)).with_size(size))
 }
 
-/// Estimates a split: in the worst case every character is an element, unless a literal limits their number.
+/// Estimates the cost and the result size of a split: in the worst case every character is an element,
+/// unless a literal argument limits the number of elements.
 fn split_estimate(site: &dyn CallSite) -> Option<CallEstimate> {
     let text = site.size(0);
     let max = match site.constant(2) {
@@ -258,7 +261,7 @@ fn last_index_of<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
         None => text.len(),
         Some(from) if from < 0 => return Err(out_of_range(from)),
         Some(from) => match byte_offset(text, from) {
-            // A match that begins at `start` ends at most here.
+            // A match that begins at or before `start` ends at or before this offset.
             Some(start) if start < text.len() => floor_boundary(text, start.saturating_add(part.len())),
             _ => return Ok(Value::Int(-1)),
         },
@@ -424,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_count_code_points() {
+    fn string_positions_count_code_points() {
         use Value::Int;
         let cases: &[(Implementation, Vec<Value<'_>>, &str)] = &[
             (char_at, vec![text("aé世"), Int(2)], "世"),
@@ -466,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn results_have_a_bound() {
+    fn string_results_have_a_size_limit() {
         let many = text(&"a".repeat(1 << 14));
         let args = [many.clone(), text("a"), many];
         let result = replace(&Call { args: &args, steps: &Steps::unlimited() });

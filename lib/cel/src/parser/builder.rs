@@ -1,8 +1,8 @@
 //! Creation of nodes from the results of the grammar.
 //!
 //! The builder checks everything that the grammar cannot: reserved words, literals out of range, disabled
-//! syntax, and the length of chains of operators, selections and indexes. Its errors come after the syntax
-//! errors of the same position.
+//! syntax, and the length of chains of operators, selections and indexes. The errors of the builder come
+//! after the syntax errors of the same position.
 
 use std::sync::Arc;
 
@@ -19,22 +19,22 @@ use crate::source::{Location, Source};
 /// Maximum number of operators, selections, indexes and member calls on a path from the root.
 const HEIGHT_MAX: u16 = 250;
 
-/// Maximum number of nodes of a tree. Only macros that copy their receiver (`optMap`) can reach it: a chain
-/// of them doubles the tree with every link, while the text has at most [`super::CODE_POINTS_MAX`] code
-/// points.
+/// Maximum number of nodes of a tree. Only macros that copy their receiver (`optMap`) can exceed the limit:
+/// each link of a chain of such macros doubles the tree. In a text without these macros,
+/// [`super::CODE_POINTS_MAX`] also limits the number of nodes.
 const NODES_MAX: usize = 200_000;
 
 /// Offset of nodes without a position in the text.
 const NOWHERE: u32 = u32::MAX;
 
-/// A node under construction, with the height of its tree as counted by the limit.
+/// A node under construction, with the height of its tree, which [`HEIGHT_MAX`] limits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct Subtree {
     pub node: NodeId,
     height: u16,
 }
 
-impl Default for Part {
+impl Default for Subtree {
     fn default() -> Self {
         Self { node: NodeId(0), height: 0 }
     }
@@ -47,10 +47,10 @@ pub(super) struct Entry<K> {
     /// Offset of the question mark before the entry, if there is one.
     pub optional: Option<u32>,
     pub colon: u32,
-    pub value: Part,
+    pub value: Subtree,
 }
 
-/// The name of a field as the text has it.
+/// The name of a field as written in the text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WrittenName<'t> {
     /// Offset where the name should start.
@@ -82,8 +82,8 @@ impl Builder {
         }
     }
 
-    /// Returns the tree. If there are errors, returns those of the syntax, then those of the builder.
-    pub fn finish(self, root: Part, mut issues: Vec<Issue>) -> Result<Ast, Vec<Issue>> {
+    /// Returns the tree. The errors are the syntax errors, followed by the errors of the builder.
+    pub fn finish(self, root: Subtree, mut issues: Vec<Issue>) -> Result<Ast, Vec<Issue>> {
         issues.extend(self.issues);
         for (exceeded, message) in [
             (self.too_deep, "max recursion depth exceeded".to_owned()),
@@ -108,7 +108,7 @@ impl Builder {
         NodeId(self.nodes.len() as u32 - 1)
     }
 
-    /// Returns whether the tree has reached its maximum size; then nothing more is copied.
+    /// Returns whether the tree has reached its maximum size. A macro must then copy no further nodes.
     pub(super) fn is_full(&self) -> bool {
         self.too_large
     }
@@ -129,44 +129,44 @@ impl Builder {
         self.issues.push(Issue { location, message: message.into() });
     }
 
-    /// Returns a mark of the current errors, for [`Self::global_call`].
+    /// Returns the number of errors so far, for [`Self::global_call`].
     pub fn mark(&self) -> usize {
         self.issues.len()
     }
 
-    fn leaf(&mut self, kind: NodeKind, offset: u32) -> Part {
-        Part { node: self.push(kind, offset), height: 0 }
+    fn leaf(&mut self, kind: NodeKind, offset: u32) -> Subtree {
+        Subtree { node: self.push(kind, offset), height: 0 }
     }
 
     /// Creates a placeholder for an expression with an error at `offset`.
-    pub fn unspecified(&mut self, offset: u32) -> Part {
+    pub fn unspecified(&mut self, offset: u32) -> Subtree {
         self.leaf(NodeKind::Literal(Constant::Null), offset)
     }
 
     /// Creates a placeholder for a missing expression.
-    pub fn nowhere(&mut self) -> Part {
+    pub fn nowhere(&mut self) -> Subtree {
         self.unspecified(NOWHERE)
     }
 
     /// Creates a placeholder for a missing operand.
-    pub fn error_literal(&mut self, offset: u32) -> Part {
+    pub fn error_literal(&mut self, offset: u32) -> Subtree {
         self.unspecified(offset)
     }
 
     /// Reports an error, and creates a placeholder for the expression that has it.
-    fn error(&mut self, offset: u32, message: impl Into<String>) -> Part {
+    fn error(&mut self, offset: u32, message: impl Into<String>) -> Subtree {
         self.report(offset, message);
         self.unspecified(offset)
     }
 
     /// Returns the height of an operator over `parts`; `None` if it exceeds the limit.
-    fn level(&mut self, parts: &[Part]) -> Option<u16> {
+    fn level(&mut self, parts: &[Subtree]) -> Option<u16> {
         let height = parts.iter().map(|part| part.height).max().unwrap_or(0) + 1;
         self.too_deep |= height > HEIGHT_MAX;
         (height <= HEIGHT_MAX).then_some(height)
     }
 
-    pub fn operator(&mut self, offset: u32, function: &str, parts: Vec<Part>) -> Part {
+    pub fn operator(&mut self, offset: u32, function: &str, parts: Vec<Subtree>) -> Subtree {
         let height = match parts.len() {
             1 => parts[0].height,
             _ => match self.level(&parts) {
@@ -175,7 +175,7 @@ impl Builder {
             },
         };
         let args = parts.iter().map(|part| part.node).collect();
-        Part {
+        Subtree {
             node: self.push(NodeKind::Call { function: function.into(), target: None, args }, offset),
             height,
         }
@@ -183,16 +183,16 @@ impl Builder {
 
     /// Builds a balanced tree from a chain of one logical operator, so that its depth is the logarithm of its
     /// length.
-    pub fn logic(&mut self, function: &str, terms: &[Part], ops: &[u32]) -> Part {
+    pub fn logic(&mut self, function: &str, terms: &[Subtree], ops: &[u32]) -> Subtree {
         if ops.is_empty() {
             return terms[0];
         }
         let height = terms.iter().map(|part| part.height).max().unwrap_or(0);
         let node = self.balanced(&function.into(), terms, ops);
-        Part { node, height }
+        Subtree { node, height }
     }
 
-    fn balanced(&mut self, function: &Name, terms: &[Part], ops: &[u32]) -> NodeId {
+    fn balanced(&mut self, function: &Name, terms: &[Subtree], ops: &[u32]) -> NodeId {
         let middle = ops.len() / 2;
         let left = match middle {
             0 => terms[0].node,
@@ -208,7 +208,7 @@ impl Builder {
         )
     }
 
-    pub fn index(&mut self, offset: u32, operand: Part, index: Part, optional: bool) -> Part {
+    pub fn index(&mut self, offset: u32, operand: Subtree, index: Subtree, optional: bool) -> Subtree {
         if optional && !self.syntax.optionals {
             return self.error(offset, "unsupported syntax '[?'");
         }
@@ -225,40 +225,47 @@ impl Builder {
         "".into()
     }
 
-    pub fn select(&mut self, offset: u32, operand: Part, name: WrittenName<'_>, optional: bool) -> Part {
+    pub fn select(
+        &mut self,
+        offset: u32,
+        operand: Subtree,
+        name: WrittenName<'_>,
+        optional: bool,
+    ) -> Subtree {
         let field = self.field_name(&name);
         let Some(height) = self.level(&[operand]) else { return self.nowhere() };
         if !optional {
             let kind = NodeKind::Select { operand: operand.node, field, test_only: false };
-            return Part { node: self.push(kind, offset), height };
+            return Subtree { node: self.push(kind, offset), height };
         }
         if !self.syntax.optionals {
             return self.error(offset, "unsupported syntax '.?'");
         }
         let field = self.push(NodeKind::Literal(Constant::String(field)), name.offset);
         let args = [operand.node, field].into();
-        Part {
+        Subtree {
             node: self.push(NodeKind::Call { function: "_?._".into(), target: None, args }, offset),
             height,
         }
     }
 
-    pub fn member_call(&mut self, offset: u32, name: &str, target: Part, args: Vec<Part>) -> Part {
-        let parts: Vec<Part> = std::iter::once(target).chain(args.iter().copied()).collect();
+    pub fn member_call(&mut self, offset: u32, name: &str, target: Subtree, args: Vec<Subtree>) -> Subtree {
+        let parts: Vec<Subtree> = std::iter::once(target).chain(args.iter().copied()).collect();
         let Some(height) = self.level(&parts) else { return self.nowhere() };
-        Part { node: self.call(offset, name.into(), Some(target.node), &args), height }
+        Subtree { node: self.call(offset, name.into(), Some(target.node), &args), height }
     }
 
-    /// Creates a call of a global function. `mark` is the mark of the errors before its arguments.
+    /// Creates a call of a global function. `mark` is the result of [`Self::mark`] before the arguments were
+    /// parsed.
     pub fn global_call(
         &mut self,
         start: u32,
         offset: u32,
         dot: bool,
         name: &str,
-        args: Vec<Part>,
+        args: Vec<Subtree>,
         mark: usize,
-    ) -> Part {
+    ) -> Subtree {
         if RESERVED.contains(&name) {
             // As in the reference, errors in the arguments are dropped.
             self.issues.truncate(mark);
@@ -266,15 +273,15 @@ impl Builder {
         }
         let height = args.iter().map(|part| part.height).max().unwrap_or(0);
         let name = if dot { format!(".{name}").into() } else { name.into() };
-        Part { node: self.call(offset, name, None, &args), height }
+        Subtree { node: self.call(offset, name, None, &args), height }
     }
 
     /// Creates a call. A call of a macro is expanded.
-    fn call(&mut self, offset: u32, function: Name, target: Option<NodeId>, args: &[Part]) -> NodeId {
+    fn call(&mut self, offset: u32, function: Name, target: Option<NodeId>, args: &[Subtree]) -> NodeId {
         let args: Vec<NodeId> = args.iter().map(|part| part.node).collect();
         match self.expand(offset, &function, target, &args) {
             None => self.push(NodeKind::Call { function, target, args: args.into() }, offset),
-            // A presence test shows its original text itself, so it needs no entry.
+            // A presence test needs no entry, because the unparser formats the node itself as `has(…)`.
             Some(Ok(node)) if matches!(self.kind(node), NodeKind::Select { .. }) => node,
             Some(Ok(node)) => {
                 self.macro_calls.insert(node, MacroCall { function, target, args: args.into() });
@@ -284,7 +291,7 @@ impl Builder {
         }
     }
 
-    pub fn identifier(&mut self, start: u32, offset: u32, dot: bool, name: &str) -> Part {
+    pub fn identifier(&mut self, start: u32, offset: u32, dot: bool, name: &str) -> Subtree {
         if RESERVED.contains(&name) {
             return self.error(start, format!("reserved identifier: {name}"));
         }
@@ -292,7 +299,7 @@ impl Builder {
         self.leaf(NodeKind::Ident(name), offset)
     }
 
-    pub fn list(&mut self, offset: u32, elements: Vec<(Option<u32>, Part)>) -> Part {
+    pub fn list(&mut self, offset: u32, elements: Vec<(Option<u32>, Subtree)>) -> Subtree {
         let mut optional = Vec::new();
         for (index, (question, _)) in elements.iter().enumerate() {
             match question {
@@ -303,7 +310,7 @@ impl Builder {
         }
         let height = elements.iter().map(|(_, part)| part.height).max().unwrap_or(0);
         let elements = elements.iter().map(|(_, part)| part.node).collect();
-        Part { node: self.push(NodeKind::List { elements, optional: optional.into() }, offset), height }
+        Subtree { node: self.push(NodeKind::List { elements, optional: optional.into() }, offset), height }
     }
 
     fn check_optional(&mut self, question: Option<u32>) -> bool {
@@ -313,39 +320,42 @@ impl Builder {
         question.is_some()
     }
 
-    pub fn map(&mut self, offset: u32, entries: Vec<Entry<Part>>) -> Part {
+    pub fn map(&mut self, offset: u32, entries: Vec<Entry<Subtree>>) -> Subtree {
         let mut height = 0;
-        let mut made = Vec::with_capacity(entries.len());
+        let mut result = Vec::with_capacity(entries.len());
         for entry in entries {
             height = height.max(entry.key.height).max(entry.value.height);
             let optional = self.check_optional(entry.optional);
-            made.push(MapEntry {
+            result.push(MapEntry {
                 key: entry.key.node,
                 value: entry.value.node,
                 optional,
                 offset: entry.colon,
             });
         }
-        Part { node: self.push(NodeKind::Map { entries: made.into() }, offset), height }
+        Subtree { node: self.push(NodeKind::Map { entries: result.into() }, offset), height }
     }
 
-    pub fn struct_literal(&mut self, offset: u32, name: &str, fields: Vec<Entry<Name>>) -> Part {
+    pub fn struct_literal(&mut self, offset: u32, name: &str, fields: Vec<Entry<Name>>) -> Subtree {
         let mut height = 0;
-        let mut made = Vec::with_capacity(fields.len());
+        let mut result = Vec::with_capacity(fields.len());
         for field in fields {
             height = height.max(field.value.height);
             let optional = self.check_optional(field.optional);
-            made.push(StructField {
+            result.push(StructField {
                 name: field.key,
                 value: field.value.node,
                 optional,
                 offset: field.colon,
             });
         }
-        Part { node: self.push(NodeKind::Struct { name: name.into(), fields: made.into() }, offset), height }
+        Subtree {
+            node: self.push(NodeKind::Struct { name: name.into(), fields: result.into() }, offset),
+            height,
+        }
     }
 
-    pub fn literal(&mut self, offset: u32, kind: TokenKind, text: &str, negative: bool) -> Part {
+    pub fn literal(&mut self, offset: u32, kind: TokenKind, text: &str, negative: bool) -> Subtree {
         let constant = match kind {
             TokenKind::Int => literal::int(text, negative).map(Constant::Int).ok_or("invalid int literal"),
             TokenKind::Uint => literal::uint(text).map(Constant::Uint).ok_or("invalid uint literal"),

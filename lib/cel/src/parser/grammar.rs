@@ -13,13 +13,13 @@
 //! literal   : '-'? NUM_INT | NUM_UINT | '-'? NUM_FLOAT | STRING | BYTES | 'true' | 'false' | 'null'
 //! ```
 //!
-//! A rule with a syntax error keeps what it parsed and returns normally after recovery, so that its callers
-//! continue. Only exceeded limits end the parse.
+//! After a syntax error, a rule keeps the nodes that it parsed, recovers and returns normally, so that its
+//! callers continue. Only exceeded limits end the parse.
 
 use super::Syntax;
-use super::builder::{Builder, Entry, Part, WrittenName};
+use super::builder::{Builder, Entry, Subtree, WrittenName};
 use super::lexer::tokenize;
-use super::recovery::{Abort, Next, Place, Recovery, Rule, Stop};
+use super::recovery::{Abort, GrammarPoint, Next, Recovery, Rule, Stop};
 use super::token::{Token, TokenKind as T, TokenSet};
 use crate::ast::Ast;
 use crate::error::Issue;
@@ -72,18 +72,18 @@ const AFTER_ELEMENT: Next = Next::or_end(TokenSet::new(&[T::Comma]));
 const START_EXPR: Next = Next::only(EXPR);
 
 /// Points in the grammar where the parser decides how to continue.
-mod place {
+mod point {
     use super::*;
 
-    const fn at(id: u8, tokens: TokenSet) -> Place {
-        Place { id, next: Next::only(tokens) }
+    const fn at(id: u8, tokens: TokenSet) -> GrammarPoint {
+        GrammarPoint { id, next: Next::only(tokens) }
     }
 
-    pub const UNARY: Place = at(0, EXPR);
-    pub const NOT_LOOP: Place = at(1, EXPR);
-    pub const MINUS_LOOP: Place = at(2, MEMBER);
-    pub const PRIMARY: Place = at(3, MEMBER);
-    pub const LITERAL: Place = at(
+    pub const UNARY: GrammarPoint = at(0, EXPR);
+    pub const NOT_LOOP: GrammarPoint = at(1, EXPR);
+    pub const MINUS_LOOP: GrammarPoint = at(2, MEMBER);
+    pub const PRIMARY: GrammarPoint = at(3, MEMBER);
+    pub const LITERAL: GrammarPoint = at(
         4,
         TokenSet::new(&[
             T::Minus,
@@ -97,17 +97,17 @@ mod place {
             T::Bytes,
         ]),
     );
-    pub const SELECT: Place = at(5, FIELD);
-    pub const INDEX: Place = at(6, ELEMENT);
-    pub const ARGS: Place = at(7, EXPR.with(T::RightParen));
-    pub const LIST: Place = at(8, ELEMENT.with(T::Comma).with(T::RightBracket));
-    pub const LIST_END: Place = at(9, TokenSet::new(&[T::Comma, T::RightBracket]));
-    pub const MAP: Place = at(10, ELEMENT.with(T::Comma).with(T::RightBrace));
-    pub const BRACE_END: Place = at(11, TokenSet::new(&[T::Comma, T::RightBrace]));
-    pub const FIELDS: Place = at(12, FIELD.with(T::Comma).with(T::RightBrace));
-    pub const OPT_EXPR: Place = at(13, ELEMENT);
-    pub const OPT_FIELD: Place = at(14, FIELD);
-    pub const NAME_START: Place = at(15, NAME);
+    pub const SELECT: GrammarPoint = at(5, FIELD);
+    pub const INDEX: GrammarPoint = at(6, ELEMENT);
+    pub const ARGS: GrammarPoint = at(7, EXPR.with(T::RightParen));
+    pub const LIST: GrammarPoint = at(8, ELEMENT.with(T::Comma).with(T::RightBracket));
+    pub const LIST_END: GrammarPoint = at(9, TokenSet::new(&[T::Comma, T::RightBracket]));
+    pub const MAP: GrammarPoint = at(10, ELEMENT.with(T::Comma).with(T::RightBrace));
+    pub const BRACE_END: GrammarPoint = at(11, TokenSet::new(&[T::Comma, T::RightBrace]));
+    pub const FIELDS: GrammarPoint = at(12, FIELD.with(T::Comma).with(T::RightBrace));
+    pub const OPT_EXPR: GrammarPoint = at(13, ELEMENT);
+    pub const OPT_FIELD: GrammarPoint = at(14, FIELD);
+    pub const NAME_START: GrammarPoint = at(15, NAME);
     pub const MEMBER_ALTERNATIVE: u8 = 16;
 }
 
@@ -146,7 +146,7 @@ struct Parser<'s> {
     builder: Builder,
 }
 
-type Parsed = Result<Part, Abort>;
+type Parsed = Result<Subtree, Abort>;
 
 impl<'s> Parser<'s> {
     /// Runs one rule. `body` stores its result in the output, even if it stops early.
@@ -175,9 +175,9 @@ impl<'s> Parser<'s> {
         self.is(kind).then(|| self.input.take())
     }
 
-    fn no_viable(&self, place: u8, length: usize) -> Stop {
+    fn no_viable(&self, point: u8, length: usize) -> Stop {
         let start = self.input.index();
-        Stop::NoViable { place, start, offending: start + length }
+        Stop::NoViable { point, start, offending: start + length }
     }
 
     fn start(&mut self) -> Parsed {
@@ -197,7 +197,7 @@ impl<'s> Parser<'s> {
     }
 
     /// Parses the rest of a conditional after its condition.
-    fn conditional(&mut self, out: &mut Part) -> Result<(), Stop> {
+    fn conditional(&mut self, out: &mut Subtree) -> Result<(), Stop> {
         let op = self.input.take();
         let then = self.operators(OR, Next::only(TokenSet::new(&[T::Colon])))?;
         self.input.expect(matching::CONDITIONAL_COLON, T::Colon, START_EXPR)?;
@@ -209,8 +209,9 @@ impl<'s> Parser<'s> {
     /// Parses an operand and the binary operators after it. `outer` is the index in [`OPERATORS`] of the first
     /// rule.
     ///
-    /// The rules share this frame, because every parenthesis nests all of them. A rule that has no errors of
-    /// its own needs no recovery: it fails only if the parse ends.
+    /// The rules of all binary operators share one stack frame, because each parenthesis nests all these
+    /// rules. These rules detect no syntax errors themselves, so they need no recovery: they return an error
+    /// only if the whole parse ends.
     fn operators(&mut self, outer: usize, follow: Next) -> Parsed {
         let mut follow = follow;
         for (rule, next) in &OPERATORS[outer..] {
@@ -231,7 +232,7 @@ impl<'s> Parser<'s> {
     }
 
     /// Parses the rest of a chain of one logical operator; `inner` is the first rule of its terms.
-    fn logic(&mut self, out: &mut Part, kind: T, function: &str, inner: usize) -> Result<(), Abort> {
+    fn logic(&mut self, out: &mut Subtree, kind: T, function: &str, inner: usize) -> Result<(), Abort> {
         if !self.is(kind) {
             return Ok(());
         }
@@ -245,7 +246,7 @@ impl<'s> Parser<'s> {
     }
 
     /// Parses the rest of a chain of relations.
-    fn relations(&mut self, out: &mut Part) -> Result<(), Abort> {
+    fn relations(&mut self, out: &mut Subtree) -> Result<(), Abort> {
         while self.next_in(RELATIONS) {
             let op = self.input.take();
             self.input.enter(Rule::Relation, Next::or_end(RELATIONS))?;
@@ -256,9 +257,9 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Parses the rest of an arithmetic expression. `level` 1 allows all operators, 2 only the multiplicative
-    /// ones, 3 none.
-    fn arithmetic(&mut self, out: &mut Part, level: u8) -> Result<(), Abort> {
+    /// Parses the rest of an arithmetic expression. `level` 1 allows all operators, 2 allows only the
+    /// multiplicative operators, and 3 allows no operators.
+    fn arithmetic(&mut self, out: &mut Subtree, level: u8) -> Result<(), Abort> {
         while self.next_in(CALCULATIONS) {
             let op_level = if matches!(self.input.kind(), T::Plus | T::Minus) { 1 } else { 2 };
             if op_level < level {
@@ -277,50 +278,51 @@ impl<'s> Parser<'s> {
     fn unary(&mut self, follow: Next) -> Parsed {
         self.rule(Rule::Unary, follow, |p, out| {
             *out = p.builder.error_literal(p.input.peek(0).offset);
-            p.input.sync(place::UNARY)?;
+            p.input.sync(point::UNARY)?;
             match p.input.kind() {
                 T::Exclamation => p.negation(out),
                 T::Minus => p.minus(out),
                 _ if p.next_in(MEMBER) => p.unsigned(out),
-                _ => Err(p.no_viable(place::UNARY.id, 0)),
+                _ => Err(p.no_viable(point::UNARY.id, 0)),
             }
         })
     }
 
-    fn unsigned(&mut self, out: &mut Part) -> Result<(), Stop> {
+    fn unsigned(&mut self, out: &mut Subtree) -> Result<(), Stop> {
         *out = self.member(RULE_END)?;
         Ok(())
     }
 
-    fn negation(&mut self, out: &mut Part) -> Result<(), Stop> {
+    fn negation(&mut self, out: &mut Subtree) -> Result<(), Stop> {
         let op = self.input.take();
         let mut count = 1;
-        self.input.sync_loop(place::NOT_LOOP)?;
+        self.input.sync_loop(point::NOT_LOOP)?;
         while self.take_if(T::Exclamation).is_some() {
             count += 1;
-            self.input.sync_loop(place::NOT_LOOP)?;
+            self.input.sync_loop(point::NOT_LOOP)?;
         }
         self.signed(out, op, "!_", count)
     }
 
-    fn minus(&mut self, out: &mut Part) -> Result<(), Stop> {
-        if self.signed_number(place::UNARY.id)? {
+    fn minus(&mut self, out: &mut Subtree) -> Result<(), Stop> {
+        if self.signed_number(point::UNARY.id)? {
             return self.unsigned(out);
         }
         let op = self.input.take();
         let mut count = 1;
-        self.input.sync_loop(place::MINUS_LOOP)?;
+        self.input.sync_loop(point::MINUS_LOOP)?;
         while self.is(T::Minus) {
-            self.signed_number(place::MINUS_LOOP.id)?;
+            self.signed_number(point::MINUS_LOOP.id)?;
             self.input.take();
             count += 1;
-            self.input.sync_loop(place::MINUS_LOOP)?;
+            self.input.sync_loop(point::MINUS_LOOP)?;
         }
         self.signed(out, op, "-_", count)
     }
 
-    /// Builds the operand of `count` equal signs; pairs of signs cancel out.
-    fn signed(&mut self, out: &mut Part, op: Token, function: &str, count: u32) -> Result<(), Stop> {
+    /// Applies `count` repetitions of the same unary operator (`!` or `-`) to an operand; an even count has
+    /// no effect.
+    fn signed(&mut self, out: &mut Subtree, op: Token, function: &str, count: u32) -> Result<(), Stop> {
         let operand = self.member(RULE_END)?;
         *out = if count.is_multiple_of(2) {
             operand
@@ -330,21 +332,22 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Returns whether the minus at the cursor is the sign of a number. It is an error if neither a number
-    /// nor an operand follows.
-    fn signed_number(&mut self, place: u8) -> Result<bool, Stop> {
+    /// Returns whether the minus at the cursor is the sign of a number. A minus is an error if neither a
+    /// number nor an operand follows.
+    fn signed_number(&mut self, point: u8) -> Result<bool, Stop> {
         match self.input.peek(1).kind {
             T::Int | T::Float => {
-                // The choice stays open while members follow the number, so an error there is reported here.
+                // The reference decides between the alternatives only after the member accesses that follow
+                // the number, so an error in these accesses is reported here.
                 let optional = usize::from(self.input.peek(3).kind == T::Question);
                 let dot = self.input.peek(2).kind == T::Dot;
                 if dot && !NAME.contains(self.input.peek(3 + optional).kind) {
-                    return Err(self.no_viable(place, 3 + optional));
+                    return Err(self.no_viable(point, 3 + optional));
                 }
                 Ok(true)
             }
             kind if MEMBER.contains(kind) => Ok(false),
-            _ => Err(self.no_viable(place, 1)),
+            _ => Err(self.no_viable(point, 1)),
         }
     }
 
@@ -357,24 +360,24 @@ impl<'s> Parser<'s> {
     }
 
     /// Parses the selections, indexes and calls after an operand.
-    fn accesses(&mut self, out: &mut Part, start: u32) -> Result<(), Stop> {
+    fn accesses(&mut self, out: &mut Subtree, start: u32) -> Result<(), Stop> {
         loop {
             match self.input.kind() {
                 T::LeftBracket => self.index(out, start)?,
                 T::Dot => match (self.input.peek(1).kind, self.input.peek(2).kind) {
                     (T::Identifier, T::LeftParen) => self.member_call(out, start)?,
                     (T::Identifier | T::EscapedIdentifier | T::Question, _) => self.select(out, start)?,
-                    _ => return Err(self.no_viable(place::MEMBER_ALTERNATIVE, 1)),
+                    _ => return Err(self.no_viable(point::MEMBER_ALTERNATIVE, 1)),
                 },
                 _ => return Ok(()),
             }
         }
     }
 
-    fn index(&mut self, out: &mut Part, start: u32) -> Result<(), Stop> {
+    fn index(&mut self, out: &mut Subtree, start: u32) -> Result<(), Stop> {
         let operand = std::mem::replace(out, self.builder.unspecified(start));
         let op = self.input.take();
-        self.input.sync(place::INDEX)?;
+        self.input.sync(point::INDEX)?;
         let optional = self.take_if(T::Question).is_some();
         let index = self.expr(Next::only(TokenSet::new(&[T::RightBracket])))?;
         *out = self.builder.index(op.offset, operand, index, optional);
@@ -382,7 +385,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    fn member_call(&mut self, out: &mut Part, start: u32) -> Result<(), Stop> {
+    fn member_call(&mut self, out: &mut Subtree, start: u32) -> Result<(), Stop> {
         let target = std::mem::replace(out, self.builder.unspecified(start));
         self.input.take();
         let open_next = Next::only(TokenSet::new(&[T::LeftParen]));
@@ -398,8 +401,8 @@ impl<'s> Parser<'s> {
 
     /// Parses the arguments after an opening parenthesis. The inner result says whether the closing
     /// parenthesis may be matched.
-    fn arguments(&mut self) -> Result<(Vec<Part>, Result<(), Stop>), Abort> {
-        match self.input.sync(place::ARGS) {
+    fn arguments(&mut self) -> Result<(Vec<Subtree>, Result<(), Stop>), Abort> {
+        match self.input.sync(point::ARGS) {
             Err(Stop::Abort) => return Err(Abort),
             Err(stop) => return Ok((Vec::new(), Err(stop))),
             Ok(()) => {}
@@ -408,7 +411,7 @@ impl<'s> Parser<'s> {
             return Ok((Vec::new(), Ok(())));
         }
         let follow = Next::only(TokenSet::new(&[T::RightParen]));
-        let args = self.rule(Rule::ExprList, follow, |p, out: &mut Vec<Part>| {
+        let args = self.rule(Rule::ExprList, follow, |p, out: &mut Vec<Subtree>| {
             out.push(p.expr(AFTER_ELEMENT)?);
             while p.take_if(T::Comma).is_some() {
                 out.push(p.expr(AFTER_ELEMENT)?);
@@ -418,10 +421,10 @@ impl<'s> Parser<'s> {
         Ok((args, Ok(())))
     }
 
-    fn select(&mut self, out: &mut Part, start: u32) -> Result<(), Stop> {
+    fn select(&mut self, out: &mut Subtree, start: u32) -> Result<(), Stop> {
         let operand = std::mem::replace(out, self.builder.unspecified(start));
         let op = self.input.take();
-        self.input.sync(place::SELECT)?;
+        self.input.sync(point::SELECT)?;
         let optional = self.take_if(T::Question).is_some();
         let name = self.field_name(AFTER_PRIMARY)?;
         *out = self.builder.select(op.offset, operand, name, optional);
@@ -432,9 +435,9 @@ impl<'s> Parser<'s> {
     fn field_name(&mut self, follow: Next) -> Result<WrittenName<'s>, Abort> {
         let offset = self.input.peek(0).offset;
         let token = self.rule(Rule::EscapeIdent, follow, |p, out: &mut Option<Token>| {
-            p.input.sync(place::NAME_START)?;
+            p.input.sync(point::NAME_START)?;
             if !p.next_in(NAME) {
-                return Err(p.no_viable(place::NAME_START.id, 0));
+                return Err(p.no_viable(point::NAME_START.id, 0));
             }
             *out = Some(p.input.take());
             Ok(())
@@ -445,27 +448,27 @@ impl<'s> Parser<'s> {
     fn primary(&mut self, follow: Next) -> Parsed {
         self.rule(Rule::Primary, follow, |p, out| {
             *out = p.builder.nowhere();
-            p.input.sync(place::PRIMARY)?;
+            p.input.sync(point::PRIMARY)?;
             match p.input.kind() {
                 T::Identifier | T::Dot => p.named(out),
                 T::LeftParen => p.nested(out),
                 T::LeftBracket => p.list(out),
                 T::LeftBrace => p.map(out),
                 _ if p.next_in(MEMBER) => p.literal(out),
-                _ => Err(p.no_viable(place::PRIMARY.id, 0)),
+                _ => Err(p.no_viable(point::PRIMARY.id, 0)),
             }
         })
     }
 
     /// Parses an expression in parentheses.
-    fn nested(&mut self, out: &mut Part) -> Result<(), Stop> {
+    fn nested(&mut self, out: &mut Subtree) -> Result<(), Stop> {
         self.input.take();
         *out = self.expr(Next::only(TokenSet::new(&[T::RightParen])))?;
         self.input.expect(matching::NESTED_PAREN, T::RightParen, RULE_END).map(drop)
     }
 
     /// Parses a primary expression that starts with a name.
-    fn named(&mut self, out: &mut Part) -> Result<(), Stop> {
+    fn named(&mut self, out: &mut Subtree) -> Result<(), Stop> {
         if self.starts_struct()? { self.struct_literal(out) } else { self.identifier_or_call(out) }
     }
 
@@ -473,7 +476,7 @@ impl<'s> Parser<'s> {
     fn starts_struct(&self) -> Result<bool, Stop> {
         let mut at = usize::from(self.is(T::Dot));
         if self.input.peek(at).kind != T::Identifier {
-            return Err(self.no_viable(place::PRIMARY.id, at));
+            return Err(self.no_viable(point::PRIMARY.id, at));
         }
         while self.input.peek(at + 1).kind == T::Dot && self.input.peek(at + 2).kind == T::Identifier {
             at += 2;
@@ -481,7 +484,7 @@ impl<'s> Parser<'s> {
         Ok(self.input.peek(at + 1).kind == T::LeftBrace)
     }
 
-    fn identifier_or_call(&mut self, out: &mut Part) -> Result<(), Stop> {
+    fn identifier_or_call(&mut self, out: &mut Subtree) -> Result<(), Stop> {
         let start = self.input.peek(0).offset;
         let dot = self.take_if(T::Dot).is_some();
         let after = Next::or_end(TokenSet::new(&[T::LeftParen]));
@@ -500,45 +503,46 @@ impl<'s> Parser<'s> {
         self.input.expect(matching::CALL_PAREN, T::RightParen, RULE_END).map(drop)
     }
 
-    fn list(&mut self, out: &mut Part) -> Result<(), Stop> {
+    fn list(&mut self, out: &mut Subtree) -> Result<(), Stop> {
         let op = self.input.take();
         *out = self.builder.list(op.offset, Vec::new());
-        self.input.sync(place::LIST)?;
+        self.input.sync(point::LIST)?;
         if self.next_in(ELEMENT) {
             let follow = Next::only(TokenSet::new(&[T::Comma, T::RightBracket]));
-            let elements = self.rule(Rule::ListInit, follow, |p, out: &mut Vec<(Option<u32>, Part)>| {
-                out.push(p.optional_expr(AFTER_ELEMENT)?);
-                while p.is(T::Comma) && ELEMENT.contains(p.input.peek(1).kind) {
-                    p.input.take();
+            let elements =
+                self.rule(Rule::ListInit, follow, |p, out: &mut Vec<(Option<u32>, Subtree)>| {
                     out.push(p.optional_expr(AFTER_ELEMENT)?);
-                }
-                Ok(())
-            })?;
+                    while p.is(T::Comma) && ELEMENT.contains(p.input.peek(1).kind) {
+                        p.input.take();
+                        out.push(p.optional_expr(AFTER_ELEMENT)?);
+                    }
+                    Ok(())
+                })?;
             *out = self.builder.list(op.offset, elements);
         }
-        self.input.sync(place::LIST_END)?;
+        self.input.sync(point::LIST_END)?;
         self.take_if(T::Comma);
         self.input.expect(matching::LIST_BRACKET, T::RightBracket, RULE_END).map(drop)
     }
 
-    /// Parses an expression. Returns it with the offset of the question mark before it, if there is one.
-    fn optional_expr(&mut self, follow: Next) -> Result<(Option<u32>, Part), Abort> {
-        self.rule(Rule::OptExpr, follow, |p, out: &mut (Option<u32>, Part)| {
+    /// Parses an expression, and returns it with the offset of the question mark before it, if there is one.
+    fn optional_expr(&mut self, follow: Next) -> Result<(Option<u32>, Subtree), Abort> {
+        self.rule(Rule::OptExpr, follow, |p, out: &mut (Option<u32>, Subtree)| {
             out.1 = p.builder.nowhere();
-            p.input.sync(place::OPT_EXPR)?;
+            p.input.sync(point::OPT_EXPR)?;
             out.0 = p.take_if(T::Question).map(|question| question.offset);
             out.1 = p.expr(RULE_END)?;
             Ok(())
         })
     }
 
-    fn map(&mut self, out: &mut Part) -> Result<(), Stop> {
+    fn map(&mut self, out: &mut Subtree) -> Result<(), Stop> {
         let op = self.input.take();
         *out = self.builder.map(op.offset, Vec::new());
-        self.input.sync(place::MAP)?;
+        self.input.sync(point::MAP)?;
         if self.next_in(ELEMENT) {
             let follow = Next::only(TokenSet::new(&[T::Comma, T::RightBrace]));
-            let entries = self.rule(Rule::MapInit, follow, |p, out: &mut Vec<Entry<Part>>| {
+            let entries = self.rule(Rule::MapInit, follow, |p, out: &mut Vec<Entry<Subtree>>| {
                 loop {
                     let (optional, key) = p.optional_expr(Next::only(TokenSet::new(&[T::Colon])))?;
                     let colon = p.input.expect(matching::MAP_COLON, T::Colon, START_EXPR)?;
@@ -556,12 +560,12 @@ impl<'s> Parser<'s> {
     }
 
     fn close_brace(&mut self, id: u8) -> Result<(), Stop> {
-        self.input.sync(place::BRACE_END)?;
+        self.input.sync(point::BRACE_END)?;
         self.take_if(T::Comma);
         self.input.expect(id, T::RightBrace, RULE_END).map(drop)
     }
 
-    fn struct_literal(&mut self, out: &mut Part) -> Result<(), Stop> {
+    fn struct_literal(&mut self, out: &mut Subtree) -> Result<(), Stop> {
         let mut name = String::new();
         while !self.is(T::LeftBrace) {
             let part = self.input.take();
@@ -569,7 +573,7 @@ impl<'s> Parser<'s> {
         }
         let op = self.input.take();
         *out = self.builder.struct_literal(op.offset, &name, Vec::new());
-        self.input.sync(place::FIELDS)?;
+        self.input.sync(point::FIELDS)?;
         if self.next_in(FIELD) {
             let follow = Next::only(TokenSet::new(&[T::Comma, T::RightBrace]));
             let fields = self.rule(Rule::FieldInit, follow, |p, out: &mut Vec<Entry<_>>| {
@@ -590,23 +594,23 @@ impl<'s> Parser<'s> {
         self.close_brace(matching::STRUCT_BRACE)
     }
 
-    /// Parses a field name. Returns it with the offset of the question mark before it, if there is one.
+    /// Parses a field name, and returns it with the offset of the question mark before it, if there is one.
     fn optional_field(&mut self) -> Result<(Option<u32>, WrittenName<'s>), Abort> {
         let follow = Next::only(TokenSet::new(&[T::Colon]));
         self.rule(Rule::OptField, follow, |p, out: &mut (Option<u32>, WrittenName<'s>)| {
-            p.input.sync(place::OPT_FIELD)?;
+            p.input.sync(point::OPT_FIELD)?;
             out.0 = p.take_if(T::Question).map(|question| question.offset);
             out.1 = p.field_name(RULE_END)?;
             Ok(())
         })
     }
 
-    fn literal(&mut self, out: &mut Part) -> Result<(), Stop> {
+    fn literal(&mut self, out: &mut Subtree) -> Result<(), Stop> {
         *out = self.rule(Rule::Literal, RULE_END, |p, out| {
             *out = p.builder.nowhere();
-            p.input.sync(place::LITERAL)?;
+            p.input.sync(point::LITERAL)?;
             if p.is(T::Minus) && !matches!(p.input.peek(1).kind, T::Int | T::Float) {
-                return Err(p.no_viable(place::LITERAL.id, 1));
+                return Err(p.no_viable(point::LITERAL.id, 1));
             }
             let start = p.input.peek(0).offset;
             let negative = p.take_if(T::Minus).is_some();

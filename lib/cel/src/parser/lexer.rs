@@ -56,12 +56,12 @@ struct Lexer<'t> {
     at: usize,
 }
 
-/// The kind and length in characters of a token, or the number of characters that matched before the one that
-/// failed.
+/// The kind of a token and its length in characters, or the number of characters that matched before the
+/// failure.
 type Match = Result<(TokenKind, usize), usize>;
 
 impl Lexer<'_> {
-    /// Returns the character `ahead` of the current position.
+    /// Returns the character that is `ahead` characters after the current position.
     fn peek(&self, ahead: usize) -> Option<char> {
         self.chars.get(self.at + ahead).map(|&(_, c)| c)
     }
@@ -75,7 +75,7 @@ impl Lexer<'_> {
         self.at += self.run(from, holds);
     }
 
-    /// Returns the position after the characters from `from` on for which `holds` is true.
+    /// Returns the position of the first character, at or after `from`, for which `holds` is false.
     fn run(&self, from: usize, holds: impl Fn(char) -> bool) -> usize {
         let mut at = from;
         while self.peek(at).is_some_and(&holds) {
@@ -202,7 +202,7 @@ impl Lexer<'_> {
     fn string(&self, open: usize) -> Match {
         let quote = self.peek(open);
         if self.peek(open + 1) == quote {
-            // An empty string matches unless a triple-quoted one does.
+            // Two quotes are an empty string, unless they begin a triple-quoted string.
             if self.peek(open + 2) == quote
                 && let Some(end) = self.triple_quoted(open + 3, quote, true)
             {

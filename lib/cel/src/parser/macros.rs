@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `has(a.b)` | a presence test |
 //! | `all`, `exists`, `exists_one`, `map`, `filter` | a comprehension |
-//! | the same and `transformList`, `transformMap`, `transformMapEntry` with two variables | a comprehension |
+//! | with two variables: `all`, `exists`, `exists_one`, `existsOne` | a comprehension |
+//! | with two variables: `transformList`, `transformMap`, `transformMapEntry` | a comprehension |
 //! | `sortBy` | a comprehension that binds the list, around a sort by the mapped keys |
 //! | `optMap`, `optFlatMap` | a conditional around a comprehension that binds one variable |
 //! | `cel.bind` | a comprehension that binds one variable |

@@ -6,8 +6,8 @@
 //!                               └─ recovery: expected tokens, messages, where to continue
 //! ```
 //!
-//! The grammar rules and the builder run together: each rule passes its results to the builder as soon as it
-//! has them. Every syntax error is reported, up to a limit, with the reference's text.
+//! The grammar rules and the builder run together: each rule passes every result to the builder at once.
+//! Every syntax error is reported, up to a limit, with the reference's text.
 
 mod builder;
 mod grammar;

@@ -1,14 +1,14 @@
 //! The parser's position in the grammar, the tokens expected there, and recovery after a syntax error.
 //!
-//! The messages and the recovery are those of an ANTLR parser with its default error strategy, because the
+//! The messages and the recovery follow an ANTLR parser with its default error strategy, because the
 //! reference is such a parser and users read these messages. In short, at a decision or at a token that does
-//! not match:
+//! not match, the parser does the following:
 //!
 //! ```text
-//! the token after it matches      ─► "extraneous input": drop it
-//! it matches after the expected   ─► "missing": continue as if the expected token were there
-//! neither                         ─► "mismatched input" or "no viable alternative": leave the rule, skipping to a
-//!                                    token that may follow any of the rules being parsed
+//! the next token matches                          ─► "extraneous input": drop the current token
+//! the current token may follow the expected token ─► "missing": continue as if the expected token were present
+//! neither                                         ─► "mismatched input" or "no viable alternative": leave the rule,
+//!                                                    and skip to a token that may follow any open rule
 //! ```
 //!
 //! After a report the parser stays silent until a token matches. See the ANTLR 4 reference, "Automatic Error
@@ -72,7 +72,7 @@ impl Next {
 
 /// A point in the grammar: its unique number, and the tokens that may come there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct GrammarPoint {
     pub id: u8,
     pub next: Next,
 }
@@ -81,15 +81,16 @@ pub(super) struct Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stop {
     /// A syntax error at this point.
-    Mismatch(Place),
+    Mismatch(GrammarPoint),
     /// No alternative matches the tokens from index `start` to index `offending`.
-    NoViable { place: u8, start: usize, offending: usize },
+    NoViable { point: u8, start: usize, offending: usize },
     /// The whole parse ends.
     Abort,
 }
 
-/// The end of the whole parse; the issues contain the reason. Rules recover from all other errors, so this is the
-/// only one that a rule returns. It is a type of its own because it takes no space in the frames of the recursion.
+/// The end of the whole parse; the issues contain the reason. Rules recover from all other errors, so a rule
+/// returns no other error. The error is a type of its own without fields, so that results take less stack
+/// space in recursive calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Abort;
 
@@ -111,7 +112,7 @@ pub(super) struct Recovery<'s> {
     depth: [u16; RULES],
     recovering: bool,
     last_error: Option<usize>,
-    last_places: u128,
+    last_points: u128,
     syntax_errors: usize,
     recoveries: usize,
 }
@@ -128,7 +129,7 @@ impl<'s> Recovery<'s> {
             depth: [0; RULES],
             recovering: false,
             last_error: None,
-            last_places: 0,
+            last_points: 0,
             syntax_errors: 0,
             recoveries: 0,
         }
@@ -144,7 +145,8 @@ impl<'s> Recovery<'s> {
         Ok(())
     }
 
-    /// Returns the token `ahead` tokens after the current one; the last token repeats.
+    /// Returns the token that is `ahead` tokens after the current token, or the last token if there are fewer
+    /// tokens.
     pub fn peek(&self, ahead: usize) -> Token {
         self.tokens[(self.at + ahead).min(self.tokens.len() - 1)]
     }
@@ -169,7 +171,7 @@ impl<'s> Recovery<'s> {
         }
     }
 
-    /// Enters a rule; `follow` may come after it in its caller.
+    /// Enters a rule. `follow` has the tokens that may come after the rule in its caller.
     pub fn enter(&mut self, rule: Rule, follow: Next) -> Result<(), Abort> {
         let depth = &mut self.depth[rule as usize];
         *depth += 1;
@@ -180,7 +182,8 @@ impl<'s> Recovery<'s> {
         Ok(())
     }
 
-    /// Leaves a rule. After a syntax error, reports it and skips to where a caller can continue.
+    /// Leaves a rule. Reports a syntax error, if `outcome` has one, and skips to a token at which a caller
+    /// can continue.
     pub fn exit(&mut self, rule: Rule, outcome: Result<(), Stop>) -> Result<(), Abort> {
         if let Err(stop) = outcome {
             self.handle(stop)?;
@@ -195,7 +198,7 @@ impl<'s> Recovery<'s> {
         self.depth[rule as usize] -= 1;
     }
 
-    /// Reports a syntax error and skips to where a caller of the current rule can continue.
+    /// Reports a syntax error and skips to a token at which a caller of the current rule can continue.
     pub fn handle(&mut self, stop: Stop) -> Result<(), Abort> {
         if let Stop::Abort = stop {
             return Err(Abort);
@@ -215,55 +218,57 @@ impl<'s> Recovery<'s> {
     fn matched(&mut self) {
         self.recovering = false;
         self.last_error = None;
-        self.last_places = 0;
+        self.last_points = 0;
     }
 
-    /// Matches one token. `after` is what may come after it. Returns the token, or a placeholder for a
-    /// missing one.
+    /// Matches one token. `after` are the tokens that may come after it. Returns the token. If the token is
+    /// missing, the current token is a placeholder for it.
     pub fn expect(&mut self, id: u8, kind: TokenKind, after: Next) -> Result<Token, Stop> {
         if self.kind() == kind {
             return Ok(self.take());
         }
         self.count_recovery()?;
-        let place = Place { id, next: Next::only(TokenSet::new(&[kind])) };
-        if self.delete_token(place)? {
+        let point = GrammarPoint { id, next: Next::only(TokenSet::new(&[kind])) };
+        if self.delete_token(point)? {
             return Ok(self.take());
         }
         if self.expected(after).contains(self.kind()) {
             if !self.recovering {
                 self.recovering = true;
                 let found = self.display(self.peek(0));
-                let message = format!("missing {} at {found}", place.next.tokens.display());
+                let message = format!("missing {} at {found}", point.next.tokens.display());
                 self.report(self.peek(0).offset, &message)?;
             }
             return Ok(self.peek(0));
         }
-        Err(Stop::Mismatch(place))
+        Err(Stop::Mismatch(point))
     }
 
-    /// Checks before a decision that the current token matches; drops it if only the next token matches.
-    pub fn sync(&mut self, place: Place) -> Result<(), Stop> {
-        if self.recovering || place.next.end || place.next.tokens.contains(self.kind()) {
+    /// Checks before a decision that the current token matches. Drops the current token if only the next
+    /// token matches.
+    pub fn sync(&mut self, point: GrammarPoint) -> Result<(), Stop> {
+        if self.recovering || point.next.end || point.next.tokens.contains(self.kind()) {
             return Ok(());
         }
-        if self.delete_token(place)? { Ok(()) } else { Err(Stop::Mismatch(place)) }
+        if self.delete_token(point)? { Ok(()) } else { Err(Stop::Mismatch(point)) }
     }
 
-    /// Checks at the end of a repetition that it may continue or end; skips tokens that allow neither.
-    pub fn sync_loop(&mut self, place: Place) -> Result<(), Abort> {
-        if self.recovering || place.next.tokens.contains(self.kind()) {
+    /// Checks that the current token may follow the element of a repetition that was just parsed. Skips
+    /// tokens that neither continue nor end the repetition.
+    pub fn sync_loop(&mut self, point: GrammarPoint) -> Result<(), Abort> {
+        if self.recovering || point.next.tokens.contains(self.kind()) {
             return Ok(());
         }
-        self.report_unwanted(place.next)?;
-        let stop = self.expected(place.next).union(self.recovery_set());
+        self.report_unwanted(point.next)?;
+        let stop = self.expected(point.next).union(self.recovery_set());
         while self.kind() != TokenKind::End && !stop.contains(self.kind()) {
             self.consume();
         }
         Ok(())
     }
 
-    /// Returns the tokens that may come at a point. If the rule may end there, they include those that may
-    /// follow in the callers.
+    /// Returns the tokens that may come at a point. If the rule may end there, the tokens that may follow in
+    /// the callers are included.
     fn expected(&self, mut next: Next) -> TokenSet {
         let mut tokens = next.tokens;
         for follow in self.follow.iter().rev() {
@@ -281,12 +286,12 @@ impl<'s> Recovery<'s> {
         self.follow.iter().fold(TokenSet::EMPTY, |set, follow| set.union(follow.tokens))
     }
 
-    /// Drops the current token if the next one matches.
-    fn delete_token(&mut self, place: Place) -> Result<bool, Abort> {
-        if !self.expected(place.next).contains(self.peek(1).kind) {
+    /// Drops the current token if the next token matches.
+    fn delete_token(&mut self, point: GrammarPoint) -> Result<bool, Abort> {
+        if !self.expected(point.next).contains(self.peek(1).kind) {
             return Ok(false);
         }
-        self.report_unwanted(place.next)?;
+        self.report_unwanted(point.next)?;
         self.consume();
         self.matched();
         Ok(true)
@@ -309,9 +314,9 @@ impl<'s> Recovery<'s> {
         }
         self.recovering = true;
         match stop {
-            Stop::Mismatch(place) => {
+            Stop::Mismatch(point) => {
                 let token = self.peek(0);
-                let expected = self.expected(place.next).display();
+                let expected = self.expected(point.next).display();
                 self.report(
                     token.offset,
                     &format!("mismatched input {} expecting {expected}", self.display(token)),
@@ -333,7 +338,7 @@ impl<'s> Recovery<'s> {
         }
     }
 
-    /// Returns the text from one token to another, without text that the lexer refused.
+    /// Returns the text from one token to another token, without text that the lexer refused.
     fn input(&self, from: Token, to: Token) -> String {
         if from.kind == TokenKind::End {
             return "<EOF>".to_owned();
@@ -352,19 +357,19 @@ impl<'s> Recovery<'s> {
 
     fn recover(&mut self, stop: Stop) -> Result<(), Abort> {
         self.count_recovery()?;
-        let place = match stop {
-            Stop::Mismatch(place) => place.id,
-            Stop::NoViable { place, .. } => place,
+        let point = match stop {
+            Stop::Mismatch(point) => point.id,
+            Stop::NoViable { point, .. } => point,
             Stop::Abort => return Err(Abort),
         };
         let mut skipped = 0;
-        if self.last_error == Some(self.at) && self.last_places & 1 << place != 0 {
-            // The same error occurs again at the same token. Without this, the parser would not advance.
+        if self.last_error == Some(self.at) && self.last_points & 1 << point != 0 {
+            // The same error occurs again at the same token. The parser advances only if it skips the token.
             self.consume();
             skipped += 1;
         }
         self.last_error = Some(self.at);
-        self.last_places |= 1 << place;
+        self.last_points |= 1 << point;
         let stop = self.recovery_set();
         while self.kind() != TokenKind::End && !stop.contains(self.kind()) {
             if skipped == SKIPPED_MAX {

@@ -123,7 +123,7 @@ impl TokenSet {
         self.0 & 1 << kind as u8 != 0
     }
 
-    /// Formats the names of the tokens: a single one alone, several in braces.
+    /// Formats the names of the tokens. Several names are in braces.
     pub fn display(self) -> String {
         let names: Vec<&str> =
             (0..NAMES.len()).filter(|kind| self.0 & 1 << kind != 0).map(|kind| NAMES[kind]).collect();

@@ -4,14 +4,14 @@ use crate::number;
 use crate::value::Value;
 
 /// Formats a value for error texts, as the reference prints its internal representation. For texts, bytes and
-/// times that is not the notation of the language.
+/// times, the representation differs from the notation of the language.
 pub fn describe(value: &Value<'_>) -> String {
     let mut out = String::new();
     write_described(value, &mut out);
     out
 }
 
-/// Size limit of a description in bytes, since it is only for error texts.
+/// Size limit of a description in bytes. Descriptions are only for error texts.
 const DESCRIPTION_BYTES_MAX: usize = 64 * 1024;
 
 /// Writes a description. The recursion is as deep as the value, whose depth is limited by the depth of

@@ -2,9 +2,9 @@
 //!
 //! Values of different types are unequal, except that numbers are compared by value across the three numeric
 //! types. Lists are compared by element, unless the host has its own rule for a list, and maps by key. Only a
-//! value of a library's own type on the left of a value of another type is not comparable at all: then `==`
-//! is an error, but a list or map with such an element is not made unequal by it. This is the reference's
-//! rule.
+//! value of a library's own type on the left and a value of another type on the right are not comparable:
+//! then `==` is an error. Inside lists or maps, such a pair does not make the lists or maps unequal. The
+//! reference has the same rule.
 //!
 //! The time of a comparison is proportional to the smaller value. A map key is looked up only if the other
 //! map has another key at the same position.
@@ -94,7 +94,7 @@ fn equal_lists<'v>(left: &List<'v>, right: &List<'v>, steps: &Steps<'_>) -> Resu
     Ok(true)
 }
 
-/// Compares two maps. Usually both have the same keys in the same order, and no key is looked up.
+/// Compares two maps. Usually both maps have the same keys in the same order, and then no key is looked up.
 fn equal_maps<'v>(left: &Map<'v>, right: &Map<'v>, steps: &Steps<'_>) -> Result<bool, EvalError> {
     let found = |at: usize, key: &Value<'v>| match right.key_at(at) {
         Some(beside) if same_key(&beside, key) => right.value_at(at),

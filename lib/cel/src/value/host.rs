@@ -1,7 +1,7 @@
 //! Data of the host, read without copying.
 //!
 //! A [`HostRef`] is a node of the host's data together with the information that the host needs to interpret
-//! it, usually a schema. The traits return values that borrow from both.
+//! it, usually a schema. The traits return values that borrow from the node and from the information.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use crate::error::EvalError;
 use crate::evaluation::steps::Steps;
 use crate::value::Value;
 
-/// Data that the host receives in its own accessors: usually the schema of the node.
+/// Data that is passed to the accessors of the host, usually the schema of the node.
 pub type View<'v> = Option<&'v (dyn Any + Send + Sync)>;
 
 /// A node of the host's data with the host's view of it.
@@ -38,12 +38,13 @@ pub trait HostMap: Send + Sync {
     /// Returns the value of the entry at `index`, which is below [`len`](Self::len).
     fn value_at<'v>(&'v self, view: View<'v>, index: usize) -> Option<Value<'v>>;
 
-    /// Returns the key of the entry at `index`, which is below [`len`](Self::len). The order is the host's
-    /// and does not change.
+    /// Returns the key of the entry at `index`, which is below [`len`](Self::len). The host chooses the
+    /// order, which must not change.
     fn key_at<'v>(&'v self, view: View<'v>, index: usize) -> &'v str;
 }
 
-/// An object of the host. The checker knows its fields from the [`TypeProvider`](crate::types::TypeProvider).
+/// An object of the host. The [`TypeProvider`](crate::types::TypeProvider) describes its fields to the
+/// checker.
 pub trait HostObject: Send + Sync {
     /// Returns the name of the object's type.
     fn type_name<'v>(&'v self, view: View<'v>) -> &'v str;
@@ -78,8 +79,8 @@ pub trait HostObject: Send + Sync {
         self.len(view) == 0
     }
 
-    /// Compares by the host's own equality, which may include fields without a name; `None` means field by
-    /// field.
+    /// Compares two objects by the host's own equality, which may include fields without a name. `None` means
+    /// that the objects are to be compared field by field.
     ///
     /// # Errors
     /// The comparison was interrupted.
@@ -92,7 +93,7 @@ pub trait HostObject: Send + Sync {
         None
     }
 
-    /// Returns the host's data, for its own equality.
+    /// Returns the data of the host, for comparisons of two values of the same host.
     fn data(&self) -> Option<&dyn Any> {
         None
     }

@@ -10,11 +10,11 @@ use crate::evaluation::steps::Steps;
 use crate::value::Value;
 use crate::value::host::{HostRef, View};
 
-/// Maximum number of elements for which a concatenation is copied: that is cheaper than later lookups in a
-/// rope.
+/// Maximum number of elements for which a concatenation is copied. Copying so few elements is cheaper than
+/// later lookups in a rope.
 const COPY_LEN_MAX: usize = 64;
-/// Maximum depth of a rope. A deeper one is copied if it is short enough, and refused otherwise. Recursion
-/// follows the depth.
+/// Maximum depth of a rope. A deeper rope is copied if it is short enough, and refused otherwise. The limit
+/// bounds the recursion into ropes.
 const ROPE_DEPTH_MAX: u32 = 128;
 /// Maximum length of a rope that is copied because of its depth: about 3 MB.
 const FLATTEN_LEN_MAX: usize = 1 << 16;
@@ -43,7 +43,8 @@ pub trait HostList: Send + Sync {
     /// Returns the element at `index`, which is below [`len`](Self::len).
     fn get<'v>(&'v self, view: View<'v>, index: usize) -> Value<'v>;
 
-    /// Compares by the host's own equality (sets ignore order); `None` means element by element.
+    /// Compares two lists by the host's own equality (sets ignore order). `None` means that the lists are to
+    /// be compared element by element.
     ///
     /// # Errors
     /// The comparison was interrupted.
@@ -103,7 +104,8 @@ impl<'v> List<'v> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// Returns the host's own result of `self == other`, for a list of a host that has such a rule.
+    /// Returns the result of `self == other` by the host's own equality, if the list belongs to a host with
+    /// its own equality.
     ///
     /// # Errors
     /// The comparison was interrupted.
@@ -114,7 +116,8 @@ impl<'v> List<'v> {
         }
     }
 
-    /// Concatenates `left + right`. If the left list belongs to a host with its own rule, that rule applies.
+    /// Concatenates `left + right`. If the left list belongs to a host with its own rule for `+`, the rule of
+    /// the host applies.
     ///
     /// # Errors
     /// The errors of the host's rule, and [`EvalErrorKind::CostLimit`] for a concatenation that is too long
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_can_be_doubled_many_times_and_still_be_read() {
+    fn a_list_can_be_doubled_many_times_and_still_be_indexed() {
         let mut list = numbers(100);
         for _ in 0..30 {
             list = List::concat(&list, &list).unwrap();
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_side_leaves_the_other() {
+    fn concatenating_an_empty_list_returns_the_other_list() {
         let list = numbers(3);
         assert!(matches!(List::concat(&list, &numbers(0)), Ok(List::Shared(same)) if same.len() == 3));
         assert!(matches!(List::concat(&numbers(0), &list), Ok(List::Shared(same)) if same.len() == 3));

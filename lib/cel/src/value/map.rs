@@ -1,8 +1,8 @@
 //! Maps: entries of the evaluation and maps of the host.
 //!
-//! Keys of different types are different keys, even equal numbers: `{1: 'a', 1u: 'b'}` has two entries. A
-//! lookup that finds no key of its own type tries the other integer types: an int finds the equal uint, a
-//! uint the equal int, and a double both.
+//! Keys of different types are different keys, even equal numbers: `{1: 'a', 1u: 'b'}` has two entries. If a
+//! lookup finds no key of the same type, the lookup tries the integer types: an int finds the equal uint, a
+//! uint finds the equal int, and a double finds both.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -31,11 +31,11 @@ pub enum Map<'v> {
 #[derive(Clone, Debug, Default)]
 pub struct OwnedMap<'v> {
     entries: Vec<(Value<'v>, Value<'v>)>,
-    /// Positions in `entries` of keys that can be found again, by the hash of the key; empty up to
-    /// [`SCAN_LEN_MAX`] entries.
+    /// Positions in `entries` by the hash of the key, for keys that a lookup can find. The index of a map
+    /// with at most [`SCAN_LEN_MAX`] entries is empty.
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Whether selections use identifiers, see [`OwnedMap::with_identifiers`].
+    /// Whether selections use identifiers ([`OwnedMap::with_identifiers`]).
     has_identifiers: bool,
 }
 
@@ -63,7 +63,7 @@ impl<'v> Map<'v> {
     }
 
     /// Returns the value for a selection or an index: the value under `key`, or, in a map with identifiers,
-    /// under the key that the identifier stands for.
+    /// under the key whose identifier is `key`.
     pub fn select(&self, key: &Value<'v>) -> Option<Value<'v>> {
         if let (Self::Shared(map), Value::String(identifier)) = (self, key)
             && map.has_identifiers
@@ -107,15 +107,15 @@ impl<'v> Map<'v> {
 }
 
 impl<'v> OwnedMap<'v> {
-    /// Returns the map, with entries that are selected and indexed by the identifiers of their keys. `in` and
-    /// loops use the keys themselves.
+    /// Makes selections and indexes use the identifiers of the keys. `in` and loops still use the keys
+    /// themselves.
     #[must_use]
     pub fn with_identifiers(self) -> Self {
         Self { has_identifiers: true, ..self }
     }
 
-    /// Adds an entry. If the key exists already, or as the equal integer of another type, returns false and
-    /// leaves the map unchanged.
+    /// Adds an entry. Returns false and leaves the map unchanged if the map already has the key, or an equal
+    /// integer key of another type.
     pub fn insert(&mut self, key: Value<'v>, value: Value<'v>) -> bool {
         if self.get(&key).is_some() {
             return false;
@@ -197,8 +197,8 @@ impl<'v> FromIterator<(Value<'v>, Value<'v>)> for OwnedMap<'v> {
     }
 }
 
-/// Returns whether a value can be the same key as another value. The index leaves out all other values,
-/// because they have the same hash.
+/// Returns whether a lookup can find a value as a key. The index leaves out all other values, because they
+/// would all have the same hash.
 fn is_identifiable(key: &Value<'_>) -> bool {
     !matches!(key, Value::List(_) | Value::Map(_) | Value::Object(_) | Value::Optional(_) | Value::Opaque(_))
 }
@@ -208,8 +208,8 @@ pub fn is_key(value: &Value<'_>) -> bool {
     matches!(value, Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_))
 }
 
-/// Returns whether two values are the same key. Lists, maps and other values without identity are never the
-/// same.
+/// Returns whether two values are the same key. Lists, maps and other values that cannot be keys are never
+/// the same key.
 pub(crate) fn same_key(left: &Value<'_>, right: &Value<'_>) -> bool {
     match (left, right) {
         (Value::Null, Value::Null) => true,
@@ -226,7 +226,7 @@ pub(crate) fn same_key(left: &Value<'_>, right: &Value<'_>) -> bool {
     }
 }
 
-/// Returns a hash that is equal for the same keys.
+/// Returns the hash of a key. Keys that are the same have the same hash.
 fn hash(hasher: &DefaultHashBuilder, key: &Value<'_>) -> u64 {
     match key {
         Value::Bool(b) => hasher.hash_one(b),
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_different_types_are_different_keys_that_lookups_find() {
+    fn map_keys_of_different_number_types_are_found_by_equal_numbers() {
         let mut map = OwnedMap::default();
         for (i, key) in
             [Value::Int(1), Value::Uint(2), Value::Double(1.5), Value::Double(3.0)].into_iter().enumerate()

@@ -18,14 +18,14 @@ pub enum Object<'v> {
     Host(HostRef<'v, dyn HostObject + 'v>),
 }
 
-/// An object created by a struct literal, or a lazy one.
+/// An object that a struct literal created, or a lazy object.
 #[derive(Clone, Debug)]
 pub struct OwnedObject<'v> {
     /// Name of the object's type.
     pub type_name: Name,
     /// Fields that are set, in order.
     pub fields: Vec<(Name, Value<'v>)>,
-    /// Whether the object is lazy, see [`Object::is_lazy`].
+    /// Whether the object is lazy ([`Object::is_lazy`]).
     pub is_lazy: bool,
 }
 
@@ -38,9 +38,9 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// Returns whether the object is one of the reference's lazy maps. Its fields are selected and indexed by
-    /// identifiers; a loop over it visits the values of its fields, not their names; it equals only itself,
-    /// and supports neither `size` nor `in`.
+    /// Returns whether the object is one of the reference's lazy maps. The fields of the object are selected
+    /// and indexed by identifiers. A loop over the object visits the values of the fields, not their names.
+    /// The object equals only itself, and supports neither `size` nor `in`.
     pub fn is_lazy(&self) -> bool {
         match self {
             Self::Shared(object) => object.is_lazy,
@@ -63,7 +63,7 @@ impl<'v> Object<'v> {
         self.get(name)?.ok_or_else(|| EvalError::new(format!("no such key: {}", &**name)))
     }
 
-    /// Returns whether both are the same object in memory.
+    /// Returns whether `self` and `other` are the same object in memory.
     pub fn is(&self, other: &Object<'v>) -> bool {
         let address = |view: View<'v>| view.map(std::ptr::from_ref).map(<*const _>::cast::<()>);
         match (self, other) {

@@ -1,4 +1,4 @@
-//! Decodes CBOR to a tree: one item, within limits.
+//! Decodes one CBOR item to a tree, within limits of size and depth.
 //!
 //! The decoder allocates memory only for bytes that are present in the input, so a short input that declares a
 //! huge length does no harm. Names may be text or byte strings. A repeated name in one map is an error, because
@@ -36,12 +36,12 @@ pub enum CborError {
     /// A string is not valid UTF-8.
     #[error("cbor: invalid UTF-8 string")]
     NotUnicode,
-    /// The item is malformed, or well-formed without a JSON equivalent.
+    /// The item is malformed, or it is well-formed but has no JSON equivalent.
     #[error("cbor: {0}")]
     Unsupported(&'static str),
 }
 
-/// Parses one item, with or without the self-described tag.
+/// Parses one item, which may begin with the self-described tag.
 ///
 /// # Errors
 /// See [`CborError`].
@@ -62,12 +62,12 @@ struct Reader<'b> {
     at: usize,
 }
 
-/// The first byte of an item and its argument.
+/// The head of an item: the major type and the argument.
 #[derive(Clone, Copy)]
 struct Head {
     major: u8,
     info: u8,
-    /// Value, length or tag number; the bits of a float. `None` for an indefinite length or a break.
+    /// The value, length or tag number, or the bits of a float. `None` for an indefinite length or a break.
     argument: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ impl<'b> Reader<'b> {
         Ok(Head { major, info, argument })
     }
 
-    /// Returns whether the container ends here: after `length` items, or at its break.
+    /// Returns whether the container ends at the current position: after `length` items, or at its break.
     fn is_end(&mut self, length: Option<u64>, done: u64) -> Result<bool, CborError> {
         match length {
             Some(length) => Ok(done >= length),
@@ -175,8 +175,8 @@ impl<'b> Reader<'b> {
         String::from_utf8(self.raw(head)?).map_err(|_| CborError::NotUnicode)
     }
 
-    /// Returns the value of tagged content: byte strings that are expected as base64 or base16 text, and
-    /// times. Other tags are ignored.
+    /// Returns the value of tagged content. Interprets the tags of times, and of byte strings that are
+    /// expected as base64 or base16 text. Ignores other tags.
     fn tagged(&mut self, number: u64, depth: usize) -> Result<Value, CborError> {
         match number {
             tag::POSITIVE_BIGNUM | tag::NEGATIVE_BIGNUM => {
@@ -238,7 +238,7 @@ fn half(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let size = match exponent {
         0 => fraction * 2f64.powi(-24),
-        31 => f64::INFINITY, // and NaN: both are refused
+        31 => f64::INFINITY, // also for NaN; the caller refuses infinity and NaN
         _ => (1.0 + fraction / 1024.0) * 2f64.powi(exponent - 15),
     };
     if bits >> 15 == 0 { size } else { -size }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_read_as_documented() {
+    fn cbor_items_are_decoded_as_documented() {
         for (hex, json) in [
             ("d9d9f7 a1 41 61 01", r#"{"a":1}"#),
             ("a1 61 61 01", r#"{"a":1}"#), // a text string as the name

@@ -1,6 +1,6 @@
 //! Encodes a tree as deterministic CBOR (RFC 8949 §4.2.1).
 //!
-//! Heads and floats are as short as possible, names are in the order of their encoded bytes, and lengths are
+//! Heads and floats are as short as possible, names are sorted by their encoded bytes, and lengths are
 //! definite.
 
 use base64::Engine as _;
@@ -12,7 +12,7 @@ use values::cancellation;
 use values::json::{Object, Value};
 
 /// Appends an object of type `message`, without the self-described tag. Members that the type does not
-/// declare are written according to their JSON type.
+/// declare are written by their JSON type.
 pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) {
     write_map_head(object.len(), out);
     for (name, value) in sorted(object) {
@@ -67,7 +67,7 @@ pub fn write_array_head(items: u64, out: &mut Vec<u8>) {
     write_head(major::ARRAY, items, out);
 }
 
-/// Returns the members in the order of their encoded names: shorter names first.
+/// Returns the members in the order of their encoded names, which puts shorter names first.
 fn sorted(members: &Object) -> Vec<(&str, &Value)> {
     let mut sorted: Vec<(&str, &Value)> = members.iter().collect();
     sorted.sort_unstable_by_key(|(name, _)| (name.len(), *name));
@@ -162,7 +162,7 @@ fn half(number: f32) -> Option<u16> {
     if (-14..=15).contains(&exponent) && fraction & 0x1fff == 0 {
         return Some(sign | ((exponent + 15) as u16) << 10 | (fraction >> 13) as u16);
     }
-    // A subnormal number is the fraction, with its implicit bit, in units of 2^-24.
+    // A subnormal number is the fraction, including the implicit bit, in units of 2^-24.
     let shift = u32::try_from(-1 - exponent).ok().filter(|_| (-24..-14).contains(&exponent))?;
     let whole = fraction | 0x80_0000;
     (whole.trailing_zeros() >= shift).then(|| sign | (whole >> shift) as u16)
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_are_written_in_their_shortest_form() {
+    fn cbor_integers_and_lengths_are_encoded_in_their_shortest_form() {
         for (text, want) in [
             ("0", "00"),
             ("23", "17"),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn written_trees_read_back_equal() {
+    fn encoded_cbor_decodes_to_the_same_tree() {
         let text = br#"{"a":[1,-1,1.5,3.4e38,-0.0,1e-310,"\u0000\u20ac",[],{}],"b":{"":null}}"#;
         let value = json::parse(text).unwrap();
         let mut out = super::super::SELF_DESCRIBED.to_vec();

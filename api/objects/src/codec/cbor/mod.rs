@@ -5,9 +5,9 @@
 //! request body ──decode──► tree ─► schema::conform ─► …          tree + schema ──encode──► d9 d9 f7 item
 //! ```
 //!
-//! Strings and names are written as *byte* strings, and byte fields as byte strings under tag 22 (base64
-//! expected later), so that a reader without the schema gets the text that JSON would have. The primitives
-//! are our own: a head takes a dozen lines, and no available crate reads byte strings as names.
+//! Strings and names are written as *byte* strings. Byte fields are written as byte strings under tag 22
+//! (base64 expected later). A reader without the schema then gets the same text as from JSON. The codec is
+//! our own, because a head takes only a dozen lines, and no available crate reads byte strings as names.
 
 mod decode;
 mod encode;
@@ -15,10 +15,10 @@ mod encode;
 pub use decode::{CborError, parse};
 pub use encode::{encode, write, write_array_head, write_map_head, write_text};
 
-/// The self-described tag (RFC 8949); the first three bytes of every document.
+/// The self-described tag (RFC 8949), with which every document begins.
 pub const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
 
-/// Major types, in the upper three bits of a head.
+/// Major types, which are the upper three bits of a head.
 mod major {
     pub(super) const UNSIGNED: u8 = 0;
     pub(super) const NEGATIVE: u8 = 1;

@@ -1,5 +1,5 @@
-//! Tests of the protobuf codec with every built-in type: against itself, the JSON codec and another
-//! implementation; then with samples that were encoded by hand, and with hostile bytes.
+//! Tests of the protobuf codec. Every built-in type is compared with the codec itself, with the JSON codec
+//! and with another implementation. Further tests use samples that were encoded by hand, and hostile bytes.
 
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, Value as Other};
 
@@ -37,7 +37,7 @@ fn messages(naming: &'static Naming) -> impl Iterator<Item = Ref<Message>> {
 }
 
 #[test]
-fn every_type_and_its_bytes_survive_a_round_trip() {
+fn every_type_survives_a_round_trip_through_protobuf() {
     for naming in naming::ALL {
         let registry = Registry::new(naming);
         let mut compared = 0;
@@ -69,7 +69,7 @@ fn every_type_and_its_bytes_survive_a_round_trip() {
     }
 }
 
-/// Returns descriptors of the same schema files, for the other implementation.
+/// Returns the descriptors of the schema files for the other implementation.
 fn pool() -> DescriptorPool {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema");
     let files = std::fs::read_dir(root).unwrap().map(|file| file.unwrap().path());
@@ -102,7 +102,7 @@ fn has_unknown(value: &DynamicMessage) -> bool {
 }
 
 #[test]
-fn another_implementation_reads_and_writes_the_same() {
+fn prost_reads_and_writes_the_same_bytes_for_every_type() {
     use prost_reflect::prost::Message as _;
     let (pool, registry) = (pool(), Registry::new(&CLUSTER));
     let mut compared = 0;
@@ -117,8 +117,8 @@ fn another_implementation_reads_and_writes_the_same() {
             let theirs = DynamicMessage::decode(descriptor.clone(), &bytes[..])
                 .unwrap_or_else(|error| panic!("{} {seed}: {error}", message.name));
             assert!(!has_unknown(&theirs), "{} {seed}", message.name);
-            // The other implementation omits zeros and does not order maps, so an absent field must read as
-            // zero.
+            // The other implementation omits zeros and does not sort maps, so an absent field must be decoded
+            // as zero.
             let back = decode(&registry, message, &theirs.encode_to_vec())
                 .unwrap_or_else(|error| panic!("{} {seed}: {error} at {}", message.name, error.path));
             assert_eq!(text(&back), text(&object), "{} {seed}", message.name);
@@ -186,7 +186,7 @@ fn sample(lines: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// Metadata of an object that has only a name: every scalar is present, and the creation time is empty.
+/// Metadata of an object that has only a name. Every scalar is present, and the creation time is empty.
 const METADATA_A: &str = "
     0a 01 61   # name: a
     12 00      # generateName
@@ -199,7 +199,7 @@ const METADATA_A: &str = "
 ";
 
 #[test]
-fn bytes_are_what_the_reference_server_writes() {
+fn protobuf_bytes_equal_those_of_the_reference_server() {
     let cases = [
         (
             "api.core.v1.ConfigMap",
@@ -250,7 +250,7 @@ fn bytes_are_what_the_reference_server_writes() {
             "0a 01 76 12 04 12 02 0a 00".to_owned(),
         ),
         (
-            // The same struct, nested in another inlined struct.
+            // The same struct occurs inside another inlined struct.
             "api.admissionregistration.v1.NamedRuleWithOperations",
             r#"{"resourceNames":["r"],"operations":["*"],"apiGroups":[""],"resources":["pods"]}"#,
             "0a 01 72 12 0d 0a 01 2a 12 08 0a 00 1a 04 70 6f 64 73".to_owned(),
@@ -290,7 +290,7 @@ fn bytes_are_what_the_reference_server_writes() {
     }
 }
 
-/// Apart from the given fields, only non-pointer fields are present.
+/// The encoded schema of a sample: the given fields, and all fields that are not pointers.
 const SCHEMA: &str = "
     0a 00 12 00 22 00 2a 00 32 00 3a 00         # id $schema description type format title
     42 09 0a 07 7b 22 61 22 3a 31 7d            # default
@@ -332,9 +332,9 @@ fn repeated_fields_merge_and_unknown_fields_are_dropped() {
     bytes.extend(metadata(r#"{"metadata":{"name":"b","labels":{"y":"3"}},"spec":{"nodeName":"n"}}"#));
     write_bytes(999, b"unknown", &mut bytes);
     let object: Value = decode(&registry(), pod, &bytes).unwrap().into();
-    assert_eq!(object.str_at(&["metadata", "name"]), "b", "the last scalar stays");
+    assert_eq!(object.str_at(&["metadata", "name"]), "b", "the last scalar wins");
     assert_eq!(object.str_at(&["metadata", "labels", "x"]), "1", "structs are merged");
-    assert_eq!(object.str_at(&["metadata", "labels", "y"]), "3", "of equal keys the last stays");
+    assert_eq!(object.str_at(&["metadata", "labels", "y"]), "3", "the last entry with a key wins");
     assert_eq!(object.str_at(&["spec", "nodeName"]), "n");
     assert!(!text(object.as_object().unwrap()).contains("unknown"));
 }
@@ -367,7 +367,7 @@ fn embedded_objects_may_be_json_or_enveloped() {
     assert_eq!(with_data(b"").unwrap(), Value::Null);
     for (raw, want) in [
         (envelope("v1", "Nothing"), r#"no kind "Nothing" is registered for version "v1""#),
-        (b"{".to_vec(), "raw value is no JSON: unexpected end of JSON input"),
+        (b"{".to_vec(), "raw value is not JSON: unexpected end of JSON input"),
     ] {
         let error = with_data(&raw).unwrap_err();
         assert_eq!((error.message.as_str(), error.path.as_str()), (want, "data"));
@@ -375,7 +375,7 @@ fn embedded_objects_may_be_json_or_enveloped() {
 }
 
 #[test]
-fn errors_name_the_cause_and_the_field() {
+fn protobuf_errors_name_the_cause_and_the_field() {
     let pod = message("api.core.v1.Pod");
     for (bytes, message, path) in [
         ("08 01", "proto: wrong wireType = 0 for field ObjectMeta", "metadata"),
@@ -412,8 +412,8 @@ fn message_error(name: &str, bytes: &str) -> (String, String) {
 }
 
 #[test]
-fn depth_and_number_are_bounded() {
-    // {"not":{"not":…}}: each level wraps the one before.
+fn protobuf_decoding_limits_depth_and_number_of_members() {
+    // {"not":{"not":…}}: each level contains the previous level.
     let schema = message("apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps");
     let not = schema.field("not").unwrap().number;
     let nested = |levels: usize| {
@@ -429,7 +429,7 @@ fn depth_and_number_are_bounded() {
     assert_eq!(nested(json::DEPTH_MAX).unwrap_err().message, "exceeded max depth");
     assert_eq!(nested(100_000).unwrap_err().message, "exceeded max depth");
 
-    // The nesting of raw JSON is counted on top of the depth of the message around it.
+    // The nesting of raw JSON is added to the depth of the message that contains it.
     let revision = message("api.apps.v1.ControllerRevision");
     let raw = |levels: usize| {
         let text = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
@@ -443,7 +443,7 @@ fn depth_and_number_are_bounded() {
     types::schema::decode::decode(revision, text(&deepest).as_bytes()).unwrap();
     assert_eq!(raw(json::DEPTH_MAX - 1).unwrap_err().message, "exceeded max depth");
 
-    // Two bytes encode a container, which JSON shows with members that are always present.
+    // Two bytes encode a container, but its JSON form has many members that are always present.
     let spec = message("api.core.v1.PodSpec");
     let containers = [0x12, 0].repeat(NODES_MAX / 2);
     assert_eq!(

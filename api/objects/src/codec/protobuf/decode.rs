@@ -5,11 +5,12 @@
 //! bytes ──Reader──► slots, one per field ──► members in schema order, zeros dropped or written as in JSON
 //! ```
 //!
-//! A repeated occurrence of a field follows the rules of protobuf: the last scalar wins, lists are
-//! concatenated, structs are merged. To merge, the bytes of a struct are collected while its parent is read,
-//! and decoded once, as if concatenated. Unknown fields are dropped. Hostile input is bounded in three ways:
-//! by slices instead of copies, by the depth of stored JSON, and by a budget of members, because two bytes of
-//! protobuf can expand to a whole struct of fields that JSON always shows.
+//! A field that occurs several times follows the rules of protobuf: the last scalar wins, lists are
+//! concatenated, and structs are merged. To merge several occurrences of a struct, the decoder collects their
+//! bytes while it reads the parent, and then decodes the concatenated bytes once. Unknown fields are dropped.
+//! Three limits protect against hostile input: the decoder refers to slices instead of copies, the depth of
+//! stored JSON is the maximum depth, and the number of members is limited. The last limit is needed because
+//! two bytes of protobuf can expand to a whole struct with all fields that JSON always contains.
 
 use smallvec::SmallVec;
 
@@ -27,12 +28,12 @@ use values::field::go_quote;
 use values::json::plain_number;
 use values::json::{self, DEPTH_MAX, Key, Object, Value};
 
-/// Maximum number of members and elements of one object, about 100 MB of tree. Except in contrived cases,
-/// larger objects would exceed the size limit of stored JSON.
+/// Maximum number of members and elements of one object, which is about 100 MB of tree. Larger objects would
+/// exceed the size limit of stored JSON, except in contrived cases.
 pub const NODES_MAX: usize = 1 << 20;
 
-/// Maximum number of levels of nesting, counted as in JSON: one less than the limit of the reader of stored
-/// JSON.
+/// Maximum number of levels of nesting, counted as in JSON. This limit is one level less than the limit of the parser
+/// of stored JSON.
 const LEVELS_MAX: usize = DEPTH_MAX - 1;
 
 /// Range of times that the text form of a time can represent, in seconds since the epoch.
@@ -40,12 +41,13 @@ const TIME_RANGE: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_
 
 /// Decodes the protobuf form of an object of type `message`, without envelope.
 ///
-/// `registry` knows the kinds of enveloped objects inside embedded ones. `kind` and `apiVersion` are not part
-/// of this form and stay absent.
+/// `registry` provides the types of enveloped objects that are embedded in the object. The protobuf form does
+/// not contain `kind` and `apiVersion`, so the result lacks `kind` and `apiVersion`.
 ///
 /// # Errors
-/// The bytes are not such a message: truncated, of a wrong wire type, too deep, with more than [`NODES_MAX`]
-/// members, or with text inside that the field does not accept. Source: docs/api/encodings.md#protobuf.
+/// The bytes are not a valid message of this type: they are truncated, have a wrong wire type, are nested too
+/// deep, have more than [`NODES_MAX`] members, or contain text that the field does not accept. Source:
+/// docs/api/encodings.md#protobuf.
 pub fn decode(registry: &Registry, message: &Message, bytes: &[u8]) -> Result<Object, DecodeError> {
     let mut decoder = Decoder { registry, nodes_left: NODES_MAX };
     decoder.object(message, &[bytes], 1)
@@ -56,14 +58,14 @@ struct Decoder<'r> {
     nodes_left: usize,
 }
 
-/// The occurrences of a field that were read so far.
+/// The occurrences of one field that have been read so far.
 enum Slot<'b> {
     Value(Value),
     /// Bytes of a message, possibly in several pieces.
     Parts(Parts<'b>),
 }
 
-/// Pieces of the bytes of one message; almost always a single piece.
+/// Pieces of the bytes of one message; in nearly all cases a single piece.
 type Parts<'b> = SmallVec<[&'b [u8]; 1]>;
 
 impl<'b> Slot<'b> {
@@ -82,7 +84,7 @@ impl<'b> Slot<'b> {
         }
         match self {
             Slot::Value(Value::Array(items)) => items,
-            _ => unreachable!("made an array just now"),
+            _ => unreachable!("the slot was set to an array"),
         }
     }
 
@@ -92,7 +94,7 @@ impl<'b> Slot<'b> {
         }
         match self {
             Slot::Value(Value::Object(object)) => object.members_mut(),
-            _ => unreachable!("made an object just now"),
+            _ => unreachable!("the slot was set to an object"),
         }
     }
 }
@@ -198,8 +200,8 @@ impl Decoder<'_> {
         finite(slot)
     }
 
-    /// Decodes a packed list of numbers. The reference server writes no packed lists, but protobuf readers
-    /// must accept them.
+    /// Decodes a packed list of numbers. The reference server writes no packed lists, but protobuf readers must accept
+    /// packed lists.
     fn packed(
         &mut self,
         field: &Field,
@@ -230,7 +232,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Decodes one entry of a map: message {1 key, 2 value}.
+    /// Decodes one entry of a map, which is the message {1 key, 2 value}.
     fn entry(&mut self, field: &Field, bytes: &[u8], level: usize) -> Result<(String, Value), DecodeError> {
         cancellation::step();
         let (mut name, mut given) = ("", None);
@@ -254,7 +256,7 @@ impl Decoder<'_> {
         Ok((name.to_owned(), value.map_err(|error| within(name, error))?))
     }
 
-    /// Decodes the list in a message {1 repeated string}.
+    /// Decodes a list of strings, which is the message {1 repeated string}.
     fn strings(&mut self, parts: &[&[u8]]) -> Result<Value, DecodeError> {
         let mut items = Vec::new();
         each(parts, |number, data| {
@@ -290,11 +292,11 @@ impl Decoder<'_> {
             Kind::IntOrString => int_or_string(parts),
             Kind::FieldsV1 => {
                 let raw = std::str::from_utf8(last_bytes(parts)?.unwrap_or_default()).map_err(fail)?;
-                // A field set must be a JSON object.
+                // Only text that begins like a JSON object is a field set.
                 if !raw.starts_with('{') {
                     return Ok(Value::Null);
                 }
-                // Compact JSON may still be invalid; untrusted text is parsed once.
+                // `compact` does not check the JSON, and the text is untrusted, so the decoder parses the text once.
                 self.any(raw.as_bytes(), level)?;
                 let text = compact(raw).map_err(fail)?;
                 Ok(Value::String(text))
@@ -321,7 +323,7 @@ impl Decoder<'_> {
         if text.is_empty() {
             return Ok(Value::Null);
         }
-        let value = json::parse(text).map_err(|error| fail(format!("raw value is no JSON: {error}")))?;
+        let value = json::parse(text).map_err(|error| fail(format!("raw value is not JSON: {error}")))?;
         check_level(level + depth(&value).saturating_sub(1))?;
         self.spend(nodes(&value))?;
         Ok(value)
@@ -344,7 +346,7 @@ impl Decoder<'_> {
         Ok(object.into())
     }
 
-    /// Decodes the unions of the schema language: {1 schema, 2 list} or {1 allowed, 2 schema}.
+    /// Decodes the unions of the schema language, which are {1 schema, 2 list} or {1 allowed, 2 schema}.
     fn schema_or(
         &mut self,
         kind: &Kind,
@@ -392,7 +394,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns a scalar as JSON shows it; `None` for kinds that are messages on the wire.
+/// Returns the JSON form of a scalar; `None` for kinds that are messages on the wire.
 fn scalar(kind: &Kind, data: Data<'_>) -> Result<Option<Value>, WireError> {
     let value = match kind {
         Kind::Bool => Value::Bool(data.varint()? != 0),
@@ -406,7 +408,7 @@ fn scalar(kind: &Kind, data: Data<'_>) -> Result<Option<Value>, WireError> {
     Ok(Some(value))
 }
 
-/// Returns the wire type of kinds that may be packed in a list.
+/// Returns the wire type of a kind that may be packed in a list.
 fn packable(kind: &Kind) -> Option<u8> {
     match kind {
         Kind::Bool | Kind::Int32 | Kind::Int64 => Some(0),
@@ -430,7 +432,7 @@ fn finite(slot: &Slot<'_>) -> Result<(), DecodeError> {
     }
 }
 
-/// Decodes a point in time: {1 seconds, 2 nanos}. An empty message is the zero time.
+/// Decodes a point in time, which is {1 seconds, 2 nanos}. An empty message is the zero time.
 fn moment(kind: &Kind, parts: &[&[u8]]) -> Result<Value, DecodeError> {
     if parts.iter().all(|part| part.is_empty()) {
         return Ok(Value::Null);
@@ -461,7 +463,7 @@ fn moment(kind: &Kind, parts: &[&[u8]]) -> Result<Value, DecodeError> {
     })
 }
 
-/// Decodes an integer or a string: {1 type, 2 integer, 3 string}.
+/// Decodes an integer or a string, which is {1 type, 2 integer, 3 string}.
 fn int_or_string(parts: &[&[u8]]) -> Result<Value, DecodeError> {
     let (mut which, mut int, mut text) = (0, 0, "");
     for part in parts {
@@ -482,7 +484,7 @@ fn int_or_string(parts: &[&[u8]]) -> Result<Value, DecodeError> {
     }
 }
 
-/// Returns the last field 1 of a message that has no other field.
+/// Returns the last occurrence of field 1 in a message that has no other fields.
 fn last_bytes<'b>(parts: &[&'b [u8]]) -> Result<Option<&'b [u8]>, DecodeError> {
     let mut found = None;
     for part in parts {
@@ -501,7 +503,7 @@ fn last_string<'b>(parts: &[&'b [u8]]) -> Result<Option<&'b str>, DecodeError> {
     bytes.map(std::str::from_utf8).transpose().map_err(|_| fail(WireError::Utf8))
 }
 
-/// Calls `take` with every field.
+/// Calls `take` for every field.
 fn each(
     parts: &[&[u8]],
     mut take: impl FnMut(u32, Data<'_>) -> Result<(), DecodeError>,
@@ -515,13 +517,13 @@ fn each(
     Ok(())
 }
 
-/// Sorts maps by key; the last of equal keys wins.
+/// Sorts the entries of a map by key. If keys are equal, the last entry wins.
 fn sorted(shape: Shape, value: Value) -> Value {
     let Value::Object(mut object) = value else { return value };
     if matches!(shape, Shape::Map | Shape::MapOfLists) {
         let members = object.members_mut();
         if !members.is_sorted_by(|(a, _), (b, _)| a < b) {
-            members.sort_by(|(a, _), (b, _)| a.cmp(b)); // stable: equal keys stay in the order of the bytes
+            json::sort_members(members); // stable: entries with equal keys keep their order
             members.reverse();
             members.dedup_by(|(a, _), (b, _)| a == b);
             members.reverse();
@@ -540,7 +542,7 @@ fn nodes(value: &Value) -> usize {
     }
 }
 
-/// Returns the levels of nesting, 0 for scalars.
+/// Returns the number of levels of nesting, which is 0 for scalars.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -573,7 +575,7 @@ fn no_field(message: &Message, error: WireError) -> DecodeError {
     }
 }
 
-/// Returns the name of the field as the error messages of the reference server spell it.
+/// Returns the field name in the spelling of the error messages of the reference server.
 fn go_name(field: &Field) -> String {
     match (&*field.name, &field.kind) {
         ("metadata", Kind::Message(message)) => message.name.clone().into_owned(),

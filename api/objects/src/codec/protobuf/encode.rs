@@ -1,9 +1,9 @@
-//! Encodes a tree as protobuf in the style of the reference server, so that equal objects have equal bytes
-//! (docs/api/encodings.md#protobuf).
+//! Encodes a tree as protobuf. The output has the order and the zero values of the reference server, so that
+//! equal objects have equal bytes (docs/api/encodings.md#protobuf).
 //!
-//! Field numbers ascend, map entries are sorted by key, nothing is packed. Scalars and structs that are not
-//! pointers are always written, even if they are zero; pointers, lists, maps and bytes are written only if
-//! they are present.
+//! Fields are in ascending order of their numbers, map entries are sorted by key, and lists of numbers are
+//! not packed. Scalars and structs that are not pointers are always written, including zero values; pointers, lists,
+//! maps and bytes are written only if they are present.
 
 use std::convert::Infallible;
 
@@ -23,7 +23,7 @@ pub enum EncodeError {
     /// The type has no protobuf form.
     #[error("type {0} has no protobuf form")]
     NoForm(Text),
-    /// The tree is not of the type: a field has a value that it does not accept.
+    /// The tree does not match the type: the type of a field does not permit the value.
     #[error("field {field} cannot be written as protobuf")]
     Mismatch {
         /// Name of the field with the wrong value.
@@ -38,7 +38,8 @@ pub enum EncodeError {
 /// written.
 ///
 /// # Errors
-/// The type has no protobuf form, or the tree was not made by `decode` or `conform`. `out` is unchanged then.
+/// Fails if the type has no protobuf form, or if the tree was not made by `decode` or `conform`. In this case
+/// `out` is unchanged.
 pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     let written = write_message(message, object, out);
@@ -52,7 +53,7 @@ fn write_message(message: &Message, object: &Object, out: &mut Vec<u8>) -> Resul
     if message.wire.is_empty() && !message.fields.is_empty() {
         return Err(EncodeError::NoForm(message.name.clone()));
     }
-    // Members are nearly always in schema order, so collecting them costs one walk over the fields.
+    // Members are nearly always in schema order, so one walk over the fields collects them.
     let mut values: SmallVec<[Option<&Value>; 24]> = SmallVec::from_elem(None, message.fields.len());
     let mut next = 0;
     for (name, value) in object.iter() {
@@ -132,7 +133,7 @@ fn write_map(field: &Field, members: &Object, out: &mut Vec<u8>) -> Result<(), E
     sorted.into_iter().try_for_each(&mut entry)
 }
 
-/// Appends a list of strings as a message of its own.
+/// Appends a list of strings as a separate message.
 fn write_strings(field: &Field, number: u32, list: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     write_delimited(number, out, |out| {
         let items = match list {
@@ -144,7 +145,7 @@ fn write_strings(field: &Field, number: u32, list: &Value, out: &mut Vec<u8>) ->
     })
 }
 
-/// Appends one value under `number`; `null` is the zero value.
+/// Appends one value as field `number`. `null` is written as the zero value.
 fn write_value(field: &Field, number: u32, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     cancellation::step();
     static EMPTY: Object = Object::new();
@@ -226,7 +227,7 @@ fn mismatch(field: &Field) -> EncodeError {
     EncodeError::Mismatch { field: field.name.clone() }
 }
 
-/// Appends a message with the fields that `write` appends, which cannot fail.
+/// Appends a message whose fields are written by `write`, which cannot fail.
 fn write_fields(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let Ok(()) = write_delimited::<Infallible>(number, out, |out| {
         write(out);
@@ -239,8 +240,8 @@ pub(super) fn write_one_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     write_fields(number, out, |out| write_bytes(1, bytes, out));
 }
 
-/// Appends a moment, in seconds since 1970 and nanoseconds; `None` is the zero value. Only a `MicroTime` has
-/// a fraction, with microsecond precision.
+/// Appends a point in time, in seconds since 1970 and nanoseconds. `None` is the zero time. Only a
+/// `MicroTime` has a fraction, with microsecond precision.
 pub(super) fn write_time(number: u32, kind: &Kind, moment: Option<(i64, u32)>, out: &mut Vec<u8>) {
     write_fields(number, out, |out| {
         if let Some((seconds, nanos)) = moment {
@@ -256,7 +257,7 @@ pub(super) fn write_duration(number: u32, nanos: i64, out: &mut Vec<u8>) {
     write_fields(number, out, |out| write_int(1, nanos, out));
 }
 
-/// A value of a field that accepts integers and texts.
+/// Value of a field that accepts an integer or a text.
 pub(super) enum IntOrText<'v> {
     Int(i64),
     Text(&'v str),

@@ -5,8 +5,8 @@
 //! 6b 38 73 00 │ 0a typeMeta{0a apiVersion 12 kind} │ 12 raw │ 1a contentEncoding │ 22 contentType
 //! ```
 //!
-//! All four fields are always written, the last two empty. For a list, the length of `raw` must be known before its
-//! first item is written; [`head`] takes it as a number.
+//! All four fields are always written, and the last two are empty. For a list, the length of `raw` must be
+//! known before its first item is written, so [`head`] takes the length as a parameter.
 
 use super::wire::{Reader, WireError, write_bytes, write_delimited, write_varint};
 use types::schema::table::Message;
@@ -23,7 +23,7 @@ pub const TAIL: [u8; 4] = *b"\x1a\x00\x22\x00";
 /// Reason why bytes are not an enveloped message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EnvelopeError {
-    /// There are no bytes at all.
+    /// The input is empty.
     #[error("empty data")]
     Empty,
     /// The bytes begin with another prefix.
@@ -47,7 +47,7 @@ pub struct Unknown<'b> {
     pub api_version: &'b str,
     /// Kind as written; may be empty.
     pub kind: &'b str,
-    /// The message in the encoding that `content_type` names.
+    /// The message in the encoding that `content_type` specifies.
     pub raw: &'b [u8],
     /// Media type of `raw`; empty for protobuf.
     pub content_type: &'b str,
@@ -86,12 +86,12 @@ impl<'b> Unknown<'b> {
         Ok(unknown)
     }
 
-    /// Returns whether `raw` is JSON text instead of protobuf.
+    /// Returns whether `raw` contains JSON text instead of protobuf.
     pub fn holds_json(&self) -> bool {
         self.content_type == crate::negotiate::JSON
     }
 
-    /// Sets `kind` and `apiVersion` of a decoded object, as its first members.
+    /// Inserts `kind` and `apiVersion` as the first members of a decoded object.
     pub fn name(&self, object: &mut Object) {
         let members = [("kind", self.kind), ("apiVersion", self.api_version)];
         let members = members.map(|(name, text)| (name.into(), Value::from(text)));
@@ -99,14 +99,14 @@ impl<'b> Unknown<'b> {
     }
 }
 
-/// Appends everything before the `raw_len` bytes of `raw`. [`TAIL`] must follow these bytes.
+/// Appends all bytes of the envelope before `raw`. The caller then appends `raw` and [`TAIL`].
 pub fn head(api_version: &str, kind: &str, raw_len: u64, out: &mut Vec<u8>) {
     before_raw(api_version, kind, out);
     write_varint(2 << 3 | 2, out);
     write_varint(raw_len, out);
 }
 
-/// Appends everything before the length of `raw`.
+/// Appends all bytes of the envelope before the length of `raw`.
 pub fn before_raw(api_version: &str, kind: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&PREFIX);
     let type_meta = |out: &mut Vec<u8>| {
@@ -117,7 +117,7 @@ pub fn before_raw(api_version: &str, kind: &str, out: &mut Vec<u8>) {
     let Ok(()) = write_delimited(1, out, type_meta);
 }
 
-/// Appends an enveloped message; `raw` appends its content.
+/// Appends an enveloped message, whose content is appended by `raw`.
 pub fn wrap<E>(
     api_version: &str,
     kind: &str,
@@ -130,7 +130,7 @@ pub fn wrap<E>(
     Ok(())
 }
 
-/// Appends an object that states its own `kind` and `apiVersion`, enveloped.
+/// Appends an enveloped object, with the `kind` and `apiVersion` that the object contains.
 pub fn wrap_object(message: &Message, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let text = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
     wrap(text("apiVersion"), text("kind"), out, |out| encode(message, object, out))
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_refused_with_the_texts_of_the_reference_server() {
+    fn bytes_without_a_protobuf_envelope_are_refused_with_the_texts_of_the_reference_server() {
         let no_prefix =
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
         for (body, want) in [

@@ -1,14 +1,14 @@
-//! A cache of encoded parts of objects. Objects that are served one after the other are often similar, so the
-//! encoded bytes of a part are kept and copied if the same text comes again
+//! A cache of encoded parts of objects. Objects that are served in sequence are often similar. The cache
+//! keeps the encoded bytes of a part and copies them for the next part with the same text
 //! (docs/decisions/0016-every-representation-at-the-speed-of-json.md).
 //!
 //! ```text
 //! location in the object ─► slot { field, text, bytes }     the input begins with text ─► copy bytes, skip the text
 //! ```
 //!
-//! A hit always gives the correct bytes: the encoding of a part depends only on its field, text and depth, and
-//! a part is one whole JSON object or list, so the text after it cannot change where it ends. A slot with many
-//! misses is tried rarely. The size of the cache is limited.
+//! A hit always returns the correct bytes. The encoding of a part depends only on its field, text and depth.
+//! A part is a whole JSON object or list, so the text after the part cannot change the end of the part. A
+//! slot with many consecutive misses is tried rarely. The size of the cache is limited.
 
 use types::schema::table::Field;
 
@@ -21,14 +21,14 @@ const SLOTS: usize = 128;
 /// Length of the longest text that is cached.
 const TEXT_BYTES_MAX: usize = 12 * 1024;
 
-/// Length of the shortest text that is cached; encoding a shorter text is faster than looking it up.
+/// Length of the shortest text that is cached; encoding a shorter text is faster than a lookup.
 const TEXT_BYTES_MIN: usize = 24;
 
 /// Number of consecutive misses after which a slot is tried rarely.
 const MISSES: u8 = 4;
 
-/// A slot with many misses is tried in two consecutive lookups out of this many, so that a run of equal parts
-/// is noticed.
+/// A rarely tried slot is tried in two consecutive lookups out of `RARELY` lookups. Two consecutive tries detect
+/// consecutive equal parts.
 const RARELY: u8 = 16;
 
 /// A cached part of an object.
@@ -41,7 +41,7 @@ struct Slot {
     bytes: Vec<u8>,
     /// Number of consecutive misses.
     misses: u8,
-    /// Counter of lookups while the slot is tried rarely.
+    /// Number of lookups, modulo [`RARELY`], while the slot is tried rarely.
     turn: u8,
 }
 
@@ -49,21 +49,21 @@ struct Slot {
 #[derive(Debug, Default)]
 pub struct Memo {
     slots: Vec<Slot>,
-    kept_bytes: usize,
+    cached_bytes: usize,
 }
 
 /// Result of a lookup.
 pub(super) enum MemoLookup<'m> {
-    /// A hit: the text begins with this many bytes, whose encoded form follows.
+    /// A hit: the number of bytes of the text, and the encoded form of the text.
     Part(usize, &'m [u8]),
-    /// A miss: the encoded form should be kept in this slot.
+    /// A miss; the caller should keep the encoded form in this slot.
     New(usize),
-    /// A miss, and the encoded form should not be kept.
+    /// A miss; the caller should not keep the encoded form.
     Nothing,
 }
 
 impl Memo {
-    /// Looks up the text `rest`, which begins with a value of `field` at the location with hash `place`.
+    /// Looks up the text `rest`, which begins with a value of `field`. `place` is the hash of the location.
     #[inline]
     pub(super) fn look(&mut self, field: &Field, place: u32, depth: usize, rest: &[u8]) -> MemoLookup<'_> {
         if self.slots.is_empty() {
@@ -90,13 +90,13 @@ impl Memo {
     /// Stores the encoded form of a text.
     pub(super) fn keep(&mut self, at: usize, field: &Field, depth: usize, text: &[u8], bytes: &[u8]) {
         let Some(slot) = self.slots.get_mut(at) else { return };
-        self.kept_bytes -= slot.text.capacity() + slot.bytes.capacity();
+        self.cached_bytes -= slot.text.capacity() + slot.bytes.capacity();
         slot.text.clear();
         slot.bytes.clear();
         let needed = text.len().max(slot.text.capacity()) + bytes.len().max(slot.bytes.capacity());
         let is_kept = (TEXT_BYTES_MIN..=TEXT_BYTES_MAX).contains(&text.len())
             && bytes.len() <= 2 * TEXT_BYTES_MAX
-            && self.kept_bytes + needed <= MEMO_BYTES;
+            && self.cached_bytes + needed <= MEMO_BYTES;
         if is_kept {
             slot.field = std::ptr::from_ref(field) as usize;
             slot.depth = depth;
@@ -105,12 +105,12 @@ impl Memo {
                 kept.extend_from_slice(new);
             }
         }
-        self.kept_bytes += slot.text.capacity() + slot.bytes.capacity();
+        self.cached_bytes += slot.text.capacity() + slot.bytes.capacity();
     }
 
     /// Returns the number of cached bytes.
     #[cfg(test)]
-    pub(super) fn kept_bytes(&self) -> usize {
+    pub(super) fn cached_bytes(&self) -> usize {
         self.slots.iter().map(|slot| slot.text.capacity() + slot.bytes.capacity()).sum()
     }
 }

@@ -1,4 +1,4 @@
-//! Protobuf by schema (docs/api/encodings.md#protobuf), driven by the tables of `schema::table`; there is no
+//! Protobuf codec that follows the tables of `schema::table` (docs/api/encodings.md#protobuf), without
 //! generated code.
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //!      └─ unusual ─schema::decode─► tree ─encode─► raw
 //! ```
 //!
-//! `wire` handles tags and lengths; `decode`, `encode` and `transcode` handle messages; `envelope` handles
-//! the message around them.
+//! `wire` handles tags and lengths. `decode`, `encode` and `transcode` handle messages. `envelope` handles
+//! the outer message, which contains another message.
 
 pub mod decode;
 pub mod encode;

@@ -1,4 +1,4 @@
-//! Transcodes stored JSON directly to protobuf, without a tree: the fast path for serving objects
+//! Transcodes stored JSON directly to protobuf, without a tree. Transcoding is the fast path for serving objects
 //! (docs/api/encodings.md#protobuf).
 //!
 //! ```text
@@ -8,11 +8,11 @@
 //!                                       from the plan as one run of bytes between two fields
 //! ```
 //!
-//! Fields are written in the order of their members. If the JSON order of a struct differs from its wire
-//! order, its fields are reordered once, at its end. Unusual text (escaped names, white space, scalars that
-//! are not canonical, duplicate members) and a few rare kinds are left to the path through the tree, which
-//! handles all kinds and produces the error messages. Both paths give the same bytes; the agreement test
-//! checks that.
+//! Fields are written in the order of the JSON members. If the JSON order of a struct differs from its wire
+//! order, the fields of the struct are reordered once, at the end of the struct. This module does not handle
+//! unusual text (escaped names, white space, scalars that are not canonical, duplicate members) and a few
+//! rare kinds. In these cases the caller decodes the text to a tree and encodes the tree, which handles all
+//! kinds and produces the error messages. The agreement test checks that both ways give the same bytes.
 
 use std::str::from_utf8;
 
@@ -32,10 +32,10 @@ use values::cancellation;
 use values::json::DEPTH_MAX;
 use values::json::scan::Scan;
 
-/// Appends the protobuf form of an object given as JSON text of type `message`, without envelope.
+/// Appends the protobuf form of an object, which is given as JSON text of type `message`, without envelope.
 ///
 /// # Errors
-/// The text does not match the type; nothing is appended then.
+/// Fails if the text does not match the type. In this case `out` is unchanged.
 pub fn transcode(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     if straight(message, json, out).is_ok() {
@@ -46,8 +46,8 @@ pub fn transcode(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<()
     encode(message, &decoded.object, out)
 }
 
-/// Transcodes objects that come one after the other, and caches the encoded forms of their parts (`Memo`).
-/// The types of the objects must outlive the transcoder.
+/// Transcodes a sequence of objects and caches the encoded forms of their parts (`Memo`). The types of the
+/// objects must outlive the transcoder.
 #[derive(Debug, Default)]
 pub struct Transcoder {
     memo: Memo,
@@ -58,7 +58,7 @@ impl Transcoder {
     /// Appends the protobuf form of an object, like the function [`transcode`].
     ///
     /// # Errors
-    /// The text does not match the type; nothing is appended then.
+    /// Fails if the text does not match the type. In this case `out` is unchanged.
     pub fn transcode(
         &mut self,
         message: &Message,
@@ -74,8 +74,8 @@ impl Transcoder {
         encode(message, &decoded.object, out)
     }
 
-    /// Appends the protobuf form of the value of type `message` at the start of `json`, whatever follows it.
-    /// Returns `false` for unusual text; nothing is appended then.
+    /// Appends the protobuf form of the value of type `message` at the start of `json`. Any text may follow
+    /// the value. If the text is unusual, returns `false` and leaves `out` unchanged.
     pub fn transcode_start(&mut self, message: &Message, json: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let is_written = self.straight(message, json, out).is_ok();
@@ -85,45 +85,45 @@ impl Transcoder {
         is_written
     }
 
-    /// Appends the protobuf form of the object at the start of a text, and returns its length in the text.
-    /// Fails if the text is unusual.
+    /// Appends the protobuf form of the object at the start of `json`, and returns the length of the object
+    /// in `json`. Fails if the text is unusual.
     fn straight(&mut self, message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<usize, Unusual> {
         let sorted = std::mem::take(&mut self.sorted);
         let memo = Some(&mut self.memo);
         let mut writer = Writer { scan: Scan::new(json), sorted, depth: 0, place: 0, memo };
-        let written = writer.object(Plan::of(message)?, out);
+        let written = writer.object(Plan::for_message(message)?, out);
         let read = writer.scan.position();
         self.sorted = writer.sorted;
         written.map(|()| read)
     }
 }
 
-/// The text needs the path through the tree.
+/// The text has unusual parts, so the caller must decode it to a tree and encode the tree.
 #[derive(Debug)]
 pub(super) struct Unusual;
 
-/// Appends the protobuf form of a text that has no unusual parts; after an error `out` holds a partial
+/// Appends the protobuf form of a text that has no unusual parts. After an error, `out` contains a partial
 /// result.
 pub(super) fn straight(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), Unusual> {
     let mut writer = Writer { scan: Scan::new(json), sorted: Vec::new(), depth: 0, place: 0, memo: None };
-    writer.object(Plan::of(message)?, out)?;
+    writer.object(Plan::for_message(message)?, out)?;
     if writer.scan.is_at_end() { Ok(()) } else { Err(Unusual) }
 }
 
-/// The prepared encoding of a type.
+/// The compiled encoding of a type.
 #[derive(Clone, Copy)]
 struct Plan<'m> {
     message: &'m Message,
     wire: &'m Wire,
 }
 
-/// Rank of a field without a wire field.
+/// Rank of a field that has no protobuf field of its own.
 const NO_RANK: u16 = u16::MAX;
 
 impl<'m> Plan<'m> {
     /// Returns the plan of a type. Fails for types without a protobuf form.
     #[inline]
-    fn of(message: &'m Message) -> Result<Self, Unusual> {
+    fn for_message(message: &'m Message) -> Result<Self, Unusual> {
         let wire = message.compiled.wire.get_or_init(|| make(message).map(Box::new));
         Ok(Plan { message, wire: wire.as_deref().ok_or(Unusual)? })
     }
@@ -135,13 +135,13 @@ impl<'m> Plan<'m> {
         Some((&self.message.fields[at], &self.wire.members[at]))
     }
 
-    /// Returns the bytes of the fields with ranks `from..to` when they are absent.
+    /// Returns the encoding of the fields with ranks `from..to` in an object that lacks these fields.
     #[inline]
     fn zeros(self, from: usize, to: usize) -> &'m [u8] {
         &self.wire.zeros[self.wire.zeros_at[from] as usize..self.wire.zeros_at[to] as usize]
     }
 
-    /// Returns the number of ranks.
+    /// Returns the number of ranks, which is also the end of the range of all ranks.
     fn end(self) -> usize {
         self.wire.zeros_at.len() - 1
     }
@@ -174,7 +174,7 @@ fn make(message: &Message) -> Option<Wire> {
     Some(Wire { members, zeros, zeros_at })
 }
 
-/// A field that was written: its rank, and its range of the output.
+/// A field that was written: the rank, and the range of the output.
 type Written = (u16, usize, usize);
 
 struct Writer<'t> {
@@ -182,9 +182,9 @@ struct Writer<'t> {
     /// Buffer for reordering fields.
     sorted: Vec<u8>,
     depth: usize,
-    /// Hash of the current location in the object, as far as the memo distinguishes locations.
+    /// Hash of the current location in the object. Locations with the same hash share a slot of the memo.
     place: u32,
-    /// Cache of encoded parts, if objects come one after the other.
+    /// Cache of encoded parts; `None` for a single object.
     memo: Option<&'t mut Memo>,
 }
 
@@ -203,8 +203,8 @@ impl Writer<'_> {
         if self.scan.take(b'}') { Ok(()) } else { Err(Unusual) }
     }
 
-    /// Writes members up to the end of the object. For a nested struct, writes the consecutive members that
-    /// belong to it.
+    /// Writes members up to the end of the object. For a nested struct, writes only the consecutive members
+    /// that belong to the struct.
     fn members(&mut self, plan: Plan<'_>, nested: bool, out: &mut Vec<u8>) -> Result<(), Unusual> {
         let begin = out.len();
         let mut written: SmallVec<[Written; 16]> = SmallVec::new();
@@ -233,10 +233,10 @@ impl Writer<'_> {
             let start = out.len();
             let is_over = match member.nested_in {
                 Some((number, inner)) => {
-                    let inner = Plan::of(&plan.message.inlined[usize::from(inner)].message)?;
+                    let inner = Plan::for_message(&plan.message.inlined[usize::from(inner)].message)?;
                     self.scan = before;
                     write_delimited(number, out, |out| self.members(inner, true, out))?;
-                    // The scanner is at the closing brace, or at the next member with the comma already read.
+                    // The scanner is at the closing brace, or at the next member after its comma.
                     self.scan.peek() == b'}'
                 }
                 None => {
@@ -262,8 +262,8 @@ impl Writer<'_> {
         self.put_in_order(plan, begin, &mut written, out)
     }
 
-    /// Replaces everything from `begin` on by the fields in `written`, in wire order, with the zero values of
-    /// absent fields between them.
+    /// Replaces the output from `begin` by the fields in `written` in wire order, and inserts the zero values
+    /// of absent fields.
     fn put_in_order(
         &mut self,
         plan: Plan<'_>,
@@ -306,8 +306,8 @@ impl Writer<'_> {
         })
     }
 
-    /// Writes a value of `field` that is one JSON object or list: copies its cached form, or calls `write`.
-    /// `index` distinguishes the elements of a list from each other and from the whole list.
+    /// Writes a value of `field` that is a JSON object or list. Copies the cached form of the value, or calls
+    /// `write`. `index` distinguishes the elements of a list from each other and from the list itself.
     #[inline]
     fn part(
         &mut self,
@@ -387,7 +387,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes one value under `number`; a `null` is unusual.
+    /// Writes one value as field `number`. The value `null` is unusual.
     fn value(&mut self, field: &Field, number: u32, out: &mut Vec<u8>) -> Result<(), Unusual> {
         cancellation::step();
         match field.element() {
@@ -400,7 +400,7 @@ impl Writer<'_> {
                 }
             }
             Kind::Message(message) => {
-                let plan = Plan::of(message)?;
+                let plan = Plan::for_message(message)?;
                 write_delimited(number, out, |out| self.object(plan, out))?;
             }
             Kind::Bool => {
@@ -451,10 +451,10 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Reads a number, if its text parses as the type.
+    /// Reads a number. Fails if the text does not parse as `T`.
     fn parsed<T: std::str::FromStr>(&mut self) -> Result<T, Unusual> {
         let text = self.scan.number().ok_or(Unusual)?;
-        // Among the spellings of zero, only `0` means the same to all parsers.
+        // All parsers agree on `0`, but not on other spellings of zero.
         let is_plain = !text.starts_with("-0") && !text.starts_with('+');
         text.parse().ok().filter(|_| is_plain).ok_or(Unusual)
     }
@@ -472,7 +472,7 @@ impl Writer<'_> {
     }
 }
 
-/// Returns whether a value of this kind is one JSON object.
+/// Returns whether the JSON form of a value of this kind is an object.
 #[inline]
 fn is_structure(kind: &Kind) -> bool {
     matches!(kind, Kind::Message(_) | Kind::FieldsV1 | Kind::RawExtension | Kind::Json)
@@ -485,7 +485,7 @@ mod tests {
     use values::naming::KUBERNETES;
 
     #[test]
-    fn unusual_texts_give_the_bytes_of_the_path_through_the_tree() {
+    fn unusual_json_is_transcoded_to_the_same_protobuf_bytes_as_by_the_general_path() {
         let pod = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
         for (text, is_usual) in [
             (r#"{}"#, true),
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_another_type_is_an_error_and_appends_nothing() {
+    fn transcoding_json_of_another_type_is_an_error_and_appends_nothing() {
         let pod = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
         let deep = format!("{{\"spec\":{}", "{\"affinity\":".repeat(100_000));
         for text in [
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_has_a_limit_and_objects_that_differ_are_not_mixed_up() {
+    fn a_reused_transcoder_gives_the_same_bytes_as_a_new_one_and_its_cache_is_bounded() {
         let pod = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
         let mut alike = Transcoder::default();
         for at in 0..500_usize {
@@ -562,7 +562,7 @@ mod tests {
             transcode(pod, text.as_bytes(), &mut want).unwrap();
             alike.transcode(pod, text.as_bytes(), &mut got).unwrap();
             assert_eq!(got, want, "{at}");
-            assert!(alike.memo.kept_bytes() <= crate::codec::protobuf::MEMO_BYTES, "{at}");
+            assert!(alike.memo.cached_bytes() <= crate::codec::protobuf::MEMO_BYTES, "{at}");
         }
         // The text after the value is not read.
         let mut got = Vec::new();

@@ -1,19 +1,19 @@
-//! Fields of a later release that the schema does not know: finds out whether a message has any, and
-//! preserves them when the known fields change.
+//! Fields of a later release that the schema does not contain. This module detects unknown fields in a message, and
+//! preserves the unknown fields when the known fields change.
 //!
 //! ```text
 //! old bytes ─ unknown fields, by the location of their message ─┐
 //! new bytes ────────────────────────────────────────────────────┴─► new bytes with them, by ascending number
 //! ```
 //!
-//! Old and new messages are matched by their field; elements of lists by their keys if the list has keys,
-//! else by position if both lists have the same length; entries of maps by their key. A message without a
-//! match in the new bytes is lost, together with the unknown fields in it.
+//! An old message corresponds to the new message in the same field. Elements of a list are matched by their keys if the
+//! list has keys; otherwise they are matched by position if both lists have the same length. Entries of a map are
+//! matched by their key. A message without a match in the new bytes is lost, together with its unknown fields.
 
 use super::wire::{Data, Reader, WireError, write_delimited};
 use types::schema::table::{Field, Kind, ListType, Message, Shape, WireMeaning};
 
-/// Maximum depth of nesting that is searched; no known type is as deep, except schemas.
+/// Maximum depth of nesting that is searched. Except for schemas, no known type is nested deeper.
 const LEVELS_MAX: usize = 64;
 
 /// A field with its encoded bytes.
@@ -36,7 +36,7 @@ fn fields(bytes: &[u8]) -> Result<Vec<Raw<'_>>, WireError> {
     Ok(fields)
 }
 
-/// Returns the struct under a field number, and its field if the struct is the value of a field.
+/// Returns the struct with a field number, and the field if the struct is the value of a field.
 fn nested(message: &Message, number: u32) -> Option<(&Message, Option<&Field>)> {
     match message.wire_field(number)? {
         WireMeaning::Inlined(at) => Some((&message.inlined[usize::from(at)].message, None)),
@@ -48,10 +48,10 @@ fn nested(message: &Message, number: u32) -> Option<(&Message, Option<&Field>)> 
     }
 }
 
-/// Returns whether a message, or a message in it, has fields that the schema does not know.
+/// Returns whether a message, or a message inside it, has fields that the schema does not contain.
 ///
 /// # Errors
-/// The bytes are not a message.
+/// Fails if the bytes are not a message.
 pub fn has_unknown(message: &Message, bytes: &[u8]) -> Result<bool, WireError> {
     has_unknown_at(message, bytes, 0)
 }
@@ -78,10 +78,10 @@ fn has_unknown_at(message: &Message, bytes: &[u8], level: usize) -> Result<bool,
     Ok(false)
 }
 
-/// Returns the new bytes of a message with the unknown fields of the old ones added.
+/// Returns the new bytes of a message with the unknown fields of the old bytes.
 ///
 /// # Errors
-/// The bytes are not a message.
+/// Fails if the bytes are not a message.
 pub fn graft(message: &Message, old: &[u8], new: &[u8]) -> Result<Vec<u8>, WireError> {
     graft_at(message, old, new, 0)
 }
@@ -164,7 +164,7 @@ fn number(message: &Message, name: &str) -> Option<u32> {
     message.fields.iter().find(|field| field.name == name).map(|field| field.number)
 }
 
-/// Returns the last occurrence of a bytes member; empty if absent.
+/// Returns the bytes of the last field with this number; empty if there is no such field.
 fn member(bytes: &[u8], number: u32) -> Result<&[u8], WireError> {
     let mut reader = Reader::new(bytes);
     let mut found = &[][..];
@@ -176,7 +176,7 @@ fn member(bytes: &[u8], number: u32) -> Result<&[u8], WireError> {
     Ok(found)
 }
 
-/// Returns the encoded members that identify an element.
+/// Returns the encoded key fields that identify a list element.
 fn keys<'b>(bytes: &'b [u8], numbers: &[u32]) -> Result<Vec<&'b [u8]>, WireError> {
     let fields = fields(bytes)?;
     Ok(fields.iter().filter(|raw| numbers.contains(&raw.number)).map(|raw| raw.bytes).collect())
@@ -189,7 +189,7 @@ mod tests {
     use types::schema::builtin;
     use values::naming::KUBERNETES;
 
-    /// Returns a message whose fields `build` appends.
+    /// Returns a message whose fields are appended by `build`.
     fn message(build: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut out = Vec::new();
         build(&mut out);
@@ -205,8 +205,8 @@ mod tests {
         })
     }
 
-    /// Returns a pod spec with containers under number 2, and with an unknown field of its own before and
-    /// after them.
+    /// Returns a pod spec with containers as field 2, and with an unknown field before and after the
+    /// containers.
     fn spec(containers: &[Vec<u8>], unknown: bool) -> Vec<u8> {
         message(|out| {
             containers.iter().for_each(|container| write_bytes(2, container, out));
@@ -217,15 +217,15 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_stay_with_the_message_that_they_are_in() {
+    fn unknown_fields_stay_in_the_message_that_contained_them() {
         let pod_spec = builtin::message(&KUBERNETES, "api.core.v1.PodSpec").unwrap();
         let (a, b, c) = (container("a", true), container("b", true), container("c", false));
         let (plain_a, plain_b) = (container("a", false), container("b", false));
         let old = spec(&[a.clone(), b.clone()], true);
         for (new, want) in [
             (spec(&[plain_a.clone(), plain_b.clone()], false), old.clone()),
-            // Elements are matched by their keys, not by position; an element that is gone takes its unknown
-            // fields with it.
+            // Elements are matched by their keys, not by position. Removing an element removes its unknown
+            // fields.
             (spec(&[c.clone(), plain_b.clone()], false), spec(&[c.clone(), b.clone()], true)),
             (spec(&[], false), spec(&[], true)),
         ] {

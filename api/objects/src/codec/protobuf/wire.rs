@@ -1,15 +1,15 @@
 //! The protobuf wire format: tags, variable-length integers, lengths. This module does not depend on message types.
 //!
 //! Reading never copies and never allocates: the bytes of a field are a slice of the input. Writing a length
-//! before the bytes that it counts would need an extra pass. Instead one byte is reserved, and the bytes are
-//! moved in the rare case that the length needs more.
+//! before its bytes would need an extra pass over the value. Instead one byte is reserved for the length, and
+//! the bytes are moved in the rare case that the length needs more than one byte.
 
 use prost::encoding::{encode_varint, encoded_len_varint};
 
-/// Reason why bytes are not a sequence of fields. The messages are those of the reference server.
+/// Reason why bytes are not a sequence of fields. The messages are the same as in the reference server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum WireError {
-    /// The input ends inside a field, or a length goes beyond its end.
+    /// The input ends inside a field, or a length exceeds the rest of the input.
     #[error("unexpected EOF")]
     Truncated,
     /// A length is negative as a signed number.
@@ -29,10 +29,10 @@ pub enum WireError {
     /// The tag has an undefined wire type.
     #[error("proto: illegal wireType {0}")]
     IllegalWire(u8),
-    /// A group ends that was not begun.
+    /// A group ends that did not begin.
     #[error("proto: unexpected end of group")]
     EndOfGroup,
-    /// The field is known, but it has another wire type in the schema.
+    /// The schema contains the field, but with another wire type.
     #[error("proto: wrong wireType = {0}")]
     WrongWire(u8),
     /// A string is not valid UTF-8.
@@ -49,7 +49,7 @@ pub enum Data<'b> {
     Fixed64([u8; 8]),
     /// Wire type 2: bytes with a length.
     Bytes(&'b [u8]),
-    /// A group (3) or 32 bits (5); no known field has these wire types, so the value is skipped.
+    /// A group (3) or 32 bits (5). No known field has these wire types, so the value is skipped.
     Other(u8),
 }
 
@@ -126,7 +126,7 @@ impl<'b> Reader<'b> {
         Ok(Some((number, data)))
     }
 
-    /// Returns how many bytes are left.
+    /// Returns the number of unread bytes.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
@@ -253,17 +253,22 @@ pub fn write_delimited<E>(
     let at = out.len();
     out.push(0);
     body(out)?;
+    write_length(at, out);
+    Ok(())
+}
+
+/// Replaces the byte at `at` by the number of bytes after it.
+fn write_length(at: usize, out: &mut Vec<u8>) {
     let len = out.len() - at - 1;
     if len < 0x80 {
         out[at] = len as u8;
-        return Ok(());
+        return;
     }
     let head = encoded_len_varint(len as u64);
     out.resize(out.len() + head - 1, 0);
     out.copy_within(at + 1..at + 1 + len, at + head);
     let mut slot = &mut out[at..at + head];
     encode_varint(len as u64, &mut slot);
-    Ok(())
 }
 
 #[cfg(test)]
@@ -280,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_in_order() {
+    fn wire_fields_are_read_in_order() {
         for (bytes, want) in [
             (&b"\x08\x96\x01"[..], Some((1, "Varint(150)"))),
             (b"\x12\x02hi", Some((2, "Bytes([104, 105])"))),
@@ -296,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_bytes_give_their_errors() {
+    fn malformed_wire_bytes_are_errors_with_a_reason() {
         for (bytes, want) in [
             (&b"\x08"[..], WireError::Truncated),
             (b"\x08\x80", WireError::Truncated),

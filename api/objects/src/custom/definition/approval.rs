@@ -1,4 +1,4 @@
-//! Approval of types in a protected API group of the project: an annotation contains it.
+//! Approval of types in a protected API group of the project, which an annotation of the definition records.
 
 use values::field::go_quote;
 use values::naming::Naming;
@@ -30,7 +30,7 @@ pub enum Approval<'a> {
 
 impl<'a> Approval<'a> {
     /// Parses the value of the annotation, which is empty if the annotation is missing.
-    pub fn of(value: &'a str) -> Approval<'a> {
+    pub fn parse(value: &'a str) -> Approval<'a> {
         let has_host = || {
             let uri: Option<http::Uri> = value.parse().ok();
             uri.is_some_and(|uri| uri.scheme().is_some() && uri.host().is_some_and(|host| !host.is_empty()))
@@ -43,12 +43,12 @@ impl<'a> Approval<'a> {
         }
     }
 
-    /// Returns whether both are of the same case, regardless of their texts.
+    /// Returns whether both values are of the same variant, regardless of their texts.
     pub fn is_like(&self, other: &Approval) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// Returns the meaning of the annotation as a message.
+    /// Returns a message that describes the value of the annotation.
     pub fn reason(&self, annotation: &str) -> String {
         let annotation = go_quote(annotation);
         let page = "see https://github.com/kubernetes/enhancements/pull/1111";
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_annotation_has_an_address_or_says_why_not() {
+    fn the_approval_annotation_is_an_address_or_a_reason_for_the_bypass() {
         for (value, want) in [
             ("", Approval::Missing),
             ("unapproved", Approval::Bypassed("unapproved")),
@@ -97,7 +97,7 @@ mod tests {
             ("yes", Approval::Invalid("yes")),
             ("https://", Approval::Invalid("https://")),
         ] {
-            assert_eq!(Approval::of(value), want, "{value}");
+            assert_eq!(Approval::parse(value), want, "{value}");
         }
     }
 }

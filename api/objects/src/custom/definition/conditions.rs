@@ -1,11 +1,11 @@
-//! The state of a definition, as its conditions express it.
+//! The state of a definition, which its conditions express.
 //!
 //! ```text
 //! names granted ─► NamesAccepted ─► Established, permanently
 //! deleted       ─► Terminating: pending ─► in progress ─► completed
 //! ```
 //!
-//! Conditions keep the order of their first appearance, and the time of their last change of status.
+//! Conditions keep the order of their first appearance, and the time at which their status last changed.
 
 use super::approval::{self, Approval};
 use super::naming::{ESTABLISHED, NAMES_ACCEPTED, TakenNames, grant};
@@ -13,13 +13,14 @@ use super::{Condition, Definition, Names};
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// Type of the condition that the custom type was approved; only in protected groups.
+/// Type of the condition that reports the approval of a custom type. The condition exists only in protected
+/// groups.
 pub const APPROVAL_CONFORMANT: &str = "KubernetesAPIApprovalPolicyConformant";
 
-/// Type of the condition that a schema is not structural.
+/// Type of the condition that reports a schema that is not structural.
 pub const NON_STRUCTURAL: &str = "NonStructuralSchema";
 
-/// Type of the condition that the objects are being deleted.
+/// Type of the condition that reports the deletion of the objects of a deleted definition.
 pub const TERMINATING: &str = "Terminating";
 
 /// Returns the finalizer that keeps a deleted definition until its objects are deleted.
@@ -30,11 +31,11 @@ pub fn finalizer(naming: &Naming) -> String {
 /// Facts about a definition that are not in the definition itself or in the names in use.
 #[derive(Clone, Debug, Default)]
 pub struct Findings<'f> {
-    /// Content of the approval annotation; `None` unless the group is protected.
+    /// Content of the approval annotation; `None` if the group is not protected.
     pub approval: Option<Approval<'f>>,
     /// Reasons why schemas are not structural, as one text.
     pub violations: Option<String>,
-    /// Whether the certificate authorities of the conversion webhook are invalid.
+    /// Whether the CA bundle of the conversion webhook is invalid.
     pub bad_bundle: bool,
 }
 
@@ -48,12 +49,12 @@ pub struct State {
 }
 
 impl State {
-    /// Returns the state of a definition as it is stored.
-    pub fn of(definition: &Definition) -> State {
+    /// Returns the stored state of a definition.
+    pub fn from_definition(definition: &Definition) -> State {
         State { accepted: definition.accepted.clone(), conditions: definition.conditions.clone() }
     }
 
-    /// Sets a condition. Its time becomes `now` if its status changes.
+    /// Sets a condition. The time of the condition becomes `now` if its status changes.
     pub fn set(&mut self, condition: Condition, now: &str) {
         match self.conditions.iter_mut().find(|other| other.kind == condition.kind) {
             None => {
@@ -90,7 +91,7 @@ pub fn derive(
     findings: &Findings,
     now: &str,
 ) -> State {
-    let mut state = State::of(definition);
+    let mut state = State::from_definition(definition);
     if let Some(approval) = &findings.approval {
         let reason = approval.reason(&approval::annotation(naming));
         let (status, why) = match approval {
@@ -137,9 +138,9 @@ pub fn derive(
 }
 
 impl State {
-    /// Returns the intermediate state for which clients wait: names are granted, and the types are about to
-    /// be served. Returns `None` if the definition is not about to be established or is already in that
-    /// state.
+    /// Returns the intermediate state for which clients wait: the names are granted, and the types are about
+    /// to be served. Returns `None` if the state does not establish the definition, or if the definition
+    /// already has such a condition.
     pub fn installing(&self, definition: &Definition) -> Option<State> {
         let is_established = self.conditions.iter().position(|other| other.kind == ESTABLISHED);
         let at = is_established.filter(|at| self.conditions[*at].status == "True")?;
@@ -153,7 +154,7 @@ impl State {
         Some(state)
     }
 
-    /// Sets a condition unless an equal one exists.
+    /// Sets a condition, except if an equal condition exists.
     fn change(&mut self, condition: Condition, now: &str) {
         if !self
             .conditions
@@ -168,7 +169,7 @@ impl State {
 /// Progress of the deletion of a definition.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Deletion {
-    /// Deletion was requested and has not begun.
+    /// The deletion was requested and has not begun.
     Pending,
     /// Objects are being deleted.
     InProgress,
@@ -176,11 +177,11 @@ pub enum Deletion {
     Completed,
     /// Objects could not be deleted; contains the reason.
     Failed(String),
-    /// The server could not check whether objects are left; contains the reason.
+    /// The server could not check whether objects remain; contains the reason.
     Unchecked(String),
     /// The definition was never established, so there are no objects.
     NeverEstablished,
-    /// The objects belong to a built-in type and are kept.
+    /// The objects belong to a built-in type and are not deleted.
     BuiltIn,
 }
 
@@ -251,7 +252,7 @@ mod tests {
     use values::naming::KUBERNETES;
     use values::testing::object;
 
-    fn shown(state: &State) -> Vec<String> {
+    fn condition_texts(state: &State) -> Vec<String> {
         let show = |condition: &Condition| {
             let Condition { kind, status, reason, last_transition_time, .. } = condition;
             format!("{kind}={status} {reason} @{last_transition_time}")
@@ -264,22 +265,22 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_established_once_its_names_are_granted_and_stays_so() {
+    fn a_type_is_established_when_its_names_are_accepted_and_remains_established() {
         let mut definition = definition(r#"{"plural":"as","kind":"A"}"#);
         let mut taken = TakenNames::default();
         taken.add(&Names { kind: "A".to_owned(), ..Names::default() });
         let none = Findings::default();
         let state = derive(&KUBERNETES, &definition, &taken, &none, "1");
         assert_eq!(
-            shown(&state),
+            condition_texts(&state),
             ["NamesAccepted=False KindConflict @1", "Established=False NotAccepted @1"]
         );
         (definition.accepted, definition.conditions) = (state.accepted, state.conditions);
-        assert_eq!(State::of(&definition), derive(&KUBERNETES, &definition, &taken, &none, "2"));
+        assert_eq!(State::from_definition(&definition), derive(&KUBERNETES, &definition, &taken, &none, "2"));
 
         let state = derive(&KUBERNETES, &definition, &TakenNames::default(), &none, "3");
         let established = ["NamesAccepted=True NoConflicts @3", "Established=True InitialNamesAccepted @3"];
-        assert_eq!(shown(&state), established);
+        assert_eq!(condition_texts(&state), established);
         assert_eq!(state.accepted, definition.names);
         (definition.accepted, definition.conditions) = (state.accepted, state.conditions);
 
@@ -287,23 +288,23 @@ mod tests {
         taken.add(&Names { kind: "B".to_owned(), ..Names::default() });
         let state = derive(&KUBERNETES, &definition, &taken, &none, "4");
         assert_eq!(
-            shown(&state),
+            condition_texts(&state),
             ["NamesAccepted=False KindConflict @4", "Established=True InitialNamesAccepted @3"]
         );
         assert_eq!(state.accepted.kind, "A");
     }
 
     #[test]
-    fn names_that_are_as_they_were_accepted_are_not_judged_again() {
+    fn names_that_equal_the_accepted_names_are_not_checked_again() {
         let mut definition = definition(r#"{"plural":"as","kind":"A"}"#);
         definition.accepted = definition.names.clone();
         let none = Findings::default();
         let state = derive(&KUBERNETES, &definition, &TakenNames::default(), &none, "1");
-        assert_eq!(shown(&state), Vec::<String>::new());
+        assert_eq!(condition_texts(&state), Vec::<String>::new());
     }
 
     #[test]
-    fn other_findings_have_conditions_of_their_own() {
+    fn approval_schema_and_bundle_findings_have_their_own_conditions() {
         let mut definition = definition(r#"{"plural":"as","kind":"A"}"#);
         let findings = Findings {
             approval: Some(Approval::Bypassed("unapproved")),
@@ -312,7 +313,7 @@ mod tests {
         };
         let state = derive(&KUBERNETES, &definition, &TakenNames::default(), &findings, "1");
         assert_eq!(
-            shown(&state),
+            condition_texts(&state),
             [
                 "KubernetesAPIApprovalPolicyConformant=False UnapprovedAnnotation @1",
                 "NonStructuralSchema=True Violations @1",
@@ -323,7 +324,7 @@ mod tests {
         (definition.accepted, definition.conditions) = (state.accepted, state.conditions);
         let state = derive(&KUBERNETES, &definition, &TakenNames::default(), &Findings::default(), "2");
         assert_eq!(
-            shown(&state),
+            condition_texts(&state),
             [
                 "KubernetesAPIApprovalPolicyConformant=False UnapprovedAnnotation @1",
                 "NamesAccepted=True NoConflicts @1",
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_written_into_the_status() {
+    fn a_state_is_written_into_the_status_of_the_definition() {
         let mut state = State { accepted: Names::default(), conditions: Vec::new() };
         state.set(Deletion::Completed.condition(), "2024-01-01T00:00:00Z");
         let mut target =

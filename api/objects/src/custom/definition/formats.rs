@@ -1,13 +1,13 @@
-//! Formats that a schema declares but the server does not know for its type. Such a format is not enforced,
-//! and the writer of the definition gets a warning (docs/api/validation.md#custom-resource-definitions).
+//! Formats in a schema that the server does not support for the type of the schema. The server does not
+//! enforce such a format, and the writer of the definition gets a warning
+//! (docs/api/validation.md#custom-resource-definitions).
 
 use hashbrown::HashSet;
 
 use super::{Definition, walk};
 use crate::custom::format;
 
-/// Returns the warnings for a definition. On an update, only formats that the stored definition does not have
-/// are reported.
+/// Returns the warnings for a definition. An update reports only formats that the stored definition lacks.
 pub fn warnings(new: &Definition, old: Option<&Definition>) -> Vec<String> {
     let known: HashSet<String> = old.into_iter().flat_map(unrecognized).collect();
     let mut seen = HashSet::new();
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_that_a_type_does_not_have_are_warned_of_once() {
+    fn unrecognized_formats_are_reported_once_in_a_warning() {
         let texts = [("string", "date-time"), ("", "int32"), ("string", "odd"), ("string", "uuid")];
         for (new, old, want) in [
             (&texts[..], None, vec![r#"unrecognized format "int32""#, r#"unrecognized format "odd""#]),

@@ -7,9 +7,9 @@
 //!                                                 └───────► presentation             (how its objects are shown)
 //! ```
 //!
-//! Absent strings and lists are read as empty ones. A definition that was not validated can be read as well:
-//! members of a wrong type are read as absent. These are functions from values to values. A controller, in
-//! another module, stores their results.
+//! Absent strings and lists are read as empty. The parser also accepts a definition that was not validated: a
+//! member of a wrong type counts as absent. The functions of this module are pure; a controller in another
+//! module stores their results.
 
 pub mod approval;
 pub mod conditions;
@@ -35,13 +35,13 @@ pub struct Definition {
     pub versions: Vec<DefinitionVersion>,
     /// Conversion of objects between versions.
     pub conversion: Option<CustomConversion>,
-    /// Deprecated flag that all versions keep unknown fields.
+    /// Deprecated flag: all versions keep unknown fields.
     pub preserve_unknown_fields: bool,
     /// Names that the definition was granted.
     pub accepted: Names,
     /// Conditions in the status of the definition.
     pub conditions: Vec<Condition>,
-    /// Versions in which objects may be stored.
+    /// Versions in which objects may have been stored.
     pub stored_versions: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub struct Names {
     pub kind: String,
     /// Kind of lists of the objects.
     pub list_kind: String,
-    /// Categories of resources that the type belongs to.
+    /// Categories of resources to which the type belongs.
     pub categories: Vec<String>,
 }
 
@@ -75,9 +75,9 @@ pub struct DefinitionVersion {
     pub deprecated: bool,
     /// Text of the deprecation warning; `None` for the default text.
     pub deprecation_warning: Option<String>,
-    /// The member `schema`, which may exist without a schema in it.
+    /// The member `schema`, which may lack a schema.
     pub validation: Option<Validation>,
-    /// Subresources of the objects; `None` if not declared.
+    /// Subresources of the objects; `None` if the version declares no subresources.
     pub subresources: Option<Subresources>,
     /// Columns of tables, in order.
     pub columns: Vec<PrinterColumn>,
@@ -88,16 +88,16 @@ pub struct DefinitionVersion {
 /// The member `schema` of a version.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Validation {
-    /// Schema of the objects; `None` if absent.
+    /// Schema of the objects; `None` if the member is absent.
     pub schema: Option<Schema>,
 }
 
 /// Subresources of a version.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Subresources {
-    /// Whether there is a subresource `/status`.
+    /// Whether the type has the subresource `/status`.
     pub status: bool,
-    /// Paths that `/scale` uses; `None` if there is no such subresource.
+    /// Paths for the subresource `/scale`; `None` if the type does not have the subresource.
     pub scale: Option<Scale>,
 }
 
@@ -134,7 +134,7 @@ pub struct PrinterColumn {
 pub struct CustomConversion {
     /// Strategy of conversion: `None` or `Webhook`.
     pub strategy: String,
-    /// Address of the webhook, if there is one.
+    /// Address of the conversion webhook, if the definition has one.
     pub client: Option<WebhookClient>,
     /// Versions of the review that the webhook supports.
     pub review_versions: Vec<String>,
@@ -143,9 +143,9 @@ pub struct CustomConversion {
 /// Address of a webhook and its certificate authorities.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct WebhookClient {
-    /// URL of the webhook; excludes `service`.
+    /// URL of the webhook. A webhook with a URL has no `service`.
     pub url: Option<String>,
-    /// Service of the webhook; excludes `url`.
+    /// Service of the webhook. A webhook with a service has no `url`.
     pub service: Option<ServiceReference>,
     /// Certificate authorities as base64 of PEM.
     pub ca_bundle: String,
@@ -179,10 +179,10 @@ pub struct Condition {
     pub last_transition_time: String,
 }
 
-/// The parts that all versions of a definition have in common.
+/// Tells which parts all versions of a definition have in common.
 ///
-/// They are validated once and reported at `spec.validation`, `spec.subresources` and so on. Other parts are
-/// validated for each version, below `spec.versions`.
+/// Common parts are validated once and reported at `spec.validation`, `spec.subresources` and so on. Other
+/// parts are validated for each version, below `spec.versions`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Shared {
     /// Whether all versions have the same schema.
@@ -213,7 +213,7 @@ impl Definition {
         }
     }
 
-    /// Returns the parts that all versions have in common; nothing if there are no versions.
+    /// Returns which parts all versions have in common. Without versions, no part is common.
     pub fn shared(&self) -> Shared {
         let Some((first, others)) = self.versions.split_first() else { return Shared::default() };
         let validation = others.iter().all(|other| other.validation == first.validation);
@@ -225,7 +225,7 @@ impl Definition {
         }
     }
 
-    /// Returns the schemas of all versions that have one.
+    /// Returns the schemas of all versions that have a schema.
     pub fn schemas(&self) -> impl Iterator<Item = &Schema> {
         self.versions.iter().filter_map(DefinitionVersion::schema)
     }
@@ -235,7 +235,7 @@ impl Definition {
         self.versions.iter().find(|version| version.storage)
     }
 
-    /// Returns the condition of a type, if there is one.
+    /// Returns the condition with this type, if there is one.
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.kind == kind)
     }
@@ -263,7 +263,7 @@ impl DefinitionVersion {
             served: flag(value, "served"),
             storage: flag(value, "storage"),
             deprecated: flag(value, "deprecated"),
-            deprecation_warning: given_text(value, "deprecationWarning"),
+            deprecation_warning: optional_text(value, "deprecationWarning"),
             validation: object_at(value, "schema").map(|validation| Validation {
                 schema: object_at(validation, "openAPIV3Schema").map(Schema::read),
             }),
@@ -316,7 +316,7 @@ impl Subresources {
         let scale = object_at(value, "scale").map(|scale| Scale {
             spec_replicas_path: text(scale, "specReplicasPath"),
             status_replicas_path: text(scale, "statusReplicasPath"),
-            label_selector_path: given_text(scale, "labelSelectorPath"),
+            label_selector_path: optional_text(scale, "labelSelectorPath"),
         });
         Subresources { status: object_at(value, "status").is_some(), scale }
     }
@@ -339,11 +339,11 @@ impl CustomConversion {
     fn read(value: &Value) -> CustomConversion {
         let webhook = value.get("webhook").unwrap_or(&Value::Null);
         let client = object_at(webhook, "clientConfig").map(|client| WebhookClient {
-            url: given_text(client, "url"),
+            url: optional_text(client, "url"),
             service: object_at(client, "service").map(|service| ServiceReference {
                 namespace: text(service, "namespace"),
                 name: text(service, "name"),
-                path: given_text(service, "path"),
+                path: optional_text(service, "path"),
                 port: service.get("port").and_then(Value::as_i64).unwrap_or(0),
             }),
             ca_bundle: text(client, "caBundle"),
@@ -369,7 +369,7 @@ fn text(value: &Value, name: &str) -> String {
     value.str_at(&[name]).to_owned()
 }
 
-fn given_text(value: &Value, name: &str) -> Option<String> {
+fn optional_text(value: &Value, name: &str) -> Option<String> {
     value.get(name).and_then(Value::as_str).map(str::to_owned)
 }
 
@@ -395,7 +395,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn versions_share_what_is_the_same_in_all() {
+    fn settings_that_all_versions_have_in_common_are_shared() {
         let shared = |validation, subresources, columns, selectable| Shared {
             validation,
             subresources,

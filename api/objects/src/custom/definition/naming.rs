@@ -1,18 +1,18 @@
-//! Decides which of its requested names a definition gets.
+//! Decides which of the requested names a definition gets.
 //!
-//! Names are unique within a group: plural, singular and short names among each other, and kinds and list
-//! kinds among each other. The definition that had a name first keeps it. Each name is granted independently.
-//! If a definition does not get a requested name, it keeps its earlier one.
+//! The plural, singular and short names of a group are unique, and the kinds and list kinds of a group are unique. The
+//! definition that got a name first keeps the name. Each name is granted independently. If a requested name is in use,
+//! the definition keeps its previous name.
 
 use hashbrown::HashSet;
 
 use super::{Condition, Definition, Names};
 use values::field::go_quote;
 
-/// Type of the condition that all names are granted.
+/// Type of the condition that reports whether all requested names are granted.
 pub const NAMES_ACCEPTED: &str = "NamesAccepted";
 
-/// Type of the condition that objects are served.
+/// Type of the condition that reports whether the objects of the type are served.
 pub const ESTABLISHED: &str = "Established";
 
 /// Names in use in a group.
@@ -30,8 +30,8 @@ impl TakenNames {
         self.kinds.extend([&names.kind, &names.list_kind].into_iter().cloned());
     }
 
-    /// Returns the names of all definitions in the group. This includes the definition itself, which cannot
-    /// take its own plural as its singular while it has it.
+    /// Returns the names of all definitions in the group. The result includes the names of the definition
+    /// itself, so that its singular name cannot become equal to its plural name.
     pub fn by<'d>(definitions: impl IntoIterator<Item = &'d Definition>, group: &str) -> TakenNames {
         let mut taken = TakenNames::default();
         for definition in definitions.into_iter().filter(|definition| definition.group == group) {
@@ -41,28 +41,28 @@ impl TakenNames {
     }
 }
 
-/// Returns the names that a definition has from now on, with the condition about them; `None` if nothing
-/// changes.
+/// Returns the new names of a definition and the condition that reports them. Returns `None` if names and
+/// condition are unchanged.
 pub fn grant(definition: &Definition, taken: &TakenNames) -> Option<(Names, Condition)> {
-    let (asked, accepted) = (&definition.names, &definition.accepted);
-    if asked == accepted {
+    let (requested, accepted) = (&definition.names, &definition.accepted);
+    if requested == accepted {
         return None;
     }
     let mut names = accepted.clone();
     let mut conflict: Option<(&str, String)> = None;
-    let mut one = |asked: &str, slot: &mut String, used: &HashSet<String>, reason: &'static str| {
-        if asked == slot.as_str() || !used.contains(asked) {
-            asked.clone_into(slot);
+    let mut one = |name: &str, slot: &mut String, used: &HashSet<String>, reason: &'static str| {
+        if name == slot.as_str() || !used.contains(name) {
+            name.clone_into(slot);
         } else {
-            conflict = Some((reason, in_use(asked)));
+            conflict = Some((reason, in_use(name)));
         }
     };
-    one(&asked.plural, &mut names.plural, &taken.resources, "PluralConflict");
-    one(&asked.singular, &mut names.singular, &taken.resources, "SingularConflict");
+    one(&requested.plural, &mut names.plural, &taken.resources, "PluralConflict");
+    one(&requested.singular, &mut names.singular, &taken.resources, "SingularConflict");
     let short_names: HashSet<&String> = accepted.short_names.iter().collect();
     let own =
         |name: &String| short_names.contains(name) || *name == accepted.plural || *name == accepted.singular;
-    let refused = asked
+    let refused = requested
         .short_names
         .iter()
         .filter(|name| !own(name) && taken.resources.contains(*name))
@@ -71,20 +71,20 @@ pub fn grant(definition: &Definition, taken: &TakenNames) -> Option<(Names, Cond
     if let Some(text) = go::join_errors(refused) {
         other = Some(("ShortNamesConflict", text));
     } else {
-        names.short_names.clone_from(&asked.short_names);
+        names.short_names.clone_from(&requested.short_names);
     }
-    // The last conflict is reported.
+    // If several names conflict, the last conflict is reported.
     conflict = other.or(conflict);
-    let mut one = |asked: &str, slot: &mut String, reason: &'static str| {
-        if asked == slot.as_str() || !taken.kinds.contains(asked) {
-            asked.clone_into(slot);
+    let mut one = |name: &str, slot: &mut String, reason: &'static str| {
+        if name == slot.as_str() || !taken.kinds.contains(name) {
+            name.clone_into(slot);
         } else {
-            conflict = Some((reason, in_use(asked)));
+            conflict = Some((reason, in_use(name)));
         }
     };
-    one(&asked.kind, &mut names.kind, "KindConflict");
-    one(&asked.list_kind, &mut names.list_kind, "ListKindConflict");
-    names.categories.clone_from(&asked.categories);
+    one(&requested.kind, &mut names.kind, "KindConflict");
+    one(&requested.list_kind, &mut names.list_kind, "ListKindConflict");
+    names.categories.clone_from(&requested.categories);
     let condition = match conflict {
         Some((reason, message)) => Condition::new(NAMES_ACCEPTED, "False", reason, message),
         None => Condition::new(NAMES_ACCEPTED, "True", "NoConflicts", "no conflicts found"),
@@ -103,43 +103,43 @@ mod tests {
     use super::*;
     use values::testing::object;
 
-    fn definition(asked: &str, accepted: &str) -> Definition {
+    fn definition(names: &str, accepted: &str) -> Definition {
         let text = format!(
-            r#"{{"spec":{{"group":"g.example","names":{asked}}},"status":{{"acceptedNames":{accepted}}}}}"#
+            r#"{{"spec":{{"group":"g.example","names":{names}}},"status":{{"acceptedNames":{accepted}}}}}"#
         );
         Definition::read(&object(&text))
     }
 
-    const ASKED: &str =
+    const REQUESTED: &str =
         r#"{"plural":"as","singular":"a","shortNames":["x","y"],"kind":"A","listKind":"AList"}"#;
 
     #[test]
-    fn names_go_to_the_first_who_asks() {
-        for (asked, accepted, others, reason, message) in [
-            (ASKED, "{}", "{}", "NoConflicts", "no conflicts found"),
-            (ASKED, "{}", r#"{"plural":"as"}"#, "PluralConflict", r#""as" is already in use"#),
-            (ASKED, "{}", r#"{"singular":"as"}"#, "PluralConflict", r#""as" is already in use"#),
-            (ASKED, "{}", r#"{"shortNames":["a"]}"#, "SingularConflict", r#""a" is already in use"#),
-            (ASKED, "{}", r#"{"shortNames":["x"]}"#, "ShortNamesConflict", r#""x" is already in use"#),
+    fn a_name_is_granted_to_the_first_definition_that_requests_it() {
+        for (requested, accepted, others, reason, message) in [
+            (REQUESTED, "{}", "{}", "NoConflicts", "no conflicts found"),
+            (REQUESTED, "{}", r#"{"plural":"as"}"#, "PluralConflict", r#""as" is already in use"#),
+            (REQUESTED, "{}", r#"{"singular":"as"}"#, "PluralConflict", r#""as" is already in use"#),
+            (REQUESTED, "{}", r#"{"shortNames":["a"]}"#, "SingularConflict", r#""a" is already in use"#),
+            (REQUESTED, "{}", r#"{"shortNames":["x"]}"#, "ShortNamesConflict", r#""x" is already in use"#),
             (
-                ASKED,
+                REQUESTED,
                 "{}",
                 r#"{"shortNames":["x"],"plural":"y"}"#,
                 "ShortNamesConflict",
                 r#"["x" is already in use, "y" is already in use]"#,
             ),
-            (ASKED, "{}", r#"{"plural":"as","kind":"A"}"#, "KindConflict", r#""A" is already in use"#),
-            (ASKED, "{}", r#"{"kind":"AList"}"#, "ListKindConflict", r#""AList" is already in use"#),
+            (REQUESTED, "{}", r#"{"plural":"as","kind":"A"}"#, "KindConflict", r#""A" is already in use"#),
+            (REQUESTED, "{}", r#"{"kind":"AList"}"#, "ListKindConflict", r#""AList" is already in use"#),
             (
-                ASKED,
+                REQUESTED,
                 r#"{"shortNames":["x"]}"#,
                 r#"{"shortNames":["x"]}"#,
                 "NoConflicts",
                 "no conflicts found",
             ),
-            (ASKED, r#"{"plural":"x"}"#, r#"{"plural":"x"}"#, "NoConflicts", "no conflicts found"),
+            (REQUESTED, r#"{"plural":"x"}"#, r#"{"plural":"x"}"#, "NoConflicts", "no conflicts found"),
         ] {
-            let definition = definition(asked, accepted);
+            let definition = definition(requested, accepted);
             let mut taken = TakenNames::by([&definition], "g.example");
             taken.add(&Names::read(Some(&object(others).into())));
             let (_, condition) = grant(&definition, &taken).unwrap();
@@ -152,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn each_name_is_granted_on_its_own() {
-        let definition = definition(ASKED, r#"{"plural":"as","kind":"Old","shortNames":["z"]}"#);
+    fn each_requested_name_is_granted_or_refused_separately() {
+        let definition = definition(REQUESTED, r#"{"plural":"as","kind":"Old","shortNames":["z"]}"#);
         let mut taken = TakenNames::default();
         taken.add(&Names::read(Some(&object(r#"{"kind":"A","shortNames":["y"]}"#).into())));
         let (names, condition) = grant(&definition, &taken).unwrap();
@@ -163,9 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_changes_when_the_names_are_granted_or_refused_already() {
-        assert!(grant(&definition(ASKED, ASKED), &TakenNames::default()).is_none());
-        let mut refused = definition(ASKED, ASKED);
+    fn grant_returns_none_if_the_names_were_granted_or_refused_before() {
+        assert!(grant(&definition(REQUESTED, REQUESTED), &TakenNames::default()).is_none());
+        let mut refused = definition(REQUESTED, REQUESTED);
         refused.accepted.kind = "Old".to_owned();
         let mut taken = TakenNames::default();
         taken.add(&Names { kind: "A".to_owned(), ..Names::default() });

@@ -1,10 +1,10 @@
-//! Declarations of a version about how its objects are served and shown.
+//! Declarations of a version that determine how clients see its objects.
 //!
 //! ```text
 //! Version ─► columns, selectable fields, subresources, warning ─► ResourceMaker
 //! ```
 //!
-//! The schema determines the structure of the objects.
+//! This module does not handle the structure of the objects, which the schema determines.
 
 use super::{Definition, DefinitionVersion, Names};
 use types::schema::make::ResourceMaker;
@@ -17,8 +17,8 @@ impl Definition {
         if self.scope == "Cluster" { Scope::Cluster } else { Scope::Namespaced }
     }
 
-    /// Returns the warning for requests of a deprecated version: its own text, or a sentence that recommends
-    /// `preferred` if that is a better version.
+    /// Returns the warning for requests of a deprecated version. The warning is the text of the version, or a
+    /// sentence that recommends `preferred` if that is a better version.
     fn deprecation(&self, version: &DefinitionVersion, preferred: Option<&str>) -> Option<String> {
         if !version.deprecated {
             return None;
@@ -41,8 +41,9 @@ impl Definition {
         served.map(|version| version.name.as_str()).min_by(|a, b| compare_versions(a, b))
     }
 
-    /// Completes the maker of a version with everything that the version and the accepted names declare,
-    /// except for the schema. `preferred` is the [preferred version](Definition::preferred_version).
+    /// Sets the properties of a version, except its schema, in the builder of the version. The properties
+    /// come from the version and from the accepted names. `preferred` is the [preferred
+    /// version](Definition::preferred_version).
     pub fn present(
         &self,
         version: &DefinitionVersion,
@@ -73,8 +74,8 @@ fn texts(list: &[String]) -> Vec<&str> {
 }
 
 impl DefinitionVersion {
-    /// Returns the declared columns of tables, without the name, which tables show first, and without the
-    /// age, which they show if no columns are declared.
+    /// Returns the declared columns of tables. The result lacks the column of the name, which every table
+    /// has, and the column of the age, which a table has if no columns are declared.
     pub fn table_columns(&self) -> impl Iterator<Item = Column> {
         self.columns.iter().map(|column| Column {
             name: column.name.clone().into(),
@@ -93,7 +94,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn a_deprecated_version_is_warned_of_with_the_one_to_use() {
+    fn the_warning_of_a_deprecated_version_names_the_preferred_version() {
         let text = r#"{"spec":{"group":"g.example","names":{"kind":"A"},"versions":[
             {"name":"v1beta1","served":true,"deprecated":true},
             {"name":"v1","served":true},

@@ -1,20 +1,20 @@
-//! Interface between the validation of a definition and the expression language: each rule of a schema must
-//! compile, and its cost is estimated.
+//! Interface between the validation of a definition and the expression language. Each rule of a schema must
+//! compile, and the cost of the rule is estimated.
 //!
-//! The compiler is passed as a parameter, so that the validation of definitions does not depend on the
-//! language. Validation itself handles paths, limits and messages.
+//! The compiler is a parameter, so that the validation of definitions does not depend on the expression
+//! language. The validation handles paths, limits and messages.
 
 use hashbrown::HashSet;
 
 use super::{Definition, walk};
 use crate::custom::schema::{Schema, SchemaRule};
 
-/// Compiler of the rules (`x-kubernetes-validations`) of single nodes.
+/// Compiler of the rules (`x-kubernetes-validations`) of single schema nodes.
 pub trait RuleCompiler: Sync {
-    /// Compiles the rules of a node and returns the result of each, in order. `declared` is the schema by
-    /// which rules access the node: its own schema, except for kind, version and metadata of objects.
-    /// `is_object` is true if the node is an object with these members: the root, or an embedded object. The
-    /// schema must be structural.
+    /// Compiles the rules of a node and returns one result per rule, in order. `declared` is the schema by
+    /// which rules access the node. `declared` is the schema of the node, but with fixed schemas for the kind, version
+    /// and metadata of an object. `is_object` is true if the node is an object with these members: the root, or an
+    /// embedded object. The schema must be structural.
     ///
     /// # Errors
     /// Returns the reason if the language has no type for the node.
@@ -32,7 +32,7 @@ pub trait RuleCompiler: Sync {
 pub struct CompiledRule {
     /// Maximum cost of one evaluation of the expression.
     pub cost: u64,
-    /// Maximum number of values of the node in one object, limited only by the size of a request.
+    /// Maximum number of values of the node in one object, limited only by the maximum size of a request.
     pub cardinality: u64,
     /// Reason why the expression is refused.
     pub error: Option<RuleError>,
@@ -60,8 +60,8 @@ pub enum MessageExpression {
     Refused(String),
 }
 
-/// Expressions of the stored definition. They may use everything that stored expressions may use, so an
-/// update keeps expressions that an earlier release accepted.
+/// Expressions of the stored definition. These expressions may use all features that are permitted in stored
+/// expressions, so an update can keep expressions that an earlier release accepted.
 #[derive(Clone, Debug, Default)]
 pub struct StoredExpressions {
     /// Sources of the rules.
@@ -72,7 +72,7 @@ pub struct StoredExpressions {
 
 impl StoredExpressions {
     /// Collects the expressions of a stored definition.
-    pub fn of(definition: &Definition) -> StoredExpressions {
+    pub fn from_definition(definition: &Definition) -> StoredExpressions {
         let mut found = StoredExpressions::default();
         for schema in definition.schemas() {
             walk::each(schema, |node| {

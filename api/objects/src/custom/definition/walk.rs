@@ -1,10 +1,10 @@
-//! Visits every schema in a schema: those nested in values and those nested in logical keywords.
+//! Visits all schemas in a schema: the schemas of nested values and the schemas in logical keywords.
 
 use std::ops::ControlFlow;
 
 use crate::custom::schema::{Additional, Dependency, Items, Schema};
 
-/// Returns whether a predicate holds for the schema or any schema below it.
+/// Returns whether `predicate` is true for the schema or any schema below it.
 pub fn any(schema: &Schema, mut predicate: impl FnMut(&Schema) -> bool) -> bool {
     let found = visit(schema, &mut |node| {
         if predicate(node) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -20,8 +20,8 @@ pub fn each(schema: &Schema, mut see: impl FnMut(&Schema)) {
     });
 }
 
-/// Visits schemas in the order of the reference server: the schema itself, elements, logical keywords,
-/// members.
+/// Visits schemas in the order of the reference server: the schema itself, the schemas of elements, the
+/// logical keywords, and the schemas of members.
 fn visit(schema: &Schema, see: &mut dyn FnMut(&Schema) -> ControlFlow<()>) -> ControlFlow<()> {
     see(schema)?;
     let items: &[Schema] = match &schema.items {

@@ -30,7 +30,7 @@ impl RuleCompiler for Compiler {
         if rules.is_empty() {
             return Ok(Vec::new());
         }
-        let Some(declaration) = Declaration::of(declared, is_object) else {
+        let Some(declaration) = Declaration::from_schema(declared, is_object) else {
             return Err("unable to convert structural schema to CEL declarations".to_owned());
         };
         let scope = Scope::new(declaration);
@@ -49,7 +49,8 @@ pub(super) struct RulePrograms {
 /// Environments of the expressions of one node.
 pub struct Scope {
     declaration: Declaration,
-    /// Indexed by whether the expression is stored, and by whether the old value is optional.
+    /// Environments by whether the expression is stored (first index), and by whether the old value is
+    /// optional (second index).
     environments: [[Environment; 2]; 2],
 }
 
@@ -60,10 +61,10 @@ impl fmt::Debug for Scope {
 }
 
 impl Scope {
-    /// Returns the scope for the values of a schema; `None` if expressions cannot access them. `is_object` is
-    /// true for objects with a kind and metadata.
-    pub fn of(schema: &Schema, is_object: bool) -> Option<Scope> {
-        Declaration::of(schema, is_object).map(Scope::new)
+    /// Returns the scope for the values of a schema; `None` if expressions cannot access the values.
+    /// `is_object` is true for objects with a kind and metadata.
+    pub fn from_schema(schema: &Schema, is_object: bool) -> Option<Scope> {
+        Declaration::from_schema(schema, is_object).map(Scope::new)
     }
 
     /// Returns the maximum sizes of the values.
@@ -84,7 +85,7 @@ impl Scope {
         Scope { declaration, environments }
     }
 
-    /// Returns the environment of a rule, either of a stored definition or of a new one.
+    /// Returns the environment of a rule. `is_stored` is true if the rule is part of a stored definition.
     pub fn environment(&self, is_stored: bool, rule: &SchemaRule) -> &Environment {
         &self.environments[usize::from(is_stored)][usize::from(rule.optional_old_self == Some(true))]
     }
@@ -131,10 +132,10 @@ impl Scope {
     /// Returns the reason if the rule is refused.
     pub(super) fn programs(&self, rule: &SchemaRule) -> Result<RulePrograms, String> {
         let environment = self.environment(true, rule);
-        let program = |text: &str, wanted: &Type| {
+        let program = |text: &str, expected: &Type| {
             let failed = |error: &dyn std::fmt::Display| format!("compilation failed: {error}");
             let checked = environment.compile(text).map_err(|error| failed(&error))?;
-            if checked.result_type() != wanted {
+            if checked.result_type() != expected {
                 return Err(NO_BOOL.to_owned());
             }
             let made = Program::new(&checked, environment);
@@ -149,9 +150,14 @@ impl Scope {
     }
 
     /// Returns the maximum cost of an expression, and whether it reads the old value.
-    fn expression(&self, environment: &Environment, text: &str, wanted: &Type) -> Result<(u64, bool), Fault> {
+    fn expression(
+        &self,
+        environment: &Environment,
+        text: &str,
+        expected: &Type,
+    ) -> Result<(u64, bool), Fault> {
         let checked = environment.compile(text).map_err(|error| Fault::Compile(error.to_string()))?;
-        if checked.result_type() != wanted {
+        if checked.result_type() != expected {
             return Err(Fault::Type);
         }
         Program::new(&checked, environment).map_err(|error| Fault::Program(error.to_string()))?;

@@ -21,7 +21,7 @@ const SPEC: &str = r#"{"type":"object","required":["i"],"properties":{
     "any":{"{x}preserve-unknown-fields":true},"m":{"type":"object","additionalProperties":{"type":"boolean"}}}}"#;
 
 #[test]
-fn rules_see_the_fields_of_their_node() {
+fn a_rule_can_use_only_the_fields_of_its_own_node() {
     for text in [
         "self.i > 0",
         "self.a__dash__b == self.i",
@@ -45,7 +45,7 @@ fn rules_see_the_fields_of_their_node() {
 }
 
 #[test]
-fn words_that_are_tokens_are_fields_by_their_identifier_only() {
+fn cel_keywords_can_be_used_as_fields_only_in_escaped_form() {
     for word in ["in", "true", "false", "null"] {
         let spec = format!(r#"{{"type":"object","properties":{{"{word}":{{"type":"string"}}}}}}"#);
         assert_eq!(rule(&spec, &format!("self.__{word}__ == 'x'")).error, None, "{word}");
@@ -58,13 +58,13 @@ fn costs_follow_the_sizes_that_the_schema_allows() {
     for (text, cost) in [("self.i > 0", 3), ("self.s.size() > 1", 4)] {
         assert_eq!(rule(SPEC, text).cost, cost, "{text}");
     }
-    // The smallest object has two bytes of braces. The required member adds four bytes, its name and its
-    // value, and a comma follows the object.
+    // The smallest object has two bytes of braces. The required member has four bytes for its name and a byte
+    // for its value. A comma follows the object.
     assert_eq!(rule(SPEC, "self.i > 0").cardinality, 3 * 1024 * 1024 / (2 + 4 + 1 + 1 + 1));
 }
 
 #[test]
-fn old_values_may_be_optional_and_messages_are_texts() {
+fn old_self_can_be_optional_and_message_expressions_must_be_strings() {
     let schema = |rule: &str| format!(r#"{{"type":"integer","{{x}}validations":[{rule}]}}"#);
     let one = |rule: &str| compiled(&schema(rule), false).unwrap().remove(0);
     assert!(one(r#"{"rule":"self > oldSelf"}"#).uses_old_self);
@@ -83,7 +83,7 @@ fn old_values_may_be_optional_and_messages_are_texts() {
 }
 
 #[test]
-fn values_without_a_type_have_no_rules() {
+fn rules_on_values_without_a_type_are_refused() {
     let error = compiled(r#"{"{x}preserve-unknown-fields":true,"{x}validations":[{"rule":"true"}]}"#, false);
     assert_eq!(error.unwrap_err(), "unable to convert structural schema to CEL declarations");
     let root = r#"{"type":"object","{x}validations":[{"rule":"self.metadata.name.size() > 1"}]}"#;

@@ -1,8 +1,8 @@
 //! Declarations of a schema for the expression language: the types of values and their maximum sizes.
 //!
-//! Values without a type and preserved unknown fields are not declared, and neither are lists and maps of
-//! such values. The schema or the size of a request limits the sizes, which determine the estimated cost of a
-//! rule.
+//! Values without a type, preserved unknown fields, and lists and maps of such values are not declared. The
+//! schema limits the sizes; otherwise the maximum size of a request does. The sizes determine the estimated
+//! cost of a rule.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use values::json::Value;
 /// Maximum size of a request in bytes.
 const REQUEST_BYTES_MAX: i64 = 3 * 1024 * 1024;
 
-/// Name of the type of `self`. The types of its parts have names that begin with it.
+/// Name of the type of `self`. The type names of the members and elements of `self` begin with this name.
 const SELF_TYPE: &str = "selfType";
 
 /// Minimum size of the JSON text of a value, in bytes.
@@ -58,9 +58,9 @@ enum Of {
 }
 
 impl Declaration {
-    /// Returns the declaration of the values of a schema; `None` if expressions cannot access them.
+    /// Returns the declaration of the values of a schema; `None` if expressions cannot access the values.
     /// `is_object` is true for objects with a kind and metadata.
-    pub(super) fn of(schema: &Schema, is_object: bool) -> Option<Declaration> {
+    pub(super) fn from_schema(schema: &Schema, is_object: bool) -> Option<Declaration> {
         let simple = |of, size_max, bytes_min| Some(Declaration { of: Of::Simple(of), size_max, bytes_min });
         if schema.int_or_string {
             let size = schema.max_length.map_or(REQUEST_BYTES_MAX - 2, characters);
@@ -88,7 +88,7 @@ impl Declaration {
 
     fn list(schema: &Schema) -> Option<Declaration> {
         let Some(Items::All(item)) = &schema.items else { return None };
-        let item = Declaration::of(item, item.embedded_resource)?;
+        let item = Declaration::from_schema(item, item.embedded_resource)?;
         let fitting = (REQUEST_BYTES_MAX - 2) / (item.bytes_min + 1);
         let size_max = schema.max_items.map_or(fitting, |max| max.max(0));
         Some(Declaration { of: Of::List(Box::new(item)), size_max, bytes_min: least::CONTAINER })
@@ -96,7 +96,7 @@ impl Declaration {
 
     fn object(schema: &Schema, is_object: bool) -> Option<Declaration> {
         if let Some(Additional::Schema(value)) = &schema.additional_properties {
-            let value = Declaration::of(value, value.embedded_resource)?;
+            let value = Declaration::from_schema(value, value.embedded_resource)?;
             let fitting = (REQUEST_BYTES_MAX - 2) / (value.bytes_min + 6);
             let size_max = schema.max_properties.map_or(fitting, |max| max.max(0));
             return Some(Declaration { of: Of::Map(Box::new(value)), size_max, bytes_min: least::CONTAINER });
@@ -108,7 +108,9 @@ impl Declaration {
             if is_object && matches!(&**name, "kind" | "apiVersion" | "metadata") {
                 continue;
             }
-            let Some(declared) = Declaration::of(property, property.embedded_resource) else { continue };
+            let Some(declared) = Declaration::from_schema(property, property.embedded_resource) else {
+                continue;
+            };
             if schema.required.contains(name) && property.default.is_none() {
                 bytes_min += name.len() as i64 + declared.bytes_min + 4;
             }
@@ -121,7 +123,9 @@ impl Declaration {
         }
         for name in ["kind", "apiVersion", "metadata"].into_iter().filter(|_| is_object) {
             let member = schema.declared_member(true, name);
-            let Some(declared) = member.and_then(|member| Declaration::of(member, false)) else { continue };
+            let Some(declared) = member.and_then(|member| Declaration::from_schema(member, false)) else {
+                continue;
+            };
             if schema.required.iter().any(|required| required == name) {
                 bytes_min += name.len() as i64 + declared.bytes_min + 4;
             }
@@ -130,19 +134,19 @@ impl Declaration {
         Some(Declaration { of: Of::Object(fields), size_max: 0, bytes_min })
     }
 
-    /// Returns the maximum number of such values in one request.
+    /// Returns the maximum number of values of this declaration in one request.
     pub(super) fn cardinality(&self) -> u64 {
         u64::try_from(REQUEST_BYTES_MAX / (self.bytes_min + 1)).unwrap_or(0)
     }
 
-    /// Returns the type of `self` and the object types that it refers to.
+    /// Returns the type of `self` and the object types that it uses.
     pub(super) fn types(&self) -> (Type, Types) {
         let mut types = Types::default();
         let of = self.name(SELF_TYPE, &mut types);
         (of, types)
     }
 
-    /// Returns the type. Object types are named after `name`.
+    /// Returns the type of this declaration. The name of an object type begins with `name`.
     fn name(&self, name: &str, types: &mut Types) -> Type {
         match &self.of {
             Of::Simple(of) => of.clone(),
@@ -164,11 +168,11 @@ impl Declaration {
 impl SizeHints for Declaration {
     fn size(&self, path: &[&str]) -> Option<SizeEstimate> {
         let mut declared = self;
-        // The first step is the variable itself.
+        // The first step is skipped, because it is the name of the variable.
         for step in path.get(1..)? {
             declared = match (&declared.of, *step) {
                 (Of::List(part), "@items" | "@values") | (Of::Map(part), "@items" | "@values") => part,
-                // The size of keys is not estimated, although they have any length.
+                // The estimate does not include the size of keys, although keys can have any length.
                 (Of::Map(_), "@keys") => return Some(SizeEstimate { min: 0, max: 0 }),
                 (Of::Object(fields), name) => fields.get(name)?,
                 _ => return None,

@@ -1,12 +1,12 @@
-//! Equality and `+` of sets and keyed lists, which have their own semantics.
+//! Equality and `+` of sets and keyed lists. Both operations differ from the operations of other lists.
 //!
 //! | | equal | `a + b` |
 //! |---|---|---|
-//! | set | same number of elements, and the same elements in any order | the elements of `a`, then those of `b` that are new |
-//! | keyed list | same number of elements, and equal elements under the same keys | `a`, in which elements of `b` replace those with the same keys, then the other elements of `b` |
+//! | set | same number of elements, and the same elements in any order | the elements of `a`, then the new elements of `b` |
+//! | keyed list | same number of elements, and equal elements under the same keys | `a`, in which elements of `b` replace elements with the same keys, then the other elements of `b` |
 //!
-//! The type of the left list decides. Both operations take linear time, so the cost of an expression does not
-//! depend on the length of the lists.
+//! The type of the left list selects the semantics. Both operations take linear time. Linear time is necessary because
+//! the cost of an expression does not depend on the length of the lists.
 
 use std::borrow::Cow;
 
@@ -30,7 +30,7 @@ enum Identity {
     Time(i64, u32),
     Span(i64),
     Keys(Box<[Identity]>),
-    /// The element is not comparable, and differs from all others.
+    /// The element is not comparable, so it differs from all other elements.
     Unique(ElementPosition),
 }
 
@@ -41,7 +41,7 @@ enum ElementPosition {
     Right(usize),
 }
 
-/// Returns `a == b`; `None` for lists without special semantics.
+/// Returns `a == b`; `None` if the lists have no special semantics.
 ///
 /// # Errors
 /// Fails if the comparison was interrupted.
@@ -74,7 +74,7 @@ fn equal_elements<'v>(
         let Some(found) = own.get(&identity(names, &item, ElementPosition::Right(at))) else {
             return Ok(false);
         };
-        // A scalar with the same identity is equal.
+        // Scalars with the same identity are equal.
         if names.is_empty() {
             continue;
         }
@@ -86,8 +86,8 @@ fn equal_elements<'v>(
     Ok(true)
 }
 
-/// Returns `a + b`; `None` for lists without special semantics. `read` converts an element of `b` to its form
-/// in the sum.
+/// Returns `a + b`; `None` if the lists have no special semantics. `read` converts an element of `b` to the
+/// form that it has in the sum.
 pub(super) fn sum<'v>(
     merge: &ListType,
     a: &List<'v>,
@@ -139,7 +139,7 @@ fn identity(names: &[String], item: &Value<'_>, position: ElementPosition) -> Id
         Value::Int(value) => Identity::Int(*value),
         Value::Double(value) => Identity::Double(value.to_bits()),
         Value::String(text) => Identity::Text((**text).into()),
-        // Elements of a set are distinguished by their texts, which a parsed time no longer has.
+        // Elements of a set are distinguished by their texts, but a parsed time no longer has its text.
         Value::Timestamp(_) | Value::Duration(_) if names.is_empty() => Identity::Unique(position),
         Value::Timestamp(at) => Identity::Time(at.seconds(), at.nanos()),
         Value::Duration(span) => Identity::Span(span.nanoseconds),

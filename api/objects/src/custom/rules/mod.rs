@@ -5,7 +5,7 @@
 //!                                                   └─► program ─ run: value of an object, costs, errors  (objects)
 //! ```
 //!
-//! The crate `cel` implements the language. Objects are read in place.
+//! The crate `cel` implements the language. Expressions read objects without copying them.
 
 mod compile;
 mod declaration;
@@ -15,4 +15,4 @@ mod time;
 pub mod value;
 
 pub use compile::{Compiler, Scope};
-pub use run::{OBJECT_COST_MAX, Rules, Terms, Verdict, judge_value};
+pub use run::{OBJECT_COST_MAX, Rules, Terms, Verdict, evaluate_value};

@@ -5,9 +5,10 @@
 //!       └─► nodes below, along the parts of the object
 //! ```
 //!
-//! Nodes without rules, at or below them, are left out. Programs are compiled when a node is first reached.
-//! The old value is the value at the same location in the stored object: for a keyed list, the element with
-//! the same keys; for other lists, there is no old value. Evaluation ends if the budget is exhausted.
+//! Nodes that have no rules in or below them are left out. Programs are compiled when a node is first
+//! reached. The old value is the value at the same location in the stored object. For an element of a keyed
+//! list, the old value is the element with the same keys. Elements of other lists have no old value. The
+//! evaluation ends if the budget is exhausted.
 
 use std::cell::OnceCell;
 use std::sync::{Arc, OnceLock};
@@ -33,7 +34,8 @@ use values::json::{self, Object};
 /// Maximum total cost of all rules for one object.
 pub const OBJECT_COST_MAX: u64 = 10_000_000;
 
-/// Maximum number of evaluations for one object. A constant rule has no cost but takes time.
+/// Maximum number of evaluations for one object. The limit is needed because a constant rule has no cost but
+/// takes time.
 const EVALUATIONS_MAX: u64 = 10_000_000;
 
 /// Maximum length in bytes of a message that a rule produces.
@@ -45,13 +47,14 @@ pub struct Rules(Node);
 
 #[derive(Debug)]
 struct Node {
-    /// JSON type of the node, for errors that do not show the value.
+    /// JSON type of the node, for errors that do not contain the value.
     kind: String,
     rules: Vec<SchemaRule>,
-    /// Paths below the node that the errors of each rule refer to.
+    /// For each rule, the path below the node to which its errors refer.
     paths: Vec<String>,
     scope: Option<Declaration>,
-    /// Names of the members that rules can access, if another schema than their own declares the values.
+    /// Names of the members that rules can access; `None` if the schema of the rules also declares the
+    /// values.
     members: Option<Box<[String]>>,
     programs: OnceLock<Vec<Compiled>>,
     properties: Vec<(String, Node)>,
@@ -70,19 +73,25 @@ enum Compiled {
 }
 
 impl Rules {
-    /// Returns the rules of a schema of objects; `None` if it has no rules.
-    pub fn of(schema: &Schema) -> Option<Arc<Rules>> {
-        Node::of(schema, schema, schema, true).map(|root| Arc::new(Rules(root)))
+    /// Returns the rules in a schema of objects; `None` if the schema has no rules.
+    pub fn from_schema(schema: &Schema) -> Option<Arc<Rules>> {
+        Node::from_schema(schema, schema, schema, true).map(|root| Arc::new(Rules(root)))
     }
 
     /// Evaluates the rules for an object of type `message`. Errors at values that are unchanged from `old`
     /// are warnings.
-    pub fn judge(&self, message: &Message, new: &Object, old: Option<&Object>) -> Verdict {
-        self.judge_on(Terms::default(), message, new, old)
+    pub fn evaluate(&self, message: &Message, new: &Object, old: Option<&Object>) -> Verdict {
+        self.evaluate_with(Terms::default(), message, new, old)
     }
 
     /// Evaluates the rules under the given terms.
-    pub fn judge_on(&self, terms: Terms, message: &Message, new: &Object, old: Option<&Object>) -> Verdict {
+    pub fn evaluate_with(
+        &self,
+        terms: Terms,
+        message: &Message,
+        new: &Object,
+        old: Option<&Object>,
+    ) -> Verdict {
         let mut run = Run::new(terms);
         run.update = old.map(|old| (message, old, new));
         let is_exhausted = run.root(&self.0, message, new, old).is_err();
@@ -91,8 +100,8 @@ impl Rules {
     }
 }
 
-/// Evaluates the rules of a schema for a value, which need not be an object; `None` if there are no rules.
-pub fn judge_value(
+/// Evaluates the rules of a schema for any value; `None` if there are no rules.
+pub fn evaluate_value(
     schema: &Schema,
     is_object: bool,
     place: ValueType<'_>,
@@ -100,7 +109,7 @@ pub fn judge_value(
     old: Option<&json::Value>,
     budget: u64,
 ) -> Option<Verdict> {
-    let node = Node::of(schema, schema, schema, is_object)?;
+    let node = Node::from_schema(schema, schema, schema, is_object)?;
     let terms = Terms { budget, ratchets: false };
     let mut run = Run::new(terms);
     let is_exhausted = run.node(&node, place, new, old, Location::ROOT).is_err();
@@ -135,11 +144,11 @@ pub struct Verdict {
 }
 
 impl Node {
-    /// Returns the rules in `rules` for values that `schema` describes. Rules access the values by
+    /// Returns the rules in `rules`. `schema` describes the values, and rules access the values by
     /// `declared`.
-    fn of(rules: &Schema, schema: &Schema, declared: &Schema, is_object: bool) -> Option<Node> {
+    fn from_schema(rules: &Schema, schema: &Schema, declared: &Schema, is_object: bool) -> Option<Node> {
         let below = |rules: &Schema, schema: &Schema, declared: &Schema| {
-            Node::of(rules, schema, declared, schema.embedded_resource)
+            Node::from_schema(rules, schema, declared, schema.embedded_resource)
         };
         let property = |name: &String, part: &Schema| {
             below(part, schema.properties.get(name)?, declared.declared_member(is_object, name)?)
@@ -167,8 +176,11 @@ impl Node {
             ) => below(part, value, declared).map(Box::new),
             _ => None,
         };
-        let all_of: Vec<Node> =
-            rules.all_of.iter().filter_map(|part| Node::of(part, schema, declared, is_object)).collect();
+        let all_of: Vec<Node> = rules
+            .all_of
+            .iter()
+            .filter_map(|part| Node::from_schema(part, schema, declared, is_object))
+            .collect();
         let is_empty = rules.validations.is_empty()
             && properties.is_empty()
             && items.is_none()
@@ -188,7 +200,7 @@ impl Node {
             kind: schema.kind.clone(),
             paths: rules.validations.iter().map(path).collect(),
             rules: rules.validations.clone(),
-            scope: has_rules.then(|| Declaration::of(declared, is_object)).flatten(),
+            scope: has_rules.then(|| Declaration::from_schema(declared, is_object)).flatten(),
             members: (has_rules && !std::ptr::eq(schema, declared))
                 .then(|| schema.properties.keys().cloned().collect()),
             programs: OnceLock::new(),
@@ -199,7 +211,7 @@ impl Node {
         })
     }
 
-    /// Returns a value of the node as its rules see it.
+    /// Returns a value of the node as the rules read it.
     fn value<'v>(&self, place: ValueType<'v>, value: &'v json::Value) -> Value<'v> {
         let (Some(names), json::Value::Object(members)) = (&self.members, value) else {
             return place.value(value);
@@ -208,17 +220,17 @@ impl Node {
         Value::map(names.iter().filter_map(member).collect())
     }
 
-    /// Returns the error for a value of the node whose rules have no result.
+    /// Returns the error for a value whose rules could not be evaluated.
     fn failed(&self, path: &ValuePath<'_>, detail: String) -> FieldError {
         FieldError::invalid(format!("{path:#}"), &self.kind.as_str().into(), detail)
     }
 
-    /// Returns the variables of message expressions. In these, the old value is never an optional, and it
-    /// only exists if some rule of the node reads it.
-    fn message_variables<'v>(&self, judged: &Judged<'v>) -> Variables<'v> {
+    /// Returns the variables of message expressions. The old value is never an optional there. The variable
+    /// of the old value exists only if some rule of the node reads the old value.
+    fn message_variables<'v>(&self, values: &RuleValues<'v>) -> Variables<'v> {
         let speaks = |compiled: &Compiled| matches!(compiled, Compiled::Ready(ready) if ready.uses_old_self);
-        let old = judged.before.clone().filter(|_| self.programs().iter().any(speaks));
-        Variables { own: judged.own.clone(), old }
+        let old = values.before.clone().filter(|_| self.programs().iter().any(speaks));
+        Variables { own: values.own.clone(), old }
     }
 
     fn programs(&self) -> &[Compiled] {
@@ -236,12 +248,12 @@ impl Node {
     }
 }
 
-/// A value and its old value, as rules see them.
-struct Judged<'v> {
+/// A value and its old value, as the rules read them.
+struct RuleValues<'v> {
     own: Value<'v>,
     before: Option<Value<'v>>,
-    /// The value that errors show; `None` if they do not show it.
-    shown: Option<&'v json::Value>,
+    /// The value for error messages; `None` if messages do not contain the value.
+    reported: Option<&'v json::Value>,
     /// The value and the values that contain it; `None` for the object itself.
     around: Option<&'v Around<'v>>,
 }
@@ -264,7 +276,7 @@ impl Location<'_> {
     const ROOT: Location<'static> = Location { path: &ValuePath::Root, above: None };
 }
 
-/// Signal that nothing more may be evaluated.
+/// The budget is used up, so no further rule may be evaluated.
 struct Exhausted;
 
 struct Run<'r> {
@@ -272,9 +284,9 @@ struct Run<'r> {
     /// Remaining budget.
     left: u64,
     evaluations: u64,
-    /// The type of the object, the stored object and the new one.
+    /// The type of the object, the stored object and the new object.
     update: Option<(&'r Message, &'r Object, &'r Object)>,
-    /// Computed when the first query for an unchanged value is made.
+    /// Unchanged values, computed by the first query.
     unchanged: OnceCell<Unchanged>,
     errors: Vec<FieldError>,
     warnings: Vec<String>,
@@ -309,7 +321,8 @@ impl Run<'_> {
         }
     }
 
-    /// Returns whether a value, or a value that contains it, is unchanged from the stored object.
+    /// Returns whether a value, or a value that contains it, equals the corresponding value of the stored
+    /// object.
     fn is_as_before(&self, around: Option<&Around<'_>>) -> bool {
         let Some((message, old, new)) = self.update else { return false };
         let unchanged = self.unchanged.get_or_init(|| Unchanged::of_object(message, old, new));
@@ -324,20 +337,20 @@ impl Run<'_> {
         new: &Object,
         old: Option<&Object>,
     ) -> Result<(), Exhausted> {
-        let judged = Judged {
+        let values = RuleValues {
             own: value::object(message, new),
             before: old.map(|old| value::object(message, old)),
-            shown: None,
+            reported: None,
             around: None,
         };
-        self.rules(node, &judged, &ValuePath::Root)?;
+        self.rules(node, &values, &ValuePath::Root)?;
         for part in &node.all_of {
             self.root(part, message, new, old)?;
         }
         self.members(node, message, new, old, Location::ROOT)
     }
 
-    /// Evaluates the rules of a node and of the nodes below.
+    /// Evaluates the rules of a node and of the nodes below it.
     fn node(
         &mut self,
         node: &Node,
@@ -356,9 +369,10 @@ impl Run<'_> {
         if !node.rules.is_empty() {
             let own = node.value(place, new);
             let before = old.map(|old| node.value(place, old));
-            let is_shown = !matches!(new, json::Value::Object(_) | json::Value::Array(_));
-            let judged = Judged { own, before, shown: is_shown.then_some(new), around: Some(around) };
-            self.rules(node, &judged, path)?;
+            let is_reported = !matches!(new, json::Value::Object(_) | json::Value::Array(_));
+            let values =
+                RuleValues { own, before, reported: is_reported.then_some(new), around: Some(around) };
+            self.rules(node, &values, path)?;
         }
         for part in &node.all_of {
             self.node(part, place, new, old, location)?;
@@ -370,7 +384,7 @@ impl Run<'_> {
                     (ListType::Map(keys), Some(old)) => Some(Keyed::new(keys, old)),
                     _ => None,
                 };
-                let item = ValueType::of(&list.item.kind, list.item.limits.as_deref());
+                let item = ValueType::for_kind(&list.item.kind, list.item.limits.as_deref());
                 for (at, value) in items.iter().enumerate() {
                     let old = old.as_ref().and_then(|old| old.get(value));
                     self.node(
@@ -386,8 +400,8 @@ impl Run<'_> {
                 let old = old.and_then(json::Value::as_object);
                 match (kind, &node.values) {
                     (Kind::Map(map), Some(below)) => {
-                        let place = ValueType::of(&map.value.kind, map.value.limits.as_deref());
-                        let old = old.map(|old| MemberLookup::of(old, members.len()));
+                        let place = ValueType::for_kind(&map.value.kind, map.value.limits.as_deref());
+                        let old = old.map(|old| MemberLookup::new(old, members.len()));
                         for (key, value) in members.iter() {
                             let old = old.as_ref().and_then(|old| old.get(key));
                             self.node(
@@ -419,11 +433,11 @@ impl Run<'_> {
         old: Option<&Object>,
         location: Location<'_>,
     ) -> Result<(), Exhausted> {
-        let new = MemberLookup::of(new, node.properties.len());
-        let old = old.map(|old| MemberLookup::of(old, node.properties.len()));
+        let new = MemberLookup::new(new, node.properties.len());
+        let old = old.map(|old| MemberLookup::new(old, node.properties.len()));
         for (name, below) in &node.properties {
             let (Some(value), Some(field)) = (new.get(name), message.field(name)) else { continue };
-            let place = ValueType::of(&field.kind, field.limits.as_deref());
+            let place = ValueType::for_kind(&field.kind, field.limits.as_deref());
             let old = old.as_ref().and_then(|old| old.get(name));
             let path = &location.path.child(name);
             self.node(below, place, value, old, Location { path, above: location.above })?;
@@ -432,7 +446,7 @@ impl Run<'_> {
     }
 
     /// Evaluates the rules of a node.
-    fn rules(&mut self, node: &Node, judged: &Judged<'_>, path: &ValuePath<'_>) -> Result<(), Exhausted> {
+    fn rules(&mut self, node: &Node, values: &RuleValues<'_>, path: &ValuePath<'_>) -> Result<(), Exhausted> {
         if node.rules.is_empty() || node.scope.is_none() {
             return Ok(());
         }
@@ -449,22 +463,22 @@ impl Run<'_> {
                 Compiled::Refused(error) => {
                     self.errors.push(node.failed(path, format!("rule compile error: {error}")));
                 }
-                Compiled::Ready(ready) => self.rule(node, at, ready, judged, path)?,
+                Compiled::Ready(ready) => self.rule(node, at, ready, values, path)?,
             }
         }
         Ok(())
     }
 
-    /// Evaluates one rule of a node, which is compiled.
+    /// Evaluates one compiled rule of a node.
     fn rule(
         &mut self,
         node: &Node,
         at: usize,
         ready: &RulePrograms,
-        judged: &Judged<'_>,
+        values: &RuleValues<'_>,
         path: &ValuePath<'_>,
     ) -> Result<(), Exhausted> {
-        let Judged { own, before, shown, around } = judged;
+        let RuleValues { own, before, reported, around } = values;
         let rule = &node.rules[at];
         let is_optional = rule.optional_old_self == Some(true);
         if ready.uses_old_self && before.is_none() && !is_optional {
@@ -502,7 +516,7 @@ impl Run<'_> {
         };
         let message = match &ready.message {
             None => None,
-            Some(program) => match self.message(program, rule, &node.message_variables(judged)) {
+            Some(program) => match self.message(program, rule, &node.message_variables(values)) {
                 Ok(message) => message,
                 Err(detail) => {
                     self.errors.push(FieldError::invalid(refers_to, &node.kind.as_str().into(), detail));
@@ -514,7 +528,7 @@ impl Run<'_> {
             "" => format!("failed rule: {}", rule.rule.trim()),
             message => message.to_owned(),
         });
-        let error = broken(rule, refers_to, *shown, detail);
+        let error = broken(rule, refers_to, *reported, detail);
         if self.terms.ratchets && !ready.uses_old_self && self.is_as_before(*around) {
             if self.warnings.len() < ERRORS_MAX {
                 self.warnings.push(error.to_string());
@@ -525,7 +539,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns the result of the message expression; `None` if that is not a valid message.
+    /// Returns the result of the message expression; `None` if the result is not a valid message.
     fn message(
         &mut self,
         program: &Program,
@@ -556,7 +570,7 @@ impl Run<'_> {
     }
 }
 
-/// Beginning of the error of an expression whose cost exceeds the limit of a call.
+/// Prefix of the error of an expression whose cost exceeds the limit of one evaluation.
 const COST_EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
 
 const OUT_OF_BUDGET: &str =
@@ -565,30 +579,34 @@ const OUT_OF_BUDGET: &str =
 /// Returns the error text for a rule whose evaluation failed with the error `text`.
 fn evaluation_failure(rule: &SchemaRule, text: &str) -> String {
     let message = rule.message.trim();
-    let said = if rule.message.is_empty() { rule.rule.trim() } else { message };
+    let rule_text = if rule.message.is_empty() { rule.rule.trim() } else { message };
     if text.starts_with("no such overload") {
         format!(
             "'{text}': call arguments did not match a supported operator, function or macro signature for rule: \
-             {said}"
+             {rule_text}"
         )
     } else if text.starts_with(COST_EXCEEDED) {
         format!(
-            "'{text}': no further validation rules will be run due to call cost exceeds limit for rule: {said}"
+            "'{text}': no further validation rules will be run due to call cost exceeds limit for rule: {rule_text}"
         )
     } else {
-        format!("{text} evaluating rule: {said}")
+        format!("{text} evaluating rule: {rule_text}")
     }
 }
 
-/// Returns the error of a broken rule. Objects and lists are not shown.
+/// Returns the error of a violated rule. The error does not contain objects and lists.
 fn broken(rule: &SchemaRule, path: String, value: Option<&json::Value>, detail: String) -> FieldError {
-    let shown = |error: FieldError| if value.is_some() { error } else { FieldError { value: None, ..error } };
+    let with_value =
+        |error: FieldError| if value.is_some() { error } else { FieldError { value: None, ..error } };
     let value = value.unwrap_or(&json::Value::Null);
     match rule.reason.as_deref() {
         Some("FieldValueForbidden") => FieldError::forbidden(path, detail),
         Some("FieldValueRequired") => FieldError::required(path, detail),
-        Some("FieldValueDuplicate") => shown(FieldError::duplicate(path, value)),
-        _ => FieldError { kind: FieldErrorKind::Invalid, ..shown(FieldError::invalid(path, value, detail)) },
+        Some("FieldValueDuplicate") => with_value(FieldError::duplicate(path, value)),
+        _ => FieldError {
+            kind: FieldErrorKind::Invalid,
+            ..with_value(FieldError::invalid(path, value, detail))
+        },
     }
 }
 

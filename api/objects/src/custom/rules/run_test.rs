@@ -8,8 +8,8 @@ use types::schema::table::Scope as ResourceScope;
 use values::naming::KUBERNETES;
 use values::testing::object;
 
-/// Returns errors and warnings of the field `v` of a spec with this schema.
-fn judged(schema: &str, new: &str, old: Option<&str>) -> String {
+/// Returns the errors and warnings for the field `v` of a spec, where `schema` is the schema of the field.
+fn findings(schema: &str, new: &str, old: Option<&str>) -> String {
     let text = format!(
         r#"{{"type":"object","properties":{{"spec":{{"type":"object","properties":{{"v":{}}}}}}}}}"#,
         schema.replace("{x}", "x-kubernetes-")
@@ -23,14 +23,14 @@ fn judged(schema: &str, new: &str, old: Option<&str>) -> String {
         let text = format!(r#"{{"kind":"Thing","apiVersion":"example.com/v1","spec":{{"v":{value}}}}}"#);
         decode(message, text.as_bytes()).unwrap().object
     };
-    let rules = Rules::of(&schema).unwrap();
-    let Verdict { errors, warnings, .. } = rules.judge(message, &read(new), old.map(read).as_ref());
+    let rules = Rules::from_schema(&schema).unwrap();
+    let Verdict { errors, warnings, .. } = rules.evaluate(message, &read(new), old.map(read).as_ref());
     let errors = errors.iter().map(ToString::to_string);
     errors.chain(warnings.iter().map(|warning| format!("warning {warning}"))).collect::<Vec<_>>().join("; ")
 }
 
 #[test]
-fn broken_rules_are_told_in_their_own_words() {
+fn a_violated_rule_reports_its_own_message() {
     let integer = |rule: &str| format!(r#"{{"type":"integer","{{x}}validations":[{rule}]}}"#);
     for (rule, value, want) in [
         (r#"{"rule":"self > 1"}"#, "2", ""),
@@ -59,12 +59,12 @@ fn broken_rules_are_told_in_their_own_words() {
         ),
         (r#"{"rule":"self > oldSelf"}"#, "0", ""),
     ] {
-        assert_eq!(judged(&integer(rule), value, None), want, "{rule}");
+        assert_eq!(findings(&integer(rule), value, None), want, "{rule}");
     }
 }
 
 #[test]
-fn rules_stand_at_every_place() {
+fn rules_are_evaluated_at_every_level_of_the_schema() {
     let schema = r#"{"type":"object","{x}validations":[{"rule":"self.a < self.b","fieldPath":".a"}],"properties":{
         "a":{"type":"integer"},"b":{"type":"integer"},
         "x-y":{"type":"string","{x}validations":[{"rule":"self.startsWith('x')"}]},
@@ -88,12 +88,12 @@ fn rules_stand_at_every_place() {
         (r#"{"a":1,"b":2,"m":{"k.k":0}}"#, "spec.v.m[k.k]: Invalid value: 0: failed rule: self > 0"),
         (r#"{"a":1,"b":2,"s":["a"]}"#, "spec.v.s: Invalid value: failed rule: self == ['b','a']"),
     ] {
-        assert_eq!(judged(schema, value, None), want, "{value}");
+        assert_eq!(findings(schema, value, None), want, "{value}");
     }
 }
 
 #[test]
-fn old_values_are_those_at_the_same_place() {
+fn old_self_is_the_old_value_at_the_same_path() {
     let schema = r#"{"type":"object","properties":{
         "n":{"type":"integer","{x}validations":[{"rule":"self >= oldSelf"}]},
         "c":{"type":"integer","{x}validations":[{"rule":"self > 5"}]},
@@ -114,28 +114,28 @@ fn old_values_are_those_at_the_same_place() {
             "spec.v.k[0].n: Invalid value: 4: failed rule: self >= oldSelf",
         ),
     ] {
-        assert_eq!(judged(schema, new, Some(old)), want, "{old} {new}");
+        assert_eq!(findings(schema, new, Some(old)), want, "{old} {new}");
     }
 }
 
 #[test]
-fn message_expressions_see_the_plain_old_value_where_a_rule_speaks_of_one() {
-    let told = r#""messageExpression":"'was ' + string(oldSelf)""#;
+fn a_message_expression_can_use_old_self_if_a_rule_of_the_node_uses_it() {
+    let message = r#""messageExpression":"'was ' + string(oldSelf)""#;
     let optional = r#""optionalOldSelf":true,"messageExpression":"'was ' + string(oldSelf.value())""#;
     for (rules, want) in [
-        (format!(r#"{{"rule":"self > oldSelf",{told}}}"#), "was 2"),
-        (format!(r#"{{"rule":"self > 5",{told}}}"#), "failed rule: self > 5"),
-        (format!(r#"{{"rule":"self > 5",{told}}},{{"rule":"self <= oldSelf"}}"#), "was 2"),
+        (format!(r#"{{"rule":"self > oldSelf",{message}}}"#), "was 2"),
+        (format!(r#"{{"rule":"self > 5",{message}}}"#), "failed rule: self > 5"),
+        (format!(r#"{{"rule":"self > 5",{message}}},{{"rule":"self <= oldSelf"}}"#), "was 2"),
         (format!(r#"{{"rule":"oldSelf.value() > 5",{optional}}}"#), "failed rule: oldSelf.value() > 5"),
     ] {
         let schema = format!(r#"{{"type":"integer","{{x}}validations":[{rules}]}}"#);
         let want = format!("spec.v: Invalid value: 1: {want}");
-        assert_eq!(judged(&schema, "1", Some("2")), want, "{rules}");
+        assert_eq!(findings(&schema, "1", Some("2")), want, "{rules}");
     }
 }
 
 #[test]
-fn rules_of_an_unchanged_list_and_its_elements_warn() {
+fn violated_rules_of_an_unchanged_list_and_its_elements_are_warnings() {
     let list = |kind: &str| {
         format!(
             r#"{{"type":"array",{kind}"items":{{"type":"string","{{x}}validations":[{{"rule":"self.size() < 3",
@@ -144,18 +144,18 @@ fn rules_of_an_unchanged_list_and_its_elements_warn() {
     };
     let warnings = r#"warning spec.v: Invalid value: list; warning spec.v[0]: Invalid value: "aaa": item"#;
     for kind in ["", r#""{x}list-type":"set","#, r#""{x}list-type":"atomic","#] {
-        assert_eq!(judged(&list(kind), r#"["aaa","b"]"#, Some(r#"["aaa","b"]"#)), warnings, "{kind}");
-        let errors = judged(&list(kind), r#"["aaa","c"]"#, Some(r#"["aaa","b"]"#));
+        assert_eq!(findings(&list(kind), r#"["aaa","b"]"#, Some(r#"["aaa","b"]"#)), warnings, "{kind}");
+        let errors = findings(&list(kind), r#"["aaa","c"]"#, Some(r#"["aaa","b"]"#));
         assert_eq!(errors, warnings.replace("warning ", ""), "{kind}");
     }
 }
 
 #[test]
-fn an_evaluation_that_costs_too_much_ends_everything() {
+fn an_evaluation_that_exceeds_its_cost_limit_skips_all_further_rules() {
     let schema = r#"{"type":"array","items":{"type":"integer"},"{x}validations":[
         {"rule":"self.all(a, self.all(b, self.all(c, a + b + c >= 0)))"},{"rule":"false"}]}"#;
     let many = format!("[{}]", vec!["1"; 120].join(","));
-    let errors = judged(schema, &many, None);
+    let errors = findings(schema, &many, None);
     assert!(
         errors.contains("no further validation rules will be run due to call cost exceeds limit"),
         "{errors}"
@@ -164,7 +164,7 @@ fn an_evaluation_that_costs_too_much_ends_everything() {
 }
 
 #[test]
-fn equality_sees_fields_that_the_schema_does_not_know() {
+fn equality_in_rules_compares_fields_that_the_schema_does_not_declare() {
     let open = r#"{"type":"object","properties":{"a":{"type":"integer"}},"{x}preserve-unknown-fields":true,
         "{x}validations":[{"rule":"self == oldSelf"}]}"#;
     for (new, old, want) in [
@@ -172,16 +172,16 @@ fn equality_sees_fields_that_the_schema_does_not_know() {
         (r#"{"a":1,"z":[1]}"#, r#"{"a":1,"z":[2]}"#, "failed"),
         (r#"{"a":1,"z":[1]}"#, r#"{"a":2,"z":[1]}"#, "failed"),
         (r#"{"a":1,"z":[1]}"#, r#"{"a":1}"#, "failed"),
-        // The objects have different unknown fields, but equality only compares their number.
+        // The objects have different unknown fields, but equality compares only the number of unknown fields.
         (r#"{"y":1}"#, r#"{"z":1}"#, ""),
     ] {
-        let judged = judged(open, new, Some(old));
-        assert_eq!(judged.contains("failed rule"), want == "failed", "{new} {old}: {judged}");
+        let findings = findings(open, new, Some(old));
+        assert_eq!(findings.contains("failed rule"), want == "failed", "{new} {old}: {findings}");
     }
 }
 
 #[test]
-fn times_that_are_appended_to_a_list_are_no_texts_of_it() {
+fn elements_of_a_doubled_duration_list_are_an_error_but_its_size_is_not() {
     let list = |kind: &str, rule: &str| {
         format!(
             r#"{{"type":"array","maxItems":5,{kind}"items":{{"type":"string","format":"duration"}},
@@ -197,14 +197,14 @@ fn times_that_are_appended_to_a_list_are_no_texts_of_it() {
         (set, "(self + self).size() == 4", ""),
         (set, "self != self", ""),
     ] {
-        let judged = judged(&list(kind, rule), r#"["2s","3s"]"#, None);
-        assert_eq!(judged.is_empty(), want.is_empty(), "{rule}: {judged}");
-        assert!(judged.contains(want), "{rule}: {judged}");
+        let findings = findings(&list(kind, rule), r#"["2s","3s"]"#, None);
+        assert_eq!(findings.is_empty(), want.is_empty(), "{rule}: {findings}");
+        assert!(findings.contains(want), "{rule}: {findings}");
     }
 }
 
 #[test]
-fn reserved_words_are_fields_by_their_own_name_and_by_their_identifier() {
+fn reserved_words_are_fields_in_plain_and_in_escaped_form() {
     const WORDS: [&str; 17] = [
         "as",
         "break",
@@ -238,19 +238,19 @@ fn reserved_words_are_fields_by_their_own_name_and_by_their_identifier() {
             );
             let value = format!(r#"{{"{word}":"x"}}"#);
             let want = if holds { "" } else { "spec.v: Invalid value: broken" };
-            let told = judged(&schema, &value, Some(&value));
-            assert_eq!(told.trim_start_matches("warning "), want, "{rule}");
+            let report = findings(&schema, &value, Some(&value));
+            assert_eq!(report.trim_start_matches("warning "), want, "{rule}");
         }
     }
 }
 
-/// Returns a value of `count` members or elements that `one` makes.
+/// Returns a value of `count` members or elements, each made by `one`.
 fn many(open: char, count: usize, one: impl Fn(usize) -> String, close: char) -> String {
     let parts: Vec<String> = (0..count).map(one).collect();
     format!("{open}{}{close}", parts.join(","))
 }
 
-/// Rules over maps, sets, keyed lists and objects, with the form of their values.
+/// Rules over maps, sets, keyed lists and objects, with the schemas of their values.
 const GROWING: [(&str, &str, char); 9] = [
     (r#"{"type":"object","additionalProperties":{"type":"integer"}"#, "self == oldSelf", '{'),
     (r#"{"type":"object","additionalProperties":{"type":"integer"}"#, "self.all(k, k in oldSelf)", '{'),
@@ -289,7 +289,7 @@ fn the_time_of_rules_over_maps_and_lists_is_linear() {
     const MARGIN: f64 = 6.0;
     for (schema, rule, shape) in GROWING {
         let schema = format!(r#"{schema},"{{x}}validations":[{{"rule":"{rule}"}}]}}"#);
-        // Starts with many members, so that constant time does not matter.
+        // The smallest value has many members, so that constant time does not matter.
         let times = [1_000, 4_000, 16_000].map(|count| {
             let value = |count, reversed: bool| {
                 let at = move |at: usize| if reversed { count - 1 - at } else { at };
@@ -302,7 +302,7 @@ fn the_time_of_rules_over_maps_and_lists_is_linear() {
             let (new, old) = (value(count, false), value(count, true));
             let took = (0..2).map(|_| {
                 let began = testkit::processor_time();
-                assert_eq!(judged(&schema, &new, Some(&old)), "", "{rule} of {count}");
+                assert_eq!(findings(&schema, &new, Some(&old)), "", "{rule} of {count}");
                 (testkit::processor_time() - began).as_secs_f64().max(4e-3)
             });
             took.fold(f64::MAX, f64::min)
@@ -314,16 +314,17 @@ fn the_time_of_rules_over_maps_and_lists_is_linear() {
 }
 
 #[tokio::test]
-async fn an_evaluation_ends_with_its_request() {
+async fn an_evaluation_ends_at_the_deadline_of_its_request() {
     use std::time::{Duration, Instant};
     use values::cancellation::{CancellationReason, CancellationToken, Cancelled, within};
 
-    // The cost is not proportional to the work: nested lists are free, and there are millions of comparisons.
+    // The cost does not limit the work of this rule. The cost of a comparison does not include nested lists,
+    // and the rule makes millions of comparisons.
     let schema = r#"{"type":"array","items":{"type":"array","items":{"type":"integer"}},
         "{x}validations":[{"rule":"self.all(x, self.indexOf([1]) < 0)"}]}"#;
     let value = many('[', 10_000, |_| "[]".to_owned(), ']');
     let token = CancellationToken::default();
     token.cancel_at(Instant::now() + Duration::from_millis(300));
-    let ended = within(token, async { judged(schema, &value, None) }).await;
+    let ended = within(token, async { findings(schema, &value, None) }).await;
     assert_eq!(ended, Err(Cancelled(CancellationReason::Deadline)));
 }

@@ -1,23 +1,24 @@
-//! Parsing of strings that the expression language treats as points in time, with the errors for invalid
-//! ones.
+//! Parses strings that the expression language treats as points in time, and describes why a string is
+//! invalid.
 //!
-//! The errors are those of Go's `time.Parse`, which authors of rules see in messages. A layout is parsed
-//! piece by piece. The error contains the first piece that does not match and the rest of the text there.
+//! The error texts are the same as in Go's `time.Parse`, because messages for authors of rules contain these texts. A
+//! layout is parsed piece by piece. The error contains the first piece that does not match, and the rest of the text
+//! from that position.
 
 use cel::value::Timestamp;
 
 /// Layout of a date: `2006-01-02`.
 const DATE: &str = "2006-01-02";
 
-/// Last layout of a date and time, which has no zone; the other layouts have one.
+/// The only layout of a date and time that has no zone, which is tried last.
 const LOCAL: &str = "2006-01-02T15:04:05";
 
-/// Parses a date as its first moment.
+/// Parses a date as the first moment of the day.
 pub(super) fn date(text: &str) -> Result<Timestamp, String> {
     read(DATE, text)
 }
 
-/// Parses a date and time, with a zone or in UTC. An empty text is the epoch.
+/// Parses a date and time. Without a zone, the time is in UTC. An empty text is the epoch.
 pub(super) fn date_time(text: &str) -> Result<Timestamp, String> {
     if text.is_empty() {
         return Timestamp::from_seconds(0).ok_or_else(String::new);
@@ -25,8 +26,8 @@ pub(super) fn date_time(text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(text).or_else(|_| read(LOCAL, text))
 }
 
-/// Pieces of a layout: the text, and the minimum and maximum number. Years have four digits, and hours have
-/// one or two.
+/// Pieces of a layout: the text, and the minimum and maximum of the number. Years have four digits, and hours
+/// have one or two.
 const PIECES: [(&str, u32, u32); 11] = [
     ("2006", 0, 9999),
     ("-", 0, 0),
@@ -76,7 +77,7 @@ fn read(layout: &str, text: &str) -> Result<Timestamp, String> {
         count += 1;
         rest = &rest[digits..];
     }
-    // A fraction may follow the seconds although the layout has none.
+    // A fraction may follow the seconds, although the layout contains no fraction.
     let fraction = rest
         .strip_prefix(['.', ','])
         .filter(|_| layout == LOCAL)
@@ -94,7 +95,7 @@ fn read(layout: &str, text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(&full).map_err(|_| said(": day out of range".to_owned()))
 }
 
-/// Quotes a text like Go's time package: bytes outside of ASCII and control characters become `\xNN`.
+/// Quotes a text like Go's time package: control characters and bytes outside of ASCII become `\xNN`.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_time_is_told_piece_by_piece() {
+    fn an_invalid_date_is_refused_with_the_component_that_failed() {
         for (text, want) in [
             ("2024-02-29", Ok("2024-02-29T00:00:00Z")),
             ("bad", Err(r#"parsing time "bad" as "2006-01-02": cannot parse "bad" as "2006""#)),

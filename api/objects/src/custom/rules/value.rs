@@ -1,8 +1,8 @@
-//! Values of custom objects as the expression language sees them, read in place.
+//! Values of custom objects for the expression language, which reads them without copying.
 //!
 //! The type of a value determines its meaning: a string may be a point in time, a struct is an object whose
-//! fields have identifiers, and elements of sets have no order. Each value carries its type as a view. A list
-//! without a view is untyped JSON.
+//! fields have identifiers, and the elements of a set have no order. Each value has a view, which contains
+//! the type of the value. A list without a view contains JSON of unknown type.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -26,8 +26,8 @@ use types::schema::limits::Limits;
 use types::schema::table::{Field, Kind, Message};
 use values::json;
 
-/// Maximum number of appended elements that `+` converts by the schema of the list. The cost limit of
-/// expressions charges `+` the same for lists of any length, so the work must be bounded here.
+/// Maximum number of appended elements that `+` converts by the schema of the list. The cost of `+` does not
+/// depend on the length of the lists, so the work must be limited here.
 const READ_AGAIN_MAX: usize = 1000;
 
 /// Type and limits of a value below an object.
@@ -39,34 +39,35 @@ pub struct ValueType<'t> {
 
 impl<'t> ValueType<'t> {
     /// Returns the type of a value of a kind, with the limits of its schema.
-    pub fn of(kind: &'t Kind, limits: Option<&'t Limits>) -> ValueType<'t> {
+    pub fn for_kind(kind: &'t Kind, limits: Option<&'t Limits>) -> ValueType<'t> {
         ValueType { kind, limits: limits_of(kind, limits) }
     }
 
     /// Returns the type of a field of a struct.
     pub fn of_field(message: &'t Message, name: &str) -> Option<ValueType<'t>> {
-        message.field(name).map(|field| ValueType::of(&field.kind, field.limits.as_deref()))
+        message.field(name).map(|field| ValueType::for_kind(&field.kind, field.limits.as_deref()))
     }
 
-    /// Returns the type of a field, if this is a struct.
+    /// Returns the type of a field; `None` if `self` is not the type of a struct.
     pub fn field(self, name: &str) -> Option<ValueType<'t>> {
         let Kind::Message(message) = self.kind else { return None };
         ValueType::of_field(message, name)
     }
 
-    /// Returns the type of the elements, if this is a list.
+    /// Returns the type of the elements; `None` if `self` is not the type of a list.
     pub fn items(self) -> Option<ValueType<'t>> {
         let Kind::List(list) = self.kind else { return None };
-        Some(ValueType::of(&list.item.kind, list.item.limits.as_deref()))
+        Some(ValueType::for_kind(&list.item.kind, list.item.limits.as_deref()))
     }
 
-    /// Returns the type of the values, if this is a map.
+    /// Returns the type of the values; `None` if `self` is not the type of a map.
     pub fn values(self) -> Option<ValueType<'t>> {
         let Kind::Map(map) = self.kind else { return None };
-        Some(ValueType::of(&map.value.kind, map.value.limits.as_deref()))
+        Some(ValueType::for_kind(&map.value.kind, map.value.limits.as_deref()))
     }
 
-    /// Returns a value of this type. A string that does not have its declared format is a fault.
+    /// Returns `value` as a value of this type. A string that does not match its declared format is an error
+    /// value.
     pub fn value<'v>(self, value: &'v json::Value) -> Value<'v>
     where
         't: 'v,
@@ -75,7 +76,7 @@ impl<'t> ValueType<'t> {
     }
 }
 
-/// Returns a JSON value of a kind as an expression value.
+/// Returns a JSON value of a kind as a value of the expression language.
 fn value_of_kind<'v>(kind: &'v Kind, limits: Option<&'v Limits>, value: &'v json::Value) -> Value<'v> {
     match (kind, value) {
         (_, json::Value::Null) => Value::Null,
@@ -90,7 +91,7 @@ fn value_of_kind<'v>(kind: &'v Kind, limits: Option<&'v Limits>, value: &'v json
             let list: &kind::List = list;
             Value::List(List::Host(HostRef { node: ValueNode::ref_cast(value), view: Some(list) }))
         }
-        // If values of any type are permitted, nothing is known about the members.
+        // If values of any type are permitted, the members have no known types.
         (Kind::Map(map), json::Value::Object(members)) if is_open(map) => {
             Value::Object(Object::Host(HostRef { node: ObjectNode::ref_cast(members), view: None }))
         }
@@ -108,7 +109,7 @@ fn is_open(map: &kind::Map) -> bool {
     limits_of(&map.value.kind, map.value.limits.as_deref()).is_some_and(|limits| limits.any_type)
 }
 
-/// Returns a JSON object as an expression object of the struct's type.
+/// Returns a JSON object of type `message` as a value of the expression language.
 pub fn object<'v>(message: &'v Message, value: &'v json::Object) -> Value<'v> {
     Value::Object(Object::Host(HostRef { node: ObjectNode::ref_cast(value), view: Some(message) }))
 }
@@ -137,11 +138,11 @@ fn formed<'v>(format: &str, text: &'v str) -> Result<Value<'v>, EvalError> {
     }
 }
 
-/// Returns an element that was appended to a list. The reference server reads such an element from its JSON
-/// form by the schema of the list. Times, bytes, and lists and maps that the expression made have no JSON
-/// form, so they are faults.
+/// Returns an element that was appended to a list, or an error value. The reference server converts such an
+/// element to JSON and reads the JSON by the schema of the list. This conversion fails for times, for bytes,
+/// and for collections that the expression created.
 fn read_again<'v>(kind: &Kind, item: Value<'v>) -> Value<'v> {
-    let wanted = match (kind, &item) {
+    let mismatch = match (kind, &item) {
         (_, Value::Timestamp(_)) => "expected string, got time.Time",
         (_, Value::Duration(_)) => "expected string, got time.Duration",
         (_, Value::Bytes(_)) => "expected string, got []uint8",
@@ -153,7 +154,7 @@ fn read_again<'v>(kind: &Kind, item: Value<'v>) -> Value<'v> {
         }
         _ => return item,
     };
-    Value::fault(EvalError::new(format!("invalid data, {wanted}")))
+    Value::fault(EvalError::new(format!("invalid data, {mismatch}")))
 }
 
 fn equal_fields(
@@ -186,7 +187,7 @@ fn equal_fields(
     Ok(true)
 }
 
-/// Returns the field of a struct that rules can access. In metadata, only the names are accessible.
+/// Returns the field of a struct if rules can access it. In metadata, only the names are accessible.
 fn declared<'t>(message: &'t Message, name: &str) -> Option<&'t Field> {
     let is_metadata = message.checked_apart;
     message.field(name).filter(|_| !is_metadata || matches!(name, "name" | "generateName"))
@@ -227,8 +228,8 @@ impl HostList for ValueNode {
         if let Some(sum) = keyed::sum(&kind.merge, &own, other, &read) {
             return Some(Ok(sum));
         }
-        // The reference server appends the elements as JSON, and reads each one by the schema of the list when
-        // the expression uses it.
+        // The reference server appends the elements as JSON, and reads each element by the schema of the list
+        // when the expression uses the element.
         if other.len() > READ_AGAIN_MAX {
             return None;
         }
@@ -277,7 +278,7 @@ impl HostObject for ObjectNode {
             let field = view::<Message>(message)?.field(&name)?;
             Some((field, self.0.get(&name)?))
         };
-        // A member that is null counts as absent.
+        // A member with the value null counts as absent.
         let Some((field, value)) = found().filter(|(_, value)| !value.is_null()) else { return Ok(None) };
         Ok(Some(value_of_kind(&field.kind, limits_of(&field.kind, field.limits.as_deref()), value)))
     }
@@ -285,7 +286,7 @@ impl HostObject for ObjectNode {
     fn fields<'v>(&'v self, message: View<'v>) -> Vec<Cow<'v, str>> {
         let Some(message) = view::<Message>(message) else { return Vec::new() };
         let declared = self.0.iter().filter(|(name, _)| declared(message, name).is_some());
-        // A name without an identifier is used as it is.
+        // A name that has no identifier is used unchanged.
         let identifier = |name: &'v str| match escape(name) {
             Some(identifier) if identifier != name => Cow::Owned(identifier),
             _ => Cow::Borrowed(name),
@@ -297,8 +298,8 @@ impl HostObject for ObjectNode {
         self.0.len()
     }
 
-    /// Compares fields that the schema declares as values, and other fields as stored. An undeclared field
-    /// that the other object does not have makes no difference.
+    /// Compares declared fields as expression values, and other fields in their stored form. An undeclared
+    /// field that the other object lacks makes no difference.
     fn equals<'v>(
         &'v self,
         message: View<'v>,

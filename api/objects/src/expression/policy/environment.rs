@@ -1,8 +1,8 @@
 //! Variables of the expressions in policies and in match conditions of webhooks.
 //!
-//! `object`, `oldObject` and `params` have no declared type: their fields are looked up when an expression
-//! runs. The request and the namespace have declared types. `variables` has one too, whose fields are the
-//! variables before an expression.
+//! `object`, `oldObject` and `params` have no declared type: their fields are looked up when an expression is
+//! evaluated. The request and the namespace have declared types. The type of `variables` has one field for
+//! each variable that is declared before the expression.
 
 use cel::environment::{Environment, Origin};
 use cel::library::authorizer::{authorizer_type, resource_check_type};
@@ -17,23 +17,23 @@ const VARIABLES: &str = "kubernetes.variables";
 /// Maximum total cost of all expressions of one policy for one object and one set of parameters.
 pub const POLICY_COST_MAX: u64 = 10_000_000;
 
-/// Variables that only some expressions can read.
+/// Optional variables that an expression can read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Extent {
+pub struct OptionalVariables {
     /// Whether `params` exists, because the policy has a parameter kind.
     pub params: bool,
     /// Whether `authorizer` and `authorizer.requestResource` exist.
     pub authorizer: bool,
 }
 
-/// Types of an object and its parameters that are known before evaluation.
+/// Types of an object and its parameters that are known before the evaluation.
 #[derive(Clone, Debug)]
 pub struct KnownTypes {
     /// Type of `object` and `oldObject`.
     pub object: Type,
     /// Type of the variable `params`.
     pub params: Type,
-    /// Object types to which these types refer.
+    /// Object types that the other types refer to.
     pub types: Types,
 }
 
@@ -65,7 +65,7 @@ pub struct Declarations {
 }
 
 impl Declarations {
-    /// Creates declarations without variables. `origin` distinguishes new expressions from stored ones.
+    /// Creates declarations without variables. `origin` tells whether the expressions are new or stored.
     pub fn new(origin: Origin, known: KnownTypes) -> Declarations {
         let mut types = known.types;
         let request = declare_request(&mut types);
@@ -91,8 +91,8 @@ impl Declarations {
         self
     }
 
-    /// Returns the environment of an expression with these variables.
-    pub fn environment(&self, extent: Extent) -> Environment {
+    /// Returns the environment of an expression that can read the variables in `extent`.
+    pub fn environment(&self, extent: OptionalVariables) -> Environment {
         let mut environment = self.base.clone().with_types(Types::clone(&self.types).shared());
         if extent.params {
             environment = environment.with_variable("params", self.params.clone());
@@ -108,12 +108,12 @@ impl Declarations {
         environment
     }
 
-    /// Compiles variables in order. Each may read the variables before it. For later variables, a refused
-    /// variable has any type.
+    /// Compiles variables in order. The expression of a variable can read the variables before it. If the
+    /// expression of a variable was refused, later expressions see the type `dyn` for this variable.
     pub fn compile_variables<'t>(
         &mut self,
         variables: impl IntoIterator<Item = (&'t str, &'t str)>,
-        extent: Extent,
+        extent: OptionalVariables,
     ) -> Vec<Variable> {
         let mut compiled: Vec<Variable> = Vec::new();
         for (name, text) in variables {
@@ -126,7 +126,7 @@ impl Declarations {
     }
 }
 
-/// Returns the type of a field that holds values of a type. Only plain types, lists and maps are declared;
+/// Returns the type of a field for values of type `of`. Only plain types, lists and maps are declared; all
 /// other types become dynamic.
 fn as_field(of: &Type) -> Type {
     match of {

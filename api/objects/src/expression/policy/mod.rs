@@ -1,5 +1,5 @@
-//! Environments of expressions in admission policies and webhooks, and checks of these expressions.
+//! Environments and checks of the expressions in admission policies and webhooks.
 
 pub mod declared;
 pub mod environment;
-pub mod form;
+pub mod mutation_values;

@@ -1,7 +1,8 @@
 //! Warnings for the writers of valid objects (docs/api/writes.md#warnings-about-objects): about settings that
-//! are deprecated, have no effect, or contradict each other.
+//! are deprecated, that have no effect, or that contradict each other.
 //!
-//! Texts and conditions are those of kube-apiserver. The strategy of a kind names its warnings.
+//! Texts and conditions are the same as in kube-apiserver. The strategy of a kind selects the warnings about objects of
+//! the kind.
 
 mod devices;
 mod network;
@@ -19,7 +20,7 @@ use values::json::Object;
 use values::naming::Naming;
 use values::object;
 
-/// A valid object and the object that it replaces, if any.
+/// A valid object, and the object that it replaces, if there is one.
 #[derive(Clone, Copy)]
 pub(super) struct WrittenObject<'w> {
     pub(super) new: &'w Object,
@@ -29,15 +30,15 @@ pub(super) struct WrittenObject<'w> {
 
 impl<'w> WrittenObject<'w> {
     fn view(self) -> StructView<'w> {
-        StructView::of(self.new)
+        StructView::from_object(self.new)
     }
 
     fn annotation(self, name: &str) -> bool {
         self.view().child("metadata").child("annotations").has(name)
     }
 
-    /// Returns whether the object is new or its generation changes, which excludes writes of only metadata or
-    /// status.
+    /// Returns whether the object is new or its generation changes. Writes of only metadata or status do not
+    /// change the generation.
     fn is_specified_anew(self) -> bool {
         let generation = |object: &Object| object::at(object, "metadata.generation").cloned();
         self.old.is_none_or(|old| generation(old) != generation(self.new))
@@ -72,7 +73,7 @@ impl Texts {
         }
     }
 
-    /// Warns about a node label that has a new name.
+    /// Warns about a deprecated node label.
     fn node_label(&mut self, path: impl std::fmt::Display, label: &str, naming: &Naming) {
         if let Some(why) = node_label_deprecation(label, naming) {
             self.at(path, &format!("{label} is {why}"));
@@ -80,7 +81,7 @@ impl Texts {
     }
 
     /// Warns about the expressions of one term of a node selector. `judges_values` is true if validation does
-    /// not check the values.
+    /// not check the values of the expressions.
     fn node_selector_term(
         &mut self,
         path: &FieldPath,
@@ -104,7 +105,7 @@ impl Texts {
         }
     }
 
-    /// Warns about a name from which pods derive their names or host names and that is not a DNS label.
+    /// Warns about a name that is not a DNS label, if pods derive their names or host names from this name.
     fn host_name(&mut self, written: WrittenObject, used: &str) {
         let faults = names::label(written.view().child("metadata").text("name"));
         if !faults.is_empty() {
@@ -125,7 +126,7 @@ fn is_whole_after_rounding(amount: Quantity) -> bool {
     amount.rounded_up_to_milli().is_whole()
 }
 
-/// Returns the reason why a node label is deprecated, if it is.
+/// Returns the reason why a node label is deprecated; `None` if the label is not deprecated.
 fn node_label_deprecation(label: &str, naming: &Naming) -> Option<String> {
     let (since, instead) = naming.stable_node_label(label)?;
     Some(format!("deprecated since {since}; use \"{instead}\" instead"))
@@ -202,7 +203,7 @@ fn stateful_set(texts: &mut Texts, written: WrittenObject) {
     for (at, claim) in spec.structs("volumeClaimTemplates").enumerate() {
         let element = list.index(at);
         let member = element.child("Spec");
-        // Only warnings about an update contain the member.
+        // The paths of warnings contain this member only for an update.
         let place = if written.old.is_some() { &member } else { &element };
         storage::claim(texts, place, claim.child("spec"));
     }
@@ -214,8 +215,8 @@ fn stateful_set(texts: &mut Texts, written: WrittenObject) {
     }
 }
 
-/// If an indexed job exceeds both this number of completions and [`PARALLELISM_MAX`], its finished indexes
-/// may not fit the status.
+/// Maximum number of completions of an indexed job without a warning. A job above both this limit and
+/// [`PARALLELISM_MAX`] may have more finished indexes than fit into its status.
 const COMPLETIONS_MAX: i64 = 100_000;
 const PARALLELISM_MAX: i64 = 10_000;
 
@@ -277,7 +278,7 @@ pub(super) fn node(texts: &mut Texts, written: WrittenObject) {
 pub(super) fn service_account(texts: &mut Texts, written: WrittenObject) {
     let annotation = written.naming.label("enforce-mountable-secrets");
     let had = written.old.is_some_and(|old| {
-        StructView::of(old).child("metadata").child("annotations").text(&annotation) == "true"
+        StructView::from_object(old).child("metadata").child("annotations").text(&annotation) == "true"
     });
     if !had && written.view().child("metadata").child("annotations").text(&annotation) == "true" {
         texts.at(
@@ -287,7 +288,7 @@ pub(super) fn service_account(texts: &mut Texts, written: WrittenObject) {
     }
 }
 
-/// Warns about names that are reserved for objects read from files at the start of the server.
+/// Warns about names that are reserved for objects from files that the server reads at its start.
 pub(super) fn reserved_name(texts: &mut Texts, written: WrittenObject) {
     let suffix = format!(".{}", written.naming.group("static", true));
     if written.view().child("metadata").text("name").ends_with(&suffix) {
@@ -309,8 +310,8 @@ fn runtime_class(texts: &mut Texts, written: WrittenObject) {
 }
 
 impl Texts {
-    /// Runs `advice` and returns the texts in the order in which it found them.
-    pub(super) fn of(advice: Advice, written: WrittenObject) -> Vec<String> {
+    /// Runs `advice` and returns the texts in the order in which `advice` added the texts.
+    pub(super) fn collect(advice: Advice, written: WrittenObject) -> Vec<String> {
         let mut texts = Texts::default();
         advice(&mut texts, written);
         texts.0

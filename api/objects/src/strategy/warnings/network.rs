@@ -1,4 +1,4 @@
-//! Warnings about services, their addresses, endpoints, and ingresses.
+//! Warnings about services, their addresses, their endpoints, and ingresses.
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,7 +10,7 @@ use values::field::go_quote;
 /// Type of services that only refer to a host name and have no addresses of their own.
 const EXTERNAL_NAME: &str = "ExternalName";
 
-/// Traffic distribution that prefers nearby endpoints: its deprecated value and the value that replaces it.
+/// Traffic distribution that prefers nearby endpoints: the deprecated value, and the value that replaces it.
 const NEAR: (&str, &str) = ("PreferClose", "PreferSameZone");
 
 pub(super) fn service(texts: &mut Texts, written: WrittenObject) {
@@ -58,8 +58,8 @@ pub(super) fn service(texts: &mut Texts, written: WrittenObject) {
     }
 }
 
-/// Warns about load balancer addresses of services and ingresses. The path in the warning is that of the
-/// whole entry.
+/// Warns about load balancer addresses of services and ingresses. The warning contains the path of the whole
+/// entry.
 pub(super) fn balancer_status(texts: &mut Texts, written: WrittenObject) {
     let status = FieldPath::ROOT.child("status");
     let balancer = status.child("loadBalancer");
@@ -70,7 +70,7 @@ pub(super) fn balancer_status(texts: &mut Texts, written: WrittenObject) {
     }
 }
 
-/// Warns about addresses of endpoints, unless their controller wrote them.
+/// Warns about addresses of endpoints, except if the endpoints controller wrote them.
 pub(super) fn endpoints(texts: &mut Texts, written: WrittenObject) {
     let labels = written.view().child("metadata").child("labels");
     let label = format!("endpoints.{}", written.naming.label("managed-by"));
@@ -95,7 +95,7 @@ fn addresses<'v>(texts: &mut Texts, list: &FieldPath, addresses: impl Iterator<I
     }
 }
 
-/// Warns about an address that is valid but not canonical, so that some programs do not accept it.
+/// Warns about an address that is valid but not canonical. Some programs do not accept such an address.
 pub(super) fn address(texts: &mut Texts, path: impl Display, given: &str) {
     let Some(parsed) = validation::address(given) else { return };
     let canonical = parsed.to_string();
@@ -104,14 +104,14 @@ pub(super) fn address(texts: &mut Texts, path: impl Display, given: &str) {
     }
     let (given, better) = (go_quote(given), go_quote(&canonical));
     let why = match parsed {
-        // The address has leading zeros or is written as an IPv4-mapped IPv6 address.
+        // The address has leading zeros, or has the form of an IPv4-mapped IPv6 address.
         IpAddr::V4(_) => format!("non-standard IP address {given} is invalid: use {better}"),
         IpAddr::V6(_) => format!("IPv6 address {given} should be in RFC 5952 canonical format ({better})"),
     };
     texts.at(path, &why);
 }
 
-/// Warns about an address range that is valid but not canonical, so that some programs do not accept it.
+/// Warns about an address range that is valid but not canonical. Some programs do not accept such a range.
 pub(super) fn range(texts: &mut Texts, path: impl Display, given: &str) {
     let Some((address, bits)) = read_range(given) else { return };
     let network = masked(address, bits);
@@ -132,8 +132,7 @@ pub(super) fn range(texts: &mut Texts, path: impl Display, given: &str) {
     }
 }
 
-/// Returns the address of a range as written, which may be an IPv4-mapped IPv6 address, and the prefix
-/// length.
+/// Returns the address of a range, which may be an IPv4-mapped IPv6 address, and the prefix length.
 fn read_range(given: &str) -> Option<(IpAddr, u32)> {
     let (address, bits) = given.split_once('/')?;
     let (read, _) = validation::network(given)?;
@@ -141,7 +140,7 @@ fn read_range(given: &str) -> Option<(IpAddr, u32)> {
     Some((address, bits.parse().ok()?))
 }
 
-/// Returns whether a range has leading zeros, which not all programs accept.
+/// Returns whether a range has leading zeros, which only some programs accept.
 fn is_read_by_some(given: &str) -> bool {
     let (address, bits) = given.split_once('/').unwrap_or((given, ""));
     address.parse::<IpAddr>().is_err() || bits.len() > 1 && bits.starts_with('0')
@@ -201,7 +200,7 @@ pub(super) fn network_policy(texts: &mut Texts, written: WrittenObject) {
     }
 }
 
-/// Warns about the addresses of an endpoint slice, unless a controller wrote it.
+/// Warns about the addresses of an endpoint slice, except if a controller wrote the slice.
 pub(in crate::strategy) fn endpoint_slice(texts: &mut Texts, written: WrittenObject) {
     let slice = written.view();
     if slice.text("addressType") == "FQDN" {

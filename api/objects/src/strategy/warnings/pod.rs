@@ -8,8 +8,7 @@ use crate::validation::{FieldPath, StructView};
 use values::field::go_quote;
 use values::naming::Naming;
 
-/// Warns about a new pod. Updates of pods produce no warnings, because hardly any of them is made by a
-/// person.
+/// Warns about a new pod. Updates of pods produce no warnings, because programs make nearly all updates of pods.
 pub(in crate::strategy) fn pod(texts: &mut Texts, written: WrittenObject) {
     if written.old.is_some() {
         return;
@@ -42,19 +41,19 @@ struct PodSpec<'t> {
 
 /// A port of a container with its location.
 struct Port<'v> {
-    place: Place,
+    place: PortLocation,
     address: &'v str,
     on_host: i64,
 }
 
 /// Location of a port: the container list, the index of the container, and the index of the port.
 #[derive(Clone, Copy, Eq, PartialEq)]
-struct Place(&'static str, usize, usize);
+struct PortLocation(&'static str, usize, usize);
 
-impl Place {
+impl PortLocation {
     /// Returns the path of the port below `root`, the path of the specification.
     fn path(self, root: &FieldPath) -> String {
-        let Place(list, container, port) = self;
+        let PortLocation(list, container, port) = self;
         root.child(list).index(container).child("ports").index(port).to_string()
     }
 }
@@ -201,7 +200,7 @@ impl PodSpec<'_> {
         }
     }
 
-    /// Warns about list elements that repeat an earlier one.
+    /// Warns about list elements that repeat an earlier element.
     fn duplicates(&mut self, root: &FieldPath, spec: StructView) {
         for (list, name) in [("hostAliases", "ip"), ("imagePullSecrets", "name")] {
             let path = root.child(list);
@@ -279,14 +278,17 @@ impl PodSpec<'_> {
     fn ports(&mut self, root: &FieldPath, spec: StructView) {
         let places = CONTAINERS.into_iter().flat_map(move |list| {
             spec.structs(list).zip(0..).flat_map(move |(container, at)| {
-                container.structs("ports").zip(0..).map(move |(port, index)| (Place(list, at, index), port))
+                container
+                    .structs("ports")
+                    .zip(0..)
+                    .map(move |(port, index)| (PortLocation(list, at, index), port))
             })
         });
         let mut seen: HashMap<(i64, &str), SmallVec<[Port; 1]>> = HashMap::new();
         for (place, port) in places.clone() {
             self.port(&mut seen, root, place, port);
         }
-        let mut named: HashMap<&str, Place> = HashMap::new();
+        let mut named: HashMap<&str, PortLocation> = HashMap::new();
         for (place, port) in places {
             let name = port.text("name");
             if name.is_empty() {
@@ -307,7 +309,7 @@ impl PodSpec<'_> {
         &mut self,
         seen: &mut HashMap<(i64, &'v str), SmallVec<[Port<'v>; 1]>>,
         root: &FieldPath,
-        place: Place,
+        place: PortLocation,
         port: StructView<'v>,
     ) {
         let (address, on_host) = (port.text("hostIP"), port.int("hostPort").unwrap_or(0));
@@ -362,12 +364,12 @@ impl PodSpec<'_> {
     }
 }
 
-/// Warning about an annotation whose profile is a field now.
+/// Warning about an annotation for a profile that now has its own field.
 pub(in crate::strategy) const ARMOR: &str =
     "deprecated since v1.30; use the \"appArmorProfile\" field instead";
 
 const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 
-/// Maximum number of earlier elements that an element is compared with. Longer lists are not typing mistakes
-/// of a person.
+/// Maximum number of earlier elements with which an element is compared. A longer list is not a typing
+/// mistake of a person.
 const SEEN_MAX: usize = 256;

@@ -5,7 +5,7 @@ use auth::authn::key_pair;
 use super::{Texts, WrittenObject};
 use values::base64_text;
 
-/// Warns about a certificate and a key with which a server cannot serve.
+/// Warns about a certificate and a key that a server cannot use.
 pub(super) fn secret(texts: &mut Texts, written: WrittenObject) {
     let secret = written.view();
     if secret.text("type") != written.naming.label("tls") {

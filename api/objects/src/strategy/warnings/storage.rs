@@ -95,7 +95,7 @@ pub(super) fn storage_capacity(texts: &mut Texts, written: WrittenObject) {
     }
 }
 
-/// A file of a volume, and the source of its content; `None` if the volume has only one source.
+/// A file of a volume, and the source of the file; `None` if the volume has only one source.
 struct File<'v> {
     path: &'v str,
     source: Option<Source<'v>>,
@@ -108,7 +108,7 @@ impl Display for File<'_> {
     }
 }
 
-/// Kind of a volume's source, and the name of the object, if it has one.
+/// Type of the source of a volume, and the name of the object if the source refers to one.
 #[derive(Clone, Copy)]
 struct Source<'v>(&'static str, Option<&'v str>);
 
@@ -120,11 +120,11 @@ impl Display for Source<'_> {
     }
 }
 
-/// Maximum number of files that are compared with each other. Larger volumes are not typing mistakes of a
+/// Maximum number of files that are compared with each other. A larger volume is not a typing mistake of a
 /// person.
 const FILES_MAX: usize = 256;
 
-/// Warns about files of one volume whose paths are equal or contain each other.
+/// Warns about files of one volume whose paths are equal, or of which one path is below the other.
 pub(super) fn overlaps(texts: &mut Texts, volume: StructView) {
     let mut all = Vec::new();
     let what = if volume.has("configMap") {
@@ -166,13 +166,13 @@ pub(super) fn overlaps(texts: &mut Texts, volume: StructView) {
     }
 }
 
-/// Collects the files that the items of a source name.
+/// Collects the files that the items of a source specify.
 fn files<'v>(of: StructView<'v>, source: Option<Source<'v>>, all: &mut Vec<File<'v>>) {
     all.extend(of.structs("items").map(|item| File { path: item.text("path"), source }));
 }
 
-/// Members of a source of a projected volume. A source is empty if its only member was dropped because its
-/// feature is off.
+/// Members of a source of a projected volume. A source is empty if its only member was dropped because the
+/// feature of the member is disabled.
 const PROJECTIONS: [&str; 6] =
     ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 
@@ -196,7 +196,7 @@ fn projected<'v>(source: StructView<'v>, all: &mut Vec<File<'v>>) {
     }
 }
 
-/// Returns whether the paths are equal or one is below the other.
+/// Returns whether two paths are equal or one path is below the other.
 fn is_within(a: &str, b: &str) -> bool {
     let below =
         |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));

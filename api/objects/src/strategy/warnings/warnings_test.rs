@@ -6,11 +6,11 @@ use values::testing;
 
 fn texts(advice: Advice, object: &str) -> Vec<String> {
     let new = testing::object(object);
-    Texts::of(advice, WrittenObject { new: &new, old: None, naming: &KUBERNETES })
+    Texts::collect(advice, WrittenObject { new: &new, old: None, naming: &KUBERNETES })
 }
 
 #[test]
-fn writers_of_pods_are_warned() {
+fn pod_writes_get_warnings() {
     let container = r#"{"name":"c"}"#;
     let more =
         |spec: &str| format!(r#"{{"metadata":{{"name":"p"}},"spec":{{"containers":[{container}],{spec}}}}}"#);
@@ -97,7 +97,7 @@ fn writers_of_pods_are_warned() {
 }
 
 #[test]
-fn writers_of_templates_are_warned_of_repeated_port_names() {
+fn template_writes_get_warnings_about_repeated_port_names() {
     let object = r#"{"metadata":{"name":"d","generation":1},"spec":{"template":{"spec":{"containers":[{"name":"c","ports":[{"containerPort":1,"name":"http"}]},{"name":"d","ports":[{"containerPort":2,"name":"http"}]}]}}}}"#;
     let (place, other) =
         ("spec.template.spec.containers[1].ports[0]", "spec.template.spec.containers[0].ports[0]");
@@ -108,7 +108,7 @@ fn writers_of_templates_are_warned_of_repeated_port_names() {
 }
 
 #[test]
-fn writers_of_other_kinds_are_warned() {
+fn writes_of_other_kinds_get_warnings() {
     for (advice, object, want) in [
         (
             node as Advice,
@@ -206,7 +206,7 @@ fn writers_of_other_kinds_are_warned() {
 }
 
 #[test]
-fn ranges_are_warned_of_where_programs_read_them_differently() {
+fn a_warning_names_source_ranges_that_programs_read_differently() {
     let ambiguous = |given: &str, network: &str, host: &str| {
         format!(
             "CIDR value \"{given}\" is ambiguous in this context (should be \"{network}\" or \"{host}\"?)"
@@ -255,7 +255,7 @@ fn ranges_are_warned_of_where_programs_read_them_differently() {
 }
 
 #[test]
-fn a_template_that_stays_is_warned_of_once() {
+fn an_unchanged_template_gets_its_warnings_only_once() {
     let object = |generation: u32| {
         testing::object(&format!(
             r#"{{"metadata":{{"name":"d","generation":{generation}}},"spec":{{"template":{{"spec":{{"terminationGracePeriodSeconds":-1}}}}}}}}"#
@@ -264,12 +264,12 @@ fn a_template_that_stays_is_warned_of_once() {
     let (old, same, changed) = (object(1), object(1), object(2));
     for (new, count) in [(&same, 0), (&changed, 1)] {
         let written = WrittenObject { new, old: Some(&old), naming: &KUBERNETES };
-        assert_eq!(Texts::of(template, written).len(), count);
+        assert_eq!(Texts::collect(template, written).len(), count);
     }
 }
 
 #[test]
-fn claims_of_stateful_sets_are_warned_of_at_each_write() {
+fn claim_templates_of_stateful_sets_get_warnings_at_every_write() {
     let set = testing::object(
         r#"{"spec":{"volumeClaimTemplates":[{"spec":{"resources":{"requests":{"storage":"1500m"}}}}]}}"#,
     );
@@ -278,28 +278,28 @@ fn claims_of_stateful_sets_are_warned_of_at_each_write() {
         let want = format!(
             "spec.volumeClaimTemplates[0]{place}.resources.requests[storage]: fractional byte value \"1500m\" is invalid, must be an integer"
         );
-        assert_eq!(Texts::of(stateful_set, written), [want]);
+        assert_eq!(Texts::collect(stateful_set, written), [want]);
     }
 }
 
 #[test]
-fn slices_of_names_are_warned_of_when_they_are_created() {
+fn endpoint_slices_of_host_names_get_a_warning_on_creation() {
     let slice = testing::object(r#"{"addressType":"FQDN","endpoints":[{"addresses":["a.b"]}]}"#);
     for (old, count) in [(None, 1), (Some(&slice), 0)] {
         let written = WrittenObject { new: &slice, old, naming: &KUBERNETES };
-        assert_eq!(Texts::of(network::endpoint_slice, written).len(), count);
+        assert_eq!(Texts::collect(network::endpoint_slice, written).len(), count);
     }
 }
 
 #[test]
-fn writers_of_slices_are_warned_of_capitals_in_the_name_of_the_driver() {
+fn resource_slices_with_capitals_in_the_driver_name_get_a_warning() {
     let want = "spec.driver: driver names should be lowercase; \"DRA.a\" contains uppercase characters";
     assert_eq!(texts(resource_slice, r#"{"spec":{"driver":"DRA.a"}}"#), [want]);
     assert!(texts(resource_slice, r#"{"spec":{"driver":"dra.a"}}"#).is_empty());
 }
 
 #[test]
-fn writers_of_webhooks_and_policies_are_warned_of_reserved_names() {
+fn webhooks_and_policies_with_reserved_names_get_a_warning() {
     for (name, is_reserved) in [("a.static.k8s.io", true), ("static.k8s.io", false), ("a.k8s.io", false)] {
         let want = "metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based \
                     configurations and cannot be managed via the API";

@@ -7,7 +7,7 @@ use super::super::{Validator, names};
 use super::StructView;
 use super::common::SeenStrings;
 use crate::expression::policy::declared::Expressions;
-use crate::expression::policy::form::PatchType;
+use crate::expression::policy::mutation_values::PatchType;
 use values::field::FieldError;
 use values::json::Value;
 
@@ -26,7 +26,7 @@ pub(super) fn configuration(validator: &mut Validator, path: &FieldPath, configu
         let name = webhook.text("name");
         let faults = names::subdomain(name);
         if name.is_empty() {
-            continue; // refused by schema
+            continue; // the schema refuses it
         }
         if !faults.is_empty() {
             validator.invalid(place.child("name"), name, faults.join(","));
@@ -51,7 +51,7 @@ pub(super) fn webhook(validator: &mut Validator, path: &FieldPath, webhook: Stru
     conditions(validator, &path.child("matchConditions"), webhook, &Expressions::new(false));
 }
 
-/// Checks the review versions of a webhook, of which this server must support at least one.
+/// Checks the review versions of a webhook. This server must support at least one of the versions.
 pub(super) fn review_versions(validator: &mut Validator, path: &FieldPath, owner: StructView, list: &str) {
     let versions = owner.texts(list);
     if versions.len() == 0 {
@@ -99,14 +99,14 @@ fn conditions(validator: &mut Validator, path: &FieldPath, owner: StructView, ex
     }
 }
 
-/// Refuses a blank expression. The schema already refuses an absent one.
+/// Refuses a blank expression. The schema refuses an absent expression.
 fn blank(validator: &mut Validator, path: &FieldPath, text: &str, detail: &str) {
     if !text.is_empty() && text.trim().is_empty() {
         validator.required(path, detail);
     }
 }
 
-/// Returns the fault of an expression. An absent expression is refused by other checks.
+/// Checks an expression. Other checks refuse an absent expression.
 fn expression(
     validator: &mut Validator,
     path: &FieldPath,
@@ -159,12 +159,12 @@ pub(super) fn url(validator: &mut Validator, path: &FieldPath, url: &str) {
     }
 }
 
-/// Checks the reference to a service. For a missing name the reference server reports the namespace, and vice
-/// versa. This is a bug of the reference server that clients rely on.
+/// Checks the reference to a service. If the name is missing, the reference server reports the namespace, and
+/// vice versa. Clients rely on this bug of the reference server.
 pub(super) fn service(validator: &mut Validator, path: &FieldPath, service: StructView) {
-    for (name, told) in [("namespace", "name"), ("name", "namespace")] {
-        if service.text(name).is_empty() {
-            validator.required(path.child(told), "");
+    for (missing, reported) in [("namespace", "name"), ("name", "namespace")] {
+        if service.text(missing).is_empty() {
+            validator.required(path.child(reported), "");
         }
     }
     if let Some(port) = service.int("port").filter(|port| !(1..=65535).contains(port)) {
@@ -182,7 +182,7 @@ pub(super) fn service(validator: &mut Validator, path: &FieldPath, service: Stru
         if !target.starts_with('/') {
             validator.invalid(place, target, "must start with a '/'");
         }
-        // The first character counts as the slash, whatever it is.
+        // Skip the first character, even if it is not the slash.
         let mut rest = target.chars();
         rest.next();
         let rest = rest.as_str();
@@ -262,7 +262,7 @@ const ANNOTATIONS_MAX: usize = 20;
 const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
 
 /// Checks the parts that both kinds of policies have: matched requests, match conditions and variables. Match
-/// conditions cannot read variables; all later expressions can.
+/// conditions cannot read variables, but all later expressions can.
 fn matched(validator: &mut Validator, path: &FieldPath, spec: StructView) -> Expressions {
     if !spec.has("matchConstraints") {
         validator.required(path.child("matchConstraints"), "");
@@ -327,7 +327,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// Checks a validation, whose expression must be true.
+/// Checks a validation. The result of the expression must be a boolean.
 fn validation(
     validator: &mut Validator,
     path: &FieldPath,
@@ -356,10 +356,10 @@ fn validation(
     }
 }
 
-/// Checks that no deletion is among the matched requests, because a deletion has no object to change.
+/// Checks that the matched requests include no deletion, because a deletion has no object to change.
 fn mutable_requests(validator: &mut Validator, path: &FieldPath, requests: StructView) {
     const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
-    // The path of this error has no indexes for rules and lists.
+    // The path of this error has no indexes for the rules and the list of operations.
     let place = path.child("resourceRules");
     let place = place.child("operations");
     for rule in requests.structs("resourceRules") {
@@ -395,7 +395,7 @@ pub(super) fn mutating_policy(validator: &mut Validator, path: &FieldPath, spec:
         const FORMS: [(PatchType, &str); 2] =
             [(PatchType::ApplyConfiguration, "ApplyConfiguration"), (PatchType::JsonPatch, "JSONPatch")];
         if !FORMS.iter().any(|(_, name)| *name == patch_type) {
-            // A patch of an unknown type has no member to check.
+            // The patch type is unknown, so it has no member to check.
             continue;
         }
         for (form, name) in FORMS {
@@ -456,7 +456,7 @@ pub(super) fn parameters(validator: &mut Validator, path: &FieldPath, kind: Stru
     }
 }
 
-/// Checks the actions of a binding on a failed validation.
+/// Checks the actions that a binding requests for a failed validation.
 pub(super) fn binding(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let place = path.child("validationActions");
     let mut seen = SeenStrings::new();
@@ -473,7 +473,7 @@ pub(super) fn binding(validator: &mut Validator, path: &FieldPath, spec: StructV
     }
 }
 
-/// Checks the reference to a policy's parameters: one object by name, or several by selector.
+/// Checks the reference to the parameters of a policy: one object by name, or several objects by selector.
 pub(super) fn parameter_reference(validator: &mut Validator, path: &FieldPath, reference: StructView) {
     let name = reference.text("name");
     match (name.is_empty(), reference.has("selector")) {

@@ -3,15 +3,15 @@
 use super::super::path::FieldPath;
 use super::super::{Validator, names};
 use super::StructView;
-use super::forms::POSITIVE;
 use super::resources;
+use super::scalar_formats::POSITIVE;
 use types::convert::autoscaling::drop_annotations;
 use values::json::{Object, Value};
 use values::naming;
 
 const STABILIZATION_SECONDS_MAX: i64 = 3600;
 const PERIOD_SECONDS_MAX: i64 = 1800;
-/// Members and names of metric sources by type.
+/// The types of metric sources, each with its member and name.
 const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
     ("External", "external"),
@@ -20,8 +20,8 @@ const SOURCES: [(&str, &str); 5] = [
     ("Resource", "resource"),
 ];
 
-/// Removes, in every naming profile, the annotations in which another version keeps members.
-pub(super) fn drop_kept_members(autoscaler: &mut Object, _: Option<&Object>) {
+/// Removes the annotations, in every naming profile, in which another version stores members.
+pub(super) fn drop_version_annotations(autoscaler: &mut Object, _: Option<&Object>) {
     for naming in naming::ALL {
         drop_annotations(autoscaler, naming);
     }
@@ -29,7 +29,7 @@ pub(super) fn drop_kept_members(autoscaler: &mut Object, _: Option<&Object>) {
 
 pub(super) fn autoscaler(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let (min, max) = (spec.int("minReplicas"), spec.int("maxReplicas").unwrap_or(0));
-    // A stored 0 remains valid.
+    // If the stored minimum is 0, a minimum of 0 remains valid.
     let old_min = validator.old.and_then(|old| old.child("spec").int("minReplicas"));
     let least = i64::from(old_min != Some(0));
     if let Some(min) = min.filter(|min| *min < least) {
@@ -55,8 +55,8 @@ pub(super) fn autoscaler(validator: &mut Validator, path: &FieldPath, spec: Stru
     workload(validator, &path.child("scaleTargetRef"), spec.child("scaleTargetRef"));
 }
 
-/// Checks the reference to the scaled workload. Its API version must have a group, except for the single
-/// scalable kind of the core group. An update checks this only if the kind or the version changes.
+/// Checks the reference to the scaled workload. The API version of the target must have a group, except for
+/// the only scalable kind of the core group. An update checks the reference only if the kind or the version changes.
 fn workload(validator: &mut Validator, path: &FieldPath, target: StructView) {
     let (version, kind) = (target.text("apiVersion"), target.text("kind"));
     let old = validator.old.map(|old| old.child("spec").child("scaleTargetRef"));
@@ -72,14 +72,14 @@ fn workload(validator: &mut Validator, path: &FieldPath, target: StructView) {
     }
 }
 
-/// Checks a metric, which must have the source of its type and no other source.
+/// Checks a metric. The metric must have the source of its type and no other source.
 pub(super) fn metric(validator: &mut Validator, path: &FieldPath, metric: StructView) {
     let types = SOURCES.map(|(kind, _)| kind);
     let kind = metric.text("type");
     let expected = SOURCES.into_iter().find(|(name, _)| *name == kind).map(|(_, source)| source);
     match expected {
         None => {
-            // The reference server reports it twice: as an unknown type, and when it looks for the source.
+            // The reference server reports the type twice: as an unknown type, and as a missing source.
             for _ in 0..2 {
                 validator.not_supported(path.child("type"), kind, &types);
             }
@@ -113,14 +113,14 @@ pub(super) fn object_metric(validator: &mut Validator, path: &FieldPath, source:
     }
 }
 
-/// Returns the fault of the API version of the object that a metric describes. The version need not have a
-/// group.
+/// Returns the reason why the API version in the `describedObject` of a metric is invalid. The version may
+/// have no group.
 fn version_fault(source: StructView) -> Option<String> {
     names::group_version_fault(source.child("describedObject").text("apiVersion"))
 }
 
-/// Returns whether a stored autoscaler has a metric with such a fault. Its update then accepts the fault in
-/// any metric.
+/// Returns whether a stored autoscaler has a metric with an invalid API version. An update of such an object
+/// accepts invalid API versions in all metrics.
 fn has_unreadable_version(stored: StructView) -> bool {
     let mut metrics =
         stored.child("spec").structs("metrics").filter(|metric| metric.text("type") == "Object");
@@ -181,7 +181,7 @@ pub(super) fn target(validator: &mut Validator, path: &FieldPath, target: Struct
     const TYPES: [&str; 3] = ["AverageValue", "Utilization", "Value"];
     let kind = target.text("type");
     if !TYPES.contains(&kind) {
-        // The message lists the types in a sentence, as in the reference server.
+        // The message of the reference server lists the types in a sentence.
         validator.invalid(path.child("type"), kind, "must be either Utilization, Value, or AverageValue");
     }
     for name in ["value", "averageValue"] {
@@ -224,7 +224,7 @@ pub(super) fn rules(validator: &mut Validator, path: &FieldPath, rules: StructVi
     }
     if rules.quantity("tolerance").is_some_and(|tolerance| tolerance.is_negative()) {
         let value = rules.get("tolerance").cloned().unwrap_or_default();
-        validator.invalid(path.child("tolerance"), value, super::forms::NOT_NEGATIVE);
+        validator.invalid(path.child("tolerance"), value, super::scalar_formats::NOT_NEGATIVE);
     }
 }
 

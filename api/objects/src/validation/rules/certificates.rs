@@ -19,7 +19,7 @@ const TRUST_BUNDLE_BYTES_MAX: usize = 1024 * 1024;
 pub(super) fn request(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let text = spec.text("request");
     let content = base64_text::decode(text).unwrap_or_default();
-    // The spec is immutable, and stored requests of older releases remain valid.
+    // The spec is immutable, so stored requests of older releases must remain valid.
     if validator.old.is_none()
         && let Err(why) = Request::from_pem(&content)
     {
@@ -46,7 +46,8 @@ pub(super) fn request(validator: &mut Validator, path: &FieldPath, spec: StructV
     }
 }
 
-/// Checks a trust bundle, whose name must begin with its signer, if it has one.
+/// Checks a trust bundle. If the bundle has a signer, the name of the bundle must begin with the name of the
+/// signer.
 pub(super) fn trust_bundle(validator: &mut Validator, path: &FieldPath, bundle: StructView) {
     let name = bundle.child("metadata").text("name");
     let metadata = path.child("metadata");
@@ -54,7 +55,7 @@ pub(super) fn trust_bundle(validator: &mut Validator, path: &FieldPath, bundle: 
     let (spec, root) = (bundle.child("spec"), path.child("spec"));
     let signer_name = spec.text("signerName");
     let prefix = format!("{}:", signer_name.replace('/', ":"));
-    // The checks of metadata refuse a missing name.
+    // The checks of the metadata refuse a missing name.
     match name.strip_prefix(&prefix) {
         _ if name.is_empty() => {}
         _ if signer_name.is_empty() && name.contains(':') => {
@@ -73,7 +74,7 @@ pub(super) fn trust_bundle(validator: &mut Validator, path: &FieldPath, bundle: 
         signer(validator, &root.child("signerName"), signer_name);
     }
     let text = spec.text("trustBundle");
-    // A stored bundle of an older release remains valid.
+    // A stored bundle of an older release must remain valid.
     if validator.old.is_some_and(|old| old.child("spec").text("trustBundle") == text) {
         return;
     }
@@ -95,12 +96,13 @@ pub(super) fn approval(validator: &mut Validator, new: StructView, _old: StructV
     conditions(validator, new.child("status"), true);
 }
 
-/// Checks an update through `/status`, which sets the certificate once, or the failure to issue one.
+/// Checks an update through `/status`, which sets the certificate, or the reason why no certificate was
+/// issued, once.
 pub(super) fn status(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let before = validator.old.map_or(StructView::from(None), |old| old.child("status"));
     let certificate = status.text("certificate");
     let content = base64_text::decode(certificate).unwrap_or_default();
-    // A stored certificate of an older release remains valid.
+    // A stored certificate of an older release must remain valid.
     if !content.is_empty()
         && certificate != before.text("certificate")
         && let Some(problem) = trust_anchors::chain_problem(&String::from_utf8_lossy(&content))

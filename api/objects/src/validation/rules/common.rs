@@ -1,4 +1,4 @@
-//! Checks that rules of several topics share.
+//! Checks that are used by rules of several topics.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use super::StructView;
 use values::field::FieldError;
 use values::json::{self, Value};
 
-/// Maximum length of a list that is searched for repetitions without a set.
+/// Maximum length of a list whose repetitions are found without a hash set.
 const FEW: usize = 16;
 
 /// Checks that a reference has a name.
@@ -18,7 +18,7 @@ pub(super) fn named(validator: &mut Validator, path: &FieldPath, reference: Stru
     }
 }
 
-/// Strings seen so far: few are compared, many are hashed.
+/// Set of the previous strings. A few strings are compared one by one; more strings are hashed.
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and lives on the stack")]
 pub(super) enum SeenStrings<'s> {
     Few(smallvec::SmallVec<[&'s str; FEW]>),
@@ -74,8 +74,8 @@ impl<'s> SeenStrings<'s> {
     }
 }
 
-/// Calls back for each condition of a status with its path, its content, and whether its type occurred
-/// before.
+/// Calls `judge` for each condition of a status, with its path, its content, and whether a previous condition
+/// has the same type.
 pub(super) fn each_condition<'v>(
     validator: &mut Validator,
     list: &FieldPath,
@@ -92,12 +92,12 @@ pub(super) fn each_condition<'v>(
     }
 }
 
-/// Returns the members of a map for look-up by name.
+/// Returns the members of a map for look-ups by name.
 pub(super) fn by_name(map: StructView<'_>) -> HashMap<&str, &Value> {
     map.members().collect()
 }
 
-/// Creates an `Invalid value` error that shows no value.
+/// Creates an `Invalid value` error whose text contains no value.
 pub(super) fn invalid_without_value(path: &FieldPath, detail: impl Into<String>) -> FieldError {
     FieldError { value: None, ..FieldError::invalid(path, &Value::Null, detail) }
 }
@@ -136,7 +136,7 @@ pub(super) fn signer(validator: &mut Validator, path: &FieldPath, name: &str) {
     }
 }
 
-/// Returns the JSON value in the annotation with this key, which the reference server decodes to the type
+/// Returns the JSON value in the annotation with this key. The reference server decodes the value to the type
 /// `kind`. If the annotation is invalid, an error is reported at `path`.
 pub(super) fn annotated(
     validator: &mut Validator,

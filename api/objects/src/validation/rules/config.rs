@@ -42,7 +42,7 @@ pub(super) fn config_map_update(validator: &mut Validator, new: StructView, old:
     frozen(validator, new, old, &["data", "binaryData"]);
 }
 
-/// Checks the fields that `immutable: true` protects, including itself.
+/// Checks the fields that `immutable: true` protects. `immutable` itself is one of these fields.
 fn frozen(validator: &mut Validator, new: StructView, old: StructView, fields: &[&str]) {
     const DETAIL: &str = "field is immutable when `immutable` is set";
     if !old.is_true("immutable") {
@@ -58,7 +58,7 @@ fn frozen(validator: &mut Validator, new: StructView, old: StructView, fields: &
     }
 }
 
-/// Moves the values of the write-only `stringData` to `data`, where they replace values of the same keys.
+/// Moves the values of the write-only `stringData` to `data`. A moved value replaces the value of an equal key.
 pub(super) fn merge_string_data(secret: &mut Object, _: Option<&Object>) {
     let Some(Value::Object(plain)) = secret.remove("stringData") else { return };
     if plain.is_empty() {
@@ -73,7 +73,7 @@ pub(super) fn merge_string_data(secret: &mut Object, _: Option<&Object>) {
         let encoded = base64_text::encode(value.as_str().unwrap_or_default().as_bytes());
         (key, Value::String(encoded))
     }));
-    // If keys are equal, the last member wins, which is that of `stringData`.
+    // If keys are equal, the last member wins, which comes from `stringData`.
     merged.reverse();
     merged.sort_by(|(a, _), (b, _)| a.cmp(b));
     merged.dedup_by(|(later, _), (kept, _)| later == kept);
@@ -123,7 +123,8 @@ pub(super) fn secret(validator: &mut Validator, path: &FieldPath, secret: Struct
     }
 }
 
-/// Checks that the Docker configuration is a JSON object. Errors never show its text.
+/// Checks that the Docker configuration is a JSON object. The errors do not contain the text of the
+/// configuration.
 fn docker_config(validator: &mut Validator, path: &FieldPath, data: StructView, key: &str) {
     let place = path.key(key);
     let Some(text) = data.get(key) else { return validator.required(place, "") };

@@ -1,9 +1,9 @@
-//! Rules for containers: their own fields, and their mounts of the pod's volumes.
+//! Rules for containers: their own fields, and their mounts of the volumes of the pod.
 
 use hashbrown::{HashMap, HashSet};
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms, names};
+use super::super::{Validator, names, scalar_formats};
 use super::common::SeenStrings;
 use super::resources::{self, Owner};
 use super::{StructView, security};
@@ -12,8 +12,8 @@ use values::json::Value;
 
 /// Container lists, in the order in which names are compared.
 const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
-/// Fields that are only permitted for containers that run while the pod runs: regular ones and restartable
-/// init containers.
+/// Fields that are only permitted for containers that run as long as the pod: regular containers and
+/// restartable init containers.
 const FOR_RUNNING: [&str; 4] = ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
 /// Fields that are forbidden for ephemeral containers.
 const NOT_FOR_EPHEMERAL: [&str; 8] = [
@@ -30,7 +30,7 @@ const NOT_FOR_EPHEMERAL: [&str; 8] = [
 const RESTART_RULES_MAX: usize = 20;
 const EXIT_CODES_MAX: usize = 255;
 
-/// Parts of a pod to which its containers refer.
+/// The parts of a pod to which its containers refer.
 pub(super) struct Surroundings<'v> {
     /// Volumes of the pod by name.
     pub(super) volumes: HashMap<&'v str, StructView<'v>>,
@@ -59,7 +59,7 @@ fn ports(validator: &mut Validator, path: &FieldPath, container: StructView) {
         }
         // 0 means unset.
         if let Some(host) = port.get("hostPort").filter(|host| host.as_i64() != Some(0)) {
-            forms::value(ValueFormat::Port, &place.child("hostPort"), host, &mut validator.errors);
+            scalar_formats::value(ValueFormat::Port, &place.child("hostPort"), host, &mut validator.errors);
         }
     }
 }
@@ -87,7 +87,7 @@ fn resize_policies(validator: &mut Validator, path: &FieldPath, container: Struc
     }
 }
 
-/// Checks header names. The reference server reports them at the path of the list.
+/// Checks header names. The reference server reports an invalid name at the path of the list.
 pub(super) fn http_get(validator: &mut Validator, path: &FieldPath, action: StructView) {
     for header in action.structs("httpHeaders") {
         if validator.has_enough() {
@@ -111,7 +111,7 @@ pub(super) fn all(validator: &mut Validator, path: &FieldPath, around: &Surround
             }
             let place = list_path.index(at);
             let name = container.text("name");
-            // Several init containers may be unnamed, unless another container is.
+            // Several init containers may be unnamed if all regular containers have names.
             let shares_none = list == "initContainers" && name.is_empty();
             let is_new = if shares_none { !taken.contains(name) } else { taken.insert(name) };
             if !is_new {
@@ -122,8 +122,8 @@ pub(super) fn all(validator: &mut Validator, path: &FieldPath, around: &Surround
                 "containers" => {
                     unique_host_ports(validator, &place.child("ports"), container, &mut host_ports);
                 }
-                // Init containers run one after the other, so their ports do not conflict. The errors have
-                // the path of the first one, as in the reference server.
+                // Init containers run one after the other, so their ports do not conflict. As in the
+                // reference server, the errors have the path of the first init container.
                 "initContainers" => {
                     host_ports.clear();
                     let first = list_path.index(0);
@@ -214,7 +214,7 @@ fn in_pod(
     let lifecycle = path.child("lifecycle");
     for moment in ["postStart", "preStop"] {
         let handler = container.child("lifecycle").child(moment);
-        // Sleeping is the last type of handler, and is not checked if there is another one.
+        // `sleep` is the last type of handler that is checked, and only if there is no other handler.
         let seconds = handler.child("sleep").int("seconds").filter(|_| handler.members().count() == 1);
         if let (Some(seconds), Some(grace)) = (seconds, grace)
             && !(0..=grace).contains(&seconds)
@@ -230,7 +230,7 @@ fn in_pod(
     }
 }
 
-/// Checks that files with variables are on `emptyDir` volumes.
+/// Checks that files with environment variables are on `emptyDir` volumes.
 fn files(validator: &mut Validator, path: &FieldPath, container: StructView, around: &Surroundings) {
     for (at, variable) in container.structs("env").enumerate() {
         let file = variable.child("valueFrom").child("fileKeyRef");
@@ -294,7 +294,7 @@ fn ephemeral(validator: &mut Validator, path: &FieldPath, container: StructView)
     }
 }
 
-/// Checks the restart policy of a container that differs from that of its pod.
+/// Checks a restart policy of a container, which overrides the policy of the pod.
 fn restarting(validator: &mut Validator, path: &FieldPath, container: StructView) {
     let place = path.child("restartPolicy");
     let rules = container.structs("restartPolicyRules");
@@ -341,7 +341,7 @@ fn restarting(validator: &mut Validator, path: &FieldPath, container: StructView
     }
 }
 
-/// Checks that containers that run at the same time do not use the same port of the node.
+/// Checks that containers that run at the same time use different ports of the node.
 fn unique_host_ports<'v>(
     validator: &mut Validator,
     path: &FieldPath,
@@ -387,8 +387,8 @@ fn mounts(validator: &mut Validator, path: &FieldPath, container: StructView, ar
         }
         let (below, expression) = (mount.text("subPath"), mount.text("subPathExpr"));
         for (field, text) in [("subPath", below), ("subPathExpr", expression)] {
-            // The error has the path of the list, as in the reference server.
-            forms::text(ValueFormat::Descending, &path.child(field), text, &mut validator.errors);
+            // As in the reference server, the error has the path of the list.
+            scalar_formats::text(ValueFormat::Descending, &path.child(field), text, &mut validator.errors);
         }
         if !below.is_empty() && !expression.is_empty() {
             let detail = "subPathExpr and subPath are mutually exclusive";

@@ -1,6 +1,6 @@
 //! Syntax of cron schedules: five fields of lists, ranges and steps, or a descriptor such as `@daily`.
 //!
-//! This module checks only the syntax. The messages are those of the reference server's parser.
+//! This module checks only the syntax. The messages are the same as in the parser of the reference server.
 
 use go::duration;
 
@@ -9,7 +9,7 @@ use super::time_zone;
 /// A cron schedule, used only to check its syntax.
 pub(super) struct Schedule;
 
-/// Limits of a field: its minimum and maximum, and names for the numbers from the minimum on.
+/// Limits of a field: its minimum, its maximum, and the names of the numbers from the minimum on.
 struct Bounds {
     min: u32,
     max: u32,
@@ -35,7 +35,7 @@ impl Schedule {
     /// Checks the syntax of a schedule.
     ///
     /// # Errors
-    /// Returns the message of the failure.
+    /// Returns the error message of the reference server.
     pub(super) fn check(text: &str) -> Result<(), String> {
         let mut rest = text;
         if rest.starts_with("TZ=") || rest.starts_with("CRON_TZ=") {
@@ -73,7 +73,7 @@ fn list(field: &str, bounds: &Bounds) -> Result<(), String> {
     field.split(',').filter(|part| !part.is_empty()).try_for_each(|part| range(part, bounds))
 }
 
-/// Checks one of `*`, `?`, `a`, `a-b`, each with an optional `/step`.
+/// Checks `*`, `?`, `a` or `a-b`, each with an optional `/step`.
 fn range(text: &str, bounds: &Bounds) -> Result<(), String> {
     let parts: Vec<&str> = text.split('/').collect();
     let ends: Vec<&str> = parts[0].split('-').collect();

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use hashbrown::HashSet;
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms, metadata, names};
+use super::super::{Validator, metadata, names, scalar_formats};
 use super::StructView;
 use super::common::SeenStrings;
 use super::service::usable_address;
@@ -17,7 +17,7 @@ const PORTS_MAX: usize = 20_000;
 const TOPOLOGY_MAX: usize = 16;
 const HINTS_MAX: usize = 8;
 
-/// Checks addresses and the ports that they share.
+/// Checks a list of addresses and their common ports.
 pub(super) fn subset(validator: &mut Validator, path: &FieldPath, subset: StructView) {
     if subset.items("addresses").is_empty() && subset.items("notReadyAddresses").is_empty() {
         validator.required(path, "must specify `addresses` or `notReadyAddresses`");
@@ -31,8 +31,8 @@ pub(super) fn subset(validator: &mut Validator, path: &FieldPath, subset: Struct
             let place = list_path.index(at);
             let text = address.text("ip");
             usable_address(validator, &place.child("ip"), text);
-            if forms::address(text).is_none() {
-                // Reported again, because the check for special addresses fails as well.
+            if scalar_formats::address(text).is_none() {
+                // The error is reported a second time, because the check for special addresses fails as well.
                 validator.invalid(place.child("ip"), text, "must be a valid IP address");
             }
         }
@@ -80,11 +80,14 @@ pub(super) fn slice(validator: &mut Validator, path: &FieldPath, slice: StructVi
     }
 }
 
-/// Returns the addresses of the stored slice. An update may keep those that are not in canonical form.
+/// Returns the addresses of the stored slice. An update may keep such an address even if it is not canonical.
 fn stored_addresses(validator: &Validator) -> HashSet<String> {
     let old = validator.old.into_iter().flat_map(|old| old.structs("endpoints"));
     let addresses = old.flat_map(|endpoint| endpoint.texts("addresses"));
-    addresses.filter(|text| forms::canonical_address_fault(text).is_some()).map(str::to_owned).collect()
+    addresses
+        .filter(|text| scalar_formats::canonical_address_fault(text).is_some())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn check_endpoint(
@@ -108,15 +111,15 @@ fn check_endpoint(
         let place = list.index(at);
         match kind {
             "IPv4" | "IPv6" => {
-                if let Some(fault) = forms::address_fault(text) {
+                if let Some(fault) = scalar_formats::address_fault(text) {
                     validator.invalid(place, text, fault);
                     continue;
                 }
-                let Some(address) = forms::address(text) else { continue };
+                let Some(address) = scalar_formats::address(text) else { continue };
                 if !matches!((kind, address), ("IPv4", IpAddr::V4(_)) | ("IPv6", IpAddr::V6(_))) {
-                    // The error has the path of the list, as in the reference server.
+                    // As in the reference server, the error has the path of the list.
                     validator.invalid(list, text, format!("must be an {kind} address"));
-                } else if let Some(fault) = forms::canonical_address_fault(text)
+                } else if let Some(fault) = scalar_formats::canonical_address_fault(text)
                     && !stored.contains(text)
                 {
                     validator.invalid(place, text, fault);

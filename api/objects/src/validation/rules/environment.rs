@@ -1,7 +1,7 @@
 //! Rules for environment variables, `envFrom` sources and downward API files.
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms, names};
+use super::super::{Validator, names, scalar_formats};
 use super::StructView;
 use types::schema::table::{NameRule, ValueFormat};
 
@@ -28,7 +28,7 @@ const RESOURCES: [&str; 6] = [
 ];
 const BYTES: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-/// Checks a variable, which has a value or a single source.
+/// Checks an environment variable. The variable has a value or a single source.
 pub(super) fn variable(validator: &mut Validator, path: &FieldPath, variable: StructView) {
     let source = variable.child("valueFrom");
     if !source.is_there() {
@@ -58,7 +58,7 @@ pub(super) fn variable(validator: &mut Validator, path: &FieldPath, variable: St
     validator.invalid(place, "", detail);
 }
 
-/// Checks a source whose entries all become variables. Errors have the path of the list.
+/// Checks a source whose entries all become environment variables. Errors have the path of the list.
 pub(super) fn source(validator: &mut Validator, path: &FieldPath, source: StructView) {
     for kind in ["configMapRef", "secretRef"] {
         let name = source.child(kind).text("name");
@@ -75,16 +75,16 @@ pub(super) fn source(validator: &mut Validator, path: &FieldPath, source: Struct
     validator.invalid(path.parent(), "", detail);
 }
 
-/// Checks a downward API file. Errors of its source have the path of the volume.
+/// Checks a downward API file. Errors about the source of the file have the path of the volume.
 pub(super) fn file(validator: &mut Validator, path: &FieldPath, file: StructView) {
     let volume = path.parent().parent();
     let target = file.text("path");
     if target.is_empty() {
         validator.required(volume.child("path"), "");
     }
-    forms::text(ValueFormat::Local, &volume.child("path"), target, &mut validator.errors);
+    scalar_formats::text(ValueFormat::Local, &volume.child("path"), target, &mut validator.errors);
     if let Some(mode) = file.get("mode") {
-        forms::value(ValueFormat::FileMode, &volume.child("mode"), mode, &mut validator.errors);
+        scalar_formats::value(ValueFormat::FileMode, &volume.child("mode"), mode, &mut validator.errors);
     }
     match (file.has("fieldRef"), file.has("resourceFieldRef")) {
         (true, both) => {
@@ -112,7 +112,7 @@ fn field(validator: &mut Validator, path: &FieldPath, reference: StructView, kno
     let field = reference.text("fieldPath");
     let place = path.child("fieldPath");
     if field.is_empty() {
-        return; // refused by schema
+        return; // the schema refuses it
     }
     if reference.text("apiVersion") != "v1" {
         let detail =
@@ -149,7 +149,8 @@ fn field(validator: &mut Validator, path: &FieldPath, reference: StructView, kno
     }
 }
 
-/// Checks a reference to a resource of a container. In files, the reference must name the container.
+/// Checks a reference to a resource of a container. A reference in a file must contain the name of the
+/// container.
 fn resource(validator: &mut Validator, path: &FieldPath, reference: StructView, names_container: bool) {
     if !reference.is_there() {
         return;
@@ -165,7 +166,7 @@ fn resource(validator: &mut Validator, path: &FieldPath, reference: StructView, 
         validator.not_supported(path.child("resource"), resource, &RESOURCES);
     }
     let Some(divisor) = reference.quantity("divisor").filter(|divisor| !divisor.is_zero()) else { return };
-    // The text is compared, so "1024" differs from "1Ki".
+    // The reference server compares the text, so "1024" differs from "1Ki".
     let written = divisor.to_text();
     let is_one_of = |texts: &[&str]| texts.contains(&written.as_str());
     let (fits, what) = match resource {

@@ -1,4 +1,4 @@
-//! Rules for events (docs/api/validation.md#events). Events are stored in the form of the core group. The
+//! Rules for events (docs/api/validation.md#events). An event is stored in the form of the core group. The
 //! newer group has more requirements, and its updates may change only the series.
 
 use super::super::path::FieldPath;
@@ -11,7 +11,7 @@ const EVENT_WORD_MAX: usize = 128;
 /// Maximum length in bytes of an event's message.
 const EVENT_NOTE_MAX: usize = 1024;
 
-/// Members that no update through the newer group may change, in the order of the checks. The reason is
+/// Members that an update through the newer group must not change, in the order of the checks. The reason is
 /// checked twice.
 const IMMUTABLE: [&str; 14] = [
     "involvedObject",
@@ -29,7 +29,7 @@ const IMMUTABLE: [&str; 14] = [
     CONTROLLER,
     "reportingInstance",
 ];
-/// Name of the member for the reporting controller in stored events, as in the core group.
+/// Name of the member for the reporting controller in the core group and in stored events.
 const CONTROLLER: &str = "reportingComponent";
 /// Name of the member for the reporting controller in the newer group.
 const NEWER_CONTROLLER: &str = "reportingController";
@@ -38,16 +38,16 @@ fn is_newer(validator: &Validator) -> bool {
     validator.group == validator.naming.group("events", true)
 }
 
-/// Checks that an event is in the namespace of its involved object, or in `default` for cluster-scoped
-/// objects.
+/// Checks that an event is in the namespace of its involved object. An event about a cluster-scoped object
+/// must be in `default`.
 pub(super) fn event(validator: &mut Validator, path: &FieldPath, event: StructView) {
     let namespace = event.child("involvedObject").text("namespace");
     let own = event.child("metadata").text("namespace");
     let fits = match (event.has("eventTime"), namespace) {
         (false, "") => matches!(own, "" | "default"),
         (false, namespace) => own == namespace,
-        // An event with a precise time may be in any namespace; for cluster-scoped objects, only in `default`
-        // or the system namespace.
+        // An event with a precise time may be in any namespace. If the object is cluster-scoped, the event
+        // must be in `default` or in the system namespace.
         (true, "") => own == "default" || own == validator.naming.system("system"),
         (true, _) => true,
     };
@@ -103,7 +103,7 @@ fn reported(validator: &mut Validator, path: &FieldPath, event: StructView) {
     }
 }
 
-/// Checks fields that the newer group requires or no longer has.
+/// Checks fields that the newer group requires or forbids.
 fn newer_event(validator: &mut Validator, path: &FieldPath, event: StructView) {
     series(validator, path, event);
     if !event.has("eventTime") {
@@ -126,7 +126,7 @@ fn newer_event(validator: &mut Validator, path: &FieldPath, event: StructView) {
     }
 }
 
-/// Checks that a series consists of at least two occurrences.
+/// Checks that a series has at least two occurrences.
 fn series(validator: &mut Validator, path: &FieldPath, event: StructView) {
     let series = event.child("series");
     if !series.is_there() {

@@ -9,21 +9,21 @@ const GROUP_PRIORITY_MAX: i64 = 20_000;
 const VERSION_PRIORITY_MAX: i64 = 1000;
 
 /// Checks the name, which must match the group and version, and the base of a generated name. The rules for
-/// metadata refuse names that are absent or are not path segments.
+/// metadata refuse a name that is missing or is not a valid path segment.
 fn named(validator: &mut Validator, path: &FieldPath, service: StructView) {
     let spec = service.child("spec");
-    let wanted = format!("{}.{}", spec.text("version"), spec.text("group"));
+    let expected = format!("{}.{}", spec.text("version"), spec.text("group"));
     for member in ["generateName", "name"] {
         let name = service.child("metadata").text(member);
-        if !name.is_empty() && name != wanted && names::path_segment(name).is_empty() {
-            let quoted = values::field::go_quote(&wanted);
+        if !name.is_empty() && name != expected && names::path_segment(name).is_empty() {
+            let quoted = values::field::go_quote(&expected);
             let detail = format!("must be `spec.version+\".\"+spec.group`: {quoted}");
             validator.invalid(path.child(member), name, detail);
         }
     }
 }
 
-/// Checks that the status of each condition is one of the three values.
+/// Checks that each condition has a valid status.
 pub(super) fn status(validator: &mut Validator, path: &FieldPath, status: StructView) {
     const STATES: [&str; 3] = ["True", "False", "Unknown"];
     let list = path.child("conditions");
@@ -39,7 +39,8 @@ pub(super) fn status(validator: &mut Validator, path: &FieldPath, status: Struct
     }
 }
 
-/// Checks an API service, which is an extension server, or a group version of this server.
+/// Checks an API service, which is the registration of an extension server or of a group version of this
+/// server.
 pub(super) fn api_service(validator: &mut Validator, path: &FieldPath, service: StructView) {
     let spec = service.child("spec");
     let root = path.child("spec");

@@ -9,7 +9,7 @@ use values::json::{Object, Value, parse};
 
 const QUEUES_MAX: i64 = 10_000_000;
 
-/// Maximum number of random bits for assigning queues to a flow.
+/// Maximum number of random bits that the assignment of queues to a flow may use.
 const ENTROPY_BITS_MAX: f64 = 60.0;
 
 const PRECEDENCE_MAX: i64 = 10_000;
@@ -17,10 +17,10 @@ const PRECEDENCE_MAX: i64 = 10_000;
 /// Name of the priority level and of the flow schema for requests that are exempt from limits.
 const EXEMPT: &str = "exempt";
 
-/// Annotation of an older version that marks an explicit 0 as the number of shares. It is refused.
+/// Annotation of an older version for an explicit 0 as the number of shares. The annotation is refused.
 const PRESERVES_ZERO: &str = "v1beta3-preserve-zero-concurrency-shares";
 
-/// Mandatory objects, which cannot be changed: constants, parsed at their first use.
+/// Specs of the mandatory objects, which clients cannot change. The constants are parsed at the first use.
 static SCHEMAS: LazyLock<Vec<Value>> =
     LazyLock::new(|| mandatory(include_str!("../../../../bootstrap/flow_schemas.json")));
 static LEVELS: LazyLock<Vec<Value>> =
@@ -28,7 +28,7 @@ static LEVELS: LazyLock<Vec<Value>> =
 
 fn mandatory(file: &str) -> Vec<Value> {
     let Ok(Value::Array(mut entries)) = parse(file.as_bytes()) else {
-        unreachable!("a bundled file is no JSON array, which the tests of bootstrap read");
+        unreachable!("a bundled file is not a JSON array, although the tests of bootstrap parse it");
     };
     entries.retain(|entry| entry.get("mandatory").and_then(Value::as_bool) == Some(true));
     entries
@@ -40,7 +40,7 @@ fn fixed<'e>(entries: &'e [Value], name: &str) -> Option<StructView<'e>> {
     Some(StructView::from(entry.get("spec")))
 }
 
-/// Returns whether two values are equal, regardless of the order of members.
+/// Returns whether two values are equal. Ignores the order of members.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
@@ -69,11 +69,11 @@ pub(super) fn schema(validator: &mut Validator, path: &FieldPath, spec: StructVi
     let Some(fixed) = fixed(&SCHEMAS, name) else { return };
     if !same(&spec.to_value(), &fixed.to_value()) {
         let detail = format!("spec of '{name}' must equal the fixed value");
-        validator.invalid(path, shown_schema(spec), detail);
+        validator.invalid(path, internal_schema(spec), detail);
     }
 }
 
-/// Checks that a rule of a flow schema matches any requests.
+/// Checks a rule of a flow schema. The rule must match at least one kind of request.
 pub(super) fn rule(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     if rule.items("resourceRules").is_empty() && rule.items("nonResourceRules").is_empty() {
         let detail = "at least one of resourceRules and nonResourceRules has to be non-empty";
@@ -81,7 +81,7 @@ pub(super) fn rule(validator: &mut Validator, path: &FieldPath, rule: StructView
     }
 }
 
-/// Checks a subject of a rule by its kind. Members of other kinds are forbidden, and their content is not
+/// Checks a subject of a rule. Members for other kinds of subjects are forbidden, and their content is not
 /// checked.
 pub(super) fn subject(validator: &mut Validator, path: &FieldPath, subject: StructView) {
     let members = [("User", "user"), ("Group", "group"), ("ServiceAccount", "serviceAccount")];
@@ -102,7 +102,7 @@ pub(super) fn subject(validator: &mut Validator, path: &FieldPath, subject: Stru
     }
 }
 
-/// Checks the member that names a subject.
+/// Checks the member that contains the name of a subject.
 fn named(validator: &mut Validator, path: &FieldPath, member: StructView, is_account: bool) {
     let (name, namespace) = (member.text("name"), member.text("namespace"));
     if name.is_empty() {
@@ -175,7 +175,7 @@ pub(super) fn paths(validator: &mut Validator, path: &FieldPath, rule: StructVie
     }
 }
 
-/// Checks that the verbs are known ones, or a single wildcard.
+/// Checks that the verbs are known verbs or a single wildcard.
 fn verbs(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     const VERBS: [&str; 9] =
         ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
@@ -187,7 +187,7 @@ fn verbs(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     }
 }
 
-/// Returns whether a list contains the wildcard, which must then be its only element.
+/// Returns whether a list contains the wildcard. The wildcard must be the only element of its list.
 fn wildcard_alone(
     validator: &mut Validator,
     path: &FieldPath,
@@ -249,16 +249,16 @@ pub(super) fn level(validator: &mut Validator, path: &FieldPath, spec: StructVie
     if !same(&compared(spec), &compared(fixed)) {
         let but = if name == EXEMPT { " except the 'spec.exempt' field" } else { "" };
         let detail = format!("spec of '{name}'{but} must equal the fixed value");
-        validator.invalid(path, shown_level(spec), detail);
+        validator.invalid(path, internal_level(spec), detail);
     }
 }
 
-/// Returns a struct in the reference server's internal form: with internal names and all members.
+/// Returns a struct in the internal form of the reference server: all members, with their internal names.
 fn internal_struct<const N: usize>(members: [(&str, Value); N]) -> Value {
     Object::from_iter(members.map(|(name, value)| (name.to_owned().into(), value))).into()
 }
 
-fn shown_level(spec: StructView) -> Value {
+fn internal_level(spec: StructView) -> Value {
     let value = |view: StructView, name| view.get(name).cloned().unwrap_or_default();
     let limited = |limited: StructView| {
         let response = limited.child("limitResponse");
@@ -295,7 +295,7 @@ fn shown_level(spec: StructView) -> Value {
     ])
 }
 
-fn shown_schema(spec: StructView) -> Value {
+fn internal_schema(spec: StructView) -> Value {
     let name = |view: StructView| internal_struct([("Name", view.text("name").into())]);
     let list = |view: StructView, name| view.get(name).cloned().unwrap_or_default();
     let subject = |subject: StructView| {
@@ -340,15 +340,15 @@ fn shown_schema(spec: StructView) -> Value {
     ])
 }
 
-fn there<'v>(view: StructView<'v>, shown: impl Fn(StructView<'v>) -> Value) -> Value {
-    if view.is_there() { shown(view) } else { Value::Null }
+fn there<'v>(view: StructView<'v>, convert: impl Fn(StructView<'v>) -> Value) -> Value {
+    if view.is_there() { convert(view) } else { Value::Null }
 }
 
-fn each<'v>(view: StructView<'v>, list: &str, shown: impl Fn(StructView<'v>) -> Value) -> Value {
-    if view.has(list) { Value::Array(view.structs(list).map(shown).collect()) } else { Value::Null }
+fn each<'v>(view: StructView<'v>, list: &str, convert: impl Fn(StructView<'v>) -> Value) -> Value {
+    if view.has(list) { Value::Array(view.structs(list).map(convert).collect()) } else { Value::Null }
 }
 
-/// Checks the response to requests above the limit.
+/// Checks the response to requests that exceed the limit.
 pub(super) fn response(validator: &mut Validator, path: &FieldPath, response: StructView) {
     let place = path.child("queuing");
     match response.text("type") {
@@ -369,7 +369,7 @@ fn response_type(validator: &mut Validator, path: &FieldPath, given: &str) {
     validator.not_supported(path.child("type"), given, &["Queue", "Reject"]);
 }
 
-/// Checks the queues and the number of queues per flow.
+/// Checks the number of queues and the number of queues per flow.
 pub(super) fn queues(validator: &mut Validator, path: &FieldPath, queuing: StructView) {
     for name in ["queueLengthLimit", "queues"] {
         let number = queuing.int(name).unwrap_or(0);
@@ -398,7 +398,7 @@ pub(super) fn queues(validator: &mut Validator, path: &FieldPath, queuing: Struc
 pub(super) fn distinguisher(validator: &mut Validator, path: &FieldPath, method: StructView) {
     let kind = method.text("type");
     if !matches!(kind, "ByNamespace" | "ByUser") {
-        // The error shows the whole method, as in the reference server.
+        // As in the reference server, the error contains the whole method.
         let value = internal_struct([("Type", kind.into())]);
         validator.not_supported(path.child("type"), value, &["ByNamespace", "ByUser"]);
     }

@@ -3,7 +3,7 @@
 use hashbrown::HashSet;
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms, is_same, names};
+use super::super::{Validator, is_same, names, scalar_formats};
 use super::cron::Schedule;
 use super::workload::{matching, refuse_labels};
 use super::{StructView, common, selector, time_zone};
@@ -11,14 +11,14 @@ use types::schema::table::ValueFormat;
 use values::field::FieldError;
 use values::json::{Object, Value};
 
-/// Maximum length of the name of a cron job. Names of its jobs are eleven characters longer.
+/// Maximum length of the name of a cron job. The names of the jobs of a cron job are eleven characters longer.
 const CRON_JOB_NAME_MAX: usize = 52;
 
 const FAILURE_RULES_MAX: usize = 20;
 const EXIT_CODES_MAX: usize = 255;
 const CONDITIONS_MAX: usize = 20;
 const SUCCESS_RULES_MAX: usize = 20;
-/// Limits of indexed jobs: parallelism, number of failed indexes, and lower limits for many completions.
+/// Limits of indexed jobs: parallelism and failed indexes, with lower limits for jobs with many completions.
 const INDEXED_PARALLELISM_MAX: i64 = 100_000;
 const INDEXED_FAILED_MAX: i64 = 100_000;
 const MANY_COMPLETIONS: i64 = 100_000;
@@ -32,10 +32,10 @@ const MANAGER_MAX: usize = 63;
 pub(super) fn job(validator: &mut Validator, path: &FieldPath, job: StructView) {
     let spec = job.child("spec");
     let root = path.child("spec");
-    let wanted = spec.child("selector");
-    if wanted.is_there() {
-        if selector::is_readable(wanted) {
-            matching(validator, &root.child("template"), wanted, spec.child("template"));
+    let label_selector = spec.child("selector");
+    if label_selector.is_there() {
+        if selector::is_readable(label_selector) {
+            matching(validator, &root.child("template"), label_selector, spec.child("template"));
         }
         if validator.is_create() {
             generated_selector(validator, &root, job);
@@ -60,8 +60,8 @@ pub(super) fn job(validator: &mut Validator, path: &FieldPath, job: StructView) 
     }
 }
 
-/// Removes errors of labels that a new job has only because they were generated for its template. The
-/// reference server copies such labels only when it reads the stored job.
+/// Removes errors about labels of a new job that the server generated for the template of the job. The
+/// reference server copies such labels to the job only when it reads the stored job.
 fn generated_labels_unchecked(validator: &mut Validator, path: &FieldPath, job: StructView) {
     let metadata = path.child("metadata");
     let labels = job.child("metadata").child("labels");
@@ -89,7 +89,7 @@ fn generated_selector(validator: &mut Validator, path: &FieldPath, job: StructVi
         (format!("{batch}/controller-uid"), metadata.text("uid")),
         (format!("{batch}/job-name"), metadata.text("name")),
     ];
-    // A stored job of an older release may lack the labels with a prefix.
+    // A stored job of an older release may lack the labels that have a prefix.
     let before = validator.before(&labels_path);
     let wants_prefixed = validator.is_create() || prefixed.iter().all(|(key, _)| before.has(key));
     let mut expected = vec![
@@ -109,13 +109,15 @@ fn generated_selector(validator: &mut Validator, path: &FieldPath, job: StructVi
         }
     }
     let set: Object = expected.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-    let wanted = spec.child("selector");
-    if selector::is_readable(wanted) && !selector::selects(wanted, StructView::of(&set)) {
-        validator.invalid(path.child("selector"), wanted.to_value(), "`selector` not auto-generated");
+    let label_selector = spec.child("selector");
+    if selector::is_readable(label_selector)
+        && !selector::selects(label_selector, StructView::from_object(&set))
+    {
+        validator.invalid(path.child("selector"), label_selector.to_value(), "`selector` not auto-generated");
     }
 }
 
-/// Checks a job specification, in jobs and in job templates.
+/// Checks the specification of a job or of a job template.
 pub(super) fn specification(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let refuse = |validator: &mut Validator, name: &str, detail: String| {
         validator.invalid(path.child(name), spec.int(name).unwrap_or(0), detail);
@@ -177,7 +179,7 @@ pub(super) fn specification(validator: &mut Validator, path: &FieldPath, spec: S
         if manager.is_empty() {
             validator.required(place, "");
         }
-        forms::text(ValueFormat::DomainPath, &place, manager, &mut validator.errors);
+        scalar_formats::text(ValueFormat::DomainPath, &place, manager, &mut validator.errors);
         if manager.len() > MANAGER_MAX {
             validator.errors.push(FieldError::too_long(place, MANAGER_MAX));
         }
@@ -373,7 +375,7 @@ fn success_rule(validator: &mut Validator, path: &FieldPath, rule: StructView, c
     let Some(count) = count else { return };
     let place = path.child("succeededCount");
     if count < 0 {
-        validator.invalid(place, count, forms::NOT_NEGATIVE);
+        validator.invalid(place, count, scalar_formats::NOT_NEGATIVE);
     }
     if count > completions {
         let detail =
@@ -405,7 +407,7 @@ pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String>
     Ok(total)
 }
 
-/// Returns the first and last index of an interval such as `3` or `2-5`.
+/// Returns the first and the last index of an interval such as `3` or `2-5`.
 fn index_interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     let number = |part: &str| -> Result<i64, String> {
         let found = part.parse::<i32>().map(i64::from);
@@ -459,10 +461,10 @@ pub(super) fn first_common_index(a: &str, b: &str, completions: i64) -> Option<i
     }
 }
 
-/// Checks that the template and the completions do not change, except for suspended jobs (template) and
-/// indexed jobs (completions).
+/// Checks that the template and the completions do not change. The template of a suspended job and the
+/// completions of an indexed job may change.
 pub(super) fn job_update(validator: &mut Validator, new: StructView, old: StructView) {
-    // The specification is checked twice, except for the generated parts.
+    // The reference server checks the specification twice, except for the generated parts.
     generated_selector(validator, &FieldPath::ROOT.child("spec"), new);
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     if !is_same(spec.get("completions"), old_spec.get("completions")) {
@@ -488,7 +490,7 @@ pub(super) fn job_update(validator: &mut Validator, new: StructView, old: Struct
     }
 }
 
-/// Returns whether a suspended job has no pods and either never had any or has the condition `Suspended`.
+/// Returns whether a suspended job has no pods. The job has never had pods, or has the condition `Suspended`.
 fn is_at_rest(status: StructView) -> bool {
     let is_mark =
         |condition: StructView| condition.text("type") == "Suspended" && condition.text("status") == "True";
@@ -496,7 +498,7 @@ fn is_at_rest(status: StructView) -> bool {
         && (!status.has("startTime") || status.structs("conditions").any(is_mark))
 }
 
-/// Returns whether pods are equal except for scheduling and resources, which stay mutable while a job is
+/// Returns whether pods are equal except for scheduling and resources, which are mutable while a job is
 /// suspended.
 fn same_but_directives(new: StructView, old: StructView) -> bool {
     let strip = |pods: StructView| {
@@ -554,7 +556,7 @@ pub(super) fn cron_job(validator: &mut Validator, path: &FieldPath, job: StructV
 fn schedule(validator: &mut Validator, path: &FieldPath, spec: StructView, old: Option<StructView>) {
     let schedule = spec.text("schedule");
     if schedule.is_empty() {
-        return; // refused by schema
+        return; // the schema refuses it
     }
     if let Err(fault) = Schedule::check(schedule) {
         validator.invalid(path, schedule, fault);
@@ -562,7 +564,7 @@ fn schedule(validator: &mut Validator, path: &FieldPath, spec: StructView, old: 
     if !schedule.contains("TZ") {
         return;
     }
-    // A stored schedule with a time zone may keep it.
+    // A stored schedule that contains a time zone may keep the time zone.
     let may_have_zone = old.is_some_and(|old| old.text("schedule").contains("TZ"));
     if !may_have_zone {
         let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";

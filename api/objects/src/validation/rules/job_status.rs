@@ -1,16 +1,16 @@
 //! Rules for the status of jobs: counters must be consistent, and a finished job stays finished.
 //!
-//! A rule is only checked if the update changes one of the members that it reads. A change of the spec may
-//! have made other members invalid, and the controller must be able to correct them one at a time.
+//! A rule is only checked if the update changes one of the members that the rule reads. A change of the spec
+//! may have made other members invalid, and the controller must be able to correct them one at a time.
 
 use super::super::Validator;
 use super::super::path::FieldPath;
 use super::StructView;
 use super::common::{SeenStrings, invalid_without_value};
 use super::job::{count_indexes, first_common_index};
-use super::status::is_kept;
+use super::status::is_unchanged;
 
-/// The conditions of a job that are true.
+/// Conditions of a job whose status is true.
 #[derive(Clone, Copy, Default, Eq, PartialEq)]
 struct State {
     complete: bool,
@@ -20,7 +20,7 @@ struct State {
 }
 
 impl State {
-    fn of(status: StructView) -> Self {
+    fn from_status(status: StructView) -> Self {
         let is_true = |kind: &str| {
             status
                 .structs("conditions")
@@ -42,7 +42,7 @@ impl State {
 pub(super) fn job(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let spec = validator.object.child("spec");
     let old = validator.old.map_or(StructView::from(None), |old| old.child("status"));
-    let (now, before) = (State::of(status), State::of(old));
+    let (now, before) = (State::from_status(status), State::from_status(old));
     uncounted(validator, path, status);
     states(validator, path, now, before, spec);
     times(validator, path, status, old, now, before, spec);
@@ -51,7 +51,7 @@ pub(super) fn job(validator: &mut Validator, path: &FieldPath, status: StructVie
     progress(validator, path, status, old, spec);
 }
 
-/// Checks that the uncounted pods are listed once each.
+/// Checks that each uncounted pod is listed once.
 fn uncounted(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let place = path.child("uncountedTerminatedPods");
     let lists = status.child("uncountedTerminatedPods");
@@ -71,7 +71,7 @@ fn uncounted(validator: &mut Validator, path: &FieldPath, status: StructView) {
     }
 }
 
-/// Checks conditions that exclude or require each other.
+/// Checks conditions that exclude each other or require each other.
 fn states(validator: &mut Validator, path: &FieldPath, now: State, before: State, spec: StructView) {
     let place = path.child("conditions");
     let completes = now.complete != before.complete;
@@ -120,7 +120,7 @@ fn states(validator: &mut Validator, path: &FieldPath, now: State, before: State
     }
 }
 
-/// Checks the start and completion times. All times have the same format, so comparing their texts compares
+/// Checks the start and completion times. All times have the same format, so the texts have the same order as
 /// the times.
 fn times(
     validator: &mut Validator,
@@ -132,8 +132,8 @@ fn times(
     spec: StructView,
 ) {
     let (start, end) = (status.text("startTime"), status.text("completionTime"));
-    let start_changes = !is_kept(validator, status, "startTime");
-    let end_changes = !is_kept(validator, status, "completionTime");
+    let start_changes = !is_unchanged(validator, status, "startTime");
+    let end_changes = !is_unchanged(validator, status, "completionTime");
     let completes = now.complete != before.complete;
     let place = path.child("completionTime");
     if (completes || end_changes) && !end.is_empty() && !now.complete {
@@ -156,11 +156,11 @@ fn times(
     }
 }
 
-/// Checks that a finished job has no active, terminating or uncounted pods, and has a start time.
+/// Checks that a finished job has a start time, and has no active, terminating or uncounted pods.
 fn ends(validator: &mut Validator, path: &FieldPath, status: StructView, now: State, before: State) {
     let finishes = now.is_finished() != before.is_finished();
     let concerns = |validator: &Validator, name: &str| {
-        now.is_finished() && (finishes || !is_kept(validator, status, name))
+        now.is_finished() && (finishes || !is_unchanged(validator, status, name))
     };
     for name in ["active", "terminating"] {
         if let Some(count) = status.int(name).filter(|count| *count > 0)
@@ -180,11 +180,11 @@ fn ends(validator: &mut Validator, path: &FieldPath, status: StructView, now: St
     }
 }
 
-/// Checks completed and failed indexes: their syntax, that the job is indexed, and that no index is in both
-/// lists.
+/// Checks completed and failed indexes: the syntax must be valid, the job must be indexed, and an index must
+/// not be in both lists.
 fn indexes(validator: &mut Validator, path: &FieldPath, status: StructView, spec: StructView) {
-    let completed_changes = !is_kept(validator, status, "completedIndexes");
-    let failed_changes = !is_kept(validator, status, "failedIndexes");
+    let completed_changes = !is_unchanged(validator, status, "completedIndexes");
+    let failed_changes = !is_unchanged(validator, status, "failedIndexes");
     let completed = status.text("completedIndexes");
     let failed = status.get("failedIndexes").and_then(values::json::Value::as_str);
     let completions = spec.int("completions");
@@ -221,7 +221,7 @@ fn indexes(validator: &mut Validator, path: &FieldPath, status: StructView, spec
     }
 }
 
-/// Checks that counters do not decrease, and that ready pods are not more than active ones.
+/// Checks that counters do not decrease, and that there are at least as many active pods as ready pods.
 fn progress(
     validator: &mut Validator,
     path: &FieldPath,
@@ -230,11 +230,12 @@ fn progress(
     spec: StructView,
 ) {
     let active = status.int("active").unwrap_or(0);
-    let ready_changes = !is_kept(validator, status, "ready") || !is_kept(validator, status, "active");
+    let ready_changes =
+        !is_unchanged(validator, status, "ready") || !is_unchanged(validator, status, "active");
     if let Some(ready) = status.int("ready").filter(|ready| ready_changes && *ready > active) {
         validator.invalid(path.child("ready"), ready, "cannot set more ready pods than active");
     }
-    // An indexed job whose parallelism equals its completions may shrink.
+    // The completions of an indexed job may decrease if they equal the parallelism.
     let can_shrink =
         spec.text("completionMode") == "Indexed" && spec.int("completions") == spec.int("parallelism");
     for (name, counts) in [("failed", true), ("succeeded", !can_shrink)] {

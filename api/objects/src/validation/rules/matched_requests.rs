@@ -50,7 +50,7 @@ pub(super) fn rule(validator: &mut Validator, path: &FieldPath, rule: StructView
         let detail = "if '*/*' is present, must not specify other resources";
         validator.invalid(place, resources_value(rule), detail);
     }
-    // Only the last resource without a subresource decides.
+    // Only the last resource without a subresource is considered.
     let last = resources.clone().filter(|one| !one.is_empty() && !one.contains('/')).last();
     if last.is_some_and(|last| last != "*") && resources.clone().any(|one| one == "*") {
         let detail = "if '*' is present, must not specify other resources without subresources";
@@ -63,7 +63,7 @@ fn resources_value(rule: StructView) -> Value {
     rule.get("resources").cloned().unwrap_or_default()
 }
 
-/// Checks each resource on its own, and against the wildcards before it.
+/// Checks each resource alone, and in relation to the wildcards before it.
 fn resources(validator: &mut Validator, path: &FieldPath, rule: StructView) {
     let (mut with_all_subresources, mut of_all_resources) = (HashSet::new(), HashSet::new());
     for (at, resource) in rule.texts("resources").enumerate() {

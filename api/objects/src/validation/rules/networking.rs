@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms, names};
+use super::super::{Validator, names, scalar_formats};
 use super::StructView;
 use types::schema::table::ValueFormat;
 use values::json::{Key, Object, Value};
@@ -54,7 +54,7 @@ fn host(validator: &mut Validator, path: &FieldPath, name: &str, may_be_empty: b
     if name.is_empty() && may_be_empty {
         return;
     }
-    if may_be_empty && forms::address(name).is_some() {
+    if may_be_empty && scalar_formats::address(name).is_some() {
         validator.invalid(path, name, "must be a DNS name, not an IP address");
     }
     let faults = if name.contains('*') { names::wildcard_subdomain(name) } else { names::subdomain(name) };
@@ -87,7 +87,7 @@ pub(super) fn ingress_path(validator: &mut Validator, path: &FieldPath, rule: St
     }
 }
 
-/// Checks a backend: a service's port, or a resource.
+/// Checks a backend: a port of a service, or a resource.
 pub(super) fn ingress_backend(validator: &mut Validator, path: &FieldPath, backend: StructView) {
     let service = backend.child("service");
     match (backend.has("resource"), service.is_there()) {
@@ -121,7 +121,7 @@ pub(super) fn ingress_backend(validator: &mut Validator, path: &FieldPath, backe
         (false, false) => validator.invalid(path, "", "cannot set both port name & port number"),
         (false, true) => validator.refuse(&port_path.child("name"), name, names::port_name(name)),
         (true, false) => {
-            forms::value(
+            scalar_formats::value(
                 ValueFormat::Port,
                 &port_path.child("number"),
                 &Value::Int(number),
@@ -132,7 +132,7 @@ pub(super) fn ingress_backend(validator: &mut Validator, path: &FieldPath, backe
     }
 }
 
-/// Checks the parameters of an ingress class, which are cluster-scoped or namespaced.
+/// Checks the parameters of an ingress class. The referenced object is cluster-scoped or namespaced.
 pub(super) fn class_parameters(validator: &mut Validator, path: &FieldPath, parameters: StructView) {
     let place = path.child("namespace");
     let namespace = parameters.get("namespace").and_then(Value::as_str);
@@ -159,13 +159,13 @@ pub(super) fn policy_port(validator: &mut Validator, path: &FieldPath, port: Str
             if end < *start {
                 validator.invalid(place, end, "must be greater than or equal to `port`");
             }
-            forms::value(ValueFormat::Port, &place, &Value::Int(end), &mut validator.errors);
+            scalar_formats::value(ValueFormat::Port, &place, &Value::Int(end), &mut validator.errors);
         }
         Some(_) => validator.invalid(place, end, "may not be specified when `port` is non-numeric"),
     }
 }
 
-/// Checks a peer: pods, or a block of addresses.
+/// Checks a peer: pods, or a block of IP addresses.
 pub(super) fn policy_peer(validator: &mut Validator, path: &FieldPath, peer: StructView) {
     let count = ["podSelector", "namespaceSelector", "ipBlock"].iter().filter(|name| peer.has(name)).count();
     if count == 0 {
@@ -175,15 +175,15 @@ pub(super) fn policy_peer(validator: &mut Validator, path: &FieldPath, peer: Str
     }
 }
 
-/// Checks a block of addresses with exceptions, which must be inside it.
+/// Checks a block of IP addresses. The exceptions must be inside the block.
 pub(super) fn ip_block(validator: &mut Validator, path: &FieldPath, block: StructView) {
-    let Some((network, length)) = forms::network(block.text("cidr")) else { return };
+    let Some((network, length)) = scalar_formats::network(block.text("cidr")) else { return };
     let list = path.child("except");
     for (at, text) in block.texts("except").enumerate() {
         if validator.has_enough() {
             return;
         }
-        let Some((inner, inner_length)) = forms::network(text) else { continue };
+        let Some((inner, inner_length)) = scalar_formats::network(text) else { continue };
         if inner_length <= length || !contains(network, length, inner) {
             validator.invalid(list.index(at), text, "must be a strict subset of `cidr`");
         }
@@ -200,7 +200,8 @@ fn contains(network: IpAddr, length: u8, address: IpAddr) -> bool {
     is_v4 == other_is_v4 && (length == 0 || network & mask == address & mask)
 }
 
-/// Checks the policy types of a network policy. If there are more than exist, only their number is reported.
+/// Checks the policy types of a network policy. If the list is longer than the number of types, only its
+/// length is reported.
 pub(super) fn network_policy(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let list = path.child("policyTypes");
     if spec.items("policyTypes").len() > 2 {
@@ -217,13 +218,13 @@ pub(super) fn service_networks(validator: &mut Validator, path: &FieldPath, spec
     }
 }
 
-/// Checks that there is one network, or one of each family.
+/// Checks that there is one network, or one network of each IP family.
 fn networks(validator: &mut Validator, list: &FieldPath, spec: StructView) {
     let networks = spec.texts("cidrs");
     if networks.len() == 0 {
         return validator.required(list, "at least one CIDR required");
     }
-    let parsed: Vec<_> = networks.clone().filter_map(forms::network).collect();
+    let parsed: Vec<_> = networks.clone().filter_map(scalar_formats::network).collect();
     let are_dual = match parsed[..] {
         [(one, _), (other, _)] => one.is_ipv4() != other.is_ipv4(),
         _ => false,
@@ -237,8 +238,8 @@ fn networks(validator: &mut Validator, list: &FieldPath, spec: StructView) {
     };
     if let Some(fault) = fault {
         let value = spec.get("cidrs").cloned().unwrap_or_default();
-        // If there are too many networks, the error shows the whole specification, as in the reference
-        // server.
+        // As in the reference server, the error contains the whole specification if there are too many
+        // networks.
         let shown = match networks.len() {
             NETWORKS_MAX => value,
             _ => Value::Object(Object::from_iter([(Key::Borrowed("CIDRs"), value)])),
@@ -246,13 +247,13 @@ fn networks(validator: &mut Validator, list: &FieldPath, spec: StructView) {
         return validator.invalid(list, shown, fault);
     }
     for (at, text) in networks.enumerate() {
-        if let Some(fault) = forms::canonical_network_fault(text) {
+        if let Some(fault) = scalar_formats::canonical_network_fault(text) {
             validator.invalid(list.index(at), text, fault);
         }
     }
 }
 
-/// Checks that an update keeps the networks. A network of the other family may be added.
+/// Checks that an update keeps the networks. An update may add a network of the other IP family.
 pub(super) fn service_networks_update(validator: &mut Validator, new: StructView, old: StructView) {
     const DETAIL: &str = "field is immutable";
     let (new, old) = (new.child("spec"), old.child("spec"));
@@ -276,11 +277,11 @@ pub(super) fn service_networks_update(validator: &mut Validator, new: StructView
 pub(super) fn ip_address(validator: &mut Validator, path: &FieldPath, address: StructView) {
     let name = address.child("metadata").text("name");
     if validator.is_create()
-        && let Some(fault) = forms::canonical_address_fault(name)
+        && let Some(fault) = scalar_formats::canonical_address_fault(name)
     {
         let metadata = path.child("metadata");
         let place = metadata.child("name");
-        // This rule replaces that of names as path segments.
+        // This rule replaces the rule that names are path segments.
         validator.forget(&place);
         validator.invalid(place, name, fault);
     }

@@ -8,7 +8,7 @@ use super::StructView;
 
 const OPERATOR: &str = "not a valid selector operator";
 
-/// Checks a node selector. A node must match one of its terms.
+/// Checks a node selector, which selects a node if one of its terms matches the node.
 pub(super) fn node_selector(validator: &mut Validator, path: &FieldPath, selector: StructView) {
     let terms = path.child("nodeSelectorTerms");
     for (at, one) in selector.structs("nodeSelectorTerms").enumerate() {
@@ -16,7 +16,7 @@ pub(super) fn node_selector(validator: &mut Validator, path: &FieldPath, selecto
     }
 }
 
-/// Checks a preferred node selector term. Invalid label values are accepted in it.
+/// Checks a preferred node selector term, which may contain invalid label values.
 pub(super) fn preferred_term(validator: &mut Validator, path: &FieldPath, preferred: StructView) {
     term(validator, &path.child("preference"), preferred.child("preference"), false);
 }
@@ -91,10 +91,10 @@ fn term(validator: &mut Validator, path: &FieldPath, term: StructView, judges_va
     }
 }
 
-/// Checks an affinity term, which selects pods to be near to or far from.
+/// Checks an affinity term, which selects pods.
 pub(super) fn affinity_term(validator: &mut Validator, path: &FieldPath, term: StructView) {
     if term.text("topologyKey").is_empty() {
-        // An empty key is reported as missing and as an invalid name.
+        // An empty key is reported twice: as missing, and as an invalid name.
         validator.refuse(&path.child("topologyKey"), "", names::qualified(""));
     }
     for name in term.texts("namespaces") {
@@ -106,8 +106,8 @@ pub(super) fn affinity_term(validator: &mut Validator, path: &FieldPath, term: S
     keys_of_labels(validator, path, term);
 }
 
-/// Checks the keys of the pod's own labels. Each became a requirement of the selector, which must have no
-/// other requirement for that key.
+/// Checks the keys that refer to labels of the pod itself. Each key has become a requirement of the selector.
+/// The selector must have no other requirement for that key.
 fn keys_of_labels(validator: &mut Validator, path: &FieldPath, term: StructView) {
     let selector = term.child("labelSelector");
     for list in ["matchLabelKeys", "mismatchLabelKeys"] {
@@ -121,15 +121,15 @@ fn keys_of_labels(validator: &mut Validator, path: &FieldPath, term: StructView)
         }
         label_keys(validator, &place, term.texts(list));
     }
-    let wanted: HashMap<&str, usize> =
+    let match_keys: HashMap<&str, usize> =
         term.texts("matchLabelKeys").enumerate().map(|(at, key)| (key, at)).collect();
-    if wanted.is_empty() {
+    if match_keys.is_empty() {
         return;
     }
     let mut selected: HashSet<&str> = selector.map("matchLabels").map(|(key, _)| key).collect();
     for expression in selector.structs("matchExpressions") {
         let key = expression.text("key");
-        if let Some(at) = wanted.get(key)
+        if let Some(at) = match_keys.get(key)
             && selected.contains(key)
             && !validator.has_enough()
         {
@@ -137,10 +137,10 @@ fn keys_of_labels(validator: &mut Validator, path: &FieldPath, term: StructView)
         }
         selected.insert(key);
     }
-    let unwanted: HashSet<&str> = term.texts("mismatchLabelKeys").collect();
+    let mismatch_keys: HashSet<&str> = term.texts("mismatchLabelKeys").collect();
     let place = path.child("matchLabelKeys");
     for (at, key) in term.texts("matchLabelKeys").enumerate() {
-        if unwanted.contains(key) && !validator.has_enough() {
+        if mismatch_keys.contains(key) && !validator.has_enough() {
             validator.invalid(place.index(at), key, "exists in both matchLabelKeys and mismatchLabelKeys");
         }
     }
@@ -181,7 +181,8 @@ pub(super) fn toleration(validator: &mut Validator, path: &FieldPath, toleration
                 validator.invalid(place, value, "value must be empty when `operator` is 'Exists'");
             }
         }
-        // Numeric comparison is not supported, but the reference server lists its operators in this error.
+        // Numeric comparison is not supported, but the error of the reference server lists the numeric
+        // operators.
         "Lt" | "Gt" => validator.not_supported(place, operator, &["Equal", "Exists", "Lt", "Gt"]),
         other => validator.not_supported(place, other, &["Equal", "Exists"]),
     }
@@ -199,7 +200,7 @@ pub(super) fn spread(validator: &mut Validator, path: &FieldPath, constraint: St
     keys_of_labels(validator, path, constraint);
 }
 
-/// Checks that constraints are unique. The earlier one of two equal constraints is refused.
+/// Checks that constraints are unique. The first of two equal constraints is refused.
 pub(super) fn not_repeated(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let pair = |constraint: StructView<'_>| -> (String, String) {
         (constraint.text("topologyKey").to_owned(), constraint.text("whenUnsatisfiable").to_owned())

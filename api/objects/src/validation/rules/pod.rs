@@ -15,12 +15,13 @@ use super::{StructView, placement, pod_profiles, pod_subresource, security};
 use values::json::Value;
 use values::naming::Naming;
 
-/// Limits of resolvers: number of name servers, number of search domains, and their total bytes.
+/// Limits of resolvers: number of name servers, number of search domains, and total length of the search
+/// domains.
 const NAMESERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
 const SEARCH_BYTES_MAX: usize = 2048;
 
-/// Checks rules for pods that do not apply to pod templates.
+/// Checks the rules for pods that do not apply to pod templates.
 pub(super) fn pod(validator: &mut Validator, path: &FieldPath, pod: StructView) {
     let spec = pod.child("spec");
     let root = path.child("spec");
@@ -101,7 +102,7 @@ fn claims_of_volumes(validator: &mut Validator, path: &FieldPath, pod: &str, spe
     }
 }
 
-/// Checks the annotations of pods that have a meaning.
+/// Checks the annotations of pods that have a defined meaning.
 fn annotations(validator: &mut Validator, path: &FieldPath, metadata: StructView, spec: StructView) {
     let annotations = metadata.child("annotations");
     if !annotations.is_there() {
@@ -118,7 +119,7 @@ fn annotations(validator: &mut Validator, path: &FieldPath, metadata: StructView
     let cost_key = format!("controller.{}/pod-deletion-cost", validator.naming.domain);
     if let Some(cost) = annotations.get(&cost_key) {
         let text = cost.as_str().unwrap_or_default();
-        // Leading zeros are only accepted after a sign.
+        // A number with leading zeros is only accepted after a sign.
         let begins_well = text == "0" || !text.starts_with(['0', '+']);
         if !(begins_well && text.parse::<i32>().is_ok()) {
             validator.invalid(path.key(&cost_key), text, "must be a 32bit integer");
@@ -131,12 +132,12 @@ fn annotations(validator: &mut Validator, path: &FieldPath, metadata: StructView
     pod_profiles::annotations(validator, path, annotations, spec);
 }
 
-/// Returns the annotation that contained the tolerations of a pod before there was a field.
+/// Returns the key of the annotation that contained the tolerations of a pod before the field existed.
 pub(super) fn tolerations_key(naming: &Naming) -> String {
     format!("scheduler.alpha.{}/tolerations", naming.domain)
 }
 
-/// Checks tolerations from an annotation, to which no schema was applied.
+/// Checks tolerations from an annotation, which were not checked against a schema.
 fn tolerations(validator: &mut Validator, path: &FieldPath, list: &[Value]) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     for (at, toleration) in list.iter().enumerate() {
@@ -155,7 +156,7 @@ fn tolerations(validator: &mut Validator, path: &FieldPath, list: &[Value]) {
     }
 }
 
-/// Checks labels and annotations of a template. The rule of pod specifications checks its `spec`.
+/// Checks the labels and annotations of a template. The rule for pod specifications checks the `spec` of the template.
 pub(super) fn template(validator: &mut Validator, path: &FieldPath, template: StructView) {
     let metadata = template.child("metadata");
     metadata::labels(&path.child("labels"), metadata.get("labels"), &mut validator.errors);
@@ -170,7 +171,7 @@ pub(super) fn template(validator: &mut Validator, path: &FieldPath, template: St
     }
 }
 
-/// Checks a pod's specification: containers against volumes and claims, and pod-level fields.
+/// Checks the specification of a pod: pod-level fields, and the containers with their volumes and claims.
 pub(super) fn specification(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let mut volumes = HashMap::with_capacity(spec.items("volumes").len());
     let volumes_path = path.child("volumes");
@@ -192,7 +193,8 @@ pub(super) fn specification(validator: &mut Validator, path: &FieldPath, spec: S
     let claims = extra.iter().flat_map(|set| set.structs("volumeClaimTemplates"));
     for (at, claim) in claims.enumerate() {
         let name = claim.child("metadata").text("name");
-        // The claims become volumes after those of the template. The claims of a stored set cannot change.
+        // The claims become volumes after the volumes of the template. The claims of a stored set cannot
+        // change.
         if validator.is_create() && !validator.has_enough() {
             validator.refuse(&volumes_path.index(count + at).child("name"), name, names::label(name));
         }
@@ -218,8 +220,8 @@ pub(super) fn specification(validator: &mut Validator, path: &FieldPath, spec: S
     security::whole_pod(validator, path, spec);
 }
 
-/// Returns the specification of the stateful set that contains the pod specification. Its claims become
-/// volumes of its pods.
+/// Returns the specification of the stateful set that contains this pod specification. The claims of a
+/// stateful set become volumes of its pods.
 fn extra_volumes<'v>(validator: &Validator<'v>) -> Option<StructView<'v>> {
     (validator.kind == "StatefulSet").then(|| validator.object.child("spec"))
 }
@@ -242,8 +244,8 @@ fn is_static(validator: &Validator) -> bool {
     validator.kind == "Pod" && pod_subresource::is_static(validator, validator.object)
 }
 
-/// Checks a resource claim of a pod. Static pods must not have any, and no other error is reported for such a
-/// claim.
+/// Checks a resource claim of a pod. A static pod must not have resource claims, and all other errors about
+/// the claim are removed.
 pub(super) fn resource_claim(validator: &mut Validator, path: &FieldPath, claim: StructView) {
     if is_static(validator) {
         validator.forget(path);
@@ -257,7 +259,7 @@ pub(super) fn resource_claim(validator: &mut Validator, path: &FieldPath, claim:
     validator.invalid(path, claim.to_value(), detail);
 }
 
-/// Checks pod-level resources, which Windows pods cannot have.
+/// Checks pod-level resources. Windows pods must not have pod-level resources.
 fn pod_resources(validator: &mut Validator, path: &FieldPath, spec: StructView, claims: &SeenStrings) {
     if spec.child("os").text("name") == "windows" {
         return validator.forbidden(path, "may not be set for a windows pod");
@@ -272,8 +274,8 @@ fn pod_resources(validator: &mut Validator, path: &FieldPath, spec: StructView, 
     within_pod_limits(validator, path, spec);
 }
 
-/// Checks that pod-level amounts are at least the sums of the containers' amounts. For limits, only huge
-/// pages are summed.
+/// Checks that pod-level amounts are not less than the sums of the amounts of the containers. For limits,
+/// only huge pages are summed.
 fn fits_containers(validator: &mut Validator, path: &FieldPath, spec: StructView, list: &str) {
     let amounts = spec.child("resources").child(list);
     let path = path.child(list);
@@ -291,7 +293,7 @@ fn fits_containers(validator: &mut Validator, path: &FieldPath, spec: StructView
     }
 }
 
-/// Checks that each container's limits do not exceed the pod's limits.
+/// Checks that the limits of each container do not exceed the limits of the pod.
 fn within_pod_limits(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let limits = spec.child("resources").child("limits");
     let containers = path.child("containers");
@@ -310,8 +312,8 @@ fn within_pod_limits(validator: &mut Validator, path: &FieldPath, spec: StructVi
     }
 }
 
-/// Returns the sum of the requests or limits of running containers or, if that is larger, the maximum during
-/// startup, by resource name. Defaulting uses the same computation.
+/// Returns the total requests or limits by resource name: the sum over running containers, or the maximum
+/// during startup if that is larger. Defaulting uses the same computation.
 fn aggregate<'v>(spec: StructView<'v>, list: &str) -> Vec<(&'v str, Quantity)> {
     let mut running: std::collections::BTreeMap<&str, Quantity> = Default::default();
     let mut peak = running.clone();
@@ -354,7 +356,7 @@ pub(super) fn overhead<'v>(
     path: &FieldPath,
     amounts: impl Iterator<Item = (&'v str, &'v Value)>,
 ) {
-    let limits = path.child("limits"); // the reference server reports overhead as limits
+    let limits = path.child("limits"); // the reference server reports the overhead as limits
     for (name, value) in amounts {
         if validator.has_enough() {
             break;
@@ -364,8 +366,8 @@ pub(super) fn overhead<'v>(
     }
 }
 
-/// Checks ports of pods in the node's network, where the container port is the port of the node. Templates
-/// may leave the node's port unset.
+/// Checks the ports of pods that use the network of the node, where the container port is the host port. A
+/// template may leave the host port unset.
 fn host_ports(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     if !spec.is_true("hostNetwork") {
         return;

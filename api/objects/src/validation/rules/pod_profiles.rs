@@ -1,8 +1,8 @@
-//! Annotations of pods that contain seccomp and AppArmor profiles, and the fields that replaced them. Both
-//! may exist and must then agree (docs/api/validation.md#pods).
+//! Annotations of pods that contain seccomp and AppArmor profiles, and the fields that replaced these annotations. If a
+//! pod has the annotation and the field, both must agree (docs/api/validation.md#pods).
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms};
+use super::super::{Validator, scalar_formats};
 use super::StructView;
 use types::schema::table::ValueFormat;
 use values::field::go_quote;
@@ -10,7 +10,7 @@ use values::json::Value;
 
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Keys of the annotations: that of the whole pod, and the prefixes of those for a container.
+/// Keys of the annotations: the key for the whole pod, and the prefixes of the keys for single containers.
 struct Keys {
     pod_seccomp: String,
     seccomp: String,
@@ -18,7 +18,7 @@ struct Keys {
 }
 
 impl Keys {
-    fn of(validator: &Validator) -> Self {
+    fn new(validator: &Validator) -> Self {
         let domain = validator.naming.domain;
         Keys {
             pod_seccomp: format!("seccomp.security.alpha.{domain}/pod"),
@@ -28,13 +28,14 @@ impl Keys {
     }
 }
 
-/// Returns whether a key may be one of these annotations. This quick test is sufficient for most annotations.
+/// Returns whether a key may be the key of a profile annotation. This fast test excludes most other
+/// annotations.
 fn is_of_profile(key: &str) -> bool {
     let rest = key.strip_prefix("container.").unwrap_or(key);
     rest.starts_with("seccomp.") || rest.starts_with("apparmor.")
 }
 
-/// Checks the annotations on their own.
+/// Checks the annotations without the fields.
 pub(super) fn annotations(
     validator: &mut Validator,
     path: &FieldPath,
@@ -44,7 +45,7 @@ pub(super) fn annotations(
     if !annotations.members().any(|(key, _)| is_of_profile(key)) {
         return;
     }
-    let keys = Keys::of(validator);
+    let keys = Keys::new(validator);
     for (key, value) in annotations.members() {
         if validator.has_enough() {
             return;
@@ -67,7 +68,7 @@ pub(super) fn annotations(
 
 fn seccomp(validator: &mut Validator, path: &FieldPath, profile: &str) {
     match profile.strip_prefix("localhost/") {
-        Some(file) => forms::text(ValueFormat::Descending, path, file, &mut validator.errors),
+        Some(file) => scalar_formats::text(ValueFormat::Descending, path, file, &mut validator.errors),
         None if matches!(profile, "runtime/default" | "docker/default" | "unconfined") => {}
         None => validator.invalid(path, profile, "must be a valid seccomp profile"),
     }
@@ -83,11 +84,11 @@ pub(super) fn matching(
     if !annotations.members().any(|(key, _)| is_of_profile(key)) {
         return;
     }
-    let keys = Keys::of(validator);
+    let keys = Keys::new(validator);
     let context = spec.child("securityContext");
     let place = path.child("securityContext");
-    let said = annotations.get(&keys.pod_seccomp);
-    agree(validator, &place.child("seccompProfile"), context.child("seccompProfile"), said, "seccomp");
+    let annotation = annotations.get(&keys.pod_seccomp);
+    agree(validator, &place.child("seccompProfile"), context.child("seccompProfile"), annotation, "seccomp");
     let is_windows = spec.child("os").text("name") == "windows";
     for list in LISTS {
         let list_path = path.child(list);
@@ -98,22 +99,36 @@ pub(super) fn matching(
             let element = list_path.index(at);
             let place = element.child("securityContext");
             let (name, own) = (container.text("name"), container.child("securityContext"));
-            let said = annotations.get(&format!("{}{name}", keys.seccomp));
-            agree(validator, &place.child("seccompProfile"), own.child("seccompProfile"), said, "seccomp");
+            let annotation = annotations.get(&format!("{}{name}", keys.seccomp));
+            agree(
+                validator,
+                &place.child("seccompProfile"),
+                own.child("seccompProfile"),
+                annotation,
+                "seccomp",
+            );
             let profile = if own.has("appArmorProfile") { own } else { context }.child("appArmorProfile");
-            let said = annotations.get(&format!("{}{name}", keys.app_armor)).filter(|_| !is_windows);
-            agree(validator, &place.child("appArmorProfile"), profile, said, "apparmor");
+            let annotation = annotations.get(&format!("{}{name}", keys.app_armor)).filter(|_| !is_windows);
+            agree(validator, &place.child("appArmorProfile"), profile, annotation, "apparmor");
         }
     }
 }
 
-/// Checks that a field and an annotation have the same profile.
-fn agree(validator: &mut Validator, path: &FieldPath, field: StructView, said: Option<&Value>, what: &str) {
-    let Some(said) = said.and_then(Value::as_str).filter(|_| field.is_there()) else { return };
+/// Checks that a field and an annotation specify the same profile.
+fn agree(
+    validator: &mut Validator,
+    path: &FieldPath,
+    field: StructView,
+    annotation: Option<&Value>,
+    what: &str,
+) {
+    let Some(annotation) = annotation.and_then(Value::as_str).filter(|_| field.is_there()) else { return };
     let is_type = match field.text("type") {
-        "Unconfined" => said == "unconfined",
-        "RuntimeDefault" => said == "runtime/default" || (what == "seccomp" && said == "docker/default"),
-        "Localhost" => match said.strip_prefix("localhost/") {
+        "Unconfined" => annotation == "unconfined",
+        "RuntimeDefault" => {
+            annotation == "runtime/default" || (what == "seccomp" && annotation == "docker/default")
+        }
+        "Localhost" => match annotation.strip_prefix("localhost/") {
             None => false,
             Some(file) => {
                 if field.get("localhostProfile").and_then(Value::as_str) != Some(file) {

@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms, names};
+use super::super::{Validator, names, scalar_formats};
 use super::StructView;
 use super::common::SeenStrings;
 use values::field::FieldError;
@@ -15,9 +15,9 @@ const NO_CONTAINER: &str =
     "must match the name of an entry in spec.initContainers.name or spec.containers.name";
 const NO_RESOURCE: &str = "must match the extended resource name of an entry in \
                            spec.initContainers.resources.requests or spec.containers.resources.requests";
-/// Types of the server's own conditions, which are not checked as qualified names.
+/// Types of conditions of the system, which are not checked as qualified names.
 const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
-/// Maximum id of a user or group.
+/// Maximum ID of a user or group.
 const ID_MAX: i64 = i32::MAX as i64;
 
 pub(super) fn pod(validator: &mut Validator, path: &FieldPath, status: StructView) {
@@ -66,7 +66,7 @@ pub(super) fn pod(validator: &mut Validator, path: &FieldPath, status: StructVie
     }
 }
 
-/// Checks the nominated node. A pod that is bound to a node must not be nominated for another.
+/// Checks the nominated node. A pod that is bound to a node must not be nominated for another node.
 fn nominated(
     validator: &mut Validator,
     path: &FieldPath,
@@ -94,7 +94,8 @@ fn generation(validator: &mut Validator, path: &FieldPath, of: StructView) {
 const EXTENDED: &str = "extendedResourceClaimStatus";
 const HEALTH: &str = "allocatedResourcesStatus";
 
-/// Checks the health of the resources of containers: each resource must be requested, and ids must be unique.
+/// Checks the health of the resources of containers. The container must request each resource, and IDs must
+/// be unique.
 fn health<'v>(
     validator: &mut Validator,
     path: &FieldPath,
@@ -111,7 +112,7 @@ fn health<'v>(
             let place = list.index(at);
             let name = resource.text("name");
             if let Some(container) = containers.get(container.text("name"))
-                && let Some(detail) = unasked(*container, name)
+                && let Some(detail) = unrequested_detail(*container, name)
             {
                 validator.invalid(place.child("name"), name, detail);
             }
@@ -134,23 +135,23 @@ fn health<'v>(
     }
 }
 
-/// Returns the reason if a container does not request the resource.
-fn unasked(container: StructView, name: &str) -> Option<&'static str> {
+/// Returns the error detail if a container does not request the resource.
+fn unrequested_detail(container: StructView, name: &str) -> Option<&'static str> {
     let resources = container.child("resources");
-    let (is_asked, detail) = match name.strip_prefix("claim:") {
+    let (is_requested, detail) = match name.strip_prefix("claim:") {
         Some(name) => {
             let (claim, request) = name.split_once('/').unwrap_or((name, ""));
             let mut claims = resources.structs("claims");
-            let is_asked = claims.any(|one| one.text("name") == claim && one.text("request") == request);
+            let is_requested = claims.any(|one| one.text("name") == claim && one.text("request") == request);
             let detail = "must match one of the container's resource claims in a format \
                           'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty";
-            (is_asked, detail)
+            (is_requested, detail)
         }
         None => {
             (resources.child("requests").has(name), "must match one of the container's resource requests")
         }
     };
-    (!is_asked).then_some(detail)
+    (!is_requested).then_some(detail)
 }
 
 fn conditions(validator: &mut Validator, path: &FieldPath, status: StructView) {
@@ -172,7 +173,7 @@ fn exit_code(status: StructView) -> Option<i64> {
     ended.is_there().then(|| ended.int("exitCode").unwrap_or(0))
 }
 
-/// Checks that a terminated container only runs again if the restart policy permits it.
+/// Checks that a terminated container runs again only if the restart policy permits a restart.
 fn transitions(
     validator: &mut Validator,
     path: &FieldPath,
@@ -213,8 +214,8 @@ fn restarts_all(spec: StructView) -> bool {
     })
 }
 
-/// Returns whether a container that ended with this exit code is restarted. Its own rules take precedence
-/// over its own policy, which takes precedence over the pod's policy.
+/// Returns whether a container that ended with this exit code is restarted. The rules of a container take
+/// precedence over its policy, and its policy takes precedence over the policy of the pod.
 fn is_restarted(container: StructView, spec: StructView, exit_code: i64) -> bool {
     let by_policy = |policy: &str| match policy {
         "OnFailure" => exit_code != 0,
@@ -258,7 +259,7 @@ fn claims(validator: &mut Validator, path: &FieldPath, status: StructView, spec:
     }
 }
 
-/// Checks the claim for extended resources: the mappings from containers and resources to its requests.
+/// Checks the claim for extended resources, which maps containers and resources to requests of the claim.
 fn extended_claim(validator: &mut Validator, path: &FieldPath, claim: StructView, spec: StructView) {
     let list = path.child("requestMappings");
     if claim.items("requestMappings").is_empty() {
@@ -282,7 +283,7 @@ fn extended_claim(validator: &mut Validator, path: &FieldPath, claim: StructView
             }
             Some(_) => {}
         }
-        // The error has a path next to the list instead of inside it, as in the reference server.
+        // As in the reference server, the path of the error does not contain the list.
         validator.refuse(&path.child("requestName"), request, names::label(request));
         if !seen.insert((container, resource, request)) {
             for member in members {
@@ -298,14 +299,14 @@ fn extended_claim(validator: &mut Validator, path: &FieldPath, claim: StructView
     }
 }
 
-/// Checks that there is at most one address of each family.
+/// Checks that the list contains at most one address of each IP family.
 fn addresses(validator: &mut Validator, path: &FieldPath, status: StructView, list: &str) {
     for (at, address) in status.structs(list).enumerate() {
         if validator.has_enough() {
             return;
         }
         let text = address.text("ip");
-        if let Some(fault) = forms::address_fault(text) {
+        if let Some(fault) = scalar_formats::address_fault(text) {
             validator.invalid(path.index(at), text, fault);
         }
     }
@@ -314,9 +315,9 @@ fn addresses(validator: &mut Validator, path: &FieldPath, status: StructView, li
         let families: Vec<Option<bool>> = status
             .structs(list)
             .take(3)
-            .map(|address| forms::address(address.text("ip")).map(|address| address.is_ipv4()))
+            .map(|address| scalar_formats::address(address.text("ip")).map(|address| address.is_ipv4()))
             .collect();
-        let is_unreadable = |address: &StructView<'_>| forms::address(address.text("ip")).is_none();
+        let is_unreadable = |address: &StructView<'_>| scalar_formats::address(address.text("ip")).is_none();
         if let Some((at, address)) =
             status.structs(list).enumerate().find(|(_, address)| is_unreadable(address))
         {
@@ -331,7 +332,7 @@ fn addresses(validator: &mut Validator, path: &FieldPath, status: StructView, li
     }
 }
 
-/// Checks the users as which the first processes of containers run.
+/// Checks the users of the first processes of containers.
 fn users(validator: &mut Validator, path: &FieldPath, status: StructView, list: &str, spec: StructView) {
     let system = match spec.child("os").text("name") {
         "" => "linux",

@@ -8,7 +8,7 @@ use super::super::{Validator, is_same, is_same_struct};
 use super::StructView;
 use values::qos::qos_class;
 
-/// Resources that can be resized.
+/// Resources that a resize can change.
 const RESIZED: [&str; 2] = ["cpu", "memory"];
 const ONLY: &str = "only cpu and memory resources are mutable";
 
@@ -18,21 +18,21 @@ pub(super) fn is_static(validator: &Validator, pod: StructView) -> bool {
     pod.child("metadata").child("annotations").has(&mirror)
 }
 
-/// Refuses the object as a whole. Drops all other errors.
+/// Refuses the object as a whole, and removes all other errors.
 fn only(validator: &mut Validator, detail: &str) {
     validator.errors.clear();
     validator.forbidden("[]", detail);
 }
 
-/// Checks that ephemeral containers are only added and never changed.
+/// Checks that an update only adds ephemeral containers. Existing ephemeral containers must not change.
 pub(super) fn ephemeral_containers(validator: &mut Validator, new: StructView, old: StructView) {
     if is_static(validator, old) {
         return only(validator, "static pods do not support ephemeral containers");
     }
     const LIST: &str = "ephemeralContainers";
-    let wanted = new.child("spec").structs(LIST);
-    let wanted: HashMap<&str, StructView> =
-        wanted.map(|container| (container.text("name"), container)).collect();
+    let containers = new.child("spec").structs(LIST);
+    let containers: HashMap<&str, StructView> =
+        containers.map(|container| (container.text("name"), container)).collect();
     let path = "spec.ephemeralContainers";
     for before in old.child("spec").structs(LIST) {
         if validator.has_enough() {
@@ -40,7 +40,7 @@ pub(super) fn ephemeral_containers(validator: &mut Validator, new: StructView, o
         }
         let name = before.text("name");
         let quoted = values::field::go_quote(name);
-        match wanted.get(name) {
+        match containers.get(name) {
             None => {
                 let detail = format!("existing ephemeral containers {quoted} may not be removed\n");
                 validator.forbidden(path, detail);
@@ -128,7 +128,7 @@ fn has_amounts(spec: StructView) -> bool {
     ["requests", "limits"].iter().any(|list| resources.child(list).members().next().is_some())
 }
 
-/// Checks that pod-level resources are not added or removed, and that only resizable amounts change.
+/// Checks that pod-level resources are neither added nor removed, and that only resizable amounts change.
 fn resize_whole(validator: &mut Validator, path: &FieldPath, new: StructView, old: StructView) {
     if old.has("resources") && !new.has("resources") {
         return validator.forbidden(path.child("resources"), "pod-level resources cannot be removed");
@@ -139,7 +139,7 @@ fn resize_whole(validator: &mut Validator, path: &FieldPath, new: StructView, ol
     }
 }
 
-/// Checks that the containers are the same in the same order.
+/// Checks that the containers and their order are unchanged.
 fn same_containers(validator: &mut Validator, list: &str, new: StructView, old: StructView) {
     let spec = FieldPath::ROOT.child("spec");
     let path = spec.child(list);
@@ -154,7 +154,7 @@ fn same_containers(validator: &mut Validator, list: &str, new: StructView, old: 
     }
 }
 
-/// Checks that no amount is removed. `what` says whether the amounts are those of a container or of the pod.
+/// Checks that no amount is removed. `what` tells whether the amounts belong to a container or to the pod.
 fn nothing_removed(
     validator: &mut Validator,
     path: &FieldPath,
@@ -179,7 +179,8 @@ fn is_resize(now: StructView, before: StructView) -> bool {
         container
     };
     let (rest, former) = (but_resources(now), but_resources(before));
-    is_same_struct(StructView::of(&rest), StructView::of(&former)) && is_same_but_for_amounts(now, before)
+    is_same_struct(StructView::from_object(&rest), StructView::from_object(&former))
+        && is_same_but_for_amounts(now, before)
 }
 
 /// Returns whether two resource requirements differ only in amounts of resizable resources.
@@ -192,7 +193,7 @@ fn is_same_but_for_amounts(now: StructView, before: StructView) -> bool {
     };
     let is_kept = |member: &&str| {
         let (rest, former) = (rest(now, member), rest(before, member));
-        is_same_struct(StructView::of(&rest), StructView::of(&former))
+        is_same_struct(StructView::from_object(&rest), StructView::from_object(&former))
     };
     ["requests", "limits"].iter().all(is_kept) && is_same(now.get("claims"), before.get("claims"))
 }

@@ -1,6 +1,6 @@
-//! Rules for updates of a pod, most of whose fields are immutable (docs/api/validation.md#pods).
+//! Rules for updates of a pod. Most fields of a pod are immutable (docs/api/validation.md#pods).
 //!
-//! Each permitted change is checked and then reverted in a copy. Any difference that remains is refused.
+//! Each permitted change is checked and then reverted in a copy. Any remaining difference is refused.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -47,13 +47,13 @@ pub(super) fn pod(validator: &mut Validator, new_pod: StructView, old_pod: Struc
     }
     let mut masked = new_spec.clone();
     take_back(&mut masked, old, was_gated);
-    let masked = StructView::of(&masked);
+    let masked = StructView::from_object(&masked);
     if !is_same_struct(masked, old) {
         validator.forbidden_change("spec", DETAIL, "spec", [old, masked]);
     }
 }
 
-/// Checks that the mirror pod and AppArmor annotations do not change.
+/// Checks that the annotation of mirror pods and the AppArmor annotations do not change.
 fn annotations(validator: &mut Validator, new: StructView, old: StructView) {
     let metadata = FieldPath::ROOT.child("metadata");
     let path = metadata.child("annotations");
@@ -64,7 +64,7 @@ fn annotations(validator: &mut Validator, new: StructView, old: StructView) {
         None => false,
     };
     let found: Vec<_> = validator.errors.iter().filter(is_of_pods).cloned().collect();
-    validator.errors.extend(found); // the reference server checks them twice
+    validator.errors.extend(found); // the reference server checks these annotations twice
     let mirror = validator.naming.label("config.mirror");
     let profiles = format!("container.apparmor.security.beta.{}/", validator.naming.domain);
     let (new, old) = (new.child("annotations"), old.child("annotations"));
@@ -82,7 +82,7 @@ fn annotations(validator: &mut Validator, new: StructView, old: StructView) {
     }
 }
 
-/// Checks the active deadline, which can be set and lowered. Returns whether the checks go on.
+/// Checks the active deadline, which can be set and lowered. Returns whether further checks should follow.
 fn deadline(validator: &mut Validator, new: StructView, old: StructView) -> bool {
     const PATH: &str = "spec.activeDeadlineSeconds";
     match (new.int("activeDeadlineSeconds"), old.int("activeDeadlineSeconds")) {
@@ -102,7 +102,7 @@ fn deadline(validator: &mut Validator, new: StructView, old: StructView) -> bool
     true
 }
 
-/// Checks that tolerations are only added. The seconds of existing ones may change.
+/// Checks that an update only adds tolerations. The seconds of existing tolerations may change.
 fn tolerations(validator: &mut Validator, new: StructView, old: StructView) {
     let but_duration = |toleration: StructView<'_>| {
         ["key", "operator", "value", "effect"].map(|name| toleration.text(name).to_owned())
@@ -117,7 +117,7 @@ fn tolerations(validator: &mut Validator, new: StructView, old: StructView) {
     }
 }
 
-/// Checks that scheduling gates are only removed. A new gate is reported at its last occurrence.
+/// Checks that an update only removes scheduling gates. A new gate is reported at its last occurrence.
 fn gates(validator: &mut Validator, new: StructView, old: StructView) {
     let former: HashSet<&str> = old.structs("schedulingGates").map(|gate| gate.text("name")).collect();
     let last: HashMap<&str, usize> =
@@ -131,7 +131,7 @@ fn gates(validator: &mut Validator, new: StructView, old: StructView) {
     }
 }
 
-/// Checks that the node selector of a gated pod is only extended.
+/// Checks that an update only extends the node selector of a gated pod.
 fn node_selector(validator: &mut Validator, new: StructView, old: StructView) {
     let now: HashMap<&str, &Value> = new.map("nodeSelector").collect();
     if !old.map("nodeSelector").all(|(name, value)| now.get(name) == Some(&value)) {
@@ -140,7 +140,7 @@ fn node_selector(validator: &mut Validator, new: StructView, old: StructView) {
     }
 }
 
-/// Checks that the required node affinity of a gated pod is only narrowed, by adding to each term.
+/// Checks that an update only adds requirements to the terms of the required node affinity of a gated pod.
 fn node_affinity(validator: &mut Validator, new: StructView, old: StructView) {
     const PATH: &str =
         "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";

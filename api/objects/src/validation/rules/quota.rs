@@ -11,7 +11,7 @@ use super::StructView;
 use super::resources;
 use values::json::Value;
 
-/// Checks the limits of a namespace, which are unique by type.
+/// Checks the limits in a limit range. Each type may occur once.
 pub(super) fn limit_range(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let limits = path.child("limits");
     let mut seen = HashSet::new();
@@ -71,7 +71,7 @@ fn limit_item(validator: &mut Validator, path: &FieldPath, limit: StructView) {
     }
 }
 
-/// Checks that minimum, default and maximum of a resource are in ascending order.
+/// Checks that the minimum, the default and the maximum of a resource are in ascending order.
 fn in_order(validator: &mut Validator, path: &FieldPath, limit: StructView, name: &str) {
     let of = |list: &str| limit.child(list).quantity(name);
     let pod = limit.text("type") == "Pod";
@@ -79,7 +79,8 @@ fn in_order(validator: &mut Validator, path: &FieldPath, limit: StructView, name
     let default = of("default").filter(|_| !pod);
     let request = of("defaultRequest").filter(|_| !pod);
     let ratio = of("maxLimitRequestRatio");
-    // Lower amount, its name, upper amount, its name, list of the error, and value in the error.
+    // The columns are: lower amount, name of the lower amount, upper amount, name of the upper amount, list in the
+    // error, value in the error.
     let pairs = [
         (min, "min", max, "max", "min", min),
         (min, "min", request, "default request", "defaultRequest", request),
@@ -146,7 +147,7 @@ pub(super) fn resource_quota(validator: &mut Validator, path: &FieldPath, spec: 
     }
     let place = path.child("scopes");
     let all = || spec.get("scopes").cloned().unwrap_or(Value::Array(Vec::new()));
-    let (mut scopes, mut unfit) = (HashSet::new(), Unfit::of(spec));
+    let (mut scopes, mut unfit) = (HashSet::new(), Unfit::new(spec));
     for scope in spec.texts("scopes") {
         if validator.has_enough() {
             return;
@@ -192,15 +193,15 @@ fn is_scope(scope: &str) -> bool {
     )
 }
 
-/// Number of counted resources to which a scope does not apply, by scope. Lists may repeat scopes, so the
-/// numbers are cached.
+/// Counted resources to which a scope does not apply, by scope. Lists may repeat a scope, so the result for
+/// each scope is computed once and cached.
 struct Unfit<'v> {
     spec: StructView<'v>,
     by_scope: HashMap<&'v str, usize>,
 }
 
 impl<'v> Unfit<'v> {
-    fn of(spec: StructView<'v>) -> Self {
+    fn new(spec: StructView<'v>) -> Self {
         Unfit { spec, by_scope: HashMap::new() }
     }
 
@@ -227,7 +228,7 @@ fn unfit<'v>(spec: StructView<'v>, scope: &str) -> impl Iterator<Item = &'v str>
     spec.map("hard").map(|(name, _)| name).filter(move |name| resources::is_quota(name) && !fits(name))
 }
 
-/// Returns whether pods consume this resource of a quota.
+/// Returns whether this resource of a quota is consumed by pods.
 fn is_of_pods(name: &str) -> bool {
     let bare = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
     name == "pods" || matches!(bare, "cpu" | "memory")
@@ -282,6 +283,6 @@ fn scope_selector<'v>(
         }
         scopes.insert(scope);
     }
-    // The error shows the other list of scopes, as in the reference server.
+    // As in the reference server, the error contains the other list of scopes.
     refuse_conflicts(validator, &list, &scopes, || spec.get("scopes").cloned().unwrap_or_default());
 }

@@ -44,7 +44,7 @@ pub(super) fn aggregation(validator: &mut Validator, path: &FieldPath, aggregati
         if validator.has_enough() {
             return;
         }
-        // Reported in addition to the errors inside it: the selector selects nothing.
+        // Report this error in addition to the errors inside the selector, because an invalid selector selects nothing.
         if !validator.errors.is_empty() && validator.has_errors_in(&list.index(at)) {
             validator.invalid(list.index(at), Value::Null, "invalid label selector.");
         }
@@ -92,7 +92,7 @@ pub(super) fn subject(validator: &mut Validator, path: &FieldPath, subject: Stru
     }
 }
 
-/// Checks that the role reference of a binding does not change.
+/// Checks that an update does not change the role reference of a binding.
 pub(super) fn binding_update(validator: &mut Validator, new: StructView, old: StructView) {
     let (new, old) = (new.get("roleRef"), old.get("roleRef"));
     if is_same(new, old) {

@@ -1,4 +1,5 @@
-//! Rules for resource names and quantities: requests and limits of containers, and the resources that quotas count.
+//! Rules for resource names and quantities: requests and limits of containers, and resources that quotas
+//! count.
 
 use quantity::Quantity;
 
@@ -6,12 +7,12 @@ use super::super::path::FieldPath;
 use super::super::{Validator, names};
 use super::StructView;
 use super::common::SeenStrings;
-use super::forms::NOT_NEGATIVE;
+use super::scalar_formats::NOT_NEGATIVE;
 use super::view::quantity;
 use values::json::Value;
 use values::naming::Naming;
 
-/// Resources with integer amounts.
+/// Resources whose amounts are integers.
 const COUNTED: [&str; 9] = [
     "configmaps",
     "persistentvolumeclaims",
@@ -23,7 +24,7 @@ const COUNTED: [&str; 9] = [
     "services.loadbalancers",
     "services.nodeports",
 ];
-/// Resources with measured amounts.
+/// Resources whose amounts may be fractions.
 const MEASURED: [&str; 9] = [
     "cpu",
     "ephemeral-storage",
@@ -36,7 +37,7 @@ const MEASURED: [&str; 9] = [
     "requests.memory",
 ];
 
-/// Owner of the resources, which determines the valid names.
+/// Owner of resources. The owner determines which names are valid.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(super) enum Owner {
     Container,
@@ -47,7 +48,7 @@ pub(super) fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Returns whether a name has no domain or is in the domain of the system.
+/// Returns whether a name has no domain, or has the domain of the system.
 pub(super) fn is_native(naming: &Naming, name: &str) -> bool {
     match name.split_once('/') {
         None => true,
@@ -55,7 +56,7 @@ pub(super) fn is_native(naming: &Naming, name: &str) -> bool {
     }
 }
 
-/// Returns whether a name is in another domain, so that the system does not know the resource.
+/// Returns whether a name has a domain that is not the domain of the system.
 pub(super) fn is_extended(naming: &Naming, name: &str) -> bool {
     !is_native(naming, name)
         && !name.starts_with("requests.")
@@ -142,7 +143,8 @@ fn pages(validator: &mut Validator, path: &FieldPath, name: &str, value: &Value)
     }
 }
 
-/// Checks requests and limits of a container or pod. `claims` are the names of the pod's claims.
+/// Checks the requests and limits of a container or pod. `claims` contains the names of the claims of the
+/// pod.
 pub(super) fn requirements(
     validator: &mut Validator,
     path: &FieldPath,

@@ -1,7 +1,7 @@
 //! Rules for the security contexts of pods and containers.
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms};
+use super::super::{Validator, scalar_formats};
 use super::StructView;
 use super::common::SeenStrings;
 use types::schema::table::ValueFormat;
@@ -44,7 +44,7 @@ pub(super) fn pod(validator: &mut Validator, path: &FieldPath, context: StructVi
         let name = sysctl.text("name");
         let place = sysctls.index(at);
         if name.is_empty() {
-            continue; // refused by schema
+            continue; // the schema refuses it
         }
         if !is_sysctl(name) {
             let segment = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
@@ -58,8 +58,8 @@ pub(super) fn pod(validator: &mut Validator, path: &FieldPath, context: StructVi
     }
     let had_policy = validator.before(path).has("seLinuxChangePolicy");
     if let Some(policy) = context.get("seLinuxChangePolicy").and_then(Value::as_str) {
-        // The feature gate SELinuxMount is off, so only an object that already has a policy may use the other
-        // one.
+        // The feature gate SELinuxMount is disabled. Therefore only an object that already has a policy may
+        // use the other policy.
         let supported: &[&str] = if had_policy { &["MountOption", "Recursive"] } else { &["Recursive"] };
         if !supported.contains(&policy) {
             validator.not_supported(path.child("seLinuxChangePolicy"), policy, supported);
@@ -77,13 +77,14 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= SYSCTL_MAX && name.split(['.', '/']).all(is_segment)
 }
 
-/// Checks a seccomp profile. Its path on the node is required for one type and forbidden for others.
+/// Checks a seccomp profile. The path of the profile on the node is required for one profile type and
+/// forbidden for the other types.
 pub(super) fn seccomp(validator: &mut Validator, path: &FieldPath, profile: StructView) {
     let place = path.child("localhostProfile");
     match (profile.text("type"), profile.get("localhostProfile")) {
         ("Localhost", None) => validator.required(place, "must be set when seccomp type is Localhost"),
         ("Localhost", Some(value)) => {
-            forms::value(ValueFormat::Descending, &place, value, &mut validator.errors)
+            scalar_formats::value(ValueFormat::Descending, &place, value, &mut validator.errors)
         }
         (_, Some(_)) => {
             let detail = "can only be set when seccomp type is Localhost";
@@ -93,7 +94,8 @@ pub(super) fn seccomp(validator: &mut Validator, path: &FieldPath, profile: Stru
     }
 }
 
-/// Checks an AppArmor profile, like a seccomp profile but with other messages.
+/// Checks an AppArmor profile. The rules for AppArmor profiles and for seccomp profiles are the same, but the
+/// messages differ.
 pub(super) fn app_armor(validator: &mut Validator, path: &FieldPath, profile: StructView) {
     const MISSING: &str = "must be set when AppArmor type is Localhost";
     let place = path.child("localhostProfile");
@@ -189,7 +191,7 @@ fn is_windows_domain(domain: &str) -> bool {
     })
 }
 
-/// Checks that the stop signal of a container exists on the pod's operating system.
+/// Checks that the operating system of the pod supports the stop signal of a container.
 pub(super) fn stop_signal(
     validator: &mut Validator,
     path: &FieldPath,
@@ -206,8 +208,8 @@ pub(super) fn stop_signal(
     }
 }
 
-/// Checks pods with a user namespace, which must not use other namespaces of the node or block devices. Block
-/// devices of a stored pod are accepted, because earlier releases accepted them.
+/// Checks a pod with its own user namespace. Such a pod must not use other namespaces of the node, or block
+/// devices. Block devices of a stored pod are accepted, because earlier releases accepted block devices.
 fn own_users(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     const DETAIL: &str = "when `hostUsers` is false";
     for (name, place) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
@@ -353,7 +355,8 @@ fn host_sysctls(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     }
 }
 
-/// Checks containers that are Windows host processes: either all containers of a pod are, or none.
+/// Checks containers that are Windows host processes. Either all containers of a pod or no containers are
+/// host processes.
 fn host_processes(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let flag =
         |context: StructView| context.child("securityContext").child("windowsOptions").flag("hostProcess");

@@ -1,4 +1,4 @@
-//! Label selectors inside objects: their validation, and matching them against labels.
+//! Checks label selectors inside objects, and matches them against labels.
 
 use hashbrown::HashMap;
 
@@ -6,7 +6,7 @@ use super::super::path::FieldPath;
 use super::super::{Validator, names};
 use super::StructView;
 
-/// Checks a label selector. The schema checks its `matchLabels`.
+/// Checks a label selector. The schema checks the `matchLabels` of the selector.
 pub(super) fn selector(validator: &mut Validator, path: &FieldPath, selector: StructView) {
     let list = path.child("matchExpressions");
     for (at, expression) in selector.structs("matchExpressions").enumerate() {
@@ -57,14 +57,14 @@ pub(super) fn is_readable(selector: StructView) -> bool {
         })
 }
 
-/// Returns whether a selector selects everything.
+/// Returns whether a selector has no requirements and therefore selects everything.
 pub(super) fn is_empty(selector: StructView) -> bool {
     selector.map("matchLabels").next().is_none() && selector.items("matchExpressions").is_empty()
 }
 
 /// Returns whether a selector matches an object with these labels.
 pub(super) fn selects(selector: StructView, labels: StructView) -> bool {
-    // Uses a hash map, because both may be as large as a request.
+    // The labels are in a hash map, because the selector and the labels may both be as large as a request.
     let found: HashMap<&str, &str> =
         labels.members().filter_map(|(key, value)| Some((key, value.as_str()?))).collect();
     let label = |key: &str| found.get(key).copied();

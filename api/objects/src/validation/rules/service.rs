@@ -1,11 +1,11 @@
-//! Rules for services, except those of the IP and port allocators (docs/api/validation.md#services).
+//! Rules for services, without the rules of the IP and port allocators (docs/api/validation.md#services).
 
 use std::net::IpAddr;
 
 use hashbrown::HashSet;
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms, names};
+use super::super::{Validator, names, scalar_formats};
 use super::StructView;
 use super::common::SeenStrings;
 use types::schema::table::ValueFormat;
@@ -14,14 +14,14 @@ use values::json::{Object, Value};
 /// Maximum duration of session affinity in seconds.
 const AFFINITY_SECONDS_MAX: i64 = 86_400;
 const LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
-/// Port on which node agents listen.
+/// Port on which the node agent (kubelet) listens.
 const NODE_AGENT_PORT: i64 = 10_250;
 /// Maximum number of addresses: one for each IP family.
 const ADDRESSES_MAX: usize = 2;
 
 fn is_headless(spec: StructView) -> bool {
     let addresses = spec.texts("clusterIPs");
-    // Before allocation, the list may be empty and only the single field set.
+    // Before the allocation, the list may be empty and only the singular field may be set.
     (addresses.len() == 1 && addresses.clone().next() == Some("None"))
         || (addresses.len() == 0 && spec.text("clusterIP") == "None")
 }
@@ -72,7 +72,7 @@ pub(super) fn service(validator: &mut Validator, path: &FieldPath, service: Stru
     traffic(validator, &root, spec);
 }
 
-/// Refuses the port of the node agent for services with a load balancer.
+/// Refuses the port of the node agent in a service with a load balancer.
 fn node_agent_unexposed(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     for (at, port) in spec.structs("ports").enumerate() {
         if port.int("port") == Some(NODE_AGENT_PORT) && !validator.has_enough() {
@@ -135,7 +135,7 @@ fn ports(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     }
 }
 
-/// Returns a port in the reference server's internal form.
+/// Returns a port in the internal form of the reference server.
 fn internal_port(protocol: &str, port: i64) -> Object {
     [
         ("Name", Value::from("")),
@@ -219,11 +219,11 @@ fn addresses(validator: &mut Validator, path: &FieldPath, spec: StructView) {
             }
             continue;
         }
-        match (forms::address(text), forms::address_fault(text)) {
+        match (scalar_formats::address(text), scalar_formats::address_fault(text)) {
             (Some(address), None) => parsed.push(address),
             (_, fault) => {
                 are_valid = false;
-                validator.invalid(place.index(at), text, fault.unwrap_or(forms::ADDRESS));
+                validator.invalid(place.index(at), text, fault.unwrap_or(scalar_formats::ADDRESS));
             }
         }
     }
@@ -245,12 +245,12 @@ fn addresses(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     }
 }
 
-/// Checks that traffic can be sent to an address: it must not be of a special kind.
+/// Checks that traffic can be sent to an address. Addresses of special kinds are refused.
 pub(super) fn usable_address(validator: &mut Validator, path: &FieldPath, text: &str) {
-    if let Some(fault) = forms::address_fault(text) {
+    if let Some(fault) = scalar_formats::address_fault(text) {
         return validator.invalid(path, text, fault);
     }
-    let Some(address) = forms::address(text) else { return };
+    let Some(address) = scalar_formats::address(text) else { return };
     let (is_link_local, is_local_multicast) = match address {
         IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
@@ -270,7 +270,7 @@ pub(super) fn usable_address(validator: &mut Validator, path: &FieldPath, text: 
     }
 }
 
-/// Checks fields that only services of type LoadBalancer may set.
+/// Checks fields that are only permitted for services of type `LoadBalancer`.
 fn balancing(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     const DETAIL: &str = LOAD_BALANCER;
     let is_balanced = spec.text("type") == "LoadBalancer";
@@ -284,7 +284,12 @@ fn balancing(validator: &mut Validator, path: &FieldPath, spec: StructView) {
             if validator.has_enough() {
                 return;
             }
-            forms::check_form(ValueFormat::CidrPadded, &place.index(at), range, &mut validator.errors);
+            scalar_formats::check_form(
+                ValueFormat::CidrPadded,
+                &place.index(at),
+                range,
+                &mut validator.errors,
+            );
         }
     } else {
         let name = format!("service.beta.{}/load-balancer-source-ranges", validator.naming.domain);
@@ -298,7 +303,7 @@ fn balancing(validator: &mut Validator, path: &FieldPath, spec: StructView) {
             }
             let ranges = annotations.text(&name);
             for range in ranges.split(',').filter(|_| !ranges.trim().is_empty()) {
-                forms::check_form(ValueFormat::CidrPadded, &place, range, &mut validator.errors);
+                scalar_formats::check_form(ValueFormat::CidrPadded, &place, range, &mut validator.errors);
             }
         }
     }
@@ -320,7 +325,7 @@ fn balancer_class(validator: &mut Validator, path: &FieldPath, spec: StructView)
     }
 }
 
-/// Returns whether traffic can come from outside the cluster.
+/// Returns whether the service accepts traffic from outside the cluster.
 fn is_external(spec: StructView) -> bool {
     match spec.text("type") {
         "LoadBalancer" | "NodePort" => true,
@@ -348,7 +353,7 @@ fn traffic(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     if port != 0 {
         let place = path.child("healthCheckNodePort");
         if needs_health_check(spec) {
-            forms::value(ValueFormat::Port, &place, &Value::Int(port), &mut validator.errors);
+            scalar_formats::value(ValueFormat::Port, &place, &Value::Int(port), &mut validator.errors);
         } else {
             let detail =
                 "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
@@ -368,21 +373,21 @@ fn traffic(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     }
 }
 
-/// Checks that addresses and families do not change, unless the type changes from or to `ExternalName`. The
-/// second ones may be added and removed.
+/// Checks that addresses and IP families do not change. The check does not apply if the old or the new type
+/// is `ExternalName`. The second address and the second IP family may be added and removed.
 pub(super) fn service_update(validator: &mut Validator, new: StructView, old: StructView) {
     let (new, old) = (new.child("spec"), old.child("spec"));
     if ![new, old].iter().any(|spec| spec.text("type") == "ExternalName") {
         let (was, is) = (is_headless(old), is_headless(new));
         if !(was && is) {
-            check_kept(validator, new, old, "clusterIPs", "clusterIP");
+            check_primary_unchanged(validator, new, old, "clusterIPs", "clusterIP");
         }
         if !was && !is {
-            check_kept(validator, new, old, "ipFamilies", "ipFamily");
+            check_primary_unchanged(validator, new, old, "ipFamilies", "ipFamily");
         }
     }
     let is_balanced = |spec: StructView| spec.text("type") == "LoadBalancer";
-    // The class is checked once more than on creation.
+    // An update checks the class once more than a creation.
     balancer_class(validator, &FieldPath::ROOT.child("spec").child("loadBalancerClass"), new);
     let balanced = is_balanced(new) && is_balanced(old);
     if balanced && !super::super::is_same(new.get("loadBalancerClass"), old.get("loadBalancerClass")) {
@@ -395,16 +400,22 @@ pub(super) fn service_update(validator: &mut Validator, new: StructView, old: St
     }
 }
 
-/// Checks a list of one or two values. The first is immutable, and the second may only be removed if the IP
-/// family policy permits it.
-fn check_kept(validator: &mut Validator, new: StructView, old: StructView, name: &str, one: &str) {
+/// Checks a list of one or two values. The first value is immutable. The second value may only be removed if
+/// the IP family policy permits the removal.
+fn check_primary_unchanged(
+    validator: &mut Validator,
+    new: StructView,
+    old: StructView,
+    name: &str,
+    one: &str,
+) {
     let (now, before) = (new.texts(name), old.texts(name));
     let value = || new.get(name).cloned().unwrap_or(Value::Array(Vec::new()));
     let path = format!("spec.{name}");
     if now.len() == before.len() {
         for (at, (now, before)) in now.zip(before).enumerate() {
             if now != before {
-                // For families the error has the index of the first, as in the reference server.
+                // As in the reference server, an error about IP families has the index of the first value.
                 let at = if name == "ipFamilies" { 0 } else { at };
                 validator.invalid(format!("{path}[{at}]"), value(), "may not change once set");
             }
@@ -413,10 +424,10 @@ fn check_kept(validator: &mut Validator, new: StructView, old: StructView, name:
     }
     let releases = now.len() < before.len();
     if now.len() == 0 {
-        return; // the allocator keeps absent addresses
+        return; // the allocator keeps the addresses
     }
     if before.len() > 0 && now.clone().next() != before.clone().next() {
-        // The error shows the addresses, as in the reference server.
+        // As in the reference server, the error contains the addresses.
         let value = new.get("clusterIPs").cloned().unwrap_or_default();
         validator.invalid(format!("{path}[0]"), value, "may not change once set");
     }

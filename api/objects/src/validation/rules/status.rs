@@ -1,12 +1,12 @@
-//! Rules for statuses that are written through `/status`: counters must be consistent, and some members must
+//! Rules for statuses that are written through `/status`. Counters must be consistent, and some members must
 //! not change back.
 //!
-//! The schema walk checks single numbers. Everything else in a status is accepted as written.
+//! The schema walk checks single numbers. All other members of a status are accepted unchanged.
 
 use hashbrown::HashSet;
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms, is_same, names};
+use super::super::{Validator, is_same, names, scalar_formats};
 use super::common::each_condition;
 use super::{StructView, resources, storage};
 use values::field::{FieldError, go_quote};
@@ -15,7 +15,7 @@ use values::json::Value;
 const ABOVE_REPLICAS: &str = "cannot be greater than status.replicas";
 const ABOVE_READY: &str = "cannot be greater than readyReplicas";
 
-/// Checks that no part is larger than the whole.
+/// Checks that partial counts, such as `readyReplicas`, do not exceed the total.
 fn at_most(
     validator: &mut Validator,
     path: &FieldPath,
@@ -68,13 +68,13 @@ pub(super) fn daemon_set(validator: &mut Validator, path: &FieldPath, status: St
     collisions(validator, path, status);
 }
 
-/// Checks that the phase matches whether the namespace is being deleted.
+/// Checks that the phase of a namespace agrees with its deletion timestamp.
 pub(super) fn namespace(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let phase = status.text("phase");
     let is_ending = validator.object.child("metadata").has("deletionTimestamp");
     if !is_ending && phase != "Active" {
         let detail = "may only be 'Active' if `deletionTimestamp` is empty";
-        validator.invalid(path.child("Phase"), phase, detail); // the path in the reference server
+        validator.invalid(path.child("Phase"), phase, detail); // the path of the reference server
     } else if is_ending && phase != "Terminating" {
         let detail = "may only be 'Terminating' if `deletionTimestamp` is not empty";
         validator.invalid(path.child("Phase"), phase, detail);
@@ -96,7 +96,7 @@ pub(super) fn node(validator: &mut Validator, path: &FieldPath, status: StructVi
     }
 }
 
-/// Checks the capacity of a node and the part that pods may use.
+/// Checks the capacity of a node and its allocatable resources.
 pub(super) fn node_amounts(validator: &mut Validator, path: &FieldPath, status: StructView) {
     for list in ["capacity", "allocatable"] {
         amounts(validator, &path.child(list), status, list);
@@ -124,8 +124,8 @@ pub(super) fn declared_features(validator: &mut Validator, path: &FieldPath, sta
     }
 }
 
-/// Returns the fault of a feature name. It consists of segments of letters and digits; each begins with a
-/// letter, and the first one with an upper-case letter.
+/// Returns the reason why a feature name is invalid. A feature name consists of segments of letters and
+/// digits. Each segment begins with a letter, and the first segment begins with an upper-case letter.
 fn feature_fault(name: &str) -> Option<&'static str> {
     const LENGTH_MAX: usize = 253;
     if name.len() > LENGTH_MAX {
@@ -148,7 +148,7 @@ pub(super) fn amounts(validator: &mut Validator, path: &FieldPath, status: Struc
         if validator.has_enough() {
             return;
         }
-        resources::amount(validator, &path.child(name), name, amount); // the path in the reference server
+        resources::amount(validator, &path.child(name), name, amount); // the path of the reference server
     }
 }
 
@@ -195,7 +195,7 @@ pub(super) fn claim(validator: &mut Validator, path: &FieldPath, status: StructV
     }
 }
 
-/// States of a resize.
+/// Possible states of a resize.
 const RESIZING: [&str; 5] = [
     "ControllerResizeInProgress",
     "ControllerResizeInfeasible",
@@ -204,7 +204,7 @@ const RESIZING: [&str; 5] = [
     "NodeResizePending",
 ];
 
-/// Checks that storage is the only native resource that can be resized.
+/// Checks the name of a resized resource. Storage is the only native resource that can be resized.
 fn resized(validator: &mut Validator, path: &FieldPath, name: &str) {
     let faults = names::qualified(name);
     if !faults.is_empty() {
@@ -214,7 +214,7 @@ fn resized(validator: &mut Validator, path: &FieldPath, name: &str) {
     }
 }
 
-/// Maximum lengths in bytes of a volume's error message and of the metadata of an attachment.
+/// Maximum lengths in bytes of the error message of a volume, and of the metadata of an attachment.
 const ERROR_MAX: usize = 1024;
 const ATTACHMENT_MAX: usize = 256 * 1024;
 
@@ -229,7 +229,7 @@ pub(super) fn attachment(validator: &mut Validator, path: &FieldPath, status: St
     for name in ["attachError", "detachError"] {
         let (place, error) = (path.child(name), status.child(name));
         if error.text("message").len() > ERROR_MAX {
-            // The error contains the limit for attached volumes, as in the reference server.
+            // As in the reference server, the error contains the limit for attached volumes.
             validator.errors.push(FieldError::too_long(place.child("message"), ATTACHMENT_MAX));
         }
         if let Some(code) = error.int("errorCode").filter(|code| *code < 0) {
@@ -247,7 +247,7 @@ pub(super) fn disruption_budget(validator: &mut Validator, path: &FieldPath, sta
 const REASON_MAX: usize = 1024;
 const MESSAGE_MAX: usize = 32768;
 
-/// Checks conditions in the common form.
+/// Checks a list of conditions of the common condition type.
 pub(super) fn conditions(validator: &mut Validator, path: &FieldPath, status: StructView) {
     const STATES: [&str; 3] = ["False", "True", "Unknown"];
     each_condition(validator, path, status, |validator, place, condition, is_again| {
@@ -282,7 +282,7 @@ pub(super) fn conditions(validator: &mut Validator, path: &FieldPath, status: St
     });
 }
 
-/// Checks the conditions of flow schemas and priority levels, whose types are unique.
+/// Checks the conditions of flow schemas and priority levels, whose types must be unique.
 pub(super) fn flow(validator: &mut Validator, path: &FieldPath, status: StructView) {
     each_condition(validator, &path.child("conditions"), status, |validator, place, condition, is_again| {
         let kind = condition.text("type");
@@ -338,20 +338,20 @@ pub(super) fn ingress(validator: &mut Validator, path: &FieldPath, status: Struc
 fn address(validator: &mut Validator, path: &FieldPath, point: StructView) {
     let address = point.text("ip");
     if !address.is_empty()
-        && let Some(fault) = forms::address_fault(address)
+        && let Some(fault) = scalar_formats::address_fault(address)
     {
         validator.invalid(path.child("ip"), address, fault);
     }
 }
 
-/// Checks that the host name of a load balancer is a valid name.
+/// Checks the host name of a load balancer.
 fn balancer_name(validator: &mut Validator, path: &FieldPath, point: StructView) {
     let name = point.text("hostname");
     if name.is_empty() {
         return;
     }
     validator.refuse(&path.child("hostname"), name, names::subdomain(name));
-    if forms::address(name).is_some() {
+    if scalar_formats::address(name).is_some() {
         validator.invalid(path.child("hostname"), name, "must be a DNS name, not an IP address");
     }
 }
@@ -372,8 +372,8 @@ pub(super) fn admission_policy(validator: &mut Validator, path: &FieldPath, stat
     conditions(validator, &path.child("conditions"), status);
 }
 
-/// Returns whether a member is equal in the new and the stored status.
-pub(super) fn is_kept(validator: &Validator, status: StructView, name: &str) -> bool {
+/// Returns whether a member has the same value in the new and in the stored status.
+pub(super) fn is_unchanged(validator: &Validator, status: StructView, name: &str) -> bool {
     let before = validator.old.and_then(|old| old.child("status").get(name));
     is_same(status.get(name), before)
 }

@@ -3,12 +3,12 @@
 use super::super::path::FieldPath;
 use super::super::{Validator, is_same, is_same_struct, names};
 use super::StructView;
-use super::forms::POSITIVE;
+use super::scalar_formats::POSITIVE;
 use super::view::quantity;
 use values::field::FieldError;
 use values::json::{Object, Value};
 
-/// Members of a volume's specification that are not its source.
+/// Members of a volume's specification that are not volume sources.
 const NO_SOURCE: [&str; 9] = [
     "capacity",
     "accessModes",
@@ -21,7 +21,7 @@ const NO_SOURCE: [&str; 9] = [
     "volumeAttributesClassName",
 ];
 
-/// Access modes of volumes. The mode for a single pod excludes the others.
+/// Access modes of volumes. The mode for a single pod excludes all other modes.
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 fn access_modes(validator: &mut Validator, path: &FieldPath, spec: StructView) {
@@ -31,7 +31,7 @@ fn access_modes(validator: &mut Validator, path: &FieldPath, spec: StructView) {
         if validator.has_enough() {
             return;
         }
-        // The error has the path of the list, as in the reference server.
+        // As in the reference server, the error has the path of the list.
         validator.not_supported(path.child("accessModes"), mode, &ACCESS_MODES);
     }
     let others = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce"];
@@ -41,7 +41,7 @@ fn access_modes(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     }
 }
 
-/// Volume sources that accept mount options in an annotation.
+/// Volume sources that permit mount options in an annotation.
 const MOUNTED_WITH_OPTIONS: [&str; 13] = [
     "gcePersistentDisk",
     "awsElasticBlockStore",
@@ -58,7 +58,7 @@ const MOUNTED_WITH_OPTIONS: [&str; 13] = [
     "photonPersistentDisk",
 ];
 
-/// Checks mount options in an annotation, which was used before there was a field.
+/// Checks mount options in an annotation, which was used before the field existed.
 pub(super) fn mounting(validator: &mut Validator, path: &FieldPath, volume: StructView) {
     let key = format!("volume.beta.{}/mount-options", validator.naming.domain);
     let (metadata, spec) = (volume.child("metadata"), volume.child("spec"));
@@ -117,7 +117,7 @@ pub(super) fn volume(validator: &mut Validator, path: &FieldPath, spec: StructVi
     }
 }
 
-/// Returns whether a path leads to the root, taking `..` into account.
+/// Returns whether a path is the root directory. Resolves `..` in the path.
 fn is_root(path: &str) -> bool {
     let depth = path.split('/').fold(0_usize, |depth, step| match step {
         "" | "." => depth,
@@ -127,15 +127,15 @@ fn is_root(path: &str) -> bool {
     path.starts_with('/') && depth == 0
 }
 
-/// Refuses a negative amount. The error shows it as an integer.
+/// Refuses a negative amount. The error contains the amount as an integer.
 pub(super) fn not_below_zero(validator: &mut Validator, path: &FieldPath, amount: &Value) {
     let Some(number) = quantity(amount).filter(|amount| amount.is_negative()) else { return };
     let whole = number.to_f64().floor() as i64;
     validator.invalid(path, Value::Int(whole), "must be a valid resource quantity");
 }
 
-/// Checks the inline volume of an attachment, which must have a CSI source and nothing that depends on a
-/// claim.
+/// Checks the inline volume of an attachment. The volume must have a CSI source, and must not have fields
+/// that depend on a claim.
 fn inline_volume(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     const DETAIL: &str = "may not be specified in the context of inline volumes";
     for name in ["claimRef", "capacity", "nodeAffinity"] {
@@ -160,7 +160,7 @@ fn inline_volume(validator: &mut Validator, path: &FieldPath, spec: StructView) 
     }
 }
 
-/// Checks the secret references of a CSI driver, which need a name and a namespace.
+/// Checks the secret references of a CSI driver. Each reference needs a name and a namespace.
 pub(super) fn driver(validator: &mut Validator, path: &FieldPath, source: StructView) {
     for name in [
         "controllerPublishSecretRef",
@@ -187,25 +187,25 @@ pub(super) fn driver(validator: &mut Validator, path: &FieldPath, source: Struct
 /// Checks that the source of a volume does not change.
 pub(super) fn volume_update(validator: &mut Validator, new: StructView, old: StructView) {
     const EXPAND: &str = "controllerExpandSecretRef";
-    validator.repeat(&FieldPath::ROOT.child("spec")); // checked once as new and once as changed
+    validator.repeat(&FieldPath::ROOT.child("spec")); // checked as new and as changed
     let (new, old) = (new.child("spec"), old.child("spec"));
     let source = |spec: StructView| -> Object {
         let members = spec.members().filter(|(name, _)| !NO_SOURCE.contains(name));
         members.map(|(name, value)| (name.to_owned().into(), value.clone())).collect()
     };
     let (mut now, before) = (source(new), source(old));
-    // The secret for expansion may be added later.
+    // The secret for the expansion of the volume may be added later.
     if old.has("csi")
         && !old.child("csi").has(EXPAND)
         && let Some(csi) = now.get_mut("csi").and_then(Value::as_object_mut)
     {
         csi.remove(EXPAND);
     }
-    if !is_same_struct(StructView::of(&now), StructView::of(&before)) {
+    if !is_same_struct(StructView::from_object(&now), StructView::from_object(&before)) {
         let detail = "spec.persistentvolumesource is immutable after creation";
         validator.forbidden_source_change("spec.persistentvolumesource", detail, &before, &now);
     }
-    mode_kept(validator, new, old);
+    check_mode_unchanged(validator, new, old);
     if old.has("nodeAffinity") && !is_same_place(validator, new, old) {
         let value = new.get("nodeAffinity").cloned().unwrap_or_default();
         let detail = "field is immutable, except for updating from beta label to GA";
@@ -217,7 +217,7 @@ pub(super) fn volume_update(validator: &mut Validator, new: StructView, old: Str
     }
 }
 
-/// Returns whether the node affinity is unchanged. A beta label may change to its stable name.
+/// Returns whether the node affinity is unchanged. A beta label may change to the stable name of the label.
 fn is_same_place(validator: &Validator, new: StructView, old: StructView) -> bool {
     let naming = validator.naming;
     let is_renamed =
@@ -241,19 +241,20 @@ fn is_same_place(validator: &Validator, new: StructView, old: StructView) -> boo
     is_same(Some(&now), old.get("nodeAffinity"))
 }
 
-/// Returns a member of a struct for modification.
+/// Returns a mutable reference to a member of a struct.
 fn at_mut<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
     value.as_object_mut()?.get_mut(name)
 }
 
-/// Returns the elements of a list in a struct for modification.
+/// Returns the elements of a list in a struct as a mutable slice.
 fn elements<'v>(owner: Option<&'v mut Value>, list: &str) -> &'v mut [Value] {
     let items = owner.and_then(|owner| at_mut(owner, list)).and_then(Value::as_array_mut);
     items.map_or(&mut [], Vec::as_mut_slice)
 }
 
-/// Checks that the volume mode does not change. The error has no parent path, as in the reference server.
-fn mode_kept(validator: &mut Validator, new: StructView, old: StructView) {
+/// Checks that the volume mode does not change. As in the reference server, the path of the error has no
+/// parent.
+fn check_mode_unchanged(validator: &mut Validator, new: StructView, old: StructView) {
     if !is_same(new.get("volumeMode"), old.get("volumeMode")) {
         let value = new.get("volumeMode").cloned().unwrap_or_default();
         validator.invalid("volumeMode", value, "field is immutable");
@@ -286,7 +287,7 @@ pub(super) fn claim(validator: &mut Validator, path: &FieldPath, spec: StructVie
         (false, true) => "must match dataSourceRef",
         (false, false) => return,
     };
-    // The error shows an empty struct, as in the reference server, which prints a path there.
+    // The error contains an empty struct, because the reference server prints a field path as the value.
     validator.errors.push(FieldError::invalid(path, &Object::new().into(), detail));
 }
 
@@ -304,7 +305,7 @@ fn data_source(validator: &mut Validator, path: &FieldPath, source: StructView) 
     }
 }
 
-/// Checks that a claim does not change, except that a bound claim may request more storage.
+/// Checks an update of a claim. A claim is immutable, but a bound claim may request more storage.
 pub(super) fn claim_update(validator: &mut Validator, new_claim: StructView, old_claim: StructView) {
     let status = old_claim.child("status");
     let bound = status.text("phase") == "Bound";
@@ -316,10 +317,15 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: StructView, old
     if is_named && !old.has("storageClassName") {
         now.remove("storageClassName");
     }
-    if !is_same_struct(StructView::of(&now), StructView::of(&before)) {
+    if !is_same_struct(StructView::from_object(&now), StructView::from_object(&before)) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
                       bound claims";
-        validator.forbidden_change("spec", detail, "spec", [StructView::of(&before), StructView::of(&now)]);
+        validator.forbidden_change(
+            "spec",
+            detail,
+            "spec",
+            [StructView::from_object(&before), StructView::from_object(&now)],
+        );
     }
     let annotation = |claim: StructView<'_>| -> String {
         claim.child("metadata").child("annotations").text(&class).to_owned()
@@ -343,7 +349,7 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: StructView, old
         let detail = "field can not be less than status.capacity";
         validator.forbidden("spec.resources.requests.storage", detail);
     }
-    mode_kept(validator, new, old);
+    check_mode_unchanged(validator, new, old);
     if old.has("volumeAttributesClassName")
         && !is_same(new.get("volumeAttributesClassName"), old.get("volumeAttributesClassName"))
     {
@@ -356,7 +362,7 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: StructView, old
     }
 }
 
-/// Returns both specifications of a claim, with the mutable parts made equal.
+/// Returns the old and the new specification of a claim after making the mutable parts equal.
 fn compared(new: StructView, old: StructView, bound: bool) -> [Object; 2] {
     let spec = |spec: StructView| -> Object {
         spec.members().map(|(name, value)| (name.to_owned().into(), value.clone())).collect()

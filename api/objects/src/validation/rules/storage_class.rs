@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms, names};
+use super::super::{Validator, names, scalar_formats};
 use super::StructView;
 use super::common::SeenStrings;
 use types::schema::table::ValueFormat;
@@ -12,13 +12,13 @@ use values::json::{Object, Value};
 
 const PARAMETERS_MAX: usize = 512;
 const PARAMETER_BYTES_MAX: usize = 256 * 1024;
-/// Minimum period in seconds between updates of the number of volumes that a node can take.
+/// Minimum period in seconds between updates of the maximum number of volumes of a node.
 const PERIOD_MIN: i64 = 10;
 const NODE_ID_MAX: usize = 192;
 const TOKEN_SECONDS: std::ops::RangeInclusive<i64> = 600..=1 << 32;
 
 fn provisioner(validator: &mut Validator, path: &FieldPath, name: &str) {
-    // Names are compared and shown in lower case.
+    // Names are compared and reported in lower case.
     let name = name.to_lowercase();
     if !name.is_empty() {
         validator.refuse(path, &name, names::qualified(&name));
@@ -55,14 +55,14 @@ pub(super) fn storage_class(validator: &mut Validator, path: &FieldPath, class: 
     }
     let list = path.child("allowedTopologies");
     let terms = class.structs("allowedTopologies");
-    // The reference server's list of earlier terms begins with an empty term for each term.
+    // The list of earlier terms in the reference server begins with one empty term for each term.
     let mut seen: Vec<Vec<(&str, Vec<&str>)>> = vec![Vec::new(); terms.len()];
     for (at, term) in terms.enumerate() {
         if validator.has_enough() {
             return;
         }
         let places = places(term);
-        // A term that equals earlier ones is reported once for each of them.
+        // A term that equals several earlier terms is reported once for each equal term.
         for _ in seen.iter().filter(|earlier| **earlier == places) {
             let element = list.index(at);
             validator.duplicate(element.child("matchLabelExpressions"), "");
@@ -71,7 +71,7 @@ pub(super) fn storage_class(validator: &mut Validator, path: &FieldPath, class: 
     }
 }
 
-/// Returns the content of a term regardless of order: its labels with their unique values.
+/// Returns the content of a term without its order: the labels with their unique values.
 fn places(term: StructView<'_>) -> Vec<(&str, Vec<&str>)> {
     let mut places: Vec<(&str, Vec<&str>)> = Vec::new();
     for expression in term.structs("matchLabelExpressions") {
@@ -79,7 +79,7 @@ fn places(term: StructView<'_>) -> Vec<(&str, Vec<&str>)> {
         values.sort_unstable();
         values.dedup();
         let key = expression.text("key");
-        // The last expression for a label counts.
+        // If several expressions have the same label, the last expression is used.
         places.retain(|(other, _)| *other != key);
         places.push((key, values));
     }
@@ -92,7 +92,8 @@ pub(super) fn attributes_class(validator: &mut Validator, path: &FieldPath, clas
     parameters(validator, &path.child("parameters"), class, true);
 }
 
-/// Checks a topology term of a storage class: labels are unique, and so are the values of each.
+/// Checks a topology term of a storage class. The labels must be unique, and so must the values of each
+/// label.
 pub(super) fn topology(validator: &mut Validator, path: &FieldPath, term: StructView) {
     let list = path.child("matchLabelExpressions");
     let mut keys = SeenStrings::new();
@@ -109,7 +110,7 @@ pub(super) fn topology(validator: &mut Validator, path: &FieldPath, term: Struct
     }
 }
 
-/// Checks the driver and node of an attachment. Its source has its own rule.
+/// Checks the driver and the node of an attachment. The source of the attachment has its own rule.
 pub(super) fn attachment(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let node = spec.text("nodeName");
     validator.refuse(&path.child("nodeName"), node, names::subdomain(node));
@@ -118,7 +119,7 @@ pub(super) fn attachment(validator: &mut Validator, path: &FieldPath, spec: Stru
     }
     let attacher = spec.text("attacher");
     if !attacher.is_empty() {
-        forms::text(ValueFormat::Driver, &path.child("attacher"), attacher, &mut validator.errors);
+        scalar_formats::text(ValueFormat::Driver, &path.child("attacher"), attacher, &mut validator.errors);
     }
     let source = spec.child("source");
     if source.has("persistentVolumeName") {
@@ -194,8 +195,8 @@ pub(super) fn driver(validator: &mut Validator, path: &FieldPath, driver: Struct
     }
 }
 
-/// Checks that `attachRequired` of a driver does not change. The error calls the field `attachedRequired`, as
-/// in the reference server.
+/// Checks that `attachRequired` of a driver does not change. As in the reference server, the error contains
+/// the name `attachedRequired`.
 pub(super) fn driver_update(validator: &mut Validator, new: StructView, old: StructView) {
     let said = |driver: StructView| driver.child("spec").flag("attachRequired");
     if said(new) != said(old) {
@@ -222,7 +223,7 @@ pub(super) fn node_drivers(validator: &mut Validator, path: &FieldPath, spec: St
             let detail = format!("must be {NODE_ID_MAX} characters or less");
             validator.invalid(place.child("nodeID"), id, detail);
         }
-        // The error has the path of the driver, as in the reference server.
+        // As in the reference server, the error has the path of the driver.
         let mut seen_keys = SeenStrings::new();
         for key in driver.texts("topologyKeys") {
             if validator.has_enough() {
@@ -239,8 +240,8 @@ pub(super) fn node_drivers(validator: &mut Validator, path: &FieldPath, spec: St
     }
 }
 
-/// Checks that entries of a node's drivers do not change, except for the number of volumes that a driver can
-/// take.
+/// Checks that the entries for the drivers of a node do not change. Only the maximum number of volumes of a
+/// driver may change.
 pub(super) fn node_drivers_update(validator: &mut Validator, new: StructView, old: StructView) {
     let entry = |driver: StructView| {
         let mut entry = driver.object().cloned().unwrap_or_default();

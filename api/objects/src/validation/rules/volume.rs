@@ -1,9 +1,9 @@
-//! Rules for the volumes of pods, and for the volume sources that persistent volumes share with them.
+//! Rules for the volumes of pods, and for the volume sources that persistent volumes have as well.
 
 use hashbrown::HashSet;
 
 use super::super::path::FieldPath;
-use super::super::{Validator, forms, metadata, names};
+use super::super::{Validator, metadata, names, scalar_formats};
 use super::{StructView, common};
 use types::schema::table::ValueFormat;
 use values::json::Value;
@@ -13,7 +13,7 @@ const PORTAL_MAX: usize = 64;
 const TENANT_MAX: usize = 64;
 const TOKEN_SECONDS_MIN: i64 = 600;
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
-/// Valid lifetimes of a pod certificate in seconds.
+/// Permitted lifetimes of a pod certificate in seconds.
 const CERTIFICATE_SECONDS: std::ops::RangeInclusive<i64> = 3600..=7_862_400;
 
 /// Checks a volume with the rules that depend on its name.
@@ -28,14 +28,14 @@ pub(super) fn volume(validator: &mut Validator, path: &FieldPath, volume: Struct
 const PORTAL: &str = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
                       iscsi.initiatorName is specified.";
 
-/// Checks an image volume. Templates may leave the reference unset.
+/// Checks an image volume. A template may leave the reference unset.
 pub(super) fn image(validator: &mut Validator, path: &FieldPath, image: StructView) {
     if image.text("reference").is_empty() && validator.kind == "Pod" {
         validator.required(path.child("reference"), "");
     }
 }
 
-/// Checks that a CSI driver's secret has a name.
+/// Checks the secret of a CSI driver, which must have a name.
 pub(super) fn csi(validator: &mut Validator, path: &FieldPath, csi: StructView) {
     if !csi.has("nodePublishSecretRef") {
         return;
@@ -48,7 +48,7 @@ pub(super) fn csi(validator: &mut Validator, path: &FieldPath, csi: StructView) 
     }
 }
 
-/// Checks a host path. Its type is not checked if the path is missing.
+/// Checks a host path. If the path is missing, its type is not checked.
 pub(super) fn host_path(validator: &mut Validator, path: &FieldPath, source: StructView) {
     if source.text("path").is_empty() {
         validator.forget(&path.child("type"));
@@ -62,7 +62,7 @@ pub(super) fn empty_directory(validator: &mut Validator, path: &FieldPath, direc
     }
 }
 
-/// Checks that the files of all sources of a projected volume have different paths.
+/// Checks that the paths of all files in a projected volume differ.
 pub(super) fn projections(validator: &mut Validator, path: &FieldPath, projected: StructView) {
     let mut taken = HashSet::new();
     for source in projected.structs("sources") {
@@ -98,12 +98,14 @@ pub(super) fn projection(validator: &mut Validator, path: &FieldPath, source: St
         }
     }
     if source.has("serviceAccountToken") {
-        // The error has the path of the volume, as in the reference server.
+        // As in the reference server, the error has the path of the volume.
         let volume = path.parent().parent();
         let file = source.child("serviceAccountToken").text("path");
         match file {
             "" => validator.required(volume.child("path"), ""),
-            file => forms::text(ValueFormat::Local, &volume.child("path"), file, &mut validator.errors),
+            file => {
+                scalar_formats::text(ValueFormat::Local, &volume.child("path"), file, &mut validator.errors)
+            }
         }
     }
     trust_bundle(validator, &path.child("clusterTrustBundle"), source.child("clusterTrustBundle"));
@@ -167,7 +169,7 @@ fn certificate(validator: &mut Validator, path: &FieldPath, certificate: StructV
     }
 }
 
-/// Checks the metadata of an ephemeral claim's template, which may only have labels and annotations.
+/// Checks the metadata of the template of an ephemeral claim. Only labels and annotations are permitted.
 pub(super) fn claim_template(validator: &mut Validator, path: &FieldPath, template: StructView) {
     let place = path.child("metadata");
     let given = template.child("metadata");
@@ -178,7 +180,7 @@ pub(super) fn claim_template(validator: &mut Validator, path: &FieldPath, templa
     }
 }
 
-/// Checks a Fibre Channel volume, which has either target names or worldwide identifiers.
+/// Checks a Fibre Channel volume, which must have either target names or worldwide identifiers.
 pub(super) fn fibre_channel(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let (names, ids) = (source.items("targetWWNs"), source.items("wwids"));
     let place = path.child("targetWWNs");
@@ -199,9 +201,9 @@ pub(super) fn fibre_channel(validator: &mut Validator, path: &FieldPath, source:
     }
 }
 
-/// Checks names of iSCSI targets and initiators, and the secret that CHAP authentication needs.
+/// Checks the names of iSCSI targets and initiators, and the secret for CHAP authentication.
 pub(super) fn iscsi(validator: &mut Validator, path: &FieldPath, source: StructView) {
-    // The message for persistent volumes is shorter.
+    // The message for a persistent volume is shorter.
     let is_persistent = validator.kind == "PersistentVolume";
     for (field, place) in [("iqn", "iqn"), ("initiatorName", "initiatorname")] {
         let name = source.text(field);
@@ -236,8 +238,8 @@ pub(super) fn iscsi(validator: &mut Validator, path: &FieldPath, source: StructV
     }
 }
 
-/// Returns whether a name has one of the forms `iqn.2001-04.com.example:disk`, `eui.` with 16 digits, or
-/// `naa.` with 32.
+/// Returns whether a name has the form `iqn.2001-04.com.example:disk`, `eui.` with 16 digits, or `naa.` with
+/// 32 digits.
 fn is_iscsi_name(name: &str) -> bool {
     let alphanumeric =
         |text: &str, len: usize| text.len() == len && text.bytes().all(|b| b.is_ascii_alphanumeric());
@@ -259,7 +261,7 @@ fn is_iscsi_name(name: &str) -> bool {
     (name.starts_with("eui") && alphanumeric(id, 16)) || (name.starts_with("naa") && alphanumeric(id, 32))
 }
 
-/// Checks a Flocker volume, which has either a name or a UUID.
+/// Checks a Flocker volume, which must have either a name or a UUID.
 pub(super) fn flocker(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let (name, id) = (source.text("datasetName"), source.text("datasetUUID"));
     match (name.is_empty(), id.is_empty()) {
@@ -275,7 +277,7 @@ pub(super) fn flocker(validator: &mut Validator, path: &FieldPath, source: Struc
     }
 }
 
-/// Checks that options do not use a reserved prefix of the system.
+/// Checks that the options do not have a prefix that is reserved for the system.
 pub(super) fn flex(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let (domain, suffix) = (validator.naming.domain, validator.naming.group_suffix);
     let options = path.child("options");
@@ -295,7 +297,7 @@ pub(super) fn flex(validator: &mut Validator, path: &FieldPath, source: StructVi
 pub(super) fn quobyte(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let registry = source.text("registry");
     if registry.is_empty() {
-        return; // refused by schema
+        return; // the schema refuses it
     }
     if source.text("tenant").len() > TENANT_MAX {
         let detail = "must be a UUID and may not exceed a length of 64 characters";
@@ -322,8 +324,8 @@ pub(super) fn nfs(validator: &mut Validator, path: &FieldPath, source: StructVie
     }
 }
 
-/// Checks a disk of the cloud provider. The error has another name for the member, as in the reference
-/// server.
+/// Checks a disk of the cloud provider. As in the reference server, the error contains another name of the
+/// member.
 pub(super) fn compute_disk(validator: &mut Validator, path: &FieldPath, source: StructView) {
     let place = path.parent().child("persistentDisk");
     if source.text("pdName").is_empty() {
@@ -347,7 +349,7 @@ pub(super) fn glusterfs(validator: &mut Validator, path: &FieldPath, source: Str
     }
 }
 
-/// Checks the namespace of a secret, which is unset or a name.
+/// Checks the namespace of a secret. The namespace may be unset.
 pub(super) fn azure_file(validator: &mut Validator, path: &FieldPath, source: StructView) {
     if source.has("secretNamespace") && source.text("secretNamespace").is_empty() {
         validator.required(path.child("secretNamespace"), "");

@@ -3,7 +3,7 @@
 
 use super::super::is_same;
 use super::super::path::FieldPath;
-use super::super::{Validator, forms};
+use super::super::{Validator, scalar_formats};
 use super::common::by_name;
 use super::{StructView, selector};
 use types::schema::ROLLBACK_REVISION;
@@ -13,28 +13,28 @@ use values::json::Value;
 const MISMATCH: &str = "`selector` does not match template `labels`";
 const PERCENT: &str = "must not be greater than 100%";
 
-/// Names of a workload in error messages.
+/// Names in the error messages of a workload.
 struct WorkloadNames {
     kind: &'static str,
-    /// The kind that owns the template of the pods.
+    /// The kind that contains the template of the pods.
     template_kind: &'static str,
 }
 
-/// Checks selector and template of a workload. Error messages use the `names`.
+/// Checks the selector and the template of a workload. Error messages contain `names`.
 fn selected_template(validator: &mut Validator, path: &FieldPath, spec: StructView, names: &WorkloadNames) {
     let template = spec.child("template");
     let template_path = path.child("template");
-    let wanted = spec.child("selector");
-    if wanted.is_there() && !selector::is_readable(wanted) {
-        if !unreadable(validator, path, wanted, names.kind) {
+    let label_selector = spec.child("selector");
+    if label_selector.is_there() && !selector::is_readable(label_selector) {
+        if !unreadable(validator, path, label_selector, names.kind) {
             return;
         }
-    } else if wanted.is_there() {
-        if selector::is_empty(wanted) {
+    } else if label_selector.is_there() {
+        if selector::is_empty(label_selector) {
             let detail = format!("empty selector is invalid for {}", names.kind);
-            validator.invalid(path.child("selector"), wanted.to_value(), detail);
+            validator.invalid(path.child("selector"), label_selector.to_value(), detail);
         } else {
-            matching(validator, &template_path, wanted, template);
+            matching(validator, &template_path, label_selector, template);
         }
     } else {
         refuse_labels(validator, &template_path, template.child("metadata").child("labels"));
@@ -42,16 +42,16 @@ fn selected_template(validator: &mut Validator, path: &FieldPath, spec: StructVi
     runs_forever(validator, &template_path, template, names.template_kind);
 }
 
-/// Handles a selector that cannot be applied: except for daemon sets, it is refused as a whole, and errors of
-/// the template are dropped. Returns whether the rest of the template is checked.
-fn unreadable(validator: &mut Validator, path: &FieldPath, wanted: StructView, kind: &str) -> bool {
+/// Handles an invalid selector. Except for daemon sets, the selector is refused as a whole, and errors of the
+/// template are removed. Returns whether the rest of the template should be checked.
+fn unreadable(validator: &mut Validator, path: &FieldPath, label_selector: StructView, kind: &str) -> bool {
     let (detail, goes_on) = match kind {
         "daemonset" => return true,
         "statefulset" => ("", true),
         _ => ("invalid label selector", false),
     };
     validator.forget(&path.child("template"));
-    validator.invalid(path.child("selector"), wanted.to_value(), detail);
+    validator.invalid(path.child("selector"), label_selector.to_value(), detail);
     goes_on
 }
 
@@ -59,16 +59,16 @@ fn unreadable(validator: &mut Validator, path: &FieldPath, wanted: StructView, k
 pub(super) fn matching(
     validator: &mut Validator,
     path: &FieldPath,
-    wanted: StructView,
+    label_selector: StructView,
     template: StructView,
 ) {
     let labels = template.child("metadata").child("labels");
-    if !selector::selects(wanted, labels) {
+    if !selector::selects(label_selector, labels) {
         refuse_labels(validator, path, labels);
     }
 }
 
-/// Refuses the labels of a template that the selector does not match. A missing selector matches nothing.
+/// Refuses the labels of a template that the selector does not match. A missing selector matches no labels.
 pub(super) fn refuse_labels(validator: &mut Validator, path: &FieldPath, labels: StructView) {
     let shown = labels.object().cloned().map_or(Value::Null, Value::Object);
     let metadata = path.child("metadata");
@@ -88,7 +88,7 @@ fn runs_forever(validator: &mut Validator, path: &FieldPath, template: StructVie
     }
 }
 
-/// Checks a replica set. The messages are those of deployments, as in the reference server.
+/// Checks a replica set. As in the reference server, the messages are the same as for deployments.
 pub(super) fn replica_set(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     selected_template(
         validator,
@@ -114,13 +114,13 @@ pub(super) fn deployment(validator: &mut Validator, path: &FieldPath, spec: Stru
     }
 }
 
-/// Checks the revision to roll back to, which was a member of deployments in former versions.
+/// Checks the revision of a rollback, which was a member of deployments in former versions.
 pub(super) fn rollback(validator: &mut Validator, path: &FieldPath, deployment: StructView) {
     let revision = deployment.child("metadata").child("annotations").text(ROLLBACK_REVISION);
     if let Ok(revision) = revision.parse::<i64>()
         && revision < 0
     {
-        let (spec, detail) = (path.child("spec"), forms::NOT_NEGATIVE);
+        let (spec, detail) = (path.child("spec"), scalar_formats::NOT_NEGATIVE);
         validator.invalid(spec.child("rollback").child("version"), Value::Int(revision), detail);
     }
 }
@@ -149,8 +149,8 @@ pub(super) fn deployment_strategy(validator: &mut Validator, path: &FieldPath, s
     }
 }
 
-/// Checks the maximum number of unavailable and surplus pods, each a count or a percentage, and returns both.
-/// Only applies to rolling updates.
+/// Checks the maximum numbers of unavailable and surplus pods, and returns both. Each number is a count or a
+/// percentage. The check only applies to rolling updates.
 fn rolling_update<'v>(
     validator: &mut Validator,
     place: &FieldPath,
@@ -159,7 +159,12 @@ fn rolling_update<'v>(
     let mut amount = |name| {
         let amount = rolling.get(name);
         if let Some(amount) = amount {
-            forms::value(ValueFormat::CountOrPercent, &place.child(name), amount, &mut validator.errors);
+            scalar_formats::value(
+                ValueFormat::CountOrPercent,
+                &place.child(name),
+                amount,
+                &mut validator.errors,
+            );
         }
         amount
     };
@@ -169,7 +174,7 @@ fn rolling_update<'v>(
 /// Refuses a percentage above 100.
 pub(super) fn not_over_all(validator: &mut Validator, path: &FieldPath, amount: Option<&Value>) {
     if let Some(amount @ Value::String(text)) = amount
-        && forms::is_percent(text)
+        && scalar_formats::is_percent(text)
         && text.trim_end_matches('%').parse::<u64>().is_ok_and(|percent| percent > 100)
     {
         validator.invalid(path, amount.clone(), PERCENT);
@@ -180,10 +185,10 @@ pub(super) fn not_over_all(validator: &mut Validator, path: &FieldPath, amount: 
 fn is_nothing(amount: Option<&Value>) -> bool {
     match amount {
         Some(Value::Int(count)) => *count == 0,
-        Some(Value::String(text)) if forms::is_percent(text) => {
+        Some(Value::String(text)) if scalar_formats::is_percent(text) => {
             text.trim_end_matches('%').bytes().all(|byte| byte == b'0')
         }
-        // Any other text counts as 0.
+        // A text that is not a percentage counts as 0.
         Some(Value::String(text)) => text.parse::<i64>().unwrap_or(0) == 0,
         _ => true,
     }
@@ -231,7 +236,7 @@ pub(super) fn daemon_set_strategy(validator: &mut Validator, path: &FieldPath, s
 
 pub(super) fn stateful_set(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     if !validator.is_create() {
-        // These fields are immutable, and stored ones of older releases remain valid.
+        // These fields are immutable, and stored values of older releases must remain valid.
         validator.forget(&path.child("serviceName"));
         validator.forget(&path.child("volumeClaimTemplates"));
     }
@@ -247,7 +252,7 @@ pub(super) fn stateful_set(validator: &mut Validator, path: &FieldPath, spec: St
         validator.invalid(place, management, "must be 'OrderedReady' or 'Parallel'");
     }
     if let Some(start) = spec.child("ordinals").int("start").filter(|start| *start < 0) {
-        validator.invalid(path.child("ordinals.start"), start, forms::NOT_NEGATIVE);
+        validator.invalid(path.child("ordinals.start"), start, scalar_formats::NOT_NEGATIVE);
     }
     strategy(validator, &path.child("updateStrategy"), spec.child("updateStrategy"));
     let retention = spec.child("persistentVolumeClaimRetentionPolicy");
@@ -272,7 +277,7 @@ fn strategy(validator: &mut Validator, path: &FieldPath, strategy: StructView) {
         "OnDelete" => {}
         "RollingUpdate" => {
             if let Some(partition) = rolling.int("partition").filter(|partition| *partition < 0) {
-                validator.invalid(place.child("partition"), partition, forms::NOT_NEGATIVE);
+                validator.invalid(place.child("partition"), partition, scalar_formats::NOT_NEGATIVE);
             }
             if let Some(away) = rolling.get("maxUnavailable") {
                 let place = place.child("maxUnavailable");
@@ -313,8 +318,8 @@ pub(super) fn stateful_set_update(validator: &mut Validator, new: StructView, ol
 }
 
 pub(super) fn replication_controller(validator: &mut Validator, path: &FieldPath, spec: StructView) {
-    let wanted = spec.child("selector");
-    if wanted.members().next().is_none() {
+    let label_selector = spec.child("selector");
+    if label_selector.members().next().is_none() {
         validator.required(path.child("selector"), "");
     }
     let template = spec.child("template");
@@ -324,13 +329,13 @@ pub(super) fn replication_controller(validator: &mut Validator, path: &FieldPath
     }
     let labels = template.child("metadata").child("labels");
     let found = by_name(labels);
-    if wanted.members().any(|(name, value)| found.get(name) != Some(&value)) {
+    if label_selector.members().any(|(name, value)| found.get(name) != Some(&value)) {
         refuse_labels(validator, &place, labels);
     }
     runs_forever(validator, &place, template, "ReplicationController");
 }
 
-/// Checks a controller revision, which contains an object and is immutable.
+/// Checks a controller revision. The revision contains an object and is immutable.
 pub(super) fn controller_revision(validator: &mut Validator, path: &FieldPath, revision: StructView) {
     if !validator.is_create() {
         return;

@@ -1,5 +1,5 @@
-//! The members of a service that allocation reads and writes. For an update, members that the new type does
-//! not use are dropped, and omitted ones are taken from the stored object.
+//! The members of a service that allocation reads and writes. For an update, members that the new type does not
+//! use are dropped, and omitted members are taken from the stored object.
 
 use std::collections::{HashMap, HashSet};
 
@@ -160,7 +160,7 @@ pub(super) fn fill_in(service: &mut Object, old: &Object) {
     }
 }
 
-/// Keeps `clusterIP` and `clusterIPs` consistent for clients that know only the first.
+/// Keeps `clusterIP` and `clusterIPs` consistent for clients that set only `clusterIP`.
 pub(super) fn synchronise(service: &mut Object, old: &Object) {
     let (now, before) = (text(service, "clusterIP").to_owned(), text(old, "clusterIP"));
     let (all, all_before) = (texts(service, "clusterIPs"), texts(old, "clusterIPs"));

@@ -11,16 +11,17 @@ use super::signer::BuiltInSigner;
 use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
+use objects::store::ObjectName;
 use objects::strategy::Endpoint;
 use values::json::{Object, Value};
 use values::object::meta;
 use values::status::Status;
 
-/// Interval of checks of requests whose users had no permission. The permission may have been granted in the
-/// meantime by an authorizer whose changes this controller does not see.
+/// Interval of checks of requests whose users had no permission. An authorizer that does not report changes to
+/// this controller may have granted the permission in the meantime.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// Subresource of a permission, and message of the approval.
+/// Subresource for which the user needs permission, and message of the approval.
 const PERMISSIONS: [(&str, &str); 2] = [
     ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."),
     ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."),
@@ -82,7 +83,7 @@ async fn permitted(server: &Server, object: &Object) -> Permitted {
             continue;
         }
         let group = server.types.naming.group("certificates", true);
-        let asked = Attributes {
+        let attributes = Attributes {
             verb: "create",
             resource_request: true,
             group: &group,
@@ -91,7 +92,7 @@ async fn permitted(server: &Server, object: &Object) -> Permitted {
             subresource,
             ..Attributes::path(&user, "", "")
         };
-        if server.access.authorizer.authorize(&asked).await.is_ok() {
+        if server.access.authorizer.authorize(&attributes).await.is_ok() {
             return Permitted::For(message);
         }
     }
@@ -126,5 +127,7 @@ async fn approve(
         (is_same(current, seen) && is_undecided(current))
             .then(|| with_condition(current, "Approved", "AutoApproved", message))
     };
-    loopback.change(resource, ("", meta(seen, "name")), Endpoint::Approval, change).await
+    loopback
+        .change(resource, ObjectName::cluster_scoped(meta(seen, "name")), Endpoint::Approval, change)
+        .await
 }

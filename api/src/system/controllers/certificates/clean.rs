@@ -1,5 +1,5 @@
-//! Deletes old requests: signed, denied or failed ones after an hour, undecided ones after a day, and those
-//! whose certificate has expired at once.
+//! Deletes old requests. A signed, denied or failed request is deleted after an hour, an undecided request
+//! after a day, and a request with an expired certificate at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,14 @@ use super::super::{EVENTS_MAX, Ending, Pass};
 use super::{CONTROLLER, all, conditions, resource, text};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
+use objects::store::ObjectName;
 use types::options::DeleteOptions;
 use values::base64_text;
 use values::clock;
 use values::json::{Object, Value};
 use values::object::meta;
 
-/// Times for which decided and waiting requests are kept, in seconds.
+/// Times in seconds after which decided and undecided requests are deleted.
 const DECIDED: i64 = 60 * 60;
 const UNDECIDED: i64 = 24 * 60 * 60;
 
@@ -44,7 +45,7 @@ pub(in super::super) async fn follow(server: Arc<Server>) -> Ending {
             let options =
                 DeleteOptions { uid: Some(meta(&object, "uid").to_owned()), ..DeleteOptions::default() };
             let name = meta(&object, "name");
-            match loopback.delete_object(resource, ("", name), &options).await {
+            match loopback.delete_object(resource, ObjectName::cluster_scoped(name), &options).await {
                 Err(error) if matches!(error.code, StatusCode::NOT_FOUND | StatusCode::CONFLICT) => {}
                 outcome => pass.note(name, outcome),
             }
@@ -53,12 +54,12 @@ pub(in super::super) async fn follow(server: Arc<Server>) -> Ending {
         let pause = Duration::from_secs(u64::try_from(next - now).unwrap_or(0).max(1));
         tokio::select! {
             events = tail.next(EVENTS_MAX) => drop(events?),
-            () = tokio::time::sleep(pause) => {}
+            () = clock::sleep(pause) => {}
         }
     }
 }
 
-/// Returns when a request is to be deleted, in seconds since the epoch.
+/// Returns the time at which a request must be deleted, in seconds since the epoch.
 fn due(object: &Object) -> Option<i64> {
     if !meta(object, "deletionTimestamp").is_empty() {
         return None;
@@ -84,7 +85,7 @@ mod tests {
     use values::json::parse;
 
     #[test]
-    fn a_request_goes_an_hour_after_its_decision_or_a_day_after_its_creation() {
+    fn a_certificate_request_is_deleted_an_hour_after_its_decision_or_a_day_after_its_creation() {
         let decided = |kind: &str| {
             format!(r#"{{"conditions":[{{"type":"{kind}","lastUpdateTime":"1970-01-01T00:01:00Z"}}]}}"#)
         };

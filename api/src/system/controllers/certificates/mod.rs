@@ -1,5 +1,5 @@
-//! Certificate signing requests: those of nodes are approved, approved ones are signed, and old ones are
-//! deleted (docs/api/controllers.md#certificates).
+//! Certificate signing requests: the controllers approve requests of nodes, sign approved requests, and
+//! delete old requests (docs/api/controllers.md#certificates).
 //!
 //! ```text
 //! tail on requests ─┬─ undecided, of a node ─► permitted? ─► /approval          (certificatesigningrequest-approving-controller)
@@ -7,8 +7,8 @@
 //!                   └─ old ─► delete                                            (certificatesigningrequest-cleaner-controller)
 //! ```
 //!
-//! An event only says that something changed: each controller checks all requests in the newest state. There
-//! are few of them, because they are deleted within a day.
+//! An event only triggers a check: each controller then checks all requests in the newest state. There are few
+//! requests, because requests are deleted within a day.
 
 mod approve;
 mod clean;
@@ -23,7 +23,7 @@ use auth::authn::certificate_request::{Request, RequestError};
 use bytes::Bytes;
 
 use super::collections::objects;
-use crate::writes::bootstrap::Target;
+use crate::writes::bootstrap::ObjectTarget;
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
 use objects::store;
@@ -33,14 +33,14 @@ use values::json::{Object, Value};
 use values::object::meta;
 use values::status::Status;
 
-/// User name of the controllers, the same as upstream's.
+/// User name of the controllers, as in Kubernetes.
 const CONTROLLER: &str = "certificate-controller";
 
 /// Returns the resource, and the prefix of its keys.
 fn resource<'a>(loopback: &Loopback<'a>) -> Result<(&'a Resource, Bytes), Status> {
     let (namespace, name) = (String::new(), String::new());
     let (group, resource) = ("certificates", "certificatesigningrequests");
-    let resource = loopback.resource(&Target { group, version: "v1", resource, namespace, name })?;
+    let resource = loopback.resource(&ObjectTarget { group, version: "v1", resource, namespace, name })?;
     Ok((resource, store::collection(resource, "")))
 }
 
@@ -74,7 +74,7 @@ fn conditions(object: &Object) -> &[Value] {
 }
 
 /// Returns whether an object has a condition of this type. The status of such a condition is always true
-/// (docs/api/authentication.md#certificate-signing-requests), so this function does not check it.
+/// (docs/api/authentication.md#certificate-signing-requests), so this function does not check the status.
 fn has(object: &Object, kind: &str) -> bool {
     conditions(object).iter().any(|condition| condition.str_at(&["type"]) == kind)
 }
@@ -83,7 +83,7 @@ fn is_signed(object: &Object) -> bool {
     !text(object, ["status", "certificate"]).is_empty()
 }
 
-/// Returns whether one object is a later state of the same request as the other.
+/// Returns whether both objects are states of the same request.
 fn is_same(one: &Object, other: &Object) -> bool {
     meta(one, "uid") == meta(other, "uid")
 }

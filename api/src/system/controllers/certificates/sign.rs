@@ -1,11 +1,11 @@
-//! Signs approved requests with the server's authority, or writes a condition with the reason why their
-//! signer refuses.
+//! Signs approved requests with the server's authority, or writes a condition with the reason why the signer
+//! refuses a request.
 //!
-//! If nothing can be signed (there is no key, or the authority has expired), approved requests wait; the log
-//! states the reason.
+//! If the server cannot sign (the key is missing, or the authority has expired), approved requests wait; the
+//! log states the reason.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use auth::authn::certificate_authority::{Authority, CertificateIssueError};
 
@@ -14,15 +14,16 @@ use super::signer::BuiltInSigner;
 use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
 use crate::writes::loopback::Loopback;
 use crate::writes::server::Server;
+use objects::store::ObjectName;
 use objects::strategy::Endpoint;
 use values::base64_text;
 use values::json::{Object, Value};
 use values::object::meta;
 
-/// Minimum lifetime of a certificate, even if its request asks for less.
+/// Minimum lifetime of a certificate, even if the request asks for a shorter lifetime.
 const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
 
-/// Interval of retries while there is no authority, because its files may be restored.
+/// Interval of retries while there is no authority. The files of the authority may be restored in the meantime.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Runs the controller, which follows certificate signing requests.
@@ -50,7 +51,10 @@ pub(in super::super) async fn follow(server: Arc<Server>) -> Ending {
                 (is_same(current, object) && is_waiting(current)).then(|| outcome.written(current))
             };
             let name = meta(object, "name");
-            pass.note(name, loopback.change(resource, ("", name), Endpoint::Status, change).await);
+            pass.note(
+                name,
+                loopback.change(resource, ObjectName::cluster_scoped(name), Endpoint::Status, change).await,
+            );
         }
         pass.end()?;
         if let (true, Some(Err(why))) = (unsigned > 0, &authority) {
@@ -93,7 +97,8 @@ impl Outcome {
     }
 }
 
-/// Signs a request, or returns why its signer refuses; `None` if that cannot be decided now.
+/// Signs a request, or returns the reason why the signer refuses the request. Returns `None` if the server
+/// cannot decide now.
 fn decide(
     server: &Server,
     signer: BuiltInSigner,
@@ -110,7 +115,7 @@ fn decide(
     }
     let authority = authority?.as_ref().ok()?;
     let lifetime = lifetime(object, server.access.certificates.lifetime);
-    match authority.issue(&request, &usages, lifetime, SystemTime::now()) {
+    match authority.issue(&request, &usages, lifetime, values::clock::system_time()) {
         Ok(pem) => Some(Outcome::Certificate(pem)),
         Err(CertificateIssueError::Usage(usage)) => {
             Some(Outcome::Failure(format!("unrecognized usage: {usage}")))
@@ -122,11 +127,12 @@ fn decide(
     }
 }
 
-/// Returns the lifetime of a certificate: the requested one, within limits.
+/// Returns the lifetime of a certificate: the requested lifetime, within limits.
 fn lifetime(object: &Object, longest: Duration) -> Duration {
-    let asked = object.get("spec").and_then(|spec| spec.at(&["expirationSeconds"])).and_then(Value::as_i64);
-    let asked = asked.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
-    asked.map_or(longest, |asked| asked.max(LIFETIME_MIN).min(longest))
+    let requested =
+        object.get("spec").and_then(|spec| spec.at(&["expirationSeconds"])).and_then(Value::as_i64);
+    let requested = requested.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+    requested.map_or(longest, |requested| requested.max(LIFETIME_MIN).min(longest))
 }
 
 #[cfg(test)]
@@ -135,7 +141,7 @@ mod tests {
     use values::json::parse;
 
     #[test]
-    fn a_certificate_lasts_as_long_as_asked_for_within_bounds() {
+    fn the_lifetime_of_a_certificate_is_the_requested_one_within_bounds() {
         for (spec, want) in [
             ("{}", 5000),
             (r#"{"expirationSeconds":4000}"#, 4000),

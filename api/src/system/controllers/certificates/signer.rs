@@ -17,7 +17,7 @@ pub(super) enum BuiltInSigner {
 }
 
 impl BuiltInSigner {
-    /// Returns the signer with this name; `None` if this server does not have it.
+    /// Returns the signer with this name; `None` if this server has no such signer.
     pub(super) fn named(name: &str, naming: &Naming) -> Option<BuiltInSigner> {
         let client = naming.system("apiserver-client");
         let known = [
@@ -31,7 +31,7 @@ impl BuiltInSigner {
     /// Checks that the signer accepts a request.
     ///
     /// # Errors
-    /// The message says why the signer refuses.
+    /// The message contains the reason of the refusal.
     pub(super) fn check(
         self,
         subject: &RequestedSubject,
@@ -86,16 +86,17 @@ fn node_name(subject: &RequestedSubject) -> Result<(), String> {
     }
 }
 
-/// Checks the usages in certificates of nodes: exactly these, the second only for keys that can encrypt.
+/// Checks the usages in a certificate request of a node. The usages must be `digital signature`, `purpose` and,
+/// optionally, `key encipherment`.
 fn node_usages(usages: &[&str], purpose: &str) -> Result<(), String> {
     let has = |usage: &str| usages.contains(&usage);
     let optional = usize::from(has("key encipherment"));
     if has("digital signature") && has(purpose) && usages.len() == 2 + optional {
         return Ok(());
     }
-    let mut wanted = ["digital signature", "key encipherment", purpose];
-    wanted.sort_unstable();
-    Err(format!("usages did not match [{}]", wanted.join(" ")))
+    let mut required = ["digital signature", "key encipherment", purpose];
+    required.sort_unstable();
+    Err(format!("usages did not match [{}]", required.join(" ")))
 }
 
 fn client_usages(usages: &[&str]) -> Result<(), String> {
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn each_signer_signs_what_its_name_says() {
+    fn each_built_in_signer_accepts_only_the_requests_of_its_purpose() {
         const NODE: [&str; 3] = ["digital signature", "key encipherment", "client auth"];
         const SERVING: [&str; 2] = ["server auth", "digital signature"];
         let cases: [(BuiltInSigner, &str, &[&str], &str); 17] = [
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn signers_are_known_by_the_names_of_the_profile() {
+    fn built_in_signers_are_found_by_the_names_of_the_naming_profile() {
         for (naming, name, want) in [
             (&KUBERNETES, "kubernetes.io/kube-apiserver-client", Some(BuiltInSigner::Client)),
             (&KUBERNETES, "kubernetes.io/kube-apiserver-client-kubelet", Some(BuiltInSigner::NodeClient)),

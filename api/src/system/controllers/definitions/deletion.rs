@@ -5,9 +5,9 @@
 //! in progress ─► creations settled ─► objects deleted ─► none left ─► types gone ─► finalizer gone
 //! ```
 //!
-//! Objects are deleted as a request would delete them, so finalizers are respected, and the types are served
-//! as long as there are objects. The controller keeps no state that is not in the store, so a restart simply
-//! begins again.
+//! The deletion of objects works as in a request: finalizers are respected, and the types are served until all
+//! objects are gone. The state of the deletion is only in the store, so the controller continues the deletion
+//! after a restart.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use objects::custom::definition::conditions::{Deletion, State, finalizer};
 use objects::custom::definition::naming::ESTABLISHED;
 use objects::custom::serving::Makers;
 use objects::custom::stored_definition::{holds, is_deleted};
-use objects::store;
+use objects::store::{self, ObjectName};
 use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
 use values::cancellation::{Panicked, catching_panics};
@@ -35,7 +35,7 @@ use values::status::Status;
 pub(super) async fn end(server: Arc<Server>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
-        // Otherwise objects that cannot be read would count as deleted.
+        // Wait until the store is whole. Otherwise objects that cannot be read would count as deleted.
         server.store.backends.until_whole(true).await;
         let cleared = tokio::select! {
             biased;
@@ -65,28 +65,29 @@ async fn clear(server: &Server, name: &str) -> Result<bool, Trouble> {
     let definition = Definition::read(&object);
     let outcome = if definition.is(ESTABLISHED) {
         if let Some(failures) = delete_objects(server, name, &object, &definition).await? {
-            tell(server, name, &Deletion::Failed(failures)).await?;
+            write_condition(server, name, &Deletion::Failed(failures)).await?;
             return Ok(false);
         }
         Deletion::Completed
     } else {
         Deletion::NeverEstablished
     };
-    // This must happen before the finalizer is removed, so that a create finds either a deleted definition or
-    // no type.
+    // Remove the types before the finalizer, so that a create finds either a deleted definition or no type.
     server.establish(|established, changes| established.remove(name, changes));
     let last = |object: &Object| {
-        let mut wanted = with_condition(object, &outcome)?;
+        let mut changed = with_condition(object, &outcome)?;
         let ours = finalizer(server.types.naming);
         let others = finalizers(object).into_iter().filter(|name| *name != ours).map(Value::from).collect();
-        set_finalizers(&mut wanted, others);
-        Some(wanted)
+        set_finalizers(&mut changed, others);
+        Some(changed)
     };
-    Loopback::new(server).change(&server.types.definitions, ("", name), Endpoint::Status, last).await?;
+    Loopback::new(server)
+        .change(&server.types.definitions, ObjectName::cluster_scoped(name), Endpoint::Status, last)
+        .await?;
     Ok(true)
 }
 
-/// Deletes the objects and waits until they are gone; returns the reason if some cannot be deleted.
+/// Deletes the objects and waits until no object is left. Returns the reason if some objects cannot be deleted.
 async fn delete_objects(
     server: &Server,
     name: &str,
@@ -100,23 +101,24 @@ async fn delete_objects(
     });
     let resource = match served {
         Some(resource) => Some(resource),
-        None => Makers::of(definition, object).map_err(Status::internal)?.stored(server.types.naming),
+        None => Makers::new(definition, object).map_err(Status::internal)?.stored(server.types.naming),
     };
     let Some(resource) = resource else { return Ok(None) };
-    tell(server, name, &Deletion::InProgress).await?;
-    // From here on no objects are added: a create that begins now sees that the definition is deleted.
+    write_condition(server, name, &Deletion::InProgress).await?;
+    // After this step no objects are added: a create that begins now finds that the definition is being
+    // deleted.
     server.creations.settled().await;
     let mut failures = Failures::default();
-    delete_all(&Loopback::new(server).unasked(), &resource, "", false, &mut failures).await;
+    delete_all(&Loopback::new(server).without_admission(), &resource, "", false, &mut failures).await;
     if let Some(text) = failures.text() {
         return Ok(Some(text));
     }
-    gone(server, &resource).await?;
+    wait_until_empty(server, &resource).await?;
     Ok(None)
 }
 
 /// Waits until a resource has no objects.
-async fn gone(server: &Server, resource: &Resource) -> Result<(), TailError> {
+async fn wait_until_empty(server: &Server, resource: &Resource) -> Result<(), TailError> {
     let prefix = store::collection(resource, "");
     let snapshot = server.store.engine().snapshot();
     let mut tail = server.store.engine().tail(snapshot.revision(), prefix.clone())?;
@@ -130,16 +132,18 @@ async fn gone(server: &Server, resource: &Resource) -> Result<(), TailError> {
 }
 
 /// Reports the progress of the deletion in the definition's conditions.
-async fn tell(server: &Server, name: &str, deletion: &Deletion) -> Result<(), Status> {
+async fn write_condition(server: &Server, name: &str, deletion: &Deletion) -> Result<(), Status> {
     let tell = |object: &Object| with_condition(object, deletion);
-    Loopback::new(server).change(&server.types.definitions, ("", name), Endpoint::Status, tell).await
+    Loopback::new(server)
+        .change(&server.types.definitions, ObjectName::cluster_scoped(name), Endpoint::Status, tell)
+        .await
 }
 
-/// Returns the deleted definition with the condition; `None` if it is not deleted.
+/// Returns the definition with the condition; `None` if the definition is not being deleted.
 fn with_condition(object: &Object, deletion: &Deletion) -> Option<Object> {
-    let mut wanted = is_deleted(object).then(|| object.clone())?;
-    let mut state = State::of(&Definition::read(object));
+    let mut changed = is_deleted(object).then(|| object.clone())?;
+    let mut state = State::from_definition(&Definition::read(object));
     state.set(deletion.condition(), &clock::now());
-    state.write(&mut wanted);
-    Some(wanted)
+    state.write(&mut changed);
+    Some(changed)
 }

@@ -7,9 +7,9 @@
 //! later: a request for an object, or one thread for all (complete) ─► schema read, equal parts shared ◄┘
 //! ```
 //!
-//! Types are added to the registry in the order in which they were prepared, which makes no difference,
-//! because the registry sorts them. Until its schema is read, a definition keeps the text of its record,
-//! which is part of a file of the log.
+//! The order in which types are added to the registry makes no difference, because the registry sorts the
+//! types. Until its schema is read, a definition holds a reference to the text of its record, which is in a
+//! file of the log.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub fn load(server: &Server) -> Result<(), Status> {
     })
 }
 
-/// Prepares definitions until there are no more, or until the receiver was dropped after an error.
+/// Prepares all definitions; ends early if the receiver was dropped after an error.
 fn prepare(
     server: &Server,
     entries: &Mutex<impl Iterator<Item = Entry>>,
@@ -78,7 +78,7 @@ fn prepare(
     }
 }
 
-/// Prepares a definition; returns `None` if it is not to be served.
+/// Prepares a definition. Returns `None` if the definition must not be served.
 fn prepared(server: &Server, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Option<Prepared>, Status> {
     let text = match store::read(entry) {
         Ok(stored) => stored.record.value,

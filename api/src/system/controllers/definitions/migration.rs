@@ -1,4 +1,4 @@
-//! Migrates the objects of a definition to its storage version, if `--controllers` enables that
+//! Migrates the objects of a definition to its storage version, if `--controllers` enables this controller
 //! (docs/api/controllers.md#storage-migration).
 //!
 //! ```text
@@ -6,15 +6,16 @@
 //!                                                        ─► status.storedVersions is the storage version alone
 //! ```
 //!
-//! The state of a migration is the list of versions: it names the other versions until the last object is
-//! rewritten, so a restart continues with the remaining objects. A rewritten object keeps everything except
-//! its version; watchers see the write. An object that changes in the meantime is already stored in the new
-//! version.
+//! The list of stored versions is the state of a migration: the list contains the other versions until the last
+//! object is rewritten, so the migration continues with the remaining objects after a restart. A rewritten
+//! object changes only its version; watchers receive the write as an event. An object that changes in the
+//! meantime is already stored in the new version.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use engine::TailError;
+use futures_util::FutureExt;
 use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 
@@ -24,22 +25,22 @@ use crate::writes::server::Server;
 use objects::conversion::is_current;
 use objects::custom::definition::Definition;
 use objects::custom::stored_definition::{is_deleted, is_served};
-use objects::store;
+use objects::store::{self, ObjectName};
 use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
 use values::cancellation::{Panicked, catching_panics};
 use values::json::{Object, Value};
 use values::status::Status;
 
-/// Maximum number of passes over the objects before the rest is left to the next attempt: writes that began
-/// under the old version end between two passes.
+/// Maximum number of passes over the objects in one attempt. A second pass is needed if a write that began
+/// under the old version ends after the first pass.
 const PASSES_MAX: usize = 10;
 
 /// Runs the controller, which follows the definitions and migrates objects to their storage versions. If
-/// several servers share a store, one of them does that.
+/// several servers share a store, only one of the servers migrates objects.
 pub(in super::super) async fn follow(server: Arc<Server>) -> Ending {
     let prefix = store::collection(&server.types.definitions, "");
-    let name_of = |key: &[u8]| store::identity(&server.types.definitions, key).1.to_owned();
+    let name_of = |key: &[u8]| store::object_name(&server.types.definitions, key).name.to_owned();
     let snapshot = server.store.engine().snapshot();
     let mut tail = server.store.engine().tail(snapshot.revision(), prefix.clone())?;
     let mut names: Vec<String> = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
@@ -50,7 +51,7 @@ pub(in super::super) async fn follow(server: Arc<Server>) -> Ending {
         for name in names {
             if !migrating.contains(&name) && due(&server, &name)?.is_some() {
                 migrating.insert(name.clone());
-                migrations.spawn(run(server.clone(), name));
+                migrations.spawn(run(server.clone(), name).boxed());
             }
         }
         names = tokio::select! {
@@ -67,8 +68,8 @@ pub(in super::super) async fn follow(server: Arc<Server>) -> Ending {
     }
 }
 
-/// Returns the newest state of a definition, if its objects may be stored in another version than its storage
-/// version.
+/// Returns the newest state of a definition, if the objects of the definition may be stored in another version than the
+/// storage version.
 fn due(server: &Server, name: &str) -> Result<Option<Definition>, Status> {
     let stored = Loopback::new(server).store().get(&store::key(&server.types.definitions, "", name))?;
     let Some(object) = stored.map(|stored| stored.object(&server.types.definitions)).transpose()? else {
@@ -100,10 +101,10 @@ async fn run(server: Arc<Server>, name: String) -> String {
     }
 }
 
-/// Rewrites the objects that are in another version, and then updates the list of versions. Returns `false`
-/// if some are left.
+/// Rewrites the objects that are in another version, and then updates the list of versions. Returns `false` if
+/// such objects are left.
 async fn migrate(server: &Server, name: &str) -> Result<bool, Trouble> {
-    let loopback = Loopback::new(server).unasked();
+    let loopback = Loopback::new(server).without_admission();
     let Some(definition) = due(server, name)? else { return Ok(true) };
     let Some(storage) = definition.storage_version() else { return Ok(true) };
     let served = server.establish(|established, _| {
@@ -135,7 +136,7 @@ async fn migrate(server: &Server, name: &str) -> Result<bool, Trouble> {
     Ok(false)
 }
 
-/// Rewrites the objects that are in another version now; returns how many there were.
+/// Rewrites the objects that are in another version now, and returns their number.
 async fn pass(loopback: &Loopback<'_>, resource: &Resource) -> Result<usize, Status> {
     let snapshot = loopback.store().view();
     let stale = snapshot.prefix(&store::collection(resource, "")).filter_map(|entry| {
@@ -144,7 +145,7 @@ async fn pass(loopback: &Loopback<'_>, resource: &Resource) -> Result<usize, Sta
         (!is_current(resource, &stored.record.attributes)).then_some((revision, stored.record.key))
     });
     let writes = stream::iter(stale).map(|(revision, key)| async move {
-        loopback.backfill(resource, store::identity(resource, &key), revision).await
+        loopback.backfill(resource, store::object_name(resource, &key), revision).await
     });
     let mut writes = std::pin::pin!(writes.buffer_unordered(WRITES_MAX));
     let mut count = 0;
@@ -155,7 +156,7 @@ async fn pass(loopback: &Loopback<'_>, resource: &Resource) -> Result<usize, Sta
     Ok(count)
 }
 
-/// Sets the list of stored versions to only the storage version, if that has not changed.
+/// Sets the list of stored versions to only the storage version, if the storage version has not changed.
 async fn end(server: &Server, name: &str, storage: &str) -> Result<(), Status> {
     let only = |object: &Object| {
         let definition = Definition::read(object);
@@ -163,9 +164,11 @@ async fn end(server: &Server, name: &str, storage: &str) -> Result<(), Status> {
         if !is_still || !is_due(object, &definition) {
             return None;
         }
-        let mut wanted = object.clone();
-        wanted.object_entry("status").insert("storedVersions", Value::Array(vec![storage.into()]));
-        Some(wanted)
+        let mut changed = object.clone();
+        changed.object_entry("status").insert("storedVersions", Value::Array(vec![storage.into()]));
+        Some(changed)
     };
-    Loopback::new(server).change(&server.types.definitions, ("", name), Endpoint::Status, only).await
+    Loopback::new(server)
+        .change(&server.types.definitions, ObjectName::cluster_scoped(name), Endpoint::Status, only)
+        .await
 }

@@ -1,15 +1,15 @@
-//! Definitions of custom types: which names they get, when their types are served, and how they are deleted
+//! Definitions of custom types: accepts names, decides when types are served, and deletes definitions
 //! (docs/api/custom-resources.md).
 //!
 //! ```text
 //! tail on definitions ─► names granted ─► types made ─► swap ─► status ─► store
 //!                    └─ deleted ─► one task each (deletion.rs)
-//! the same tail, on one server of several ─► another storage version ─► one task each, if wanted (migration.rs)
+//! tail on definitions, on one server only ─► another storage version ─► one task each, if wanted (migration.rs)
 //! ```
 //!
-//! The types are served before the status says so: a client that sees an established definition finds its
-//! objects. A name is granted to the first definition that asks for it. When a definition releases names, the
-//! definitions of its group that were refused a name are checked again.
+//! The types are served before the status reports that the definition is established, so a client can use the
+//! types as soon as it has read such a status. A name is granted to the first definition that requests it. When
+//! a definition releases names, the definitions of its group that were refused a name are checked again.
 
 mod deletion;
 mod load;
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::EventKind;
+use futures_util::FutureExt;
 use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 
@@ -33,7 +34,7 @@ use objects::custom::definition::naming::{NAMES_ACCEPTED, TakenNames};
 use objects::custom::definition::{Definition, Names};
 use objects::custom::established::Prepared;
 use objects::custom::stored_definition::{holds, is_deleted, is_served, outlined, parsed};
-use objects::store::{self, Stored};
+use objects::store::{self, ObjectName, Stored};
 use objects::strategy::Endpoint;
 use objects::validation;
 use values::clock;
@@ -51,14 +52,14 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
     let prefix = store::collection(&server.types.definitions, "");
     let snapshot = server.store.engine().snapshot();
     let mut tail = server.store.engine().tail(snapshot.revision(), prefix.clone())?;
-    let name_of = |key: &[u8]| store::identity(&server.types.definitions, key).1.to_owned();
+    let name_of = |key: &[u8]| store::object_name(&server.types.definitions, key).name.to_owned();
     let names = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
     drop(snapshot);
     let mut definitions = Definitions::new(&server);
     definitions.look_at(names).await?;
     let loaded = Arc::clone(&server);
-    // The server does not wait for this task. It is short, and a request that arrives before its end reads
-    // the schema that it needs by itself.
+    // The server does not wait for this task. The task is short. A request that arrives before the end of the
+    // task reads the required schema itself.
     drop(tokio::task::spawn_blocking(move || load::complete(&loaded)));
     loop {
         tokio::select! {
@@ -66,7 +67,7 @@ pub(super) async fn follow(server: Arc<Server>) -> Ending {
                 let events = events?;
                 let names = events.iter().map(|event| name_of(&event.key));
                 for event in events.iter().filter(|event| event.kind == EventKind::Delete) {
-                    definitions.gone(&name_of(&event.key));
+                    definitions.stop_serving(&name_of(&event.key));
                 }
                 definitions.look_at(names.collect()).await?;
             }
@@ -105,7 +106,7 @@ struct Known {
 type Newest = Option<(Object, Definition)>;
 
 /// A definition whose status must be written.
-struct Untold {
+struct UnwrittenState {
     name: String,
     taken: TakenNames,
 }
@@ -115,13 +116,13 @@ impl<'a> Definitions<'a> {
         Definitions { server, known: BTreeMap::new(), deleting: HashSet::new(), deletions: JoinSet::new() }
     }
 
-    /// Stops serving the types of a deleted definition, even if a new one has the same name by now.
-    fn gone(&mut self, name: &str) {
+    /// Stops serving the types of a deleted definition, even if a new definition has the same name now.
+    fn stop_serving(&mut self, name: &str) {
         self.server.establish(|established, changes| established.remove(name, changes));
     }
 
-    /// Processes the newest states of the definitions with these names. If they released names, definitions
-    /// that were refused a name in the same group are processed as well.
+    /// Processes the newest states of the definitions with these names. If a definition released names, the function
+    /// also processes the definitions of the same group that were refused a name.
     async fn look_at(&mut self, mut names: Vec<String>) -> Result<(), Status> {
         while !names.is_empty() {
             let mut seen = HashSet::new();
@@ -142,14 +143,14 @@ impl<'a> Definitions<'a> {
                         Some((object, definition)) => self.decide(name, object, definition),
                     });
                 }
-                let mut untold = Vec::new();
+                let mut unwritten = Vec::new();
                 for decided in decided {
                     freed.extend(decided.freed);
                     let is_served = self.carry_out(&decided.name, decided.types).await;
                     // A definition whose types could not be created is not reported as established.
-                    untold.extend(decided.untold.filter(|_| is_served));
+                    unwritten.extend(decided.unwritten.filter(|_| is_served));
                 }
-                self.tell(untold).await?;
+                self.write_states(unwritten).await?;
             }
             let waits = |known: &Known| known.is_refused && freed.contains(&known.group);
             let waiting = self.known.iter().filter(|(name, known)| waits(known) && !seen.contains(*name));
@@ -159,8 +160,8 @@ impl<'a> Definitions<'a> {
     }
 
     /// Reads the newest states of definitions; `parse` converts a stored text to an object. This function
-    /// also records the accepted names of each definition, which later decisions need. It adds the groups in
-    /// which names were released to `freed`.
+    /// also records the accepted names of each definition, which later decisions need. The function adds the
+    /// groups in which names were released to `freed`.
     fn read<'n>(
         &mut self,
         names: &'n [String],
@@ -193,7 +194,7 @@ impl<'a> Definitions<'a> {
         Ok(read)
     }
 
-    /// Records the names of a definition; returns its group if the names have changed.
+    /// Records the names of a definition. Returns the group of the definition if the names have changed.
     fn know(&mut self, name: &str, definition: &Definition) -> Option<String> {
         let known = Known {
             group: definition.group.clone(),
@@ -206,20 +207,20 @@ impl<'a> Definitions<'a> {
 
     fn forget(&mut self, name: &str) -> Decided {
         let freed = self.known.remove(name).map(|known| known.group);
-        Decided { name: name.to_owned(), freed, untold: None, types: Types::Remove }
+        Decided { name: name.to_owned(), freed, unwritten: None, types: Types::Remove }
     }
 
     /// Grants names to a definition, and decides about its types.
     fn decide(&mut self, name: &str, object: Object, mut definition: Definition) -> Decided {
         let server = self.server;
-        let mut untold = None;
+        let mut unwritten = None;
         let is_deleted = is_deleted(&object);
         let ends = is_deleted && holds(server.types.naming, &object) && self.deleting.insert(name.to_owned());
         if !is_deleted {
             let taken = self.names_in_use(&definition.group);
             let state = state(server, &object, &definition, &taken);
-            if state != State::of(&definition) {
-                untold = Some(Untold { name: name.to_owned(), taken });
+            if state != State::from_definition(&definition) {
+                unwritten = Some(UnwrittenState { name: name.to_owned(), taken });
             }
             (definition.accepted, definition.conditions) = (state.accepted, state.conditions);
         }
@@ -230,27 +231,27 @@ impl<'a> Definitions<'a> {
             (false, true) => Types::End { types: None, deletes: ends },
             (false, false) => Types::Remove,
         };
-        Decided { name: name.to_owned(), freed, untold, types }
+        Decided { name: name.to_owned(), freed, unwritten, types }
     }
 
     /// Applies the decision about the types of a definition. Returns `false` if the types cannot be served.
     async fn carry_out(&mut self, name: &str, types: Types) -> bool {
         let server = self.server;
-        let (wanted, ends, deletes) = match types {
+        let (to_serve, ends, deletes) = match types {
             Types::Remove => (None, false, false),
-            Types::Serve(wanted) => (Some(wanted), false, false),
+            Types::Serve(to_serve) => (Some(to_serve), false, false),
             Types::End { types, deletes } => (types, true, deletes),
         };
         let mut is_served = true;
-        match wanted {
-            Some(wanted) => is_served = serve(server, name, wanted).await,
+        match to_serve {
+            Some(to_serve) => is_served = serve(server, name, to_serve).await,
             None => server.establish(|established, changes| established.remove(name, changes)),
         }
         if ends {
             server.establish(|established, changes| established.end(name, changes));
         }
         if deletes {
-            self.deletions.spawn(deletion::end(server.clone(), name.to_owned()));
+            self.deletions.spawn(deletion::end(server.clone(), name.to_owned()).boxed());
         }
         is_served
     }
@@ -262,27 +263,34 @@ impl<'a> Definitions<'a> {
         taken
     }
 
-    /// Writes the states of definitions. If a definition becomes established, this function first writes the
-    /// preceding state, which is installing.
-    async fn tell(&self, untold: Vec<Untold>) -> Result<(), Status> {
+    /// Writes the states of definitions. If a definition becomes established, this function first writes the condition
+    /// `Installing`, and then the final state.
+    async fn write_states(&self, unwritten: Vec<UnwrittenState>) -> Result<(), Status> {
         let (server, loopback) = (self.server, &Loopback::new(self.server));
-        let writes = untold.into_iter().map(|Untold { name, taken }| async move {
-            let told = |object: &Object, is_last: bool| {
+        let writes = unwritten.into_iter().map(|UnwrittenState { name, taken }| async move {
+            let changed = |object: &Object, is_last: bool| {
                 let definition = Definition::read(object);
                 let mut state = state(server, object, &definition, &taken);
                 if !is_last {
                     state = state.installing(&definition)?;
                 }
-                if is_deleted(object) || state == State::of(&definition) {
+                if is_deleted(object) || state == State::from_definition(&definition) {
                     return None;
                 }
-                let mut wanted = object.clone();
-                state.write(&mut wanted);
-                Some(wanted)
+                let mut new = object.clone();
+                state.write(&mut new);
+                Some(new)
             };
             let write = async |is_last| {
-                let tell = |object: &Object| told(object, is_last);
-                loopback.change(&server.types.definitions, ("", &name), Endpoint::Status, tell).await
+                let change = |object: &Object| changed(object, is_last);
+                loopback
+                    .change(
+                        &server.types.definitions,
+                        ObjectName::cluster_scoped(&name),
+                        Endpoint::Status,
+                        change,
+                    )
+                    .await
             };
             let outcome = match write(false).await {
                 Ok(()) => write(true).await,
@@ -310,7 +318,7 @@ struct Decided {
     /// Group in which names were released, if any.
     freed: Option<String>,
     /// The status to be written, if any.
-    untold: Option<Untold>,
+    unwritten: Option<UnwrittenState>,
     types: Types,
 }
 
@@ -320,8 +328,7 @@ enum Types {
     Remove,
     /// The types are served.
     Serve(Box<(Object, Definition)>),
-    /// The definition was deleted: its types are served until the objects are gone, if they were served
-    /// before.
+    /// The definition is being deleted. Types that were served before are served until all objects are gone.
     End { types: Option<Box<(Object, Definition)>>, deletes: bool },
 }
 
@@ -332,18 +339,18 @@ fn state(server: &Server, object: &Object, definition: &Definition, taken: &Take
 }
 
 /// Serves the types of a definition. The types are created on a separate thread and outside of all locks; the
-/// controller waits for them no longer than [`MAKING_MAX`] and then continues with the next definition.
+/// controller waits at most [`MAKING_MAX`] for the types, and then continues with the next definition.
 ///
-/// Returns `false` if the types cannot be created; the definition keeps the types that it had.
-async fn serve(server: &Server, name: &str, wanted: Box<(Object, Definition)>) -> bool {
-    let (object, definition) = &*wanted;
+/// Returns `false` if the types cannot be created. In this case the definition keeps its previous types.
+async fn serve(server: &Server, name: &str, to_serve: Box<(Object, Definition)>) -> bool {
+    let (object, definition) = &*to_serve;
     if server.establish(|established, _| established.is_current(name, object, definition)) {
         return true;
     }
     let owned = name.to_owned();
     let making = tokio::task::spawn_blocking(move || {
-        let (object, definition) = &*wanted;
-        Prepared::of(&owned, object, definition)
+        let (object, definition) = &*to_serve;
+        Prepared::new(&owned, object, definition)
     });
     let why = match tokio::time::timeout(MAKING_MAX, making).await {
         Ok(Ok(Ok(prepared))) => {

@@ -10,9 +10,9 @@ use tokio::sync::Semaphore;
 
 use super::head::OwnerReference;
 use crate::system::controllers::WRITES_MAX;
-use crate::writes::loopback::{Loopback, Warning};
+use crate::writes::loopback::{Loopback, WarningEvent};
 use crate::writes::write::deletion::{FOREGROUND, ORPHAN};
-use objects::store;
+use objects::store::{self, ObjectName};
 use objects::strategy::Endpoint;
 use types::options::{DeleteOptions, Propagation};
 use types::schema::registry::Resource;
@@ -31,10 +31,15 @@ pub struct ObjectLocation {
 }
 
 impl ObjectLocation {
-    /// Returns the location of a key of `resource`.
-    pub fn of(resource: &Arc<Resource>, key: &[u8]) -> Self {
-        let (namespace, name) = store::identity(resource, key);
+    /// Returns the location of the object at a key of `resource`.
+    pub fn from_key(resource: &Arc<Resource>, key: &[u8]) -> Self {
+        let ObjectName { namespace, name } = store::object_name(resource, key);
         ObjectLocation { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// Returns the namespace and name.
+    pub fn object_name(&self) -> ObjectName<'_> {
+        ObjectName { namespace: &self.namespace, name: &self.name }
     }
 }
 
@@ -52,7 +57,7 @@ pub struct Action {
 
 /// A change of an object by the collector.
 pub enum Write {
-    /// Delete the object, if it is unchanged.
+    /// Delete the object, if the object is unchanged.
     Delete {
         /// Revision at which the object was checked.
         revision: Revision,
@@ -66,14 +71,15 @@ pub enum Write {
         /// Uids of the owners to remove.
         owners: Vec<String>,
     },
-    /// Remove the object from its dependents' owner references, and then remove its orphan finalizer.
+    /// Remove the object from the owner references of its dependents, and then remove the orphan finalizer of
+    /// the object.
     Orphan {
         /// Locations of the dependents.
         dependents: Vec<ObjectLocation>,
     },
     /// Remove the foreground finalizer, because the blocking dependents are gone.
     Release,
-    /// Write nothing yet. The owners belong to resources in other stores, so they must first be looked up in
+    /// Do not write yet. The owners belong to resources in other stores, so they must first be looked up in
     /// the newest state of those stores.
     LookAgain {
         /// Resource types of the owners.
@@ -164,7 +170,7 @@ async fn delete(
         resource_version: Some(revision.to_string()),
         ..DeleteOptions::default()
     };
-    match loopback.delete_object(&place.resource, (&place.namespace, &place.name), &options).await {
+    match loopback.delete_object(&place.resource, place.object_name(), &options).await {
         Ok(_) => Ok(ActionOutcome::Done),
         Err(error) if error.code == StatusCode::NOT_FOUND => Ok(ActionOutcome::Done),
         Err(error) if error.code == StatusCode::CONFLICT => Ok(ActionOutcome::Changed),
@@ -182,7 +188,8 @@ async fn change(
     change_any(loopback, place, |object| meta(object, "uid") == uid && make(object)).await
 }
 
-/// Changes the object whatever its uid; `make` returns whether it changed anything.
+/// Changes the object without a check of its uid; `make` changes the object, and returns whether the object is
+/// different now.
 async fn change_any(
     loopback: &Loopback<'_>,
     place: &ObjectLocation,
@@ -192,10 +199,10 @@ async fn change_any(
         let mut new = old.clone();
         make(&mut new).then_some(new)
     };
-    loopback.change(&place.resource, (&place.namespace, &place.name), Endpoint::Main, make).await
+    loopback.change(&place.resource, place.object_name(), Endpoint::Main, make).await
 }
 
-/// Removes owner references by uid; returns whether there was one.
+/// Removes owner references by uid. Returns whether the object had such a reference.
 fn disown(object: &mut Object, uids: &[String]) -> bool {
     let metadata = metadata_mut(object);
     let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) else {
@@ -210,7 +217,7 @@ fn disown(object: &mut Object, uids: &[String]) -> bool {
     changed
 }
 
-/// Clears the flag that blocks owners in all owner references; returns whether one was set.
+/// Clears the flag that blocks owners in all owner references. Returns whether a flag was set.
 fn unblock(object: &mut Object) -> bool {
     let owners = metadata_mut(object).get_mut("ownerReferences").and_then(Value::as_array_mut);
     let mut changed = false;
@@ -223,7 +230,7 @@ fn unblock(object: &mut Object) -> bool {
     changed
 }
 
-/// Removes one of our finalizers; returns whether it was there.
+/// Removes one of our finalizers. Returns whether the object had the finalizer.
 fn remove_finalizer(object: &mut Object, finalizer: &str) -> bool {
     let kept: Vec<&str> = finalizers(object).into_iter().filter(|name| *name != finalizer).collect();
     if kept.len() == finalizers(object).len() {
@@ -247,9 +254,12 @@ async fn report_stray(
         "ownerRef [{}/{}, namespace: {}, name: {}, uid: {}] does not exist in namespace \"{}\"",
         owner.api_version, owner.kind, place.namespace, owner.name, owner.uid, place.namespace
     );
-    let event =
-        Warning { reason: "OwnerRefInvalidNamespace", message, component: "garbage-collector-controller" };
-    loopback.warn(&place.resource, (namespace, &place.name), uid, event).await
+    let event = WarningEvent {
+        reason: "OwnerRefInvalidNamespace",
+        message,
+        component: "garbage-collector-controller",
+    };
+    loopback.warn(&place.resource, ObjectName { namespace, name: &place.name }, uid, event).await
 }
 
 #[cfg(test)]
@@ -258,7 +268,7 @@ mod tests {
     use values::json::parse;
 
     #[test]
-    fn each_change_says_whether_it_changed_anything() {
+    fn each_garbage_collector_edit_reports_whether_it_changed_the_object() {
         let gone = ["a".to_owned(), "c".to_owned()];
         type Edit<'e> = &'e dyn Fn(&mut Object) -> bool;
         let table: [(Edit<'_>, &str, &str); 7] = [

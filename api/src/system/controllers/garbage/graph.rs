@@ -1,13 +1,13 @@
-//! The ownership graph: for each owner's uid the keys of its dependents, and the tasks that result from a
-//! change.
+//! The ownership graph: the keys of the dependents of each owner, by the uid of the owner. Each change of the
+//! graph results in tasks.
 //!
 //! ```text
 //! event ─► Graph::put / Graph::removed ─► tasks: look at a dependent · orphan · perhaps release an owner
 //! ```
 //!
-//! Only objects that have owners, and owners that wait for their dependents, use memory: a key and a uid per
-//! reference. Owners need not exist: the store shows whether they do, at the time of the lookup. The graph is
-//! pure: no store, no clock, no writes.
+//! Only objects with owners, and owners that wait for their dependents, use memory: a key and a uid for each
+//! reference. The graph does not record whether owners exist: the collector looks up owners in the store during
+//! a check. The graph is a pure data structure, without store, clock or writes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub enum Task {
     Check(Bytes),
     /// The deleted owner at this key waits until its dependents no longer refer to it.
     Orphan(Bytes),
-    /// The deleted owner at this key waits for its blocking dependents, and may have none left.
+    /// The deleted owner at this key waits for its blocking dependents, and may have no such dependent left.
     Release(Bytes),
 }
 
@@ -36,7 +36,7 @@ struct Dependents {
     blocking: usize,
 }
 
-/// An owner reference from the dependent's side.
+/// An owner reference of a dependent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Edge {
     owner: Arc<str>,
@@ -55,12 +55,12 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Records a new state of the object at `key`. `head` is `None` if the object has no owners and waits for
-    /// nothing.
+    /// Records a new state of the object at `key`. `head` is `None` if the object has no owners and does not
+    /// wait for dependents.
     pub fn put(&mut self, key: &Bytes, head: Option<&Head>) -> Vec<Task> {
         let mut tasks = self.link(key, head);
         let Some(head) = head else {
-            // The object may have waited until now, and lost the finalizer.
+            // If the object waited for its dependents, the object no longer has the finalizer and no longer waits.
             if self.waiting_keys.remove(key) {
                 self.waiting.retain(|_, at| at != key);
             }
@@ -109,7 +109,7 @@ impl Graph {
         let mut new: Vec<Edge> = Vec::with_capacity(references.len());
         for owner in references {
             match new.iter_mut().find(|edge| *edge.owner == *owner.uid) {
-                // The same owner occurs twice: one of the two references may block.
+                // Two references refer to the same owner. The owner is blocked if either of the two references blocks.
                 Some(edge) => edge.blocking |= owner.block_owner_deletion,
                 None => {
                     let uid = match self.dependents.get_key_value(owner.uid.as_str()) {
@@ -147,7 +147,7 @@ impl Graph {
         tasks
     }
 
-    /// Returns the task to release the owner, if it waits and nothing blocks it.
+    /// Returns the task to release the owner, if the owner waits and no dependent blocks the owner.
     fn release(&self, uid: &str) -> Option<Task> {
         let key = self.waiting.get(uid)?;
         (!self.is_blocked(uid)).then(|| Task::Release(key.clone()))
@@ -202,7 +202,7 @@ mod tests {
                 graph.put(&Bytes::copy_from_slice(key.as_bytes()), Head::read(text.as_bytes()).as_ref())
             }
         };
-        let mut told: Vec<String> = tasks
+        let mut texts: Vec<String> = tasks
             .iter()
             .map(|task| {
                 let (word, key) = match task {
@@ -213,12 +213,12 @@ mod tests {
                 format!("{word} {}", String::from_utf8_lossy(key))
             })
             .collect();
-        told.sort_unstable();
-        told.join(", ")
+        texts.sort_unstable();
+        texts.join(", ")
     }
 
     #[test]
-    fn each_change_names_what_it_may_have_touched() {
+    fn the_owner_graph_returns_the_tasks_of_each_change() {
         // See docs/api/controllers.md#garbage-collector. Each scenario is a list of steps with the resulting
         // tasks.
         for story in [
@@ -226,7 +226,8 @@ mod tests {
             &[("a<o", "check a"), ("a<o", ""), ("-o", "check a"), ("-a", "")],
             &[("a<o", "check a"), ("b<o", "check b"), ("-o", "check a, check b")],
             &[("a<o", "check a"), ("a<o<p", "check a"), ("a<p", ""), ("-o", ""), ("-p", "check a")],
-            // Foreground: dependents are deleted first, and the last blocking one releases the owner.
+            // Foreground: dependents are deleted first, and the deletion of the last blocking dependent
+            // releases the owner.
             &[
                 ("a<o!", "check a"),
                 ("b<o", "check b"),
@@ -238,8 +239,8 @@ mod tests {
                 ("-o", "check b"),
             ],
             &[("b<o", "check b"), ("o~foreground", "check b, release o")],
-            // A dependent that stops blocking, or gets another owner, has the same effect as one that is
-            // deleted.
+            // A dependent that stops blocking, or gets another owner, has the same effect as a deleted
+            // dependent.
             &[("a<o!", "check a"), ("o~foreground", "check a"), ("a<o", "release o")],
             &[("a<o!", "check a"), ("o~foreground", "check a"), ("a<p", "check a, release o")],
             // A dependent that is created later is checked.
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_what_is_gone() {
+    fn the_owner_graph_is_empty_after_all_objects_are_deleted() {
         let mut graph = Graph::default();
         for step in ["a<o!<p", "b<a!", "o~foreground", "a<o!<p~foreground", "-b", "-a", "-o", "-p"] {
             apply(&mut graph, step);
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_seen_from_its_members() {
+    fn an_owner_cycle_is_detected_from_its_members() {
         let mut graph = Graph::default();
         for step in ["a<b!", "b<a!", "a<b!~foreground"] {
             apply(&mut graph, step);

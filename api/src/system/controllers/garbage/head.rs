@@ -2,7 +2,7 @@
 //! its dependents.
 //!
 //! Stored objects begin with `kind`, `apiVersion` and `metadata`, so nothing after the metadata is read. Most
-//! objects have no owner and wait for nothing; [`Head::of_interest`] detects this without parsing.
+//! objects have no owner and do not wait for dependents; [`Head::of_interest`] detects this without parsing.
 
 use std::sync::LazyLock;
 
@@ -12,8 +12,8 @@ use serde::Deserialize;
 use crate::writes::write::deletion::{FOREGROUND, ORPHAN};
 use types::attributes::Attributes;
 
-/// Searches for the metadata member. Preparing a search takes as long as searching a small object, so it is
-/// done once.
+/// Searches for the metadata member. Preparing a search takes as long as searching a small object, so the
+/// search is prepared only once.
 static METADATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"metadata\":"));
 static OWNERS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"ownerReferences\":"));
 
@@ -58,16 +58,17 @@ impl Head {
     /// Reads a stored value; `None` if its metadata cannot be read.
     pub fn read(value: &[u8]) -> Option<Head> {
         let at = METADATA.find(value)? + METADATA.needle().len();
-        // The stream deserializer stops after the first value, and the rest is not needed.
+        // The stream deserializer stops after the first value, and the bytes after this value are not needed.
         serde_json::Deserializer::from_slice(&value[at..]).into_iter().next()?.ok()
     }
 
-    /// Returns the head of a stored state that has owners or may wait for its dependents; `None` for all
-    /// others.
+    /// Returns the head of a stored state that has owners or may wait for its dependents; `None` for all other
+    /// states.
     pub fn of_interest(attributes: &[u8], value: &[u8]) -> Option<Head> {
         let attributes = Attributes::new(attributes);
         let may_wait = attributes.is_deleting() && attributes.has_finalizers();
-        // The text may also occur elsewhere in the object. Then the head has no owners, which is equivalent.
+        // The text may also occur in another member of the object. The head then has no owners, and the filter below
+        // returns `None`.
         if !may_wait && OWNERS.find(value).is_none() {
             return None;
         }
@@ -79,8 +80,8 @@ impl Head {
         !self.deletion_timestamp.is_empty()
     }
 
-    /// Returns what the object waits for, if it is being deleted. If it has both finalizers, orphaning comes
-    /// first.
+    /// Returns the reason why the object waits, if the object is being deleted. If the object has both
+    /// finalizers, orphaning comes first.
     pub fn ending(&self) -> Option<Ending> {
         if !self.is_deleting() {
             return None;
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_metadata_is_read() {
+    fn the_head_of_an_object_is_read_without_the_rest() {
         for (text, want) in [
             (r#"{"kind":"K","metadata":{"uid":"u","finalizers":["orphan"]},"spec":"#, Some(("u", None))),
             (
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_without_owners_and_endings_are_of_no_interest() {
+    fn objects_without_owners_and_deletion_are_not_tracked() {
         for (text, interesting) in [
             (r#"{"metadata":{"uid":"u"},"spec":{}}"#, false),
             (r#"{"metadata":{"uid":"u"},"data":{"ownerReferences":"x"}}"#, false),

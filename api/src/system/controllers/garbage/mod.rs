@@ -7,10 +7,10 @@
 //!                                  └──────────── failed: later ──────────────┘
 //! ```
 //!
-//! The graph says which objects to check, and the newest state decides: every owner is looked up at the time
-//! of the check, and a write is conditional on the object that was checked. Therefore no state needs to be
-//! stored: at the start the collector reads all objects once and checks every dependent. Events are never
-//! collected and have no dependents.
+//! The graph only selects the objects to check. The decision uses the newest state: every owner is looked up
+//! at the time of the check, and a write is conditional on the object that was checked. Therefore no state
+//! needs to be stored: at the start the collector reads all objects once and checks every dependent. Events
+//! are never collected and have no dependents.
 
 mod action;
 mod graph;
@@ -66,7 +66,7 @@ pub(super) async fn follow(server: Arc<Server>) -> ControllerEnd {
             }
             let Some(task) = collector.queue.pop() else { break };
             match collector.decide(&task) {
-                Ok(None) => collector.queue.done(&task),
+                Ok(None) => collector.queue.complete(&task),
                 Ok(Some(action)) => {
                     let (loopback, writes) = (collector.loopback.clone(), &writes);
                     running.push(async move { (action.carry_out(&loopback, writes).await, task) });
@@ -80,7 +80,7 @@ pub(super) async fn follow(server: Arc<Server>) -> ControllerEnd {
             Ok(()) = changes.changed() => collector.take_types().await,
             events = events.next(EVENTS_MAX) => events?.iter().for_each(|event| collector.observe(event)),
             Some((outcome, task)) = running.next() => match outcome {
-                Ok(ActionOutcome::Done) => collector.queue.done(&task),
+                Ok(ActionOutcome::Done) => collector.queue.complete(&task),
                 Ok(ActionOutcome::Changed) => collector.queue.again(task),
                 Ok(ActionOutcome::Newest) => {
                     let (Task::Check(key) | Task::Orphan(key) | Task::Release(key)) = &task;
@@ -95,7 +95,7 @@ pub(super) async fn follow(server: Arc<Server>) -> ControllerEnd {
     }
 }
 
-/// The graph, the tasks, and the data for deciding them.
+/// The graph, the tasks, and the data that decisions about tasks need.
 struct Collector<'a> {
     server: &'a Server,
     loopback: Loopback<'a>,
@@ -119,7 +119,8 @@ enum Standing {
     /// The owner does not exist, or an object with another uid has its name. `elsewhere`: the owner is in
     /// another namespace.
     Absent { elsewhere: bool },
-    /// Unknown: the owner's kind is not served, or is namespaced while the dependent is cluster-scoped.
+    /// The state is unknown: the owner's kind is not served, or is namespaced while the dependent is
+    /// cluster-scoped.
     Unknown { elsewhere: bool },
 }
 
@@ -149,14 +150,14 @@ impl<'a> Collector<'a> {
         self.strangers.drain().for_each(|key| self.queue.push(Task::Check(key)));
     }
 
-    /// Returns the resource of a key, if its objects are collected.
+    /// Returns the resource of a key, if the collector handles the objects of this resource.
     fn resource_of(&self, key: &[u8]) -> Option<&Arc<Resource>> {
         let slashes = key.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let (third, _) = slashes.take(3).nth(2)?;
         self.resources.get(&key[..=third])
     }
 
-    /// Reads the initial states, from before the tail, of the resources with these key prefixes.
+    /// Reads the states at the beginning of the tail, for the resources with these key prefixes.
     async fn begin_with(&mut self, snapshots: &Snapshots, prefixes: &[Vec<u8>]) {
         for prefix in prefixes {
             for (at, entry) in snapshots.prefix(prefix).enumerate() {
@@ -207,12 +208,13 @@ impl<'a> Collector<'a> {
         let Some(resource) = self.resource_of(key) else { return Ok(None) };
         let Some(stored) = self.loopback.store().get(key)? else { return Ok(None) };
         let Some(head) = Head::read(&stored.record.value) else { return Ok(None) };
-        let place = ObjectLocation::of(resource, key);
+        let place = ObjectLocation::from_key(resource, key);
         let write = match task {
             Task::Orphan(_) if head.ending() == Some(Ending::Orphan) => {
                 let keys = self.graph.dependents(&head.uid);
-                let dependents =
-                    keys.filter_map(|key| Some(ObjectLocation::of(self.resource_of(key)?, key))).collect();
+                let dependents = keys
+                    .filter_map(|key| Some(ObjectLocation::from_key(self.resource_of(key)?, key)))
+                    .collect();
                 Write::Orphan { dependents }
             }
             Task::Release(_)
@@ -276,8 +278,8 @@ impl<'a> Collector<'a> {
                 () if head.has_finalizer(FOREGROUND) => Propagation::Foreground,
                 () => Propagation::Background,
             };
-            // Two objects that wait for each other would wait forever, so the one that is found second stops
-            // blocking.
+            // Two objects that wait for each other would wait forever, so the object that is checked second
+            // stops blocking.
             let unblocks = waiting && self.graph.has_waiting_dependent(&head.uid);
             Some(Write::Delete { revision, propagation, unblocks })
         };
@@ -291,7 +293,7 @@ impl<'a> Collector<'a> {
         resource.filter(|resource| resource.storage.is_some()).cloned()
     }
 
-    /// Looks up an owner in the location to which the reference of the dependent at `place` points.
+    /// Looks up an owner, for a reference in the dependent at `place`.
     fn standing(&mut self, place: &ObjectLocation, owner: &OwnerReference) -> Result<Standing, Status> {
         let Some(resource) = self.resource_of_owner(owner) else {
             self.strangers.insert(store::key(&place.resource, &place.namespace, &place.name));
@@ -336,7 +338,7 @@ impl<'a> Collector<'a> {
         let namespaces = &self.server.types.namespaces;
         let mut elsewhere = false;
         for entry in self.server.store.engine().snapshot().prefix(&store::collection(namespaces, "")) {
-            let (_, namespace) = store::identity(namespaces, entry.key());
+            let namespace = store::object_name(namespaces, entry.key()).name;
             if self.look_up(resource, namespace, owner)?.is_some() {
                 elsewhere = true;
                 break;
@@ -347,7 +349,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Returns the resources whose objects are collected, by their key prefix.
+/// Returns the resources whose objects the collector handles, by key prefix.
 fn collected(types: &Served) -> HashMap<Vec<u8>, Arc<Resource>> {
     let is_collected =
         |resource: &&Arc<Resource>| !resource.stored().table.behavior.uncollected && resource.can("delete");

@@ -11,11 +11,11 @@ use super::graph::Task;
 use crate::system::controllers::Backoff;
 use values::status::Status;
 
-/// Maximum number of absent owners that are remembered, so that each is searched for in other namespaces only
-/// once (docs/api/controllers.md#garbage-collector).
+/// Maximum number of absent owners that are remembered, so that each owner is searched for in other namespaces
+/// only once (docs/api/controllers.md#garbage-collector).
 const ABSENT_MAX: usize = 500;
 
-/// The pending tasks, each in one of the stages below.
+/// The pending tasks. Each task has a `Stage`.
 #[derive(Default)]
 pub struct Queue {
     ready: VecDeque<Task>,
@@ -29,13 +29,13 @@ pub struct Queue {
 enum Stage {
     Ready,
     Running,
-    /// Running, and to be run again after that.
+    /// Running, and must run again afterwards.
     Again,
     Later,
 }
 
 impl Queue {
-    /// Adds a task, or marks it to run again if it is running.
+    /// Adds a task. If the task is running, marks the task to run again.
     pub fn push(&mut self, task: Task) {
         match self.stages.entry(task) {
             Entry::Vacant(vacant) => {
@@ -55,7 +55,7 @@ impl Queue {
         }
     }
 
-    /// Takes the next task. It counts as running until [`Queue::done`], [`Queue::again`] or
+    /// Takes the next task. The task counts as running until [`Queue::complete`], [`Queue::again`] or
     /// [`Queue::failed`].
     pub fn pop(&mut self) -> Option<Task> {
         let task = self.ready.pop_front()?;
@@ -69,7 +69,7 @@ impl Queue {
     }
 
     /// Ends a task that succeeded.
-    pub fn done(&mut self, task: &Task) {
+    pub fn complete(&mut self, task: &Task) {
         self.failures.remove(task);
         if self.stages.remove(task) == Some(Stage::Again) {
             self.push(task.clone());
@@ -82,7 +82,7 @@ impl Queue {
         self.push(task);
     }
 
-    /// Ends a task that failed. It is retried after a pause that grows with each failure.
+    /// Ends a task that failed. The task is retried after a pause that grows with each failure.
     pub fn failed(&mut self, task: Task, error: &Status) {
         tracing::warn!(?task, %error, "garbage collection of an object postponed");
         let pause = self.failures.entry(task.clone()).or_default().next();
@@ -90,7 +90,8 @@ impl Queue {
         self.later.push(Reverse((Instant::now() + pause, task)));
     }
 
-    /// Resolves when a failed task is due for a retry; pending forever without failed tasks.
+    /// Returns a future that resolves when a failed task is due for a retry. Without failed tasks, the future
+    /// never resolves.
     pub fn due(&self) -> impl Future<Output = ()> + use<> {
         let at = self.later.peek().map(|Reverse((at, _))| *at);
         async move {
@@ -113,8 +114,8 @@ impl Queue {
     }
 }
 
-/// Uids of owners that are not where their dependents say, and whether they are in another namespace. The
-/// oldest entries are dropped first.
+/// Uids of owners that are absent at the location in the reference. The value is true if the owner exists in another
+/// namespace. The oldest entries are dropped first.
 #[derive(Default)]
 pub struct AbsentOwners {
     order: VecDeque<Box<str>>,
@@ -122,7 +123,7 @@ pub struct AbsentOwners {
 }
 
 impl AbsentOwners {
-    /// Returns whether an owner is in another namespace; `None` if it is not in the cache.
+    /// Returns whether an owner is in another namespace; `None` if the owner is not in the cache.
     pub fn get(&self, uid: &str) -> Option<bool> {
         self.elsewhere.get(uid).copied()
     }
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_runs_once_at_a_time_and_once_more_if_it_came_up_meanwhile() {
+    fn a_queued_task_runs_once_at_a_time_and_again_if_it_was_queued_meanwhile() {
         let mut queue = Queue::default();
         queue.push(task("a"));
         queue.push(task("a"));
@@ -159,14 +160,14 @@ mod tests {
         queue.push(task("a"));
         queue.push(task("a"));
         assert_eq!(queue.pop(), None);
-        queue.done(&task("a"));
+        queue.complete(&task("a"));
         assert_eq!((queue.pop(), queue.pop()), (Some(task("a")), None));
-        queue.done(&task("a"));
+        queue.complete(&task("a"));
         assert!(!queue.has_ready() && queue.stages.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_failed_comes_back_after_a_while_or_when_something_changes() {
+    async fn a_failed_task_is_retried_after_a_pause_or_after_a_change() {
         let mut queue = Queue::default();
         for (changes, times) in [(false, 3), (true, 1)] {
             queue.push(task("a"));
@@ -182,7 +183,7 @@ mod tests {
                 }
             }
             assert_eq!(queue.pop(), Some(task("a")));
-            queue.done(&task("a"));
+            queue.complete(&task("a"));
         }
         assert!(queue.failures.is_empty() && queue.stages.is_empty());
         // The entry of a retry that was not awaited is skipped.
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_owners_are_remembered_up_to_a_bound() {
+    fn a_bounded_number_of_absent_owners_is_remembered() {
         let mut absent = AbsentOwners::default();
         for n in 0..=ABSENT_MAX {
             absent.insert(&n.to_string(), n % 2 == 0);

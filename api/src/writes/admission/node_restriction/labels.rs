@@ -1,4 +1,5 @@
-//! The labels that a node agent may set on its node. With other labels it could attract pods to itself.
+//! The labels that a node agent may set on its node. With other labels, an agent could attract pods to its
+//! node.
 
 use std::collections::BTreeSet;
 
@@ -23,8 +24,8 @@ pub(super) fn changed<'v>(new: StructView<'v>, old: StructView<'v>) -> BTreeSet<
         .collect()
 }
 
-/// Returns those of the changed labels that the agent may not change: all in the system's domains except
-/// those that an agent sets itself.
+/// Returns the labels in `changed` that an agent may not change: all labels in the domains of the system,
+/// except the labels that agents set.
 pub(super) fn forbidden<'v>(changed: BTreeSet<&'v str>, naming: &Naming) -> BTreeSet<&'v str> {
     changed.into_iter().filter(|name| is_of_system(name, naming) && !is_of_agent(name, naming)).collect()
 }
@@ -48,7 +49,7 @@ fn is_of_agent(label: &str, naming: &Naming) -> bool {
         || (prefix == sub("topology") || prefix == sub("failure-domain.beta")) && OF_PLACE.contains(&name)
 }
 
-/// Returns whether `name` is `domain` or a subdomain of it.
+/// Returns whether `name` is `domain` or a subdomain of `domain`.
 fn is_in(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
@@ -60,7 +61,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn labels_of_the_system_that_agents_may_not_change() {
+    fn node_agents_may_change_only_allowed_labels_of_the_system_domains() {
         for (label, allowed) in [
             ("own", true),
             ("example.com/own", true),
@@ -82,12 +83,15 @@ mod tests {
     }
 
     #[test]
-    fn labels_change_when_they_come_go_or_have_another_value() {
+    fn changed_lists_added_removed_and_modified_labels() {
         let (new, old) = (
             object(r#"{"metadata":{"labels":{"a":"1","b":"1","c":"1"}}}"#),
             object(r#"{"metadata":{"labels":{"a":"1","b":"2","d":"1"}}}"#),
         );
-        assert_eq!(changed(StructView::of(&new), StructView::of(&old)), ["b", "c", "d"].into());
-        assert_eq!(changed(StructView::of(&new), StructView::from(None)), ["a", "b", "c"].into());
+        assert_eq!(
+            changed(StructView::from_object(&new), StructView::from_object(&old)),
+            ["b", "c", "d"].into()
+        );
+        assert_eq!(changed(StructView::from_object(&new), StructView::from(None)), ["a", "b", "c"].into());
     }
 }

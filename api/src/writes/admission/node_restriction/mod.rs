@@ -1,9 +1,9 @@
-//! The plugin NodeRestriction: the agent of a node writes only objects that belong to that node.
+//! The plugin NodeRestriction: the agent of a node may write only objects that belong to this node.
 //!
-//! Agents are users of the group `system:nodes`, named `system:node:<node>`; other users are not restricted.
-//! Authorization, which sees no objects, decides which resources agents may write at all. `labels` knows the
-//! labels that an agent may set on its node, `pod` the pods that it may create, and `token` the tokens that
-//! it may request.
+//! Agents are users of the group `system:nodes` with the name `system:node:<node>`. The plugin does not
+//! restrict other users. Authorization has no access to objects, and decides only which resources agents may
+//! write. The module `labels` checks the labels that an agent sets on its node, `pod` checks the pods that an
+//! agent creates, and `token` checks the tokens that an agent requests.
 
 mod labels;
 mod pod;
@@ -28,7 +28,7 @@ use values::json::Object;
 use values::object::meta;
 use values::status::{Status, Subject};
 
-/// The fields that an agent may change in the status of a claim: the progress of an expansion.
+/// The fields that an agent may change in the status of a claim, to report the progress of an expansion.
 const EXPANSION: &[&str] = &["capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"];
 
 /// The admission plugin NodeRestriction.
@@ -113,19 +113,19 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         }
     }
 
-    fn wanted(&self) -> StructView<'_> {
-        self.record.new.as_deref().map_or(StructView::from(None), StructView::of)
+    fn new_object(&self) -> StructView<'_> {
+        self.record.new.as_deref().map_or(StructView::from(None), StructView::from_object)
     }
 
-    fn stored(&self) -> StructView<'_> {
-        self.record.old.map_or(StructView::from(None), StructView::of)
+    fn old_object(&self) -> StructView<'_> {
+        self.record.old.map_or(StructView::from(None), StructView::from_object)
     }
 
     /// Returns a stored pod of the namespace.
     fn stored_pod(&self, name: &str) -> Result<Object, Status> {
         let plugin = self.plugin;
         let pod = plugin.store.get(&plugin.pods, self.record.write.namespace, name)?;
-        // The reference server gets this error from its informers, with the kind in the singular.
+        // kube-apiserver gets this error from its informers, which use the singular name of the resource.
         pod.ok_or_else(|| Status::not_found(Subject { group: "", kind: "pod", name }))
     }
 
@@ -133,9 +133,9 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         let node = self.node;
         match self.record.write.operation {
             Operation::Create => self.mirror_pod(),
-            // A collection is deleted pod by pod, and each deletion passes here with the name of the pod.
+            // A deletion of a collection calls the plugin once for each pod, with the name of the pod.
             Operation::Delete => self.require(
-                self.stored().child("spec").text("nodeName") == node,
+                self.old_object().child("spec").text("nodeName") == node,
                 format_args!("node {node:?} can only delete pods with spec.nodeName set to itself"),
             ),
             Operation::Update | Operation::Connect => self.refuse(format_args!(
@@ -145,16 +145,17 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         }
     }
 
-    /// Checks a mirror pod, which represents in the API a pod that the agent runs by itself.
+    /// Checks a mirror pod. A mirror pod represents a pod that the agent runs without the API, for example from
+    /// a file.
     fn mirror_pod(&self) -> Result<(), Status> {
         let uid = self.plugin.store.get(&self.plugin.nodes, "", self.node)?;
         let uid = uid.as_ref().map(|node| meta(node, "uid"));
-        match pod::refusal(self.wanted(), self.node, uid, self.plugin.types.naming) {
+        match pod::refusal(self.new_object(), self.node, uid, self.plugin.types.naming) {
             None => Ok(()),
-            Some(pod::Refusal::NoNode) => {
+            Some(pod::PodRefusal::NoNode) => {
                 Err(Status::not_found(Subject { group: "", kind: "nodes", name: self.node }))
             }
-            Some(pod::Refusal::Because(why)) => self.refuse(why),
+            Some(pod::PodRefusal::Because(why)) => self.refuse(why),
         }
     }
 
@@ -163,7 +164,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         if self.record.write.operation != Operation::Update {
             return self.refuse(format_args!("unexpected operation {:?}", self.operation()));
         }
-        let (new, old) = (self.wanted(), self.stored());
+        let (new, old) = (self.new_object(), self.old_object());
         self.require(
             old.child("spec").text("nodeName") == node,
             format_args!(
@@ -187,13 +188,13 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
 
     fn eviction(&self) -> Result<(), Status> {
         let name = match self.record.write.name {
-            "" => self.wanted().child("metadata").text("name"),
+            "" => self.new_object().child("metadata").text("name"),
             name => name,
         };
         self.require(!name.is_empty(), "could not determine pod from request data")?;
         let pod = self.stored_pod(name)?;
         self.require(
-            StructView::of(&pod).child("spec").text("nodeName") == self.node,
+            StructView::from_object(&pod).child("spec").text("nodeName") == self.node,
             format_args!("node {} can only evict pods with spec.nodeName set to itself", self.node),
         )
     }
@@ -220,7 +221,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     }
 
     fn node(&self) -> Result<(), Status> {
-        let (node, new, old) = (self.node, self.wanted(), self.stored());
+        let (node, new, old) = (self.node, self.new_object(), self.old_object());
         let named = match self.record.write.name {
             "" => new.child("metadata").text("name"),
             name => name,
@@ -278,7 +279,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
 
     fn named_like_node(&self, why: &str) -> Result<(), Status> {
         let name = match self.record.write.operation {
-            Operation::Create => self.wanted().child("metadata").text("name"),
+            Operation::Create => self.new_object().child("metadata").text("name"),
             _ => self.record.write.name,
         };
         self.require(name == self.node, why)
@@ -286,8 +287,8 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
 
     fn slice(&self) -> Result<(), Status> {
         let (slice, act) = match self.record.write.operation {
-            Operation::Create => (self.wanted(), "create"),
-            Operation::Delete => (self.stored(), "delete"),
+            Operation::Create => (self.new_object(), "create"),
+            Operation::Delete => (self.old_object(), "delete"),
             _ => return Ok(()),
         };
         self.require(
@@ -296,9 +297,9 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         )
     }
 
-    /// Checks that a request for an agent certificate is for the agent that requests it.
+    /// Checks that an agent requests agent certificates only for itself.
     fn certificate_request(&self) -> Result<(), Status> {
-        let spec = self.wanted().child("spec");
+        let spec = self.new_object().child("spec");
         let naming = self.plugin.types.naming;
         let signers =
             ["kubelet-serving".to_owned(), format!("{}-kubelet", naming.system("apiserver-client"))];
@@ -310,17 +311,18 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         match certificate_request::subject(&request) {
             Err(why) => self.refuse(format_args!("unable to parse csr: {why}")),
             Ok(subject) => {
-                let wanted = format!("{NODE_PREFIX}{}", self.node);
+                let expected = format!("{NODE_PREFIX}{}", self.node);
                 self.require(
-                    subject.common_name == wanted,
-                    format_args!("can only create a node CSR with CN={wanted}"),
+                    subject.common_name == expected,
+                    format_args!("can only create a node CSR with CN={expected}"),
                 )
             }
         }
     }
 }
 
-/// Returns the claims that were created for a pod, each with the pod's name for it and its own name.
+/// Returns the claims that were created for a pod. Each element contains the name of the claim in the spec of the pod,
+/// and the name of the claim object.
 fn claims_of(pod: StructView<'_>) -> impl Iterator<Item = [&str; 2]> {
     let statuses = pod.child("status").structs("resourceClaimStatuses");
     statuses.map(|status| ["name", "resourceClaimName"].map(|name| status.text(name)))
@@ -359,7 +361,7 @@ mod tests {
     use crate::writes::server::MakePlugin;
     use crate::writes::write::server_fixture::TestServer;
 
-    /// The plugin, with the agent of the node `x` as the user of all writes.
+    /// A plugin that calls NodeRestriction with the agent of the node `x` as the user of all writes.
     struct ByAgent {
         plugin: NodeRestriction,
         user: User,
@@ -395,9 +397,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_agent_changes_little_of_its_node() {
+    async fn a_node_agent_may_change_only_some_fields_of_its_node() {
         let server = server();
-        assert_eq!(server.ask("POST /api/v1/nodes", r#"{"metadata":{"name":"x"}}"#).await.0, 201);
+        assert_eq!(server.send("POST /api/v1/nodes", r#"{"metadata":{"name":"x"}}"#).await.0, 201);
         let owners = r#""ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u"}]"#;
         let taints = r#""spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}"#;
         let label = r#""labels":{"node-restriction.kubernetes.io/a":"b"}"#;
@@ -411,7 +413,7 @@ mod tests {
                 "is not allowed to modify labels: node-restriction.kubernetes.io/a".to_owned(),
             ),
         ] {
-            let (code, _, answer) = server.ask("MERGE /api/v1/nodes/x", &body).await;
+            let (code, _, answer) = server.send("MERGE /api/v1/nodes/x", &body).await;
             let message = answer.str_at(&["message"]);
             let got = message.strip_prefix("nodes \"x\" is forbidden: ").unwrap_or(message);
             assert_eq!((got, code), (&*want, if want.is_empty() { 200 } else { 403 }), "{body}");
@@ -419,18 +421,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_agent_shows_mirror_pods_and_reports_on_them() {
+    async fn a_node_agent_creates_mirror_pods_and_reports_their_status() {
         let server = server();
-        assert_eq!(server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await.0, 201);
+        assert_eq!(server.send("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await.0, 201);
         let pod = |annotations: &str, uid: &str| {
             format!(
                 r#"{{"metadata":{{"name":"p",{annotations}"ownerReferences":[{{"apiVersion":"v1","kind":"Node","name":"x","uid":"{uid}","controller":true}}]}},"spec":{{"nodeName":"x","containers":[{{"name":"c","image":"i"}}]}}}}"#
             )
         };
         let mirror = r#""annotations":{"kubernetes.io/config.mirror":"x"},"#;
-        let (code, _, answer) = server.ask("POST /api/v1/namespaces/n/pods", &pod(mirror, "u")).await;
+        let (code, _, answer) = server.send("POST /api/v1/namespaces/n/pods", &pod(mirror, "u")).await;
         assert_eq!((code, answer.str_at(&["message"])), (404, "nodes \"x\" not found"));
-        let (code, _, node) = server.ask("POST /api/v1/nodes", r#"{"metadata":{"name":"x"}}"#).await;
+        let (code, _, node) = server.send("POST /api/v1/nodes", r#"{"metadata":{"name":"x"}}"#).await;
         assert_eq!(code, 201);
         let uid = node.str_at(&["metadata", "uid"]);
         let pods = "/api/v1/namespaces/n/pods";
@@ -466,7 +468,7 @@ mod tests {
                 "node \"x\" cannot update extended resource claim status",
             ),
         ] {
-            let (code, _, answer) = server.ask(&request, &body).await;
+            let (code, _, answer) = server.send(&request, &body).await;
             let message = answer.str_at(&["message"]);
             let got = message.strip_prefix("pods \"p\" is forbidden: ").unwrap_or(message);
             assert_eq!((got, code == 403), (want, !want.is_empty()), "{request} {body}");

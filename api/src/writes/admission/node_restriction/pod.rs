@@ -1,4 +1,4 @@
-//! The pods that a node agent may create: mirrors of pods that it runs by itself, which refer to no other
+//! Checks the pods that a node agent creates. An agent may create only mirror pods that refer to no other
 //! objects in the API.
 
 use objects::validation::StructView;
@@ -6,21 +6,22 @@ use values::naming::Naming;
 
 /// The reason why a pod may not be created.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) enum Refusal {
-    /// A reason in words.
+pub(super) enum PodRefusal {
+    /// The text that explains the refusal.
     Because(String),
-    /// The owner of the pod, its node, does not exist.
+    /// The node that owns the pod does not exist.
     NoNode,
 }
 
-/// Returns why the agent of `node` may not create a pod. `uid` is the uid of the node.
+/// Returns the reason why the agent of `node` may not create a pod, if any. `uid` is the uid of the node, if
+/// the node exists.
 pub(super) fn refusal(
     pod: StructView<'_>,
     node: &str,
     uid: Option<&str>,
     naming: &Naming,
-) -> Option<Refusal> {
-    let because = |why: String| Some(Refusal::Because(why));
+) -> Option<PodRefusal> {
+    let because = |why: String| Some(PodRefusal::Because(why));
     let may_only = |what: &str| because(format!("node {node:?} can only create pods with {what}"));
     let (metadata, spec) = (pod.child("metadata"), pod.child("spec"));
     let mirror = naming.label("config.mirror");
@@ -48,7 +49,7 @@ pub(super) fn refusal(
     if owner.is_true("blockOwnerDeletion") {
         return because(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
     }
-    let Some(uid) = uid else { return Some(Refusal::NoNode) };
+    let Some(uid) = uid else { return Some(PodRefusal::NoNode) };
     if owner.text("uid") != uid {
         return because(format!("node {node} UID mismatch: expected {} got {uid}", owner.text("uid")));
     }
@@ -56,7 +57,7 @@ pub(super) fn refusal(
     because(format!("node {node:?} can not create pods that reference {referred}"))
 }
 
-/// Returns the kind of API object that a pod refers to, if any.
+/// Returns the first kind of API object to which the spec of a pod refers, if any.
 fn referred(spec: StructView<'_>) -> Option<&'static str> {
     if !spec.text("serviceAccountName").is_empty() {
         return Some("serviceaccounts");
@@ -76,7 +77,7 @@ fn referred(spec: StructView<'_>) -> Option<&'static str> {
     let projected = |source: &str| {
         volumes().any(|volume| volume.child("projected").structs("sources").any(|from| from.has(source)))
     };
-    // Volume drivers take their secrets in a member of this name, whichever driver it is.
+    // The sources of all volume drivers use the same member names for secrets.
     let of_drivers = || {
         volumes().any(|volume| {
             volume.members().any(|(_, source)| {
@@ -107,7 +108,7 @@ fn referred(spec: StructView<'_>) -> Option<&'static str> {
     volumes().find_map(referred_by_volume)
 }
 
-/// Returns the kind of API object that a volume of a pod refers to, other than secrets and config maps.
+/// Returns the kind of API object to which a volume of a pod refers, except secrets and config maps.
 fn referred_by_volume(volume: StructView<'_>) -> Option<&'static str> {
     const DIRECT: [(&str, &str); 5] = [
         ("csi", "csidrivers (via CSI volumes)"),
@@ -135,7 +136,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn agents_create_only_mirrors_that_reach_nothing() {
+    fn a_node_agent_creates_only_mirror_pods_without_references_to_other_objects() {
         let mirror = r#""annotations":{"kubernetes.io/config.mirror":"x"}"#;
         let owner = r#"{"apiVersion":"v1","kind":"Node","name":"n","uid":"u","controller":true}"#;
         let pod = |metadata: &str, spec: &str| format!(r#"{{"metadata":{{{metadata}}},"spec":{{{spec}}}}}"#);
@@ -204,14 +205,14 @@ mod tests {
                 String::new(),
             ),
         ] {
-            let got = match refusal(StructView::of(&object(&pod)), "n", Some("u"), &KUBERNETES) {
+            let got = match refusal(StructView::from_object(&object(&pod)), "n", Some("u"), &KUBERNETES) {
                 None => String::new(),
-                Some(Refusal::Because(why)) => why,
-                Some(Refusal::NoNode) => "no node".to_owned(),
+                Some(PodRefusal::Because(why)) => why,
+                Some(PodRefusal::NoNode) => "no node".to_owned(),
             };
             assert_eq!(got, want, "{pod}");
         }
-        let missing = refusal(StructView::of(&object(&good(""))), "n", None, &KUBERNETES);
-        assert_eq!(missing, Some(Refusal::NoNode));
+        let missing = refusal(StructView::from_object(&object(&good(""))), "n", None, &KUBERNETES);
+        assert_eq!(missing, Some(PodRefusal::NoNode));
     }
 }

@@ -1,5 +1,6 @@
-//! Tokens that an agent requests: for a pod on its node, and for an audience that the pod's volumes name,
-//! unless the agent is authorized for more (docs/api/admission.md#admission-plugins).
+//! Checks the tokens that an agent requests. A token must be bound to a pod on the agent's node. The audience
+//! of the token must be an audience that the volumes of the pod name, or an audience for which the agent is
+//! authorized (docs/api/admission.md#admission-plugins).
 
 use std::ops::Deref;
 
@@ -13,16 +14,17 @@ use values::json::Object;
 use values::object::meta;
 use values::status::{Status, qualified};
 
-/// The verb of the permission to request an audience. The audience is the resource.
+/// The verb of the permission to request a token for an audience. In the permission check, the audience is the
+/// resource.
 const VERB: &str = "request-serviceaccounts-token-audience";
 
 impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
-    /// Checks that a token is bound to a pod on the node.
+    /// Checks that the requested token is bound to a pod on the agent's node.
     pub(super) fn token(&self) -> Result<(), Status> {
         if self.record.write.operation != Operation::Create {
             return Ok(());
         }
-        let bound = self.wanted().child("spec").child("boundObjectRef");
+        let bound = self.new_object().child("spec").child("boundObjectRef");
         let (name, uid) = (bound.text("name"), bound.text("uid"));
         let is_pod = bound.text("apiVersion") == "v1" && bound.text("kind") == "Pod" && !name.is_empty();
         self.require(is_pod, "node requested token not bound to a pod")?;
@@ -33,25 +35,24 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
              deleted and then recreated"
         );
         self.require(meta(&pod, "uid") == uid, why)?;
-        let here = StructView::of(&pod).child("spec").text("nodeName") == self.node;
+        let here = StructView::from_object(&pod).child("spec").text("nodeName") == self.node;
         self.require(here, "node requested token bound to a pod scheduled on a different node")
     }
 }
 
 impl NodeRestriction {
-    /// Checks that the requested audience is one of the pod's, or that the agent is authorized for it.
+    /// Checks that the volumes of the pod name the requested audience, or that the agent is authorized for the
+    /// audience.
     pub(super) async fn audience(&self, record: &AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
-        let wanted = record.new.as_deref().map_or(StructView::from(None), StructView::of).child("spec");
-        let mut audiences = wanted.texts("audiences");
+        let spec =
+            record.new.as_deref().map_or(StructView::from(None), StructView::from_object).child("spec");
+        let mut audiences = spec.texts("audiences");
         let (audience, more) = (audiences.next().unwrap_or_default(), audiences.next());
         if more.is_some() {
             return Err(record.forbidden("node may only request 0 or 1 audiences"));
         }
-        let pod = self.store.get(
-            &self.pods,
-            record.write.namespace,
-            wanted.child("boundObjectRef").text("name"),
-        )?;
+        let pod =
+            self.store.get(&self.pods, record.write.namespace, spec.child("boundObjectRef").text("name"))?;
         let Some(pod) = pod else { return Ok(()) };
         let mut missing = Vec::new();
         if self.names_audience(&pod, audience, &mut missing)? {
@@ -61,7 +62,7 @@ impl NodeRestriction {
             let why = format!("error validating audience {}: {missing}", go::quote(audience));
             return Err(record.forbidden(&why));
         }
-        let asked = Attributes {
+        let attributes = Attributes {
             resource_request: true,
             namespace: record.write.namespace,
             version: "*",
@@ -69,7 +70,7 @@ impl NodeRestriction {
             name: record.write.name,
             ..Attributes::path(record.write.user, VERB, "")
         };
-        if self.access.authorizer.decide(&asked).await.decision.is_allowed() {
+        if self.access.authorizer.decide(&attributes).await.decision.is_allowed() {
             return Ok(());
         }
         let user = &record.write.user.name;
@@ -79,15 +80,15 @@ impl NodeRestriction {
         )))
     }
 
-    /// Returns whether a volume of the pod needs tokens for an audience, by itself or through its driver.
-    /// Objects that are missing on the way to a driver are added to `missing`.
+    /// Returns whether a volume of the pod, or the driver of a volume, requests tokens for an audience. If an
+    /// object that leads to a driver is missing, this function adds an error to `missing`.
     fn names_audience(
         &self,
         pod: &Object,
         audience: &str,
         missing: &mut Vec<String>,
     ) -> Result<bool, Status> {
-        for volume in StructView::of(pod).child("spec").structs("volumes") {
+        for volume in StructView::from_object(pod).child("spec").structs("volumes") {
             let mut sources = volume.child("projected").structs("sources");
             let is_named = sources.any(|source| {
                 source.get("serviceAccountToken").is_some_and(|token| !token.is_null())
@@ -97,9 +98,9 @@ impl NodeRestriction {
                 return Ok(true);
             }
             let Some(name) = self.driver(pod, volume, missing)? else { continue };
-            let driver = self.found(&self.drivers, "", &name, missing)?;
+            let driver = self.stored_object(&self.drivers, "", &name, missing)?;
             let wants = |driver: &Object| {
-                let mut tokens = StructView::of(driver).child("spec").structs("tokenRequests");
+                let mut tokens = StructView::from_object(driver).child("spec").structs("tokenRequests");
                 tokens.any(|token| token.text("audience") == audience)
             };
             if driver.as_ref().is_some_and(wants) {
@@ -109,8 +110,8 @@ impl NodeRestriction {
         Ok(false)
     }
 
-    /// Returns the driver that mounts a volume: the volume's own driver, or that of the persistent volume to
-    /// which its claim is bound.
+    /// Returns the driver that mounts a volume: the driver that the volume names, or the driver of the
+    /// persistent volume to which the claim of the volume is bound.
     fn driver(
         &self,
         pod: &Object,
@@ -127,18 +128,18 @@ impl NodeRestriction {
             "" => return Ok(None),
             name => name.to_owned(),
         };
-        let Some(claim) = self.found(&self.claims, meta(pod, "namespace"), &claim, missing)? else {
+        let Some(claim) = self.stored_object(&self.claims, meta(pod, "namespace"), &claim, missing)? else {
             return Ok(None);
         };
-        let bound = StructView::of(&claim).child("spec").text("volumeName");
-        let Some(bound) = self.found(&self.volumes, "", bound, missing)? else { return Ok(None) };
-        let driver = StructView::of(&bound).child("spec").child("csi").text("driver");
+        let bound = StructView::from_object(&claim).child("spec").text("volumeName");
+        let Some(bound) = self.stored_object(&self.volumes, "", bound, missing)? else { return Ok(None) };
+        let driver = StructView::from_object(&bound).child("spec").child("csi").text("driver");
         Ok(Some(driver.to_owned()).filter(|driver| !driver.is_empty()))
     }
 
-    /// Returns a stored object. If it does not exist, `missing` gets the error in the words of
-    /// kube-apiserver's informers.
-    fn found(
+    /// Returns a stored object. If the object does not exist, this function adds an error to `missing`, with
+    /// the text that kube-apiserver's informers return.
+    fn stored_object(
         &self,
         resource: &Resource,
         namespace: &str,

@@ -1,4 +1,5 @@
-//! The checks of pod security: their levels, the versions in which they apply, and the evaluation of a pod.
+//! The checks of pod security, with the levels and releases in which each check applies, and the evaluation
+//! of a pod.
 //!
 //! The restricted level includes the checks of the baseline level. If the restricted level has a stricter
 //! check of the same property, that check replaces the baseline check. Source: the Pod Security Standards of
@@ -36,7 +37,7 @@ struct Container<'p> {
 
 impl<'p> Pod<'p> {
     /// Returns the pod in an object with `metadata` and `spec`.
-    pub fn of(object: StructView<'p>, naming: &'p Naming) -> Pod<'p> {
+    pub fn new(object: StructView<'p>, naming: &'p Naming) -> Pod<'p> {
         let annotations = object.child("metadata").child("annotations");
         Pod { annotations, spec: object.child("spec"), naming }
     }
@@ -46,12 +47,13 @@ impl<'p> Pod<'p> {
         self.spec.child("securityContext")
     }
 
-    /// Returns the annotation for the seccomp profile of the pod, which predates the field.
+    /// Returns the name of the annotation that set the seccomp profile of a pod before the field existed.
     pub fn seccomp_annotation(self) -> String {
         format!("seccomp.security.alpha.{}/pod", self.naming.domain)
     }
 
-    /// Returns the annotation for the seccomp profile of one container, which predates the field.
+    /// Returns the name of the annotation that set the seccomp profile of one container before the field
+    /// existed.
     pub fn seccomp_annotation_of(self, container: &str) -> String {
         format!("container.seccomp.security.alpha.{}/{container}", self.naming.domain)
     }
@@ -71,7 +73,8 @@ impl<'p> Pod<'p> {
         self.spec.child("os").text("name") == "windows"
     }
 
-    /// Returns whether the pod has a user namespace, so that root in the pod is not root on the node.
+    /// Returns whether the pod has its own user namespace. With a user namespace, root in the pod is not root
+    /// on the node.
     fn has_user_namespace(self) -> bool {
         self.spec.flag("hostUsers") == Some(false)
     }
@@ -82,7 +85,7 @@ impl<'p> Pod<'p> {
 pub struct Violation {
     /// The check that failed, in words.
     pub reason: Cow<'static, str>,
-    /// The fields of the pod that made it fail.
+    /// The fields of the pod that made the check fail.
     pub detail: String,
 }
 
@@ -93,24 +96,25 @@ impl Violation {
 }
 
 /// A function that checks a pod and returns the violation, if any.
-type Form = fn(Pod<'_>) -> Option<Violation>;
+type CheckFunction = fn(Pod<'_>) -> Option<Violation>;
 
 /// A check of a level.
 struct Check {
-    /// The variants of the check. Each has the minor release from which it applies, until the next one does.
-    forms: &'static [(u64, Form)],
-    /// The position in [`BASELINE`] of the check that this one replaces.
+    /// The variants of the check, each with the first minor release in which the variant applies. A variant
+    /// applies until the release of the next variant.
+    forms: &'static [(u64, CheckFunction)],
+    /// The position in [`BASELINE`] of the check that this check replaces.
     replaces: Option<usize>,
 }
 
 impl Check {
-    fn form(&self, version: Version) -> Option<Form> {
+    fn form(&self, version: Version) -> Option<CheckFunction> {
         let applies = |since: u64| Version::Minor(since) <= version;
         self.forms.iter().rev().find(|(since, _)| applies(*since)).map(|(_, check)| *check)
     }
 }
 
-const fn check(forms: &'static [(u64, Form)]) -> Check {
+const fn check(forms: &'static [(u64, CheckFunction)]) -> Check {
     Check { forms, replaces: None }
 }
 
@@ -119,8 +123,8 @@ const HOST_PATHS: usize = 3;
 const PROC_MOUNT: usize = 7;
 const SECCOMP: usize = 9;
 
-/// The checks of the baseline level, in the order in which violations are shown: the byte order of the check
-/// names.
+/// The checks of the baseline level, sorted by the bytes of the check names. Messages list violations in this
+/// order.
 static BASELINE: &[Check] = &[
     check(&[(0, baseline::app_armor)]),
     check(&[(0, baseline::capabilities)]),
@@ -141,7 +145,7 @@ static BASELINE: &[Check] = &[
     check(&[(0, baseline::host_process)]),
 ];
 
-/// The checks that the restricted level adds, in the same order.
+/// The checks that the restricted level adds, also sorted by the bytes of the check names.
 static RESTRICTED: &[Check] = &[
     check(&[(8, restricted::privilege_escalation), (25, restricted::privilege_escalation_on_linux)]),
     Check {
@@ -158,7 +162,7 @@ static RESTRICTED: &[Check] = &[
     },
 ];
 
-/// Returns the violations of a level by a pod.
+/// Returns the violations of the level `at` that a pod contains.
 pub fn evaluate(at: LevelVersion, pod: Pod<'_>) -> Vec<Violation> {
     let restricted = if at.level == Level::Restricted { RESTRICTED } else { &[] };
     let restricted = restricted.iter().filter_map(|check| Some((check.replaces, check.form(at.version)?)));

@@ -1,6 +1,6 @@
 //! The configuration of pod security: the defaults for namespaces without labels, and the exemptions.
 
-use super::level::{Level, LevelVersion, Policy, Version};
+use super::level::{Level, LevelVersion, LevelsByMode, Version};
 use objects::validation::{StructView, names};
 use values::field::FieldError;
 use values::json::Value;
@@ -9,7 +9,7 @@ use values::json::Value;
 #[derive(Debug, Eq, PartialEq)]
 pub struct Config {
     /// The policy of a namespace without policy labels.
-    pub defaults: Policy,
+    pub defaults: LevelsByMode,
     /// Users, namespaces and pods that are never checked.
     pub exempt: Exemptions,
 }
@@ -19,30 +19,30 @@ pub struct Config {
 pub struct Exemptions {
     /// Users whose writes are not checked.
     pub users: Vec<String>,
-    /// Namespaces in which nothing is checked.
+    /// Namespaces in which pods are not checked.
     pub namespaces: Vec<String>,
     /// Runtime classes whose pods are not checked.
     pub runtime_classes: Vec<String>,
 }
 
-/// Without a configuration everything is allowed.
+/// The default, without a configuration, allows everything.
 impl Default for Config {
     fn default() -> Config {
-        Config { defaults: Policy::PRIVILEGED, exempt: Exemptions::default() }
+        Config { defaults: LevelsByMode::PRIVILEGED, exempt: Exemptions::default() }
     }
 }
 
 impl Config {
-    /// Reads a `PodSecurityConfiguration` whose members have the right types.
+    /// Reads a `PodSecurityConfiguration`. The types of the members are already checked.
     ///
     /// # Errors
-    /// Lists all invalid defaults or, if the defaults are valid, all invalid exemptions.
+    /// Returns a text with all invalid defaults or, if the defaults are valid, with all invalid exemptions.
     pub fn parse(config: &Value) -> Result<Config, String> {
         let config = StructView::from(Some(config));
         let defaults = config.child("defaults");
         let mut errors = Vec::new();
-        let mut mode = |name: &str, shown: &str| mode(defaults, name, shown, &mut errors);
-        let defaults = Policy {
+        let mut mode = |name: &str, error_name: &str| mode(defaults, name, error_name, &mut errors);
+        let defaults = LevelsByMode {
             enforce: mode("enforce", "Enforce"),
             audit: mode("audit", "Audit"),
             warn: mode("warn", "Warn"),
@@ -61,26 +61,26 @@ impl Config {
     }
 }
 
-/// Returns an error if there are any errors; `what` says what they are about.
+/// Fails if `errors` is not empty. `what` names the part of the configuration that has these errors.
 fn none(what: &str, errors: &[String]) -> Result<(), String> {
     go::join_errors(errors).map_or(Ok(()), |errors| Err(format!("PodSecurity {what}: {errors}")))
 }
 
-/// Reads the default of one mode. `shown` is the name of the mode in errors.
-fn mode(defaults: StructView<'_>, name: &str, shown: &str, errors: &mut Vec<String>) -> LevelVersion {
+/// Reads the default of one mode. `error_name` is the name of the mode in errors.
+fn mode(defaults: StructView<'_>, name: &str, error_name: &str, errors: &mut Vec<String>) -> LevelVersion {
     let mut of = LevelVersion::PRIVILEGED;
     let version = format!("{name}-version");
     let (level, version) = (defaults.text(name), defaults.text(&version));
     if !level.is_empty() {
         match Level::parse(level) {
             Ok(level) => of.level = level,
-            Err(why) => errors.push(format!("{shown}.Level: {why}")),
+            Err(why) => errors.push(format!("{error_name}.Level: {why}")),
         }
     }
     if !version.is_empty() {
         match Version::parse(version) {
             Ok(version) => of.version = version,
-            Err(why) => errors.push(format!("{shown}.Version: {why}")),
+            Err(why) => errors.push(format!("{error_name}.Version: {why}")),
         }
     }
     of
@@ -119,7 +119,7 @@ mod tests {
     use values::yaml;
 
     #[test]
-    fn configurations_are_read_or_refused_with_all_that_is_wrong() {
+    fn a_pod_security_configuration_is_read_or_refused_with_all_its_errors() {
         for (text, want) in [
             ("", Ok("privileged:latest privileged:latest privileged:latest //")),
             (
@@ -149,7 +149,7 @@ mod tests {
             ),
         ] {
             let got = Config::parse(&yaml::parse(text.as_bytes()).unwrap().value).map(|config| {
-                let Policy { enforce, audit, warn } = config.defaults;
+                let LevelsByMode { enforce, audit, warn } = config.defaults;
                 let exempt =
                     [&config.exempt.users, &config.exempt.namespaces, &config.exempt.runtime_classes];
                 let [users, namespaces, classes] = exempt.map(|list| list.join(","));

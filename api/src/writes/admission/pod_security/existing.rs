@@ -1,4 +1,5 @@
-//! Checks the existing pods of a namespace against a new level, and produces warnings for the writer.
+//! Checks the existing pods of a namespace against a new level, and returns warnings for the writer of the
+//! namespace.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,20 +17,21 @@ use values::naming::Naming;
 use values::object::meta;
 use values::status::Status;
 
-/// Maximum number of pods that one write of a namespace checks.
+/// Maximum number of pods that the server checks for one write of a namespace.
 const PODS_MAX: usize = 3000;
 /// Maximum time for these checks.
 const TIME_MAX: Duration = Duration::from_secs(1);
-/// Number of pods checked between two pauses in which other requests run.
+/// Number of pods that are checked before the task yields to other requests.
 const PODS_PER_TURN: usize = 32;
 
-/// Checks the pods of a namespace. The first pod of each controller comes first, because the pods of a
-/// controller are likely the same.
+/// Checks the pods of a namespace, and returns the warnings. The first pod of each controller is checked
+/// before the others, because the pods of a controller usually have the same violations.
 ///
 /// # Errors
 /// Fails if a pod cannot be read.
 pub async fn warnings(
-    (store, naming): (&ObjectStorage, &Naming),
+    store: &ObjectStorage,
+    naming: &Naming,
     pods: &Resource,
     namespace: &str,
     level: LevelVersion,
@@ -59,7 +61,7 @@ pub async fn warnings(
             if !is_exempt(&pod) {
                 found.add(
                     meta(&pod, "name"),
-                    reasons(&evaluate(level, Pod::of(StructView::of(&pod), naming))),
+                    reasons(&evaluate(level, Pod::new(StructView::from_object(&pod), naming))),
                 );
             }
             if checked % PODS_PER_TURN == 0 {
@@ -79,11 +81,12 @@ enum Round {
 
 /// Returns the uid of the owner that controls a pod.
 fn controller_of(pod: &Object) -> Option<&str> {
-    let owners = StructView::of(pod).child("metadata").structs("ownerReferences");
+    let owners = StructView::from_object(pod).child("metadata").structs("ownerReferences");
     owners.into_iter().find(|owner| owner.is_true("controller")).map(|owner| owner.text("uid"))
 }
 
-/// Groups of pods with the same violations: the first pod by name, and their number.
+/// The pods that violate the level. For each text of violations, this map has the first pod by name and the
+/// number of pods.
 #[derive(Default)]
 struct Found(BTreeMap<String, (String, usize)>);
 
@@ -132,7 +135,7 @@ mod tests {
     use crate::writes::admission::pod_security::level::{Level, Version};
 
     #[test]
-    fn pods_alike_share_a_warning() {
+    fn existing_pods_with_the_same_violations_share_one_warning() {
         let mut found = Found::default();
         for (name, violations) in [("d", "a"), ("c", "b"), ("b", "b"), ("z", ""), ("e", "b")] {
             found.add(name, violations.to_owned());

@@ -28,7 +28,7 @@ impl Level {
     /// Parses a level.
     ///
     /// # Errors
-    /// Says which values are accepted.
+    /// Returns a text that lists the accepted values.
     pub fn parse(text: &str) -> Result<Level, &'static str> {
         match text {
             "privileged" => Ok(Level::Privileged),
@@ -52,7 +52,7 @@ impl Version {
     /// Parses `latest` or `v1.N`.
     ///
     /// # Errors
-    /// Says which values are accepted.
+    /// Returns a text that lists the accepted values.
     pub fn parse(text: &str) -> Result<Version, &'static str> {
         if text == "latest" {
             return Ok(Version::Latest);
@@ -66,7 +66,7 @@ impl Version {
     }
 }
 
-/// A level as defined by a release.
+/// A level, and the release that defines its checks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LevelVersion {
     /// The level of the checks.
@@ -80,7 +80,7 @@ impl LevelVersion {
     pub const PRIVILEGED: LevelVersion = LevelVersion { level: Level::Privileged, version: Version::Latest };
 }
 
-/// Formats the level as in `restricted:v1.30`.
+/// Formats the level and version, for example `restricted:v1.30`.
 impl fmt::Display for LevelVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.level {
@@ -95,46 +95,50 @@ impl fmt::Display for LevelVersion {
     }
 }
 
-/// The action for pods that a level does not allow, for each mode.
+/// The levels of the three modes. A mode is an action for pods that the level does not allow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Policy {
-    /// Pods that this level does not allow are refused.
+pub struct LevelsByMode {
+    /// If this level does not allow a pod, the pod is refused.
     pub enforce: LevelVersion,
-    /// Pods that this level does not allow add an annotation to the audit event.
+    /// If this level does not allow a pod, the audit event gets an annotation.
     pub audit: LevelVersion,
-    /// Pods that this level does not allow cause a warning to the client.
+    /// If this level does not allow a pod, the client gets a warning.
     pub warn: LevelVersion,
 }
 
-impl Policy {
+impl LevelsByMode {
     /// The policy that allows everything.
-    pub const PRIVILEGED: Policy = Policy {
+    pub const PRIVILEGED: LevelsByMode = LevelsByMode {
         enforce: LevelVersion::PRIVILEGED,
         audit: LevelVersion::PRIVILEGED,
         warn: LevelVersion::PRIVILEGED,
     };
 
-    /// Returns whether no check can fail.
+    /// Returns whether all modes have the level that allows everything.
     pub fn is_privileged(&self) -> bool {
         [self.enforce, self.audit, self.warn].iter().all(|mode| mode.level == Level::Privileged)
     }
 
     /// Returns whether two policies have the same effect. The version of a level that allows everything does
     /// not matter.
-    pub fn is_equivalent(self, other: Policy) -> bool {
-        let modes = |policy: Policy| [policy.enforce, policy.audit, policy.warn];
+    pub fn is_equivalent(self, other: LevelsByMode) -> bool {
+        let modes = |policy: LevelsByMode| [policy.enforce, policy.audit, policy.warn];
         modes(self).into_iter().zip(modes(other)).all(|(own, other)| {
             own.level == other.level && (own.level == Level::Privileged || own.version == other.version)
         })
     }
 
-    /// Returns the policy of a namespace with these labels, and the errors in the labels. An invalid level to
-    /// enforce is not ignored, since that would allow more; the strictest level is enforced instead.
+    /// Returns the policy of a namespace with these labels, and the errors in the labels. If the level to
+    /// enforce is invalid, the strictest level is enforced, because ignoring the label would allow more pods.
     ///
     /// If a namespace enforces a level and has no label for warnings, the enforced level is also used for
-    /// warnings. Otherwise pods made from a template would be refused later, without an error for the client
-    /// that wrote the template.
-    pub fn of_labels(labels: StructView<'_>, naming: &Naming, defaults: Policy) -> (Policy, Vec<FieldError>) {
+    /// warnings. Otherwise a client that writes a template would get no message, although the pods of the
+    /// template will be refused.
+    pub fn of_labels(
+        labels: StructView<'_>,
+        naming: &Naming,
+        defaults: LevelsByMode,
+    ) -> (LevelsByMode, Vec<FieldError>) {
         let mut policy = defaults;
         let mut errors = Vec::new();
         let mut read = |mode: &str, into: &mut LevelVersion, if_bad| {
@@ -153,7 +157,7 @@ impl Policy {
     }
 }
 
-/// The state of a label.
+/// Whether a label exists and is valid.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Label {
     Absent,
@@ -161,7 +165,7 @@ enum Label {
     Bad,
 }
 
-/// Reads both labels of a mode.
+/// Reads the level label and the version label of a mode.
 fn read(
     labels: StructView<'_>,
     label: &str,
@@ -198,7 +202,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn labels_make_the_policy_of_a_namespace() {
+    fn namespace_labels_select_the_pod_security_policy() {
         let level = "must be one of privileged, baseline, restricted";
         let version = "must be \"latest\" or \"v1.x\"";
         for (labels, want, wrong) in [
@@ -235,8 +239,11 @@ mod tests {
                 })
                 .collect();
             let labels_of = object(&format!("{{{}}}", pairs.join(",")));
-            let (policy, errors) =
-                Policy::of_labels(StructView::of(&labels_of), &KUBERNETES, Policy::PRIVILEGED);
+            let (policy, errors) = LevelsByMode::of_labels(
+                StructView::from_object(&labels_of),
+                &KUBERNETES,
+                LevelsByMode::PRIVILEGED,
+            );
             let got = format!("{} {} {}", policy.enforce, policy.audit, policy.warn);
             assert_eq!(got, want, "{labels}");
             let got: Vec<_> = errors.iter().map(|error| error.detail.as_str()).collect();

@@ -5,10 +5,11 @@
 //! pod, template of a workload       ─► checks of that level ─► violations ─► 403 · annotation · warning
 //! ```
 //!
-//! Pods may be refused, templates never: their pods will be refused. When the level of a namespace becomes
-//! stricter, the writer gets warnings about existing pods that would not pass. `level` reads levels and
-//! policies, `checks` evaluates pods, and `existing` examines the pods of a namespace; all of them are
-//! independent of the write (docs/api/pod-security.md).
+//! The plugin can refuse pods, but never refuses templates, because the pods of a template are checked when
+//! they are created. When the level of a namespace becomes stricter, the writer gets warnings about existing
+//! pods that the new level does not allow. The module `level` reads levels and policies, `checks` evaluates
+//! pods, and `existing` checks the existing pods of a namespace. These modules do not depend on the write
+//! (docs/api/pod-security.md).
 
 mod checks;
 mod config;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use checks::{Pod, details, evaluate};
 use config::Config;
-use level::{Level, Policy};
+use level::{Level, LevelsByMode};
 
 use super::parsed::Parsed;
 use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
@@ -48,7 +49,7 @@ const WORKLOADS: &[(&str, &str, &[&str])] = &[
     ("batch", "cronjobs", &["spec", "jobTemplate", "spec", "template"]),
 ];
 
-/// Subresources of pods that cannot change anything that a level checks.
+/// Subresources of pods whose writes cannot change a field that a level checks.
 const IGNORED: &[&str] =
     &["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status", "token"];
 
@@ -60,13 +61,13 @@ pub struct PodSecurity {
     config: Arc<Config>,
     pods: Arc<Resource>,
     /// The policies of namespaces.
-    policies: Parsed<(Policy, Vec<FieldError>)>,
+    policies: Parsed<(LevelsByMode, Vec<FieldError>)>,
 }
 
 /// Reads the configuration.
 ///
 /// # Errors
-/// Describes what is wrong with the configuration.
+/// Fails if the configuration is invalid; the text describes the error.
 pub fn configure(config: Option<&Value>) -> Result<MakePlugin, String> {
     let config = Arc::new(config.map(Config::parse).transpose()?.unwrap_or_default());
     Ok(Arc::new(move |server| Arc::new(PodSecurity::new(server, config.clone()))))
@@ -121,9 +122,10 @@ impl PodSecurity {
             return Ok(()).into();
         }
         Step::wait(async move {
-            let is_exempt = |pod: &Object| self.exempts_class(StructView::of(pod).child("spec"));
+            let is_exempt = |pod: &Object| self.exempts_class(StructView::from_object(pod).child("spec"));
             let found = existing::warnings(
-                (&self.store, self.types.naming),
+                &self.store,
+                self.types.naming,
                 &self.pods,
                 record.write.name,
                 to,
@@ -135,13 +137,13 @@ impl PodSecurity {
         })
     }
 
-    /// Returns the warning for the writer of an exempt namespace: that the policy of its labels has no
+    /// Returns a warning for the writer of an exempt namespace whose labels set a policy. The policy has no
     /// effect.
-    fn ignored(&self, namespace: &Object, policy: Policy) -> Option<String> {
+    fn ignored(&self, namespace: &Object, policy: LevelsByMode) -> Option<String> {
         if policy.is_privileged() || policy.is_equivalent(self.config.defaults) {
             return None;
         }
-        let labels = StructView::of(namespace).child("metadata").child("labels");
+        let labels = StructView::from_object(namespace).child("metadata").child("labels");
         let modes = [("enforce", policy.enforce), ("audit", policy.audit), ("warn", policy.warn)];
         let stated = modes.iter().filter(|(name, mode)| {
             let label = level::label(self.types.naming, name);
@@ -162,7 +164,7 @@ impl PodSecurity {
         let mut annotate = |name: &str, value: String| {
             review.annotations.push((level::label(naming, name), value));
         };
-        let counts = Counts::of(&self.operations.metrics, record);
+        let counts = Counts::new(&self.operations.metrics, record);
         if self.exempts_namespace(record.write.namespace) {
             annotate("exempt", "namespace".to_owned());
             counts.exempted();
@@ -181,9 +183,10 @@ impl PodSecurity {
         };
         let (policy, errors) = &*of_namespace;
         let template = WORKLOADS.iter().find(|(group, plural, _)| record.write.resource.is_of(group, plural));
+        let whole = StructView::from_object(new);
         let object = match template {
-            None => StructView::of(new),
-            Some((_, _, path)) => path.iter().fold(StructView::of(new), |view, name| view.child(name)),
+            None => whole,
+            Some((_, _, path)) => path.iter().fold(whole, |view, name| view.child(name)),
         };
         let enforces = template.is_none();
         if errors.is_empty() && policy.is_privileged() || !object.is_there() {
@@ -192,10 +195,9 @@ impl PodSecurity {
             }
             return Ok(());
         }
-        let pod = Pod::of(object, naming);
-        if enforces
-            && record.old.is_some_and(|old| !is_significant(pod, Pod::of(StructView::of(old), naming)))
-        {
+        let pod = Pod::new(object, naming);
+        let old = record.old.map(|old| Pod::new(StructView::from_object(old), naming));
+        if enforces && old.is_some_and(|old| !is_significant(pod, old)) {
             return Ok(());
         }
         if self.exempts_class(pod.spec) {
@@ -275,7 +277,7 @@ struct Counts<'w> {
 }
 
 impl<'w> Counts<'w> {
-    fn of(metrics: &'w Metrics, record: &'w AdmissionRecord<'_, &Object>) -> Counts<'w> {
+    fn new(metrics: &'w Metrics, record: &'w AdmissionRecord<'_, &Object>) -> Counts<'w> {
         Counts {
             metrics,
             operation: if record.old.is_none() { "create" } else { "update" },
@@ -297,11 +299,15 @@ impl<'w> Counts<'w> {
     }
 }
 
-fn policy_of(namespace: &Object, naming: &Naming, defaults: Policy) -> (Policy, Vec<FieldError>) {
-    Policy::of_labels(StructView::of(namespace).child("metadata").child("labels"), naming, defaults)
+fn policy_of(namespace: &Object, naming: &Naming, defaults: LevelsByMode) -> (LevelsByMode, Vec<FieldError>) {
+    LevelsByMode::of_labels(
+        StructView::from_object(namespace).child("metadata").child("labels"),
+        naming,
+        defaults,
+    )
 }
 
-/// Returns whether an update of a pod changes a field that a level checks; few fields of a pod can change.
+/// Returns whether an update of a pod changes a field that a level checks. Only a few such fields can change.
 fn is_significant(new: Pod<'_>, old: Pod<'_>) -> bool {
     let changed = |name: &str| new.annotations.text(name) != old.annotations.text(name);
     let same = |a: StructView<'_>, b: StructView<'_>| {

@@ -1,4 +1,4 @@
-//! Tests of pod security with requests of clients.
+//! Tests pod security with requests to a server.
 
 use crate::writes::admission::{Files, Settings, Wishes};
 use crate::writes::write::server_fixture::TestServer;
@@ -24,49 +24,49 @@ fn pod(name: &str, more: &str) -> String {
 
 async fn server(labels: &str) -> TestServer {
     let server = TestServer::start();
-    let (code, ..) = server.ask("POST /api/v1/namespaces", &namespace(labels)).await;
+    let (code, ..) = server.send("POST /api/v1/namespaces", &namespace(labels)).await;
     assert_eq!(code, 201);
     server
 }
 
 #[tokio::test]
-async fn pods_are_refused_and_templates_warned_of() {
+async fn pod_violations_are_refused_and_template_violations_cause_warnings() {
     let server = server("enforce=baseline audit=restricted").await;
     let violates = r#"PodSecurity "baseline:latest": host namespaces (hostNetwork=true)"#;
     let (code, warnings, body) =
-        server.ask(&format!("POST {PODS}"), &pod("p", r#","hostNetwork":true"#)).await;
+        server.send(&format!("POST {PODS}"), &pod("p", r#","hostNetwork":true"#)).await;
     assert_eq!((code, warnings), (403, vec![]));
     assert_eq!(body.str_at(&["message"]), format!("pods \"p\" is forbidden: violates {violates}"));
-    let (code, warnings, _) = server.ask(&format!("POST {PODS}"), &pod("p", "")).await;
+    let (code, warnings, _) = server.send(&format!("POST {PODS}"), &pod("p", "")).await;
     assert_eq!((code, warnings), (201, vec![]));
     let template = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},
         "template":{"metadata":{"labels":{"a":"b"}},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}}}"#;
-    let (code, warnings, _) = server.ask("POST /apis/apps/v1/namespaces/n/deployments", template).await;
+    let (code, warnings, _) = server.send("POST /apis/apps/v1/namespaces/n/deployments", template).await;
     let warning = format!("299 - \"would violate {}\"", violates.replace('"', "\\\""));
     assert_eq!((code, warnings), (201, vec![warning]));
 }
 
 #[tokio::test]
-async fn updates_of_pods_are_checked_where_they_change_what_a_level_is_about() {
+async fn pod_updates_are_checked_only_if_they_change_security_relevant_fields() {
     let server = server("").await;
-    server.ask(&format!("POST {PODS}"), &pod("p", r#","hostNetwork":true"#)).await;
+    server.send(&format!("POST {PODS}"), &pod("p", r#","hostNetwork":true"#)).await;
     let label = r#"{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}"#;
-    let (code, warnings, _) = server.ask("MERGE /api/v1/namespaces/n", label).await;
+    let (code, warnings, _) = server.send("MERGE /api/v1/namespaces/n", label).await;
     assert_eq!((code, warnings.len()), (200, 2), "{warnings:?}");
     for (request, body, want) in [
         ("MERGE", r#"{"metadata":{"labels":{"a":"b"}}}"#, 200),
         ("STRATEGIC", r#"{"spec":{"containers":[{"name":"c","image":"other"}]}}"#, 403),
     ] {
-        let (code, ..) = server.ask(&format!("{request} {PODS}/p"), body).await;
+        let (code, ..) = server.send(&format!("{request} {PODS}/p"), body).await;
         assert_eq!(code, want, "{body}");
     }
 }
 
 #[tokio::test]
-async fn labels_that_mean_nothing_are_refused_when_they_are_new() {
+async fn new_invalid_pod_security_labels_are_refused() {
     let server = server("").await;
     let bad = r#"{"metadata":{"labels":{"pod-security.kubernetes.io/warn-version":"1"}}}"#;
-    let (code, _, body) = server.ask("MERGE /api/v1/namespaces/n", bad).await;
+    let (code, _, body) = server.send("MERGE /api/v1/namespaces/n", bad).await;
     assert_eq!(code, 422);
     assert_eq!(
         body.str_at(&["message"]),
@@ -96,7 +96,7 @@ fn configured(defaults: &str, exemptions: &str) -> TestServer {
 }
 
 #[tokio::test]
-async fn a_policy_of_an_exempt_namespace_is_warned_of() {
+async fn a_policy_of_an_exempt_namespace_causes_a_warning() {
     let ignored = |policy: &str| {
         format!(
             r#"299 - "namespace \"n\" is exempt from Pod Security, and the policy ({policy}) will be ignored""#
@@ -118,23 +118,23 @@ async fn a_policy_of_an_exempt_namespace_is_warned_of() {
     ] {
         let server = configured(defaults, &format!("{{namespaces: [{exempt:?}]}}"));
         let want: Vec<String> = want.map(ignored).into_iter().collect();
-        let (code, warnings, _) = server.ask("POST /api/v1/namespaces", &namespace(labels)).await;
+        let (code, warnings, _) = server.send("POST /api/v1/namespaces", &namespace(labels)).await;
         assert_eq!((code, warnings), (201, want), "{defaults} {labels}");
     }
     // An update gets the warning if the enforced level becomes stricter.
     let server = configured("{}", "{namespaces: [\"n\"]}");
-    server.ask("POST /api/v1/namespaces", &namespace("")).await;
+    server.send("POST /api/v1/namespaces", &namespace("")).await;
     for (labels, want) in
         [("warn=baseline", None), ("enforce=baseline", Some("enforce=baseline:latest, warn=baseline:latest"))]
     {
-        let (code, warnings, _) = server.ask("MERGE /api/v1/namespaces/n", &namespace(labels)).await;
+        let (code, warnings, _) = server.send("MERGE /api/v1/namespaces/n", &namespace(labels)).await;
         let want: Vec<String> = want.map(ignored).into_iter().collect();
         assert_eq!((code, warnings), (200, want), "{labels}");
     }
 }
 
 #[tokio::test]
-async fn what_the_configuration_exempts_is_not_checked() {
+async fn exempt_users_namespaces_and_runtime_classes_are_not_checked() {
     for (exemptions, want) in [
         ("{}", 403),
         ("{usernames: [\"system:anonymous\"]}", 201),
@@ -143,8 +143,8 @@ async fn what_the_configuration_exempts_is_not_checked() {
         ("{runtimeClasses: [r]}", 403),
     ] {
         let server = configured("{enforce: restricted}", exemptions);
-        server.ask("POST /api/v1/namespaces", &namespace("")).await;
-        let (code, ..) = server.ask(&format!("POST {PODS}"), &pod("p", "")).await;
+        server.send("POST /api/v1/namespaces", &namespace("")).await;
+        let (code, ..) = server.send(&format!("POST {PODS}"), &pod("p", "")).await;
         assert_eq!(code, want, "{exemptions}");
     }
 }

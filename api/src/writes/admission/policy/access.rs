@@ -1,11 +1,12 @@
-//! The read check for every write of a policy or binding that refers to parameters. The expressions of a
-//! policy see its parameters, so the writer must be able to read them (docs/api/policies.md#parameters).
+//! The permission check for writes of policies and bindings that refer to parameters. The expressions of a
+//! policy can read the parameters, so the writer of the policy must have permission to read the parameters
+//! (docs/api/policies.md#parameters).
 //!
 //! `paramKind or paramRef ─► resource of the parameters ─► the authorizers: may the writer read it? ─► field
 //! error`
 //!
-//! Members of `system:masters` are exempt. If the resource is unknown, the writer needs the permission for
-//! all resources.
+//! Members of `system:masters` are exempt. If the resource of the parameters is unknown, the writer needs the
+//! permission for all resources.
 
 use std::fmt;
 
@@ -19,58 +20,60 @@ use types::schema::registry::Resource;
 use values::field::FieldError;
 use values::json::{Object, Value};
 
-/// Stands for every group, version, resource, namespace and name.
+/// The wildcard for groups, versions, resources, namespaces and names.
 const ALL: &str = "*";
 
-/// The kind of object that a write concerns.
+/// The kind of object that is written.
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum WrittenKind {
     /// A validating or mutating policy.
     Policy,
     /// A binding of a policy; `policies` is the resource of the policy.
     Binding {
         policies: &'static str,
-        /// Whether the refusal swaps the verb and the user in its text.
+        /// Whether the text of the refusal has the verb in the position of the user, and the user in the
+        /// position of the verb.
         is_swapped: bool,
     },
 }
 
-impl Part {
-    fn of(resource: &Resource) -> Option<Part> {
-        let validating = Part::Binding { policies: "validatingadmissionpolicies", is_swapped: false };
-        let mutating = Part::Binding { policies: "mutatingadmissionpolicies", is_swapped: true };
-        let parts = [
-            ("validatingadmissionpolicies", Part::Policy),
+impl WrittenKind {
+    fn from_resource(resource: &Resource) -> Option<WrittenKind> {
+        let validating = WrittenKind::Binding { policies: "validatingadmissionpolicies", is_swapped: false };
+        let mutating = WrittenKind::Binding { policies: "mutatingadmissionpolicies", is_swapped: true };
+        let kinds = [
+            ("validatingadmissionpolicies", WrittenKind::Policy),
             ("validatingadmissionpolicybindings", validating),
-            ("mutatingadmissionpolicies", Part::Policy),
+            ("mutatingadmissionpolicies", WrittenKind::Policy),
             ("mutatingadmissionpolicybindings", mutating),
         ];
-        let found = parts.into_iter().find(|(plural, _)| resource.is_of("admissionregistration", plural));
-        found.map(|(_, part)| part)
+        let found = kinds.into_iter().find(|(plural, _)| resource.is_of("admissionregistration", plural));
+        found.map(|(_, kind)| kind)
     }
 }
 
-/// Checks that the writer of a policy or binding can read the parameters to which it refers. Objects of other
-/// resources pass. An update of a policy is checked if it changes the reference, and any write of a binding
-/// with a reference is checked.
+/// Checks that the writer of a policy or binding may read the parameters to which the object refers. Objects of
+/// other resources pass. An update of a policy is checked only if it changes the reference. Every write of a
+/// binding with a reference is checked.
 ///
 /// # Errors
-/// 422 at the reference.
+/// Fails with a field error at the reference.
 pub async fn confirm_readable(
-    (server, authorizer): (&Server, &Authorizer),
+    server: &Server,
+    authorizer: &Authorizer,
     user: &User,
     resource: &Resource,
     new: &Object,
     old: Option<&Object>,
 ) -> Result<(), FieldError> {
-    let Some(part) = Part::of(resource) else { return Ok(()) };
+    let Some(kind) = WrittenKind::from_resource(resource) else { return Ok(()) };
     if user.in_group(MASTERS) {
         return Ok(());
     }
     let reader = Reader { server, authorizer, user };
-    let (path, refused) = match part {
-        Part::Policy => ("spec.paramKind", reader.kind_refused(new, old).await),
-        Part::Binding { policies, is_swapped } => {
+    let (path, refused) = match kind {
+        WrittenKind::Policy => ("spec.paramKind", reader.kind_refused(new, old).await),
+        WrittenKind::Binding { policies, is_swapped } => {
             ("spec.paramRef", reader.objects_refused(new, policies, is_swapped).await)
         }
     };
@@ -86,38 +89,38 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// Returns why the writer may not refer to the kind of a policy's parameters.
+    /// Returns the reason why the writer may not refer to this kind of parameters, if any.
     async fn kind_refused(&self, policy: &Object, old: Option<&Object>) -> Option<String> {
         let kind = reference(policy, "paramKind")?;
         if old.and_then(|old| reference(old, "paramKind")) == Some(kind) {
             return None;
         }
-        let parameters = Parameters::of(self.server, Some(kind));
-        if self.may("get", &parameters, (ALL, ALL)).await {
+        let parameters = Parameters::for_kind(self.server, Some(kind));
+        if self.may("get", &parameters, ALL, ALL).await {
             return None;
         }
         let (version, kind) = (kind.str_at(&["apiVersion"]), kind.str_at(&["kind"]));
         Some(format!(
             "user {} must have \"get\" permission on all objects of the referenced paramKind (kind={kind}, \
              apiVersion={version})",
-            Shown(self.user)
+            FormattedUser(self.user)
         ))
     }
 
-    /// Returns why the writer may not refer to the objects that a binding names or selects.
+    /// Returns the reason why the writer may not refer to the objects that a binding names or selects, if any.
     async fn objects_refused(&self, binding: &Object, policies: &str, is_swapped: bool) -> Option<String> {
         let objects = reference(binding, "paramRef")?;
         let policies = self.server.types.resource("admissionregistration", "v1", policies);
         let policy_name = reference(binding, "policyName").and_then(Value::as_str).unwrap_or_default();
         let policy = self.server.store.get(&policies, "", policy_name).ok().flatten();
         let kind = policy.as_ref().and_then(|policy| reference(policy, "paramKind"));
-        let parameters = Parameters::of(self.server, kind);
+        let parameters = Parameters::for_kind(self.server, kind);
         let (namespace, name) = (objects.str_at(&["namespace"]), objects.str_at(&["name"]));
         let verb = if name.is_empty() { "list" } else { "get" };
-        if self.may(verb, &parameters, (namespace, name)).await {
+        if self.may(verb, &parameters, namespace, name).await {
             return None;
         }
-        let user = Shown(self.user);
+        let user = FormattedUser(self.user);
         let unknown = match kind {
             _ if is_swapped => None,
             None if policy.is_none() => Some(format!("get policy {policy_name}")),
@@ -137,9 +140,9 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns whether the writer may read these objects, given by namespace and name.
-    async fn may(&self, verb: &str, parameters: &Parameters, (namespace, name): (&str, &str)) -> bool {
-        let asked = Attributes {
+    /// Returns whether the writer may read the parameters with this namespace and name.
+    async fn may(&self, verb: &str, parameters: &Parameters, namespace: &str, name: &str) -> bool {
+        let attributes = Attributes {
             resource_request: true,
             group: &parameters.group,
             version: &parameters.version,
@@ -148,7 +151,7 @@ impl Reader<'_> {
             name,
             ..Attributes::path(self.user, verb, "")
         };
-        self.authorizer.decide(&asked).await.decision.is_allowed()
+        self.authorizer.decide(&attributes).await.decision.is_allowed()
     }
 }
 
@@ -161,7 +164,7 @@ fn refused(user: &dyn fmt::Display, verb: &dyn fmt::Display) -> String {
     format!("user {user} does not have \"{verb}\" permission on the object referenced by paramRef")
 }
 
-/// The resource of parameters. Unknown parts are [`ALL`].
+/// The resource of parameters. A field has the value [`ALL`] if the field is unknown.
 struct Parameters {
     group: String,
     version: String,
@@ -169,7 +172,7 @@ struct Parameters {
 }
 
 impl Parameters {
-    fn of(server: &Server, kind: Option<&Value>) -> Parameters {
+    fn for_kind(server: &Server, kind: Option<&Value>) -> Parameters {
         let all = || ALL.to_owned();
         let Some(kind) = kind else {
             return Parameters { group: all(), version: all(), resource: all() };
@@ -186,10 +189,10 @@ impl Parameters {
     }
 }
 
-/// Formats a user as refusals name it: `&{name uid [groups] map[extra]}`.
-struct Shown<'u>(&'u User);
+/// A user in the format of refusals: `&{name uid [groups] map[extra]}`.
+struct FormattedUser<'u>(&'u User);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for FormattedUser<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let User { name, uid, groups, extra } = self.0;
         let extra: Vec<String> =
@@ -210,13 +213,16 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn refusals_show_all_of_a_user() {
+    fn the_refused_user_is_printed_with_groups_uid_and_extra_values() {
         let mut jane = User::new("jane", ["devs", "system:authenticated"]);
-        assert_eq!(Shown(&jane).to_string(), "&{jane  [devs system:authenticated] map[]}");
+        assert_eq!(FormattedUser(&jane).to_string(), "&{jane  [devs system:authenticated] map[]}");
         jane.uid = "7".to_owned();
         jane.extra.insert("b".to_owned(), vec!["1".to_owned(), "2".to_owned()]);
         jane.extra.insert("a".to_owned(), Vec::new());
-        assert_eq!(Shown(&jane).to_string(), "&{jane 7 [devs system:authenticated] map[a:[] b:[1 2]]}");
+        assert_eq!(
+            FormattedUser(&jane).to_string(),
+            "&{jane 7 [devs system:authenticated] map[a:[] b:[1 2]]}"
+        );
     }
 
     fn authorizer() -> Authorizer {
@@ -242,7 +248,7 @@ mod tests {
             ] {
                 let body = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{{rules},{more}{kind}}}}}"#);
                 let path = format!("POST /apis/admissionregistration.k8s.io/v1/{plural}");
-                let (code, _, answer) = server.ask(&path, &body).await;
+                let (code, _, answer) = server.send(&path, &body).await;
                 assert_eq!(code, 201, "{}", answer.str_at(&["message"]));
             }
         }
@@ -250,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_writes_a_policy_or_a_binding_may_read_its_parameters() {
+    async fn the_writer_of_a_policy_or_binding_must_be_allowed_to_read_its_parameters() {
         let (server, authorizer) = (server().await, authorizer());
         let policy =
             |kind: &str| format!(r#"{{"spec":{{"paramKind":{{"apiVersion":"v1","kind":"{kind}"}}}}}}"#);
@@ -322,7 +328,7 @@ mod tests {
             let (new, old) = (object(&new), object(&old));
             let answer = async |user: &User| {
                 let old = Some(&old);
-                confirm_readable((server, &authorizer), user, &about, &new, old).await
+                confirm_readable(server, &authorizer, user, &about, &new, old).await
             };
             let got = answer(&User::new("jane", [""; 0])).await;
             assert_eq!(got.map_or_else(|error| error.to_string(), |()| String::new()), want, "{resource}");

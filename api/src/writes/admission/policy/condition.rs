@@ -11,14 +11,14 @@ use cel::types::Type;
 use cel::value::Value;
 
 use crate::writes::plugin::Operation;
-use objects::expression::policy::environment::{Declarations, Extent};
+use objects::expression::policy::environment::{Declarations, OptionalVariables};
 use objects::expression::{Budget, EvaluationFailure, Expression, evaluate};
 use wire::metrics::Metrics;
 
 /// Maximum cost of all match conditions of one webhook or policy: a quarter of the budget of a policy.
 pub const CONDITIONS_COST_MAX: u64 = 2_500_000;
 
-/// The match conditions of one webhook or policy, compiled.
+/// The compiled match conditions of one webhook or policy.
 #[derive(Debug, Default)]
 pub struct Conditions(Vec<Condition>);
 
@@ -35,13 +35,13 @@ pub enum Match {
     Yes,
     /// The named condition is false.
     No(String),
-    /// No condition is false, but some failed: the failure policy decides.
+    /// No condition is false, but at least one evaluation failed. The failure policy decides.
     Failed(String),
 }
 
 /// The result of evaluating conditions, with the data for metrics.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Judged {
+pub struct ConditionEvaluation {
     /// Whether the write matches the conditions.
     pub outcome: Match,
     /// Number of expressions that failed before a false condition.
@@ -50,18 +50,18 @@ pub struct Judged {
     pub took: Duration,
 }
 
-/// The owner of conditions, as named in metrics.
+/// The owner of conditions, in the terms of metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner<'o> {
     /// Either `policy` or `webhook`.
     pub kind: &'static str,
     /// Name of the policy or webhook.
     pub name: &'o str,
-    /// Point of admission, as named in metrics.
+    /// Name of the point of admission in metrics.
     pub point: &'static str,
 }
 
-impl Judged {
+impl ConditionEvaluation {
     /// Adds the result to the metrics.
     pub fn count(&self, metrics: &Metrics, owner: Owner<'_>, operation: Operation) {
         let labels = [owner.kind, owner.name, operation.as_str(), owner.point];
@@ -75,11 +75,11 @@ impl Judged {
 }
 
 impl Conditions {
-    /// Compiles conditions, given as name and expression.
+    /// Compiles conditions. Each condition is a pair of name and expression.
     pub fn compile<'t>(
         conditions: impl IntoIterator<Item = (&'t str, &'t str)>,
         declarations: &Declarations,
-        extent: Extent,
+        extent: OptionalVariables,
     ) -> Conditions {
         let mut conditions = conditions.into_iter().peekable();
         if conditions.peek().is_none() {
@@ -100,11 +100,15 @@ impl Conditions {
 
     /// Evaluates the conditions. `shared` returns the cost of the variables that the conditions have read
     /// since the previous call.
-    pub fn judge<'v>(&self, activation: &dyn Activation<'v>, shared: impl Fn() -> u64) -> Judged {
+    pub fn evaluate<'v>(
+        &self,
+        activation: &dyn Activation<'v>,
+        shared: impl Fn() -> u64,
+    ) -> ConditionEvaluation {
         let began = Instant::now();
         let mut failed = 0;
         let outcome = self.outcome(activation, shared, &mut failed);
-        Judged { outcome, failures: failed, took: began.elapsed() }
+        ConditionEvaluation { outcome, failures: failed, took: began.elapsed() }
     }
 
     fn outcome<'v>(

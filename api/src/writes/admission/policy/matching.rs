@@ -8,18 +8,18 @@ use values::json::{Object, Value};
 
 /// The member `matchConstraints` of a policy, or `matchResources` of a binding.
 #[derive(Debug)]
-pub struct Matching {
+pub struct MatchResources {
     namespaces: LabelSelector,
     objects: LabelSelector,
     rules: Rules,
     excluded: Rules,
-    /// Whether requests in another version of a resource match as well.
+    /// Whether the rules also match requests in another version of the resource.
     equivalent: bool,
 }
 
 /// The properties of a write that policies match.
 #[derive(Clone, Copy)]
-pub struct Asked<'r> {
+pub struct PolicyWrite<'r> {
     /// The operation on the object.
     pub operation: Operation,
     /// The resource, in the version of the request.
@@ -28,7 +28,7 @@ pub struct Asked<'r> {
     pub subresource: &'r str,
     /// Namespace; empty for cluster-scoped objects. The namespace of a namespace is its own name.
     pub namespace: &'r str,
-    /// Name; empty when it is to be generated.
+    /// Name; empty if the server will generate the name.
     pub name: &'r str,
     /// The object as stored before the write.
     pub old: Option<&'r Object>,
@@ -36,10 +36,10 @@ pub struct Asked<'r> {
     pub new: Option<&'r Object>,
 }
 
-impl Matching {
-    /// Reads the member of an object.
-    pub fn read(member: &Value) -> Matching {
-        Matching {
+impl MatchResources {
+    /// Reads the member `matchConstraints` or `matchResources` of an object.
+    pub fn read(member: &Value) -> MatchResources {
+        MatchResources {
             namespaces: selector(member, "namespaceSelector"),
             objects: selector(member, "objectSelector"),
             rules: Rules::read(member, "resourceRules"),
@@ -50,34 +50,34 @@ impl Matching {
 
     /// Returns the resource that matches the rules: the resource of the request, or the same resource in
     /// another version. Returns `None` if the write does not match. `labels` returns the namespace of the
-    /// object; this function calls it only if a selector needs the labels of the namespace.
+    /// object. This function calls `labels` only if a selector needs the labels of the namespace.
     pub fn matches<'r>(
         &self,
-        asked: &Asked<'r>,
+        write: &PolicyWrite<'r>,
         registry: &'r Registry,
         labels: impl FnOnce() -> Option<&'r Object>,
     ) -> Option<&'r Resource> {
         let ruled = Ruled {
-            operation: asked.operation,
-            resource: asked.resource,
-            subresource: asked.subresource,
-            namespace: asked.namespace,
-            name: asked.name,
+            operation: write.operation,
+            resource: write.resource,
+            subresource: write.subresource,
+            namespace: write.namespace,
+            name: write.name,
         };
-        let find = |rules: &Rules| rules.find(ruled, asked.resource, registry, self.equivalent);
-        let found = if self.rules.is_empty() { asked.resource } else { find(&self.rules)? };
+        let find = |rules: &Rules| rules.find(ruled, write.resource, registry, self.equivalent);
+        let found = if self.rules.is_empty() { write.resource } else { find(&self.rules)? };
         if find(&self.excluded).is_some() {
             return None;
         }
-        if !takes(&self.objects, asked.operation, [asked.new, asked.old]) {
+        if !takes(&self.objects, write.operation, [write.new, write.old]) {
             return None;
         }
         if self.namespaces.is_everything() {
             return Some(found);
         }
-        let namespace = match (asked.resource.is_of("", "namespaces"), asked.namespace) {
-            (true, _) => own_namespace(asked.operation, asked.subresource, asked.new, asked.old),
-            // Other cluster-scoped objects have no namespace that could be excluded.
+        let namespace = match (write.resource.is_of("", "namespaces"), write.namespace) {
+            (true, _) => own_namespace(write.operation, write.subresource, write.new, write.old),
+            // Other cluster-scoped objects have no namespace that a selector could exclude.
             (false, "") => return Some(found),
             (false, _) => labels(),
         };

@@ -1,17 +1,17 @@
-//! Tests which writes rules and selectors match.
+//! Tests the rules and selectors that select writes.
 
 use super::*;
 use values::naming::KUBERNETES;
 use values::testing::object;
 
-/// Returns whether the write of a deployment or another resource is matched, and as which version.
-fn matched(matching: &str, write: (&str, &str, &str, &str), labels: &str) -> String {
+/// Returns the version in which the write matches, or `no`.
+fn matched(matching: &str, write: [&str; 4], labels: &str) -> String {
     let registry = Registry::new(&KUBERNETES);
-    let (group, version, plural, subresource) = write;
+    let [group, version, plural, subresource] = write;
     let resource = registry.resource(group, version, plural).unwrap();
     let new = object(&format!(r#"{{"metadata":{{"name":"web","labels":{labels}}}}}"#));
     let namespace = object(r#"{"metadata":{"name":"ns","labels":{"team":"a"}}}"#);
-    let asked = Asked {
+    let policy_write = PolicyWrite {
         operation: Operation::Create,
         resource,
         subresource,
@@ -20,14 +20,14 @@ fn matched(matching: &str, write: (&str, &str, &str, &str), labels: &str) -> Str
         old: None,
         new: Some(&new),
     };
-    let matching = Matching::read(&Value::Object(object(matching)));
-    let found = matching.matches(&asked, &registry, || Some(&namespace));
+    let matching = MatchResources::read(&Value::Object(object(matching)));
+    let found = matching.matches(&policy_write, &registry, || Some(&namespace));
     found.map_or_else(|| "no".to_owned(), |found| found.version.to_string())
 }
 
 #[test]
-fn rules_name_operations_groups_versions_resources_scopes_and_names() {
-    let deployment = ("apps", "v1", "deployments", "");
+fn policy_rules_match_operations_groups_versions_resources_scopes_and_names() {
+    let deployment = ["apps", "v1", "deployments", ""];
     for (rule, write, want) in [
         (
             r#""operations":["*"],"apiGroups":["apps"],"apiVersions":["v1"],"resources":["deployments"]"#,
@@ -42,17 +42,17 @@ fn rules_name_operations_groups_versions_resources_scopes_and_names() {
         (r#""operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"]"#, deployment, "v1"),
         (
             r#""operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"]"#,
-            ("apps", "v1", "deployments", "status"),
+            ["apps", "v1", "deployments", "status"],
             "no",
         ),
         (
             r#""operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"]"#,
-            ("apps", "v1", "deployments", "status"),
+            ["apps", "v1", "deployments", "status"],
             "v1",
         ),
         (
             r#""operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*/scale"]"#,
-            ("apps", "v1", "deployments", "status"),
+            ["apps", "v1", "deployments", "status"],
             "no",
         ),
         (
@@ -62,7 +62,7 @@ fn rules_name_operations_groups_versions_resources_scopes_and_names() {
         ),
         (
             r#""operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"],"scope":"Namespaced""#,
-            ("", "v1", "nodes", ""),
+            ["", "v1", "nodes", ""],
             "no",
         ),
         (
@@ -70,10 +70,10 @@ fn rules_name_operations_groups_versions_resources_scopes_and_names() {
             deployment,
             "no",
         ),
-        // The same objects in another version match, unless the policy says otherwise.
+        // By default, the same objects in another version match as well.
         (
             r#""operations":["*"],"apiGroups":["autoscaling"],"apiVersions":["v1"],"resources":["horizontalpodautoscalers"]"#,
-            ("autoscaling", "v2", "horizontalpodautoscalers", ""),
+            ["autoscaling", "v2", "horizontalpodautoscalers", ""],
             "v1",
         ),
     ] {
@@ -81,21 +81,22 @@ fn rules_name_operations_groups_versions_resources_scopes_and_names() {
     }
     let exact = r#"{"matchPolicy":"Exact","resourceRules":[{"operations":["*"],"apiGroups":["autoscaling"],
         "apiVersions":["v1"],"resources":["horizontalpodautoscalers"]}]}"#;
-    assert_eq!(matched(exact, ("autoscaling", "v2", "horizontalpodautoscalers", ""), "{}"), "no");
+    assert_eq!(matched(exact, ["autoscaling", "v2", "horizontalpodautoscalers", ""], "{}"), "no");
 }
 
 #[test]
-fn selectors_and_exclusions_narrow_the_match() {
-    let deployment = ("apps", "v1", "deployments", "");
+fn selectors_and_exclude_rules_narrow_the_match_of_a_policy() {
+    let deployment = ["apps", "v1", "deployments", ""];
     for (matching, write, want) in [
         (r#"{"objectSelector":{"matchLabels":{"app":"web"}}}"#, deployment, "v1"),
         (r#"{"objectSelector":{"matchLabels":{"app":"other"}}}"#, deployment, "no"),
         (r#"{"namespaceSelector":{"matchLabels":{"team":"a"}}}"#, deployment, "v1"),
         (r#"{"namespaceSelector":{"matchLabels":{"team":"b"}}}"#, deployment, "no"),
-        // Cluster-scoped objects have no namespace; a namespace is matched by its own labels.
-        (r#"{"namespaceSelector":{"matchLabels":{"team":"b"}}}"#, ("", "v1", "nodes", ""), "v1"),
-        (r#"{"namespaceSelector":{"matchLabels":{"app":"web"}}}"#, ("", "v1", "namespaces", ""), "v1"),
-        (r#"{"namespaceSelector":{"matchLabels":{"team":"a"}}}"#, ("", "v1", "namespaces", ""), "no"),
+        // Cluster-scoped objects have no namespace. For a namespace, the selector reads the labels of the
+        // namespace itself.
+        (r#"{"namespaceSelector":{"matchLabels":{"team":"b"}}}"#, ["", "v1", "nodes", ""], "v1"),
+        (r#"{"namespaceSelector":{"matchLabels":{"app":"web"}}}"#, ["", "v1", "namespaces", ""], "v1"),
+        (r#"{"namespaceSelector":{"matchLabels":{"team":"a"}}}"#, ["", "v1", "namespaces", ""], "no"),
         (
             r#"{"excludeResourceRules":[{"operations":["*"],"apiGroups":["apps"],"apiVersions":["*"],"resources":["*"]}]}"#,
             deployment,
@@ -107,7 +108,7 @@ fn selectors_and_exclusions_narrow_the_match() {
 }
 
 #[test]
-fn only_the_selector_of_everything_takes_the_options_of_a_connection() {
+fn only_an_empty_object_selector_matches_connect_options() {
     let options = object(r#"{"kind":"PodExecOptions","apiVersion":"v1"}"#);
     let labelled = object(r#"{"metadata":{"labels":{"a":"b"}}}"#);
     for (selector, operation, objects, want) in [
@@ -125,7 +126,7 @@ fn only_the_selector_of_everything_takes_the_options_of_a_connection() {
             [Some(&options), None],
             true,
         ),
-        // A match of either the new or the stored object is enough.
+        // The selector matches if it matches the new object or the stored object.
         (r#"{"matchLabels":{"a":"b"}}"#, Operation::Update, [Some(&options), Some(&labelled)], true),
         (r#"{"matchLabels":{"a":"b"}}"#, Operation::Delete, [None, Some(&labelled)], true),
         ("{}", Operation::Delete, [None, None], true),
@@ -137,7 +138,7 @@ fn only_the_selector_of_everything_takes_the_options_of_a_connection() {
 }
 
 #[test]
-fn a_namespace_is_judged_by_its_new_labels_where_it_is_written_as_a_whole() {
+fn a_namespace_selector_uses_the_new_labels_of_a_namespace_written_as_a_whole() {
     let (new, old) = (object(r#"{"a":1}"#), object(r#"{"b":1}"#));
     for (operation, subresource, want) in [
         (Operation::Create, "", &new),
@@ -145,7 +146,7 @@ fn a_namespace_is_judged_by_its_new_labels_where_it_is_written_as_a_whole() {
         (Operation::Update, "status", &old),
         (Operation::Delete, "", &old),
     ] {
-        let judged = own_namespace(operation, subresource, Some(&new), Some(&old)).unwrap();
-        assert!(std::ptr::eq(judged, want), "{operation:?} {subresource}");
+        let namespace_found = own_namespace(operation, subresource, Some(&new), Some(&old)).unwrap();
+        assert!(std::ptr::eq(namespace_found, want), "{operation:?} {subresource}");
     }
 }

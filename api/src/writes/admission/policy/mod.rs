@@ -1,4 +1,4 @@
-//! Admission policies: expressions that refuse, annotate or change what is written.
+//! Admission policies: expressions that can refuse, annotate or change the objects of writes.
 //!
 //! ```text
 //! policy object ─► environment: types of the variables ─► compiled expressions
@@ -7,8 +7,7 @@
 //!                                                            └─► `variables`, each evaluated on first read
 //! ```
 //!
-//! The parts are functions from values to values, and know neither the chain nor the store. Behaviour:
-//! docs/api/policies.md.
+//! docs/api/policies.md describes the behaviour of policies.
 
 pub mod access;
 pub mod condition;

@@ -1,4 +1,5 @@
-//! The plugin MutatingAdmissionPolicy: changes objects as policies say, in the order of the policy names.
+//! The plugin MutatingAdmissionPolicy changes objects with the mutations of policies, in the order of the
+//! policy names.
 //!
 //! ```text
 //! policy ─► matches as a version of the resource ─► object in that version ─► mutations ─► object as requested
@@ -6,7 +7,7 @@
 //! ```
 //!
 //! The plugin decides which policies match before the first policy changes the object. Match conditions and
-//! mutations see the changes of earlier policies.
+//! mutations are evaluated on the object with the changes of earlier policies.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,13 +16,13 @@ use std::time::Instant;
 use cel::library::authorizer::Authorizer;
 
 use super::condition::{Match, Owner};
-use super::matching::Asked;
+use super::matching::PolicyWrite;
 use super::mutation::{Mutating, ObjectType, Refused};
 use super::request::PolicyRequest;
 use super::scope::Inputs;
 use super::source::{
-    Bound, Invocation, Misconfigured, Policy, Source, WithBindings, asked, handles, inputs, misconfigured,
-    request,
+    BoundPolicies, CompiledPolicy, Invocation, PolicyCache, UnusablePolicy, WithBindings, handles, inputs,
+    misconfigured, policy_write, request,
 };
 use super::validation::FailurePolicy;
 use crate::writes::plugin::kinds::message_of;
@@ -37,51 +38,52 @@ use values::status::{Cause, Status, StatusReason};
 use wire::metrics::Metrics;
 use wire::metrics::policies::error_type;
 
-/// The uses of reinvocable policies that were reached in the first run: policy, binding, and namespace and
-/// name of the parameters.
+/// The uses of reinvocable policies that the first run evaluated: the policy, the binding, and the namespace
+/// and name of the parameters.
 #[derive(Default)]
 struct Reached(HashSet<(String, String, String)>);
 
 /// The admission plugin MutatingAdmissionPolicy.
 pub struct MutatingAdmissionPolicy {
-    source: Source<Mutating>,
+    source: PolicyCache<Mutating>,
     naming: &'static Naming,
     metrics: Arc<Metrics>,
 }
 
-/// Refusals by policies whose failures are not ignored.
+/// Refusals because of policies whose failures are not ignored.
 #[derive(Default)]
 struct Refusals {
-    /// From policies and bindings that cannot be used.
+    /// Refusals because of policies and bindings that cannot be used.
     of_configuration: Vec<String>,
-    /// From conditions and mutations that failed.
+    /// Refusals because of conditions and mutations that failed.
     of_evaluation: Vec<String>,
 }
 
-/// A use of a policy for a write, or why the policy cannot be used.
-type Use<'u> = Result<Invocation<'u, Mutating>, Misconfigured<'u, Mutating>>;
+/// A use of a policy for a write, or the reason why the policy cannot be used.
+type Use<'u> = Result<Invocation<'u, Mutating>, UnusablePolicy<'u, Mutating>>;
 
-/// The inputs of expressions that are the same for all policies in one run of a write.
-struct Round {
+/// The inputs of expressions that all policies share in one run of the plugin for a write.
+struct Round<'r> {
+    registry: &'r Registry,
     namespace: Option<Object>,
     authorizer: Arc<dyn Authorizer>,
     options: Value,
     is_again: bool,
 }
 
-/// A write as one policy sees it.
+/// A write, in the version that a policy matched.
 struct Asking<'a> {
-    /// The write, with its objects in the version as which the policy matched it.
-    write: Asked<'a>,
+    /// The write, with objects in the version that the policy matched.
+    write: PolicyWrite<'a>,
     request: &'a PolicyRequest<'a>,
     of: ObjectType<'a>,
-    round: &'a Round,
+    round: &'a Round<'a>,
 }
 
 impl Asking<'_> {
-    /// Returns the inputs of expressions once the object has become `object`.
+    /// Returns the inputs of expressions, with `object` as the new object.
     fn inputs<'o>(&'o self, object: &'o Object) -> Inputs<'o> {
-        let write = Asked { new: Some(object), ..self.write };
+        let write = PolicyWrite { new: Some(object), ..self.write };
         inputs(&write, self.request, self.round.namespace.as_ref(), &self.round.authorizer)
     }
 }
@@ -92,7 +94,7 @@ impl MutatingAdmissionPolicy {
         let policies = "mutatingadmissionpolicies";
         let bindings = "mutatingadmissionpolicybindings";
         MutatingAdmissionPolicy {
-            source: Source::new(server, policies, bindings, Mutating::compile),
+            source: PolicyCache::new(server, policies, bindings, Mutating::compile),
             naming: server.types.naming,
             metrics: server.operations.metrics.clone(),
         }
@@ -100,26 +102,26 @@ impl MutatingAdmissionPolicy {
 
     async fn change(
         &self,
-        bound: Bound<Mutating>,
+        bound: BoundPolicies<Mutating>,
         record: &mut AdmissionRecord<'_, &mut Object>,
         review: &mut Review,
     ) -> Result<(), Status> {
         let round = Round {
+            registry: bound.registry(),
             namespace: self.source.namespace(record)?,
             authorizer: self.source.permissions(record),
             options: self.source.options(record),
             is_again: review.is_reinvocation(),
         };
         let Some(given) = record.new.as_deref().cloned() else { return Ok(()) };
-        let given = asked(record, Some(&given));
-        let is_asked = |policy: &&WithBindings<Mutating>| !round.is_again || policy.0.compiled.is_reinvoked;
+        let given = policy_write(record, Some(&given));
+        let is_due = |policy: &&WithBindings<Mutating>| !round.is_again || policy.0.compiled.is_reinvoked;
         let uses_of = |policy| self.source.invocations(&bound, policy, &given, round.namespace.as_ref());
         let matched: Vec<_> =
-            bound.iter().filter(is_asked).map(|policy| (&*policy.0, uses_of(policy))).collect();
+            bound.iter().filter(is_due).map(|policy| (&*policy.0, uses_of(policy))).collect();
         let mut refusals = Refusals::default();
         for (policy, uses) in &matched {
-            let about = (&*record, &mut *review, &mut refusals);
-            let changed = self.changed(bound.registry(), (policy, uses), &round, about).await?;
+            let changed = self.changed(policy, uses, &round, record, review, &mut refusals).await?;
             if let Some(changed) = changed {
                 record.replace(changed);
                 review.reinvoke();
@@ -128,13 +130,15 @@ impl MutatingAdmissionPolicy {
         refusals.finish(record)
     }
 
-    /// Returns the object as changed by the uses of one policy; `None` if it does not change.
+    /// Applies all uses of one policy. Returns the changed object, or `None` if the object does not change.
     async fn changed(
         &self,
-        registry: &Registry,
-        (policy, uses): (&Policy<Mutating>, &[Use<'_>]),
-        round: &Round,
-        (record, review, refusals): (&AdmissionRecord<'_, &mut Object>, &mut Review, &mut Refusals),
+        policy: &CompiledPolicy<Mutating>,
+        uses: &[Use<'_>],
+        round: &Round<'_>,
+        record: &AdmissionRecord<'_, &mut Object>,
+        review: &mut Review,
+        refusals: &mut Refusals,
     ) -> Result<Option<Object>, Status> {
         for fault in uses.iter().filter_map(|used| used.as_ref().err()) {
             let binding = fault.binding.map(|binding| &*binding.name);
@@ -143,8 +147,8 @@ impl MutatingAdmissionPolicy {
         let mut uses = uses.iter().flatten().peekable();
         let Some(matched) = uses.peek().map(|used| used.resource) else { return Ok(None) };
         let Some(before) = record.new.as_deref().cloned() else { return Ok(None) };
-        let before = asked(record, Some(&before));
-        let seen = match self.source.seen(&before, matched).await {
+        let before = policy_write(record, Some(&before));
+        let seen = match self.source.converted_objects(&before, matched).await {
             Ok(seen) => seen,
             Err(status) => {
                 let why = format!("failed to configure policy: {}", status.message);
@@ -152,20 +156,22 @@ impl MutatingAdmissionPolicy {
                 return Ok(None);
             }
         };
-        let write = seen.as_ref().map_or(before, |seen| seen.asked(&before));
+        let write = seen.as_ref().map_or(before, |seen| seen.write(&before));
         let Some(mut object) = write.new.cloned() else { return Ok(None) };
         let request = request(record, &before, matched, &round.options);
         let message = message_of(&object, matched, record.subresource);
-        let of = ObjectType { message, registry };
+        let of = ObjectType { message, registry: round.registry };
         let asking = Asking { write, request: &request, of, round };
         let mut is_changed = false;
         for used in uses {
-            is_changed |= self.apply(used, &asking, (&mut object, &mut *review, &mut *refusals))?;
+            is_changed |= self.apply(used, &asking, &mut object, review, refusals)?;
         }
         match (is_changed, seen) {
             (false, _) => Ok(None),
             (true, None) => Ok(Some(object)),
-            (true, Some(_)) => self.source.given_back(object, matched, record.write.resource).await.map(Some),
+            (true, Some(_)) => {
+                self.source.converted_back(object, matched, record.write.resource).await.map(Some)
+            }
         }
     }
 
@@ -175,14 +181,16 @@ impl MutatingAdmissionPolicy {
         &self,
         used: &Invocation<'_, Mutating>,
         asking: &Asking<'_>,
-        (object, review, refusals): (&mut Object, &mut Review, &mut Refusals),
+        object: &mut Object,
+        review: &mut Review,
+        refusals: &mut Refusals,
     ) -> Result<bool, Status> {
         let (policy, binding, params) = (used.policy, &*used.binding.name, used.params.as_deref());
         let compiled = &policy.compiled;
-        if let Some(judged) = compiled.matches(&asking.inputs(object), params) {
+        if let Some(evaluation) = compiled.matches(&asking.inputs(object), params) {
             let owner = Owner { kind: "policy", name: &policy.name, point: "validate" };
-            judged.count(&self.metrics, owner, asking.write.operation);
-            match judged.outcome {
+            evaluation.count(&self.metrics, owner, asking.write.operation);
+            match evaluation.outcome {
                 Match::Yes => {}
                 Match::No(_) => return Ok(false),
                 Match::Failed(why) => {
@@ -208,7 +216,7 @@ impl MutatingAdmissionPolicy {
                 }
                 Err(Refused::Broken(why)) => return Err(Status::internal(why)),
                 Err(Refused::Invalid(status)) => return Err(*status),
-                // The next mutation gets the object as it was before the failed one.
+                // The next mutation gets the object from before the failed mutation.
                 Err(Refused::Failed(why)) => refusals.evaluation(policy, binding, &why),
             }
         }
@@ -216,8 +224,8 @@ impl MutatingAdmissionPolicy {
     }
 }
 
-/// Returns whether a use of a reinvocable policy is to be applied. In the second run it is applied only if
-/// the first run reached it.
+/// Returns whether to apply an invocation of a reinvocable policy. The second run applies an invocation only if the
+/// first run has evaluated the same invocation.
 fn is_reached(used: &Invocation<'_, Mutating>, is_again: bool, review: &mut Review) -> bool {
     let of = |params: &Object| format!("{}/{}", meta(params, "namespace"), meta(params, "name"));
     let params = used.params.as_deref().map_or_else(String::new, of);
@@ -231,7 +239,7 @@ fn is_reached(used: &Invocation<'_, Mutating>, is_again: bool, review: &mut Revi
 }
 
 impl Refusals {
-    fn configuration(&mut self, policy: &Policy<Mutating>, binding: Option<&str>, why: &str) {
+    fn configuration(&mut self, policy: &CompiledPolicy<Mutating>, binding: Option<&str>, why: &str) {
         if policy.failure_policy == FailurePolicy::Fail {
             self.of_configuration.push(match binding {
                 Some(binding) => refused(policy, binding, why),
@@ -240,14 +248,14 @@ impl Refusals {
         }
     }
 
-    fn evaluation(&mut self, policy: &Policy<Mutating>, binding: &str, why: &str) {
+    fn evaluation(&mut self, policy: &CompiledPolicy<Mutating>, binding: &str, why: &str) {
         if policy.failure_policy == FailurePolicy::Fail {
             self.of_evaluation.push(refused(policy, binding, why));
         }
     }
 
-    /// Returns the first refusal, with all refusals as causes. Refusals because of the configuration come
-    /// first and have another reason. The status code is 403 in both cases.
+    /// Returns the first refusal, with all refusals as causes. Refusals because of unusable policies and
+    /// bindings come first; their reason is `Forbidden` instead of `Invalid`. The status code is always 403.
     fn finish(self, record: &AdmissionRecord<'_, &mut Object>) -> Result<(), Status> {
         let reason =
             if self.of_configuration.is_empty() { StatusReason::Invalid } else { StatusReason::Forbidden };
@@ -264,7 +272,7 @@ impl Refusals {
     }
 }
 
-fn refused(policy: &Policy<Mutating>, binding: &str, why: &str) -> String {
+fn refused(policy: &CompiledPolicy<Mutating>, binding: &str, why: &str) -> String {
     format!("policy '{}' with binding '{binding}' denied request: {why}", policy.name)
 }
 

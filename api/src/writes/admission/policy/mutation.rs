@@ -5,19 +5,19 @@
 //! [JSONPatch{…}] ─► operations ─► applied to the object's tree ─► decoded by its schema, strictly
 //! ```
 //!
-//! If the result of a patch is not an object of its type, the client gets an internal error, whatever the
-//! failure policy.
+//! If the result of a patch does not have the type of the object, the client gets an internal error,
+//! regardless of the failure policy.
 
 use cel::environment::{Environment, Origin};
 use cel::value::{Object as ObjectValue, Value};
 
-use super::condition::{Conditions, Judged};
-use super::scope::{Inputs, Scope};
+use super::condition::{ConditionEvaluation, Conditions};
+use super::scope::{ExpressionScope, Inputs};
 use super::validation::{FailurePolicy, declared, matches, pairs};
-use crate::writes::admission::patched::{self, Misread};
+use crate::writes::admission::patched::{self, PatchedObjectError};
 use objects::apply;
-use objects::expression::policy::environment::{Extent, KnownTypes, POLICY_COST_MAX, Variable};
-use objects::expression::policy::form::{OBJECT, PatchType, environment};
+use objects::expression::policy::environment::{KnownTypes, OptionalVariables, POLICY_COST_MAX, Variable};
+use objects::expression::policy::mutation_values::{OBJECT, PatchType, environment};
 use objects::expression::{Budget, Expression, evaluate, json};
 use objects::patch::{self, restore::restore};
 use types::schema::conform::conform;
@@ -32,7 +32,7 @@ use values::status::Status;
 /// A compiled mutating policy.
 #[derive(Debug)]
 pub struct Mutating {
-    /// The action if the policy cannot be evaluated.
+    /// The action if the evaluation of the policy fails.
     pub failure_policy: FailurePolicy,
     /// Whether the policy runs again after later plugins or policies changed the object.
     pub is_reinvoked: bool,
@@ -45,13 +45,14 @@ pub struct Mutating {
 /// The reason why a mutation was not applied.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refused {
-    /// The mutation cannot be evaluated or applied: the failure policy decides.
+    /// The mutation cannot be evaluated or applied. The failure policy decides.
     #[error("{0}")]
     Failed(String),
-    /// The result is not an object of its type: an internal error, whatever the failure policy.
+    /// The result does not have the type of the object. The client gets an internal error, regardless of the failure
+    /// policy.
     #[error("Internal error occurred: {0}")]
     Broken(String),
-    /// The result is an object of a kind other than that of its resource.
+    /// The kind of the result is not the kind of the resource.
     #[error("{}", .0.message)]
     Invalid(Box<Status>),
 }
@@ -62,12 +63,12 @@ impl From<String> for Refused {
     }
 }
 
-/// The type of the object that is changed.
+/// The type of the object that a mutation changes.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectType<'t> {
     /// The schema of the type.
     pub message: &'t Message,
-    /// The served types; a patch may turn the object into another type.
+    /// The served types, which are needed because a patch may turn the object into another type.
     pub registry: &'t Registry,
 }
 
@@ -79,7 +80,7 @@ pub struct Mutation {
 }
 
 impl Mutation {
-    /// Compiles a mutation in the environment that [`environment`] returns.
+    /// Compiles a mutation. [`environment`] returns the environment.
     pub fn compile(form: PatchType, text: &str, environment: &Environment) -> Mutation {
         Mutation { form, expression: Expression::new(text, environment, &[form.result()]) }
     }
@@ -89,14 +90,14 @@ impl Mutation {
         &self.expression
     }
 
-    /// Returns the object with the mutation applied, in the canonical form of its type `of`. The cost is
-    /// subtracted from `budget`.
+    /// Applies the mutation and returns the changed object, in the canonical form of its type `of`. This
+    /// function subtracts the cost from `budget`.
     ///
     /// # Errors
-    /// Says why the expression or its result is refused.
+    /// Fails if the expression fails, or if its result is refused.
     pub fn apply(
         &self,
-        scope: &Scope<'_>,
+        scope: &ExpressionScope<'_>,
         open: &super::scope::Open<'_>,
         of: ObjectType<'_>,
         object: &Object,
@@ -115,7 +116,7 @@ impl Mutating {
     /// Compiles the spec of a stored policy. Invalid expressions fail when they are evaluated.
     pub fn compile(spec: &trees::Value) -> Mutating {
         let params = spec.get("paramKind").is_some_and(|kind| !kind.is_null());
-        let extent = Extent { params, authorizer: true };
+        let extent = OptionalVariables { params, authorizer: true };
         let (declarations, variables) = declared(spec, Origin::Stored, KnownTypes::default(), extent);
         let environment = environment(&declarations, extent);
         let mutations = spec.get("mutations").and_then(trees::Value::as_array).unwrap_or_default();
@@ -124,7 +125,7 @@ impl Mutating {
             Mutation::compile(form, mutation.str_at(&[form.member(), "expression"]), &environment)
         };
         Mutating {
-            failure_policy: FailurePolicy::of(spec),
+            failure_policy: FailurePolicy::from_spec(spec),
             is_reinvoked: spec.str_at(&["reinvocationPolicy"]) == "IfNeeded",
             mutations: mutations.iter().map(mutation).collect(),
             conditions: Conditions::compile(
@@ -137,14 +138,14 @@ impl Mutating {
     }
 
     /// Evaluates the match conditions, if there are any.
-    pub fn matches(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Option<Judged> {
+    pub fn matches(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Option<ConditionEvaluation> {
         (!self.conditions.is_empty()).then(|| matches(&self.conditions, &self.variables, inputs, params))
     }
 
-    /// Returns the object with one of the mutations applied.
+    /// Applies one of the mutations and returns the changed object.
     ///
     /// # Errors
-    /// As [`Mutation::apply`].
+    /// Fails in the same cases as [`Mutation::apply`].
     pub fn apply(
         &self,
         mutation: &Mutation,
@@ -153,7 +154,7 @@ impl Mutating {
         of: ObjectType<'_>,
         object: &Object,
     ) -> Result<Object, Refused> {
-        let scope = Scope::new(inputs, params, &self.variables);
+        let scope = ExpressionScope::new(inputs, params, &self.variables);
         let open = scope.open();
         mutation.apply(&scope, &open, of, object, &mut Budget::new(POLICY_COST_MAX))
     }
@@ -172,7 +173,7 @@ fn merged(value: &Value<'_>, message: &Message, object: &Object) -> Result<Objec
             config.insert(name, value.clone());
         }
     }
-    let merged = apply::merge_given(message, object, &config);
+    let merged = apply::merge_configuration(message, object, &config);
     let mut merged = trees::Value::from(merged.map_err(|error| format!("error applying patch: {error}"))?);
     if !message.custom {
         restore(message, &mut merged).map_err(|why| unconvertible(&why, object))?;
@@ -180,8 +181,8 @@ fn merged(value: &Value<'_>, message: &Message, object: &Object) -> Result<Objec
     Ok(conform(message, merged).map_err(|error| unconvertible(&error.message, object))?.object)
 }
 
-/// Returns the error for a merged object that does not match the type of `object`. This happens because the
-/// merge accepts numbers with a fraction for integers.
+/// Returns the error for a merged object that does not match the type of `object`. Such an object exists because the
+/// merge accepts numbers with a fraction in integer fields.
 fn unconvertible(why: &str, object: &Object) -> String {
     let text = |name: &str| object.get(name).and_then(trees::Value::as_str).unwrap_or_default();
     let api_version = text("apiVersion");
@@ -189,8 +190,8 @@ fn unconvertible(why: &str, object: &Object) -> String {
     format!("unable to convert unstructured object to {group}/{version}, Kind={}: {why}", text("kind"))
 }
 
-/// Checks that the type name of each nested value follows the path of its field. `names` is the path to the
-/// value. The value was converted to a tree before, so its depth is bounded.
+/// Checks that the type name of each nested value matches the path of its field. `names` is the path to
+/// `value`. The depth of the recursion is bounded, because the value was converted to a tree before.
 fn named_after_fields(value: &Value<'_>, names: &mut Vec<String>) -> Result<(), String> {
     match value {
         Value::Object(object) => {
@@ -233,8 +234,8 @@ fn below(part: &Value<'_>, field: &str, names: &mut Vec<String>) -> Result<(), S
     Ok(())
 }
 
-/// Applies the operations of a JSON patch to an object. A patch may give a custom object fields that its type
-/// lacks; they are dropped.
+/// Applies the operations of a JSON patch to an object. Fields that the type of a custom object does not have
+/// are dropped.
 fn patched(value: &Value<'_>, of: ObjectType<'_>, object: &Object) -> Result<Object, Refused> {
     let Value::List(list) = value else { return Err("type conversion error".to_owned().into()) };
     let operations = list.iter().map(|operation| operation_of(&operation)).collect::<Result<Vec<_>, _>>()?;
@@ -248,17 +249,17 @@ fn patched(value: &Value<'_>, of: ObjectType<'_>, object: &Object) -> Result<Obj
     match patched::read(patched, message, object, registry) {
         Ok(read) if read.strict.is_empty() || message.custom => Ok(read.object),
         Ok(Decoded { strict, .. }) => Err(Refused::Broken(unknown(&strict))),
-        Err(Misread::Undecodable(why)) => Err(Refused::Broken(why)),
-        Err(Misread::Unconvertible { why, strict }) if strict.is_empty() => {
+        Err(PatchedObjectError::Undecodable(why)) => Err(Refused::Broken(why)),
+        Err(PatchedObjectError::Unconvertible { why, strict }) if strict.is_empty() => {
             Err(Refused::Broken(format!("failed to convert object: {why}")))
         }
-        Err(Misread::Unconvertible { strict, .. }) => Err(Refused::Broken(unknown(&strict))),
-        Err(Misread::Invalid(status)) => Err(Refused::Invalid(status)),
+        Err(PatchedObjectError::Unconvertible { strict, .. }) => Err(Refused::Broken(unknown(&strict))),
+        Err(PatchedObjectError::Invalid(status)) => Err(Refused::Invalid(status)),
     }
 }
 
-/// Returns one operation as JSON. A text whose Go-quoted form is not valid JSON is left out, so that the
-/// operation fails later.
+/// Returns one operation as JSON. If the Go-quoted form of a text is not valid JSON, the text is left out, so
+/// that the operation fails later.
 fn operation_of(value: &Value<'_>) -> Result<trees::Value, String> {
     let Value::Object(operation) = value else { return Err("type conversion error".to_owned()) };
     let mut members = Object::with_capacity(4);

@@ -9,6 +9,7 @@ use types::schema::registry::Resource;
 use types::selector::LabelSelector;
 use types::served::Served;
 use values::json::{Object, Value};
+use values::status::Status;
 
 /// The kind of a policy's parameters.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub struct ParamKind {
     kind: String,
 }
 
-/// The reference of a binding to objects of that kind.
+/// The reference of a binding to the parameters of a policy.
 #[derive(Debug)]
 pub struct ParamRef {
     name: String,
@@ -103,7 +104,7 @@ impl ParamRef {
             }),
             (name, _) => store.get(resource, namespace, name).map(|object| object.into_iter().collect()),
         };
-        let found = found.map_err(|status| status.message)?;
+        let found = found.map_err(Status::into_message)?;
         if found.is_empty() && self.must_be_found {
             return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
         }

@@ -1,4 +1,4 @@
-//! The variable `authorizer`: asks the server's authorizers on behalf of the writer.
+//! The variable `authorizer`: permission checks for the writer by the server's authorizers.
 
 use std::sync::Arc;
 
@@ -22,21 +22,21 @@ impl std::fmt::Debug for Permissions {
 
 impl Permissions {
     /// Returns the permissions of `user`.
-    pub fn of(authorizer: &Arc<auth::Authorizer>, user: &User) -> Arc<dyn Authorizer> {
+    pub fn for_user(authorizer: &Arc<auth::Authorizer>, user: &User) -> Arc<dyn Authorizer> {
         Arc::new(Permissions { authorizer: Arc::clone(authorizer), user: user.clone() })
     }
 }
 
 impl Permissions {
-    /// Decides a permission check. An expression cannot pause its evaluation, so the thread blocks if another
-    /// server has to be asked; the runtime has other threads in the meantime.
+    /// Decides a permission check. The evaluation of an expression cannot await, so the thread blocks if an
+    /// authorizer calls another server. The runtime uses other threads in the meantime.
     #[expect(
         clippy::disallowed_methods,
         reason = "an expression cannot pause, and its task has no other futures"
     )]
-    fn decide(&self, asked: &Attributes<'_>) -> Verdict {
-        self.authorizer.decide_now(asked).unwrap_or_else(|| {
-            let decision = self.authorizer.decide(asked);
+    fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+        self.authorizer.decide_now(attributes).unwrap_or_else(|| {
+            let decision = self.authorizer.decide(attributes);
             tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(decision))
         })
     }
@@ -74,6 +74,6 @@ impl Authorizer for Permissions {
             "system:authenticated".to_owned(),
         ];
         let user = User::new(format!("system:serviceaccount:{namespace}:{name}"), groups);
-        Ok(Permissions::of(&self.authorizer, &user))
+        Ok(Permissions::for_user(&self.authorizer, &user))
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of policies on a small object: decisions, messages, annotations, variables and match conditions.
+//! Tests policies with a small object: decisions, messages, annotations, variables and match conditions.
 
 use std::sync::OnceLock;
 
@@ -7,10 +7,10 @@ use cel::environment::Origin;
 
 use super::condition::{Conditions, Match};
 use super::request::PolicyRequest;
-use super::scope::{Inputs, Scope};
+use super::scope::{ExpressionScope, Inputs};
 use super::validation::{Decision, Published, Validation};
 use crate::writes::plugin::Operation;
-use objects::expression::policy::environment::{Declarations, Extent, KnownTypes};
+use objects::expression::policy::environment::{Declarations, KnownTypes, OptionalVariables};
 use values::json::{Object, Value};
 use values::testing::object;
 
@@ -30,7 +30,7 @@ fn with_inputs<T>(run: impl FnOnce(&Inputs<'_>) -> T) -> T {
         user: &user,
         dry_run: false,
         options: &Value::Null,
-        made: OnceLock::new(),
+        value: OnceLock::new(),
     };
     let new = object(r#"{"metadata":{"name":"web","labels":{"app":"web"}},"spec":{"replicas":3}}"#);
     let namespace = object(r#"{"metadata":{"name":"ns1","labels":{"team":"a"}}}"#);
@@ -48,10 +48,10 @@ fn spec(text: &str) -> Value {
     Value::Object(object(text))
 }
 
-/// Returns the decisions of a policy in short form: `ok`, the message of a denial with its reason, or `error:
-/// …`.
+/// Returns the decisions of a policy as text. A decision is `ok`, or the message and the reason of a denial, or
+/// `error: …`.
 fn decided(policy: &str, params: Option<&Object>) -> String {
-    let outcome = with_inputs(|inputs| Validation::compile(&spec(policy)).judge(inputs, params));
+    let outcome = with_inputs(|inputs| Validation::compile(&spec(policy)).evaluate(inputs, params));
     let decisions = outcome.decisions.iter().map(|decision| match decision {
         Decision::Admit => "ok".to_owned(),
         Decision::Deny { message, reason } => format!("{message} ({reason})"),
@@ -63,7 +63,7 @@ fn decided(policy: &str, params: Option<&Object>) -> String {
 }
 
 #[test]
-fn validations_decide_with_their_own_messages() {
+fn validations_report_their_own_messages_and_reasons() {
     for (policy, want) in [
         (r#"{"validations":[{"expression":"object.spec.replicas > 1"}]}"#, "ok"),
         (
@@ -106,7 +106,7 @@ fn validations_decide_with_their_own_messages() {
 }
 
 #[test]
-fn parameters_are_declared_where_the_policy_has_a_kind_of_them() {
+fn params_is_declared_only_if_the_policy_has_a_param_kind() {
     let params = object(r#"{"data":{"max":"2"}}"#);
     let rule = r#""validations":[{"expression":"object.spec.replicas <= int(params.data.max)"}]"#;
     let with = format!(r#"{{"paramKind":{{"apiVersion":"v1","kind":"ConfigMap"}},{rule}}}"#);
@@ -118,7 +118,7 @@ fn parameters_are_declared_where_the_policy_has_a_kind_of_them() {
 }
 
 #[test]
-fn variables_see_those_before_them_and_are_evaluated_when_they_are_read() {
+fn a_variable_sees_only_earlier_variables_and_is_evaluated_when_read() {
     for (variables, expression, want) in [
         (
             r#"{"name":"a","expression":"2"},{"name":"b","expression":"variables.a + 1"}"#,
@@ -132,7 +132,8 @@ fn variables_see_those_before_them_and_are_evaluated_when_they_are_read() {
             "error: expression 'variables.bad == 1' resulted in error: composited variable \"bad\" fails to evaluate: \
              division by zero",
         ),
-        // If two variables have the same name, the last one counts. Its own expression sees the previous one.
+        // If two variables have the same name, expressions get the last variable. The expression of the last
+        // variable can use the first variable.
         (
             r#"{"name":"a","expression":"1"},{"name":"a","expression":"variables.a + 1"}"#,
             "variables.a == 2",
@@ -146,7 +147,7 @@ fn variables_see_those_before_them_and_are_evaluated_when_they_are_read() {
 }
 
 #[test]
-fn a_long_chain_of_variables_is_refused_and_not_followed() {
+fn a_long_chain_of_variables_is_refused_without_recursion() {
     let mut variables = vec![r#"{"name":"v0","expression":"1"}"#.to_owned()];
     for at in 1..3000 {
         variables.push(format!(r#"{{"name":"v{at}","expression":"variables.v{} + 1"}}"#, at - 1));
@@ -161,7 +162,7 @@ fn a_long_chain_of_variables_is_refused_and_not_followed() {
 }
 
 #[test]
-fn annotations_are_texts_or_left_out() {
+fn audit_annotations_are_strings_or_omitted() {
     for (policy, value, want) in [
         ("Fail", "'v ' + object.metadata.name", Published::Value("v web".to_owned())),
         ("Fail", "null", Published::Nothing),
@@ -182,13 +183,13 @@ fn annotations_are_texts_or_left_out() {
         let policy = format!(
             r#"{{"failurePolicy":"{policy}","auditAnnotations":[{{"key":"k","valueExpression":"{value}"}}]}}"#
         );
-        let outcome = with_inputs(|inputs| Validation::compile(&spec(&policy)).judge(inputs, None));
+        let outcome = with_inputs(|inputs| Validation::compile(&spec(&policy)).evaluate(inputs, None));
         assert_eq!(outcome.annotations[0].value, want, "{policy}");
     }
 }
 
 #[test]
-fn a_condition_that_is_false_wins_over_one_that_fails() {
+fn a_false_match_condition_wins_over_a_failing_one() {
     for (conditions, want) in [
         (&["true"][..], Match::Yes),
         (&["1 / 0 > 0", "false"], Match::No("1".to_owned())),
@@ -209,12 +210,12 @@ fn a_condition_that_is_false_wins_over_one_that_fails() {
         let names: Vec<String> = (0..conditions.len()).map(|at| at.to_string()).collect();
         let pairs = names.iter().map(String::as_str).zip(conditions.iter().copied());
         let declarations = Declarations::new(Origin::Stored, KnownTypes::default());
-        let extent = Extent { params: false, authorizer: true };
+        let extent = OptionalVariables { params: false, authorizer: true };
         let compiled = Conditions::compile(pairs, &declarations, extent);
-        let judged = with_inputs(|inputs| {
-            let scope = Scope::new(inputs, None, &[]);
-            compiled.judge(&scope.open(), || scope.take_cost())
+        let evaluation = with_inputs(|inputs| {
+            let scope = ExpressionScope::new(inputs, None, &[]);
+            compiled.evaluate(&scope.open(), || scope.take_cost())
         });
-        assert_eq!(judged.outcome, want, "{conditions:?}");
+        assert_eq!(evaluation.outcome, want, "{conditions:?}");
     }
 }

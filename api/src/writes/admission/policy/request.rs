@@ -10,7 +10,7 @@ use crate::writes::plugin::kinds::Named;
 use objects::user_info;
 use values::json::{Object, Value};
 
-/// The properties of a request that expressions see.
+/// The properties of a request that expressions can read.
 pub struct PolicyRequest<'r> {
     /// The operation on the object.
     pub operation: Operation,
@@ -24,7 +24,7 @@ pub struct PolicyRequest<'r> {
     pub request_resource: Named<'r>,
     /// Subresource; empty for the resource itself.
     pub subresource: &'r str,
-    /// Name of the object; empty when it is to be generated.
+    /// Name of the object; empty if the server will generate the name.
     pub name: &'r str,
     /// Namespace; empty for cluster-scoped objects. The namespace of a namespace is its own name.
     pub namespace: &'r str,
@@ -35,23 +35,23 @@ pub struct PolicyRequest<'r> {
     /// The options of the request, with their kind; `null` for a connect.
     pub options: &'r Value,
     /// The value of `request`, built from the other fields on first read.
-    pub made: OnceLock<Object>,
+    pub value: OnceLock<Object>,
 }
 
 impl<'r> PolicyRequest<'r> {
-    /// Returns the request for match conditions, if it differs. They see the matched kind, but the resource
-    /// of the request.
+    /// Returns the request that match conditions read, if it is different. In match conditions, `kind` has the
+    /// matched version, but `resource` has the version of the request.
     pub fn for_conditions(&self) -> Option<PolicyRequest<'r>> {
         (self.resource != self.request_resource).then(|| PolicyRequest {
             resource: self.request_resource,
-            made: OnceLock::new(),
+            value: OnceLock::new(),
             ..*self
         })
     }
 
-    /// Returns the value of `request`, which is built once.
+    /// Returns the value of `request`. The first call builds the value.
     pub fn value(&self) -> &Object {
-        self.made.get_or_init(|| {
+        self.value.get_or_init(|| {
             let named = |(group, version, name): Named<'_>, what: &'static str| {
                 let mut members = Object::with_capacity(3);
                 for (key, text) in [("group", group), ("version", version), (what, name)] {

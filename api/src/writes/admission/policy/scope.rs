@@ -1,7 +1,8 @@
-//! The values that expressions read: those of the write, and `variables`, each evaluated on first read.
+//! The values that expressions read: the values of the write, and `variables`. A variable is evaluated when an
+//! expression reads it for the first time.
 //!
-//! A variable sees only the variables before it. The cost of its evaluation is charged to the expression that
-//! reads it first.
+//! The expression of a variable can use only earlier variables. The cost of evaluating a variable is
+//! charged to the first expression that reads the variable.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,8 +18,8 @@ use objects::expression::policy::environment::Variable;
 use objects::expression::{self, json};
 use values::json::Object;
 
-/// Maximum depth of nested evaluations of variables that read variables, counted in levels of their
-/// expressions. This limit bounds the stack.
+/// Maximum depth of nested evaluations of variables: the sum of the depths of all expressions that are being
+/// evaluated. This limit bounds the stack.
 const NESTING_MAX: usize = 1000;
 
 /// The properties of a write that expressions can read.
@@ -37,7 +38,7 @@ pub struct Inputs<'a> {
 }
 
 /// The variables of the expressions of one policy, for one write and one set of parameters.
-pub struct Scope<'a> {
+pub struct ExpressionScope<'a> {
     inputs: &'a Inputs<'a>,
     params: Option<&'a Object>,
     variables: &'a [Variable],
@@ -45,14 +46,18 @@ pub struct Scope<'a> {
     /// Cost of variables that has not been charged to an expression yet.
     unpaid: AtomicU64,
     nesting: AtomicUsize,
-    /// A reference to the scope itself, which variables read during their evaluation.
-    this: OnceLock<&'a Scope<'a>>,
+    /// A reference to the scope itself, with which the evaluation of a variable reads other variables.
+    this: OnceLock<&'a ExpressionScope<'a>>,
 }
 
-impl<'a> Scope<'a> {
-    /// Returns a scope in which no variable is evaluated yet. Call [`Scope::open`] before using it.
-    pub fn new(inputs: &'a Inputs<'a>, params: Option<&'a Object>, variables: &'a [Variable]) -> Scope<'a> {
-        Scope {
+impl<'a> ExpressionScope<'a> {
+    /// Returns a scope without evaluated variables. Call [`ExpressionScope::open`] before you use the scope.
+    pub fn new(
+        inputs: &'a Inputs<'a>,
+        params: Option<&'a Object>,
+        variables: &'a [Variable],
+    ) -> ExpressionScope<'a> {
+        ExpressionScope {
             inputs,
             params,
             variables,
@@ -63,19 +68,23 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Returns the view of an expression that follows all variables of the policy.
+    /// Returns the values for an expression that may use all variables of the policy.
     pub fn open(&'a self) -> Open<'a> {
         self.this.get_or_init(|| self);
         Open { scope: self, end: None }
     }
 
-    /// Takes the cost of the variables that were evaluated since the previous call.
+    /// Returns the cost of the variables that were evaluated since the previous call.
     pub fn take_cost(&self) -> u64 {
         self.unpaid.swap(0, Ordering::Relaxed)
     }
 
     /// Evaluates a variable.
-    fn evaluate(&self, this: &'a Scope<'a>, variable: &'a Variable) -> Result<Value<'a>, EvalError> {
+    fn evaluate(
+        &self,
+        this: &'a ExpressionScope<'a>,
+        variable: &'a Variable,
+    ) -> Result<Value<'a>, EvalError> {
         let name = values::field::go_quote(&variable.name);
         let program = variable.expression.program();
         let program = program
@@ -97,10 +106,11 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The variables that one expression sees.
+/// The values that one expression can use.
 pub struct Open<'a> {
-    scope: &'a Scope<'a>,
-    /// The variable that the expression defines; the expression sees only the variables before it.
+    scope: &'a ExpressionScope<'a>,
+    /// The variable whose expression is evaluated; the expression can use only the variables before this
+    /// variable. `None` means that the expression can use all variables.
     end: Option<&'a Variable>,
 }
 
@@ -126,7 +136,7 @@ impl<'a> Activation<'a> for Open<'a> {
     }
 }
 
-/// Returns the resource of the request, as used in permission checks.
+/// Returns the resource of the request, for permission checks.
 fn resource_of(request: &PolicyRequest<'_>) -> Resource {
     let resource = request.request_resource;
     Resource {
@@ -139,7 +149,7 @@ fn resource_of(request: &PolicyRequest<'_>) -> Resource {
     }
 }
 
-impl HostObject for Scope<'_> {
+impl HostObject for ExpressionScope<'_> {
     fn type_name<'v>(&'v self, _: View<'v>) -> &'v str {
         "kubernetes.variables"
     }
@@ -155,7 +165,7 @@ impl HostObject for Scope<'_> {
         };
         let Some(this) = self.this.get() else { return Ok(None) };
         let cell = &self.values[variable.place];
-        // An expression sees only variables before it, so no evaluation depends on itself.
+        // The expression of a variable can use only earlier variables, so no evaluation depends on itself.
         cell.get_or_init(|| self.evaluate(this, &self.variables[variable.place])).clone().map(Some)
     }
 

@@ -1,4 +1,5 @@
-//! Tests of policies with requests of clients: the values that expressions see, and the effects of faults.
+//! Tests policies with requests to a server: the values that expressions read, and the effects of faulty
+//! policies and bindings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,21 +20,21 @@ fn rule(group: &str, version: &str, resources: &str) -> String {
 
 async fn server() -> TestServer {
     let server = TestServer::admitting(Settings::default().without("ServiceAccount"));
-    given(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    create(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     server
 }
 
-async fn given(server: &TestServer, path: &str, body: &str) {
-    let (code, _, answer) = server.ask(&format!("POST {path}"), body).await;
+async fn create(server: &TestServer, path: &str, body: &str) {
+    let (code, _, answer) = server.send(&format!("POST {path}"), body).await;
     assert_eq!(code, 201, "{path}: {}", answer.str_at(&["message"]));
 }
 
 /// Creates a policy `p` with a binding `b`.
 async fn bound(server: &TestServer, kind: &str, spec: &str, binding: &str) {
     let policy = format!(r#"{{"metadata":{{"name":"p"}},"spec":{{{spec}}}}}"#);
-    given(server, &format!("{GROUP}/{kind}admissionpolicies"), &policy).await;
+    create(server, &format!("{GROUP}/{kind}admissionpolicies"), &policy).await;
     let binding = format!(r#"{{"metadata":{{"name":"b"}},"spec":{{"policyName":"p"{binding}}}}}"#);
-    given(server, &format!("{GROUP}/{kind}admissionpolicybindings"), &binding).await;
+    create(server, &format!("{GROUP}/{kind}admissionpolicybindings"), &binding).await;
 }
 
 /// Creates a validating policy that refuses everything with this message.
@@ -46,7 +47,7 @@ async fn refusing(server: &TestServer, rule: &str, conditions: &str, message: &s
 
 /// Returns the message of a refusal, without its prefix.
 async fn refused(server: &TestServer, request: &str, body: &str) -> String {
-    let (_, _, answer) = server.ask(request, body).await;
+    let (_, _, answer) = server.send(request, body).await;
     let message = answer.str_at(&["message"]);
     message.rsplit("denied request: ").next().unwrap_or_default().to_owned()
 }
@@ -56,14 +57,14 @@ const DEPLOYMENT: &str = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchL
 const SCALER: &str = r#"{"metadata":{"name":"h"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"ReplicationController","name":"x"}}}"#;
 
 #[tokio::test]
-async fn expressions_see_the_kind_and_the_namespace_of_a_request() {
+async fn policy_expressions_can_use_the_kind_and_namespace_of_the_request() {
     let server = server().await;
     let namespace = "/api/v1/namespaces/n";
     let deployments = "/apis/apps/v1/namespaces/n/deployments";
     let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
-    given(&server, &format!("{namespace}/pods"), pod).await;
-    given(&server, &format!("{namespace}/serviceaccounts"), r#"{"metadata":{"name":"s"}}"#).await;
-    given(&server, deployments, DEPLOYMENT).await;
+    create(&server, &format!("{namespace}/pods"), pod).await;
+    create(&server, &format!("{namespace}/serviceaccounts"), r#"{"metadata":{"name":"s"}}"#).await;
+    create(&server, deployments, DEPLOYMENT).await;
     let message = "request.operation + ' ' + request.kind.group + '/' + request.kind.version + '/' + request.kind.kind + \
                    ' in ' + (has(request.namespace) ? request.namespace : '-')";
     let kinds = r#","matchConditions":[{"name":"same","expression":"request.kind == request.requestKind"}]"#;
@@ -106,7 +107,7 @@ async fn expressions_see_the_kind_and_the_namespace_of_a_request() {
 }
 
 #[tokio::test]
-async fn parameters_for_a_namespace_are_in_that_namespace() {
+async fn parameters_of_a_namespace_request_are_looked_up_in_that_namespace() {
     let server = server().await;
     let spec = format!(
         r#"{},"paramKind":{{"apiVersion":"v1","kind":"ConfigMap"}},"validations":[{{"expression":"true"}}]"#,
@@ -121,7 +122,7 @@ async fn parameters_for_a_namespace_are_in_that_namespace() {
 }
 
 #[tokio::test]
-async fn a_policy_sees_the_version_that_it_matched() {
+async fn a_policy_receives_the_object_in_the_version_that_it_matched() {
     let scalers = "/apis/autoscaling/v2/namespaces/n/horizontalpodautoscalers";
     let rule = rule("autoscaling", "v1", r#""horizontalpodautoscalers""#);
     let validating = server().await;
@@ -138,7 +139,7 @@ async fn a_policy_sees_the_version_that_it_matched() {
         r#"{rule},"reinvocationPolicy":"Never","mutations":[{{"patchType":"ApplyConfiguration","applyConfiguration":{{"expression":"{expression}"}}}}]"#
     );
     bound(&mutating, "mutating", &spec, "").await;
-    let (code, _, made) = mutating.ask(&format!("POST {scalers}"), SCALER).await;
+    let (code, _, made) = mutating.send(&format!("POST {scalers}"), SCALER).await;
     assert_eq!((code, made.str_at(&["apiVersion"])), (201, "autoscaling/v2"), "{made:?}");
     let metrics = made.at(&["spec", "metrics"]).and_then(Value::as_array).unwrap();
     let target = metrics[0].at(&["resource", "target", "averageUtilization"]).and_then(Value::as_i64);
@@ -146,7 +147,7 @@ async fn a_policy_sees_the_version_that_it_matched() {
 }
 
 #[tokio::test]
-async fn a_new_object_has_the_status_that_its_kind_always_has() {
+async fn policies_see_the_empty_status_that_a_kind_always_has() {
     let server = server().await;
     let message = "!has(object.status) ? 'none' : has(object.status.replicas) ? 'some' : 'empty'";
     refusing(&server, &rule("apps", "v1", r#""deployments""#), "", message).await;
@@ -158,7 +159,7 @@ async fn a_new_object_has_the_status_that_its_kind_always_has() {
 }
 
 #[tokio::test]
-async fn what_a_policy_changed_is_in_the_form_of_its_kind() {
+async fn the_result_of_a_mutating_policy_is_normalized_for_its_kind() {
     let config = |text: &str| {
         format!(r#""patchType":"ApplyConfiguration","applyConfiguration":{{"expression":"{text}"}}"#)
     };
@@ -185,14 +186,14 @@ async fn what_a_policy_changed_is_in_the_form_of_its_kind() {
         let rule = rule(group, "v1", &format!("\"{plural}\""));
         let spec = format!(r#"{rule},"reinvocationPolicy":"Never","mutations":[{{{mutation}}}]"#);
         bound(&server, "mutating", &spec, "").await;
-        let (code, _, made) = server.ask(&format!("POST {path}/namespaces/n/{plural}"), body).await;
+        let (code, _, made) = server.send(&format!("POST {path}/namespaces/n/{plural}"), body).await;
         assert_eq!((code, made.at(&at)), (201, Some(&want)), "{mutation}: {made:?}");
         assert!(made.get("stringData").is_none(), "{mutation}: {made:?}");
     }
 }
 
 #[tokio::test]
-async fn policies_match_the_object_as_it_was_before_all_of_them() {
+async fn mutating_policies_are_matched_against_the_object_before_all_mutations() {
     let server = server().await;
     let rule = rule("", "v1", r#""configmaps""#);
     let labelled = rule.replace(
@@ -207,13 +208,13 @@ async fn policies_match_the_object_as_it_was_before_all_of_them() {
         let policy = format!(
             r#"{{"metadata":{{"name":"{name}"}},"spec":{{{matching},"reinvocationPolicy":"IfNeeded","mutations":[{{"patchType":"ApplyConfiguration","applyConfiguration":{{"expression":"{expression}"}}}}]}}}}"#
         );
-        given(&server, &format!("{GROUP}/mutatingadmissionpolicies"), &policy).await;
+        create(&server, &format!("{GROUP}/mutatingadmissionpolicies"), &policy).await;
         let binding = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"policyName":"{name}"}}}}"#);
-        given(&server, &format!("{GROUP}/mutatingadmissionpolicybindings"), &binding).await;
+        create(&server, &format!("{GROUP}/mutatingadmissionpolicybindings"), &binding).await;
     }
     for (labels, want) in [("{}", "a c"), (r#"{"a":"0"}"#, "a c"), (r#"{"a":"1"}"#, "a b c")] {
         let body = format!(r#"{{"metadata":{{"name":"m","labels":{labels}}}}}"#);
-        let (_, _, made) = server.ask("POST /api/v1/namespaces/n/configmaps?dryRun=All", &body).await;
+        let (_, _, made) = server.send("POST /api/v1/namespaces/n/configmaps?dryRun=All", &body).await;
         let made = made.at(&["metadata", "labels"]).and_then(Value::as_object).unwrap();
         let mut names: Vec<&str> = made.iter().map(|(name, _)| name).collect();
         names.sort_unstable();
@@ -222,22 +223,22 @@ async fn policies_match_the_object_as_it_was_before_all_of_them() {
 }
 
 #[tokio::test]
-async fn mutating_policies_change_the_options_of_connections() {
+async fn mutating_policies_can_change_connect_options() {
     let server = server().await;
     let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
-    given(&server, "/api/v1/namespaces/n/pods", pod).await;
+    create(&server, "/api/v1/namespaces/n/pods", pod).await;
     let spec = format!(
         r#"{},"reinvocationPolicy":"Never","mutations":[{{"patchType":"JSONPatch","jsonPatch":{{"expression":"[JSONPatch{{op: 'add', path: '/container', value: 'other'}}]"}}}}]"#,
         rule("", "v1", r#""pods/exec""#)
     );
     bound(&server, "mutating", &spec, "").await;
-    let (code, _, answer) = server.ask("POST /api/v1/namespaces/n/pods/p/exec?command=ls", "").await;
+    let (code, _, answer) = server.send("POST /api/v1/namespaces/n/pods/p/exec?command=ls", "").await;
     let want = (400, "container other is not valid for pod p");
     assert_eq!((code, answer.str_at(&["message"])), want);
 }
 
 #[tokio::test]
-async fn faults_of_mutating_policies_are_told_with_their_reasons() {
+async fn errors_of_mutating_policies_are_reported_with_their_causes() {
     let patch = |operation: &str| {
         format!(r#"{{"patchType":"JSONPatch","jsonPatch":{{"expression":"[JSONPatch{{{operation}}}]"}}}}"#)
     };
@@ -306,7 +307,7 @@ async fn faults_of_mutating_policies_are_told_with_their_reasons() {
         let rule = rule("apps", "v1", r#""deployments""#);
         let spec = format!(r#"{rule},"reinvocationPolicy":"Never"{more},"mutations":[{mutation}]"#);
         bound(&server, "mutating", &spec, binding).await;
-        let (code, _, answer) = server.ask("POST /apis/apps/v1/namespaces/n/deployments", DEPLOYMENT).await;
+        let (code, _, answer) = server.send("POST /apis/apps/v1/namespaces/n/deployments", DEPLOYMENT).await;
         let (reason, message) = (answer.str_at(&["reason"]), answer.str_at(&["message"]));
         let got = format!("{code} {reason} {message}");
         assert!(got.starts_with(want), "{mutation}: {got}");
@@ -317,15 +318,15 @@ async fn faults_of_mutating_policies_are_told_with_their_reasons() {
 }
 
 #[tokio::test]
-async fn a_patch_makes_no_custom_object_of_another_type() {
+async fn a_mutating_policy_cannot_change_the_type_of_a_custom_object() {
     let server = Arc::new(server().await);
     let _controllers = controllers::start(server.itself(), &controllers::Selection::default());
     let definition = r#"{"metadata":{"name":"things.g.example"},"spec":{"group":"g.example","scope":"Namespaced",
         "names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,
         "schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
-    given(&server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+    create(&server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
     let things = "/apis/g.example/v1/namespaces/n/things";
-    while server.ask(&format!("GET {things}"), "").await.0 != 200 {
+    while server.send(&format!("GET {things}"), "").await.0 != 200 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let internal = "500 InternalError Internal error occurred: ";
@@ -359,11 +360,11 @@ async fn a_patch_makes_no_custom_object_of_another_type() {
         );
         bound(&server, "mutating", &spec, "").await;
         let thing = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"t"}}"#;
-        let (code, _, answer) = server.ask(&format!("POST {things}"), thing).await;
+        let (code, _, answer) = server.send(&format!("POST {things}"), thing).await;
         let got = format!("{code} {} {}", answer.str_at(&["reason"]), answer.str_at(&["message"]));
         assert!(got.starts_with(&want), "{operation}: {got}");
         for plural in ["mutatingadmissionpolicybindings/b", "mutatingadmissionpolicies/p"] {
-            server.ask(&format!("DELETE {GROUP}/{plural}"), "").await;
+            server.send(&format!("DELETE {GROUP}/{plural}"), "").await;
         }
     }
 }

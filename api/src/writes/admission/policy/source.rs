@@ -1,13 +1,13 @@
-//! The policies and bindings in the store, and the selection of those that apply to a write.
+//! The policies and bindings in the store, and the selection of the policies that apply to a write.
 //!
-//! Each write looks them up at the newest revision, so a policy takes effect for the first write after the
-//! response to its creation. A compiled policy is cached until it changes.
+//! Each write looks up policies and bindings at the newest revision, so a policy applies to all writes that
+//! begin after the response to its creation. A compiled policy is cached until it changes.
 
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 
-use super::matching::{Asked, Matching};
+use super::matching::{MatchResources, PolicyWrite};
 use super::params::{ParamKind, ParamRef};
 use super::permission::Permissions;
 use super::request::PolicyRequest;
@@ -28,25 +28,25 @@ use values::object::meta;
 use values::status::Status;
 
 /// Policies of one kind with their bindings. `P` is the compiled form of a policy's spec.
-pub struct Source<P> {
+pub struct PolicyCache<P> {
     store: Arc<ObjectStorage>,
     types: Arc<TypeCatalog>,
     access: Arc<AccessControl>,
     outgoing: Arc<OutgoingCalls>,
-    policies: Parsed<Policy<P>>,
+    policies: Parsed<CompiledPolicy<P>>,
     bindings: Parsed<Binding>,
     namespaces: Arc<Resource>,
 }
 
 /// A validating or mutating policy.
-pub struct Policy<P> {
+pub struct CompiledPolicy<P> {
     /// Name of the policy object.
     pub name: String,
-    /// The action if the policy cannot be evaluated.
+    /// The action if the evaluation of the policy fails.
     pub failure_policy: FailurePolicy,
     /// The compiled spec of the policy.
     pub compiled: P,
-    matching: Matching,
+    matching: MatchResources,
     params: Option<ParamKind>,
 }
 
@@ -57,7 +57,7 @@ pub struct Binding {
     /// The actions when a validation fails.
     pub actions: Vec<String>,
     policy: String,
-    matching: Option<Matching>,
+    matching: Option<MatchResources>,
     params: Option<ParamRef>,
 }
 
@@ -70,7 +70,7 @@ impl Binding {
             name: meta(object, "name").to_owned(),
             policy: spec.str_at(&["policyName"]).to_owned(),
             actions: actions.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            matching: spec.get("matchResources").filter(|member| !member.is_null()).map(Matching::read),
+            matching: spec.get("matchResources").filter(|member| !member.is_null()).map(MatchResources::read),
             params: ParamRef::read(spec),
         }
     }
@@ -79,49 +79,49 @@ impl Binding {
 /// A policy that applies to a write, with one of its bindings and one set of parameters.
 pub struct Invocation<'i, P> {
     /// The policy that applies.
-    pub policy: &'i Policy<P>,
+    pub policy: &'i CompiledPolicy<P>,
     /// The binding that applies.
     pub binding: &'i Binding,
-    /// The parameters; `None` if the policy or the binding has none.
+    /// The parameters; `None` if the policy or the binding has no parameters.
     pub params: Option<Arc<Object>>,
-    /// The resource as which the write was matched.
+    /// The resource, in the version that the policy matched.
     pub resource: &'i Resource,
 }
 
 /// A policy or binding that cannot be used.
-pub struct Misconfigured<'i, P> {
-    /// The policy, faulty unless `binding` is set.
-    pub policy: &'i Policy<P>,
-    /// The binding, if it is the faulty object.
+pub struct UnusablePolicy<'i, P> {
+    /// The policy. If `binding` is `None`, the policy is the faulty object.
+    pub policy: &'i CompiledPolicy<P>,
+    /// The binding, if the binding is the faulty object.
     pub binding: Option<&'i Binding>,
     /// Description of the fault.
     pub why: String,
 }
 
-/// The objects of a write in the version as which a policy matched it.
-pub struct Seen {
+/// The objects of a write, in the version that a policy matched.
+pub struct ConvertedObjects {
     old: Option<Object>,
     new: Option<Object>,
 }
 
-impl Seen {
+impl ConvertedObjects {
     /// Returns the write with these objects.
-    pub fn asked<'s>(&'s self, asked: &Asked<'s>) -> Asked<'s> {
-        Asked { old: self.old.as_ref(), new: self.new.as_ref(), ..*asked }
+    pub fn write<'s>(&'s self, original: &PolicyWrite<'s>) -> PolicyWrite<'s> {
+        PolicyWrite { old: self.old.as_ref(), new: self.new.as_ref(), ..*original }
     }
 }
 
 /// A policy with its bindings.
-pub type WithBindings<P> = (Arc<Policy<P>>, Vec<Arc<Binding>>);
+pub type WithBindings<P> = (Arc<CompiledPolicy<P>>, Vec<Arc<Binding>>);
 
 /// The policies with bindings at the time of one write.
-pub struct Bound<P> {
+pub struct BoundPolicies<P> {
     policies: Vec<WithBindings<P>>,
     served: Arc<Served>,
 }
 
-/// Returns whether policies apply to such writes. They do not apply to writes of policies and bindings, or to
-/// reviews.
+/// Returns whether policies apply to writes of this target. Policies do not apply to writes of policies and
+/// bindings, or to reviews.
 pub fn handles(target: &Target<'_>) -> bool {
     const POLICIES: [&str; 4] = [
         "validatingadmissionpolicies",
@@ -141,19 +141,19 @@ pub fn handles(target: &Target<'_>) -> bool {
     !POLICIES.iter().any(|plural| of(("admissionregistration", plural))) && !REVIEWS.into_iter().any(of)
 }
 
-impl<P: Send + Sync + 'static> Source<P> {
-    /// Returns the source for policies and bindings of these resources.
-    pub fn new(server: &Server, policies: &str, bindings: &str, compile: fn(&Value) -> P) -> Source<P> {
+impl<P: Send + Sync + 'static> PolicyCache<P> {
+    /// Returns the cache for the resources with these plural names. `compile` compiles the spec of a policy.
+    pub fn new(server: &Server, policies: &str, bindings: &str, compile: fn(&Value) -> P) -> PolicyCache<P> {
         let resource = |plural: &str| server.types.resource("admissionregistration", "v1", plural);
         let none = Value::Null;
-        Source {
+        PolicyCache {
             policies: Parsed::new(&server.store, resource(policies), move |object| {
                 let spec = object.get("spec").unwrap_or(&none);
-                Policy {
+                CompiledPolicy {
                     name: meta(object, "name").to_owned(),
-                    failure_policy: FailurePolicy::of(spec),
+                    failure_policy: FailurePolicy::from_spec(spec),
                     compiled: compile(spec),
-                    matching: Matching::read(spec.get("matchConstraints").unwrap_or(&Value::Null)),
+                    matching: MatchResources::read(spec.get("matchConstraints").unwrap_or(&Value::Null)),
                     params: ParamKind::read(spec),
                 }
             }),
@@ -166,12 +166,12 @@ impl<P: Send + Sync + 'static> Source<P> {
         }
     }
 
-    /// Returns the policies that have bindings, by name. Most servers have none; the call then costs one read
-    /// of a number.
+    /// Returns the policies that have bindings, sorted by name. If the server has no bindings, the call costs
+    /// one read of a number.
     ///
     /// # Errors
     /// Fails if a policy or binding cannot be read.
-    pub fn bound(&self) -> Result<Bound<P>, Status> {
+    pub fn bound(&self) -> Result<BoundPolicies<P>, Status> {
         let mut by_policy: HashMap<String, Vec<Arc<Binding>>> = HashMap::new();
         for binding in &*self.bindings.list(&self.store, "")? {
             by_policy.entry(binding.policy.clone()).or_default().push(binding.clone());
@@ -184,7 +184,7 @@ impl<P: Send + Sync + 'static> Source<P> {
                 }
             }
         }
-        Ok(Bound { policies, served: self.types.now() })
+        Ok(BoundPolicies { policies, served: self.types.now() })
     }
 
     /// Returns the namespace of a write; `None` for cluster-scoped objects and for namespaces themselves.
@@ -203,31 +203,31 @@ impl<P: Send + Sync + 'static> Source<P> {
         &self,
         record: &AdmissionRecord<'_, N>,
     ) -> Arc<dyn cel::library::authorizer::Authorizer> {
-        Permissions::of(&self.access.authorizer, record.write.user)
+        Permissions::for_user(&self.access.authorizer, record.write.user)
     }
 
-    /// Returns the uses of one policy for a write.
+    /// Returns the uses of one policy for a write, one for each matching binding and set of parameters.
     pub fn invocations<'i>(
         &self,
-        bound: &'i Bound<P>,
+        bound: &'i BoundPolicies<P>,
         policy: &'i WithBindings<P>,
-        asked: &Asked<'i>,
+        write: &PolicyWrite<'i>,
         namespace: Option<&'i Object>,
-    ) -> Vec<Result<Invocation<'i, P>, Misconfigured<'i, P>>> {
+    ) -> Vec<Result<Invocation<'i, P>, UnusablePolicy<'i, P>>> {
         let (policy, bindings) = policy;
         let registry = bound.served.registry();
-        let Some(resource) = policy.matching.matches(asked, registry, || namespace) else {
+        let Some(resource) = policy.matching.matches(write, registry, || namespace) else {
             return Vec::new();
         };
         let kind = match policy.params.as_ref().map(|kind| kind.resource(&bound.served)).transpose() {
             Ok(kind) => kind,
-            Err(why) => return vec![Err(Misconfigured { policy, binding: None, why })],
+            Err(why) => return vec![Err(UnusablePolicy { policy, binding: None, why })],
         };
         let mut found = Vec::new();
         for binding in bindings {
             let matched = match &binding.matching {
                 None => Some(resource),
-                Some(matching) => matching.matches(asked, registry, || namespace),
+                Some(matching) => matching.matches(write, registry, || namespace),
             };
             if matched.is_none() {
                 continue;
@@ -235,11 +235,11 @@ impl<P: Send + Sync + 'static> Source<P> {
             let invocation = |params| Invocation { policy, binding, params, resource };
             match (kind, &binding.params) {
                 (Some(kind), Some(reference)) => {
-                    match reference.collect(&self.store, kind, asked.namespace) {
+                    match reference.collect(&self.store, kind, write.namespace) {
                         Ok(params) => {
                             found.extend(params.into_iter().map(|params| Ok(invocation(Some(params)))));
                         }
-                        Err(why) => found.push(Err(Misconfigured { policy, binding: Some(binding), why })),
+                        Err(why) => found.push(Err(UnusablePolicy { policy, binding: Some(binding), why })),
                     }
                 }
                 _ => found.push(Ok(invocation(None))),
@@ -248,20 +248,24 @@ impl<P: Send + Sync + 'static> Source<P> {
         found
     }
 
-    /// Returns the objects of a write in the version as which a policy matched it; `None` if they are in that
-    /// version already.
+    /// Returns the objects of a write in the version that a policy matched. Returns `None` if the objects
+    /// already have that version.
     ///
     /// # Errors
     /// Fails if an object cannot be converted.
-    pub async fn seen(&self, asked: &Asked<'_>, matched: &Resource) -> Result<Option<Seen>, Status> {
-        if std::ptr::eq(asked.resource, matched) || !is_whole(asked.subresource) {
+    pub async fn converted_objects(
+        &self,
+        write: &PolicyWrite<'_>,
+        matched: &Resource,
+    ) -> Result<Option<ConvertedObjects>, Status> {
+        if std::ptr::eq(write.resource, matched) || !is_whole(write.subresource) {
             return Ok(None);
         }
-        let mut seen = Seen { old: None, new: None };
-        for (object, into) in [(asked.old, &mut seen.old), (asked.new, &mut seen.new)] {
+        let mut seen = ConvertedObjects { old: None, new: None };
+        for (object, into) in [(write.old, &mut seen.old), (write.new, &mut seen.new)] {
             if let Some(object) = object {
                 *into =
-                    Some(self.outgoing.converter.converted(object.clone(), (asked.resource, matched)).await?);
+                    Some(self.outgoing.converter.converted(object.clone(), write.resource, matched).await?);
             }
         }
         Ok(Some(seen))
@@ -271,23 +275,23 @@ impl<P: Send + Sync + 'static> Source<P> {
     ///
     /// # Errors
     /// 500 if the object cannot be converted.
-    pub async fn given_back(
+    pub async fn converted_back(
         &self,
         object: Object,
         matched: &Resource,
         requested: &Resource,
     ) -> Result<Object, Status> {
-        let converted = self.outgoing.converter.converted(object, (matched, requested)).await;
+        let converted = self.outgoing.converter.converted(object, matched, requested).await;
         converted.map_err(|why| Status::internal(format_args!("failed to convert object: {}", why.message)))
     }
 
-    /// Returns the options of a write, as expressions see them.
+    /// Returns the options of a write as a value for expressions.
     pub fn options<N>(&self, record: &AdmissionRecord<'_, N>) -> Value {
-        record.write.options.shown(record.write.operation, self.types.naming)
+        record.write.options.to_value(record.write.operation, self.types.naming)
     }
 }
 
-impl<P> Bound<P> {
+impl<P> BoundPolicies<P> {
     /// Returns whether there are no policies.
     pub fn is_empty(&self) -> bool {
         self.policies.is_empty()
@@ -304,13 +308,13 @@ impl<P> Bound<P> {
     }
 }
 
-/// Returns a write as rules see it, with this new object.
-pub fn asked<'r, N>(record: &AdmissionRecord<'r, N>, new: Option<&'r Object>) -> Asked<'r> {
+/// Returns the properties of a write that policies match, with `new` as the new object.
+pub fn policy_write<'r, N>(record: &AdmissionRecord<'r, N>, new: Option<&'r Object>) -> PolicyWrite<'r> {
     let name = match (record.write.name, new) {
         ("", Some(new)) => meta(new, "name"),
         (name, _) => name,
     };
-    Asked {
+    PolicyWrite {
         operation: record.write.operation,
         resource: record.write.resource,
         subresource: record.subresource,
@@ -328,14 +332,14 @@ pub fn asked<'r, N>(record: &AdmissionRecord<'r, N>, new: Option<&'r Object>) ->
     }
 }
 
-/// Returns the request as expressions see it.
+/// Returns the request as a value for expressions.
 pub fn request<'r, N>(
     record: &AdmissionRecord<'r, N>,
-    asked: &Asked<'r>,
+    write: &PolicyWrite<'r>,
     matched: &'r Resource,
     options: &'r Value,
 ) -> PolicyRequest<'r> {
-    let requested = kind_of(asked.new.or(asked.old), record.write.resource);
+    let requested = kind_of(write.new.or(write.old), record.write.resource);
     let named = |resource: &'r Resource| (&*resource.group, &*resource.version, &*resource.table.plural);
     PolicyRequest {
         operation: record.write.operation,
@@ -344,34 +348,34 @@ pub fn request<'r, N>(
         request_kind: requested,
         request_resource: named(record.write.resource),
         subresource: record.subresource,
-        name: asked.name,
-        namespace: asked.namespace,
+        name: write.name,
+        namespace: write.namespace,
         user: record.write.user,
         dry_run: record.write.dry_run(),
         options,
-        made: OnceLock::new(),
+        value: OnceLock::new(),
     }
 }
 
 /// Returns the inputs of expressions for a write. A deletion has no new object, and a creation has no old
-/// one.
+/// object.
 pub fn inputs<'a>(
-    asked: &Asked<'a>,
+    write: &PolicyWrite<'a>,
     request: &'a PolicyRequest<'a>,
     namespace: Option<&'a Object>,
     authorizer: &'a Arc<dyn cel::library::authorizer::Authorizer>,
 ) -> Inputs<'a> {
     Inputs {
-        object: asked.new.filter(|_| asked.operation != Operation::Delete),
-        old: asked.old.filter(|_| asked.operation != Operation::Create),
+        object: write.new.filter(|_| write.operation != Operation::Delete),
+        old: write.old.filter(|_| write.operation != Operation::Create),
         namespace,
         request,
         authorizer: Some(authorizer),
     }
 }
 
-/// Returns the text about a faulty policy or binding for refusals.
-pub fn misconfigured<P>(fault: &Misconfigured<'_, P>) -> String {
+/// Returns the text of a refusal because of a faulty policy or binding.
+pub fn misconfigured<P>(fault: &UnusablePolicy<'_, P>) -> String {
     match fault.binding {
         None => format!("failed to configure policy: {}", fault.why),
         Some(_) => format!("failed to configure binding: {}", fault.why),

@@ -1,6 +1,6 @@
-//! Type checks of validating policies: their expressions are compiled once more for each kind that the policy
-//! names, with the fields that the kind declares. Findings become warnings in the policy's status, never a
-//! refusal.
+//! Type checks of validating policies. The expressions of a policy are compiled again for each kind that the
+//! policy names, with the fields that the kind declares. Type errors become warnings in the status of the
+//! policy, and never cause a refusal.
 
 use cel::environment::Origin;
 use cel::types::Type;
@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use super::validation::{declared, pairs};
 use cel::identifier::{escape, is_selectable_word};
 use objects::custom::limits_of;
-use objects::expression::policy::environment::{Declarations, Extent, KnownTypes};
+use objects::expression::policy::environment::{Declarations, KnownTypes, OptionalVariables};
 use objects::expression::types::Types;
 use objects::expression::{Expression, Refusal};
 use types::schema::limits::Limits;
@@ -20,20 +20,20 @@ use values::json::Value;
 /// Maximum number of kinds for which one policy is checked.
 const KINDS_MAX: usize = 10;
 
-/// The findings in one expression.
+/// The type errors in one expression.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Warning {
+pub struct TypeWarning {
     /// Path of the expression in the policy.
     pub field: String,
-    /// The findings, one line for each kind.
+    /// The type errors, one line for each kind.
     pub text: String,
 }
 
-/// Checks the spec of a policy.
-pub fn check(spec: &Value, registry: &Registry) -> Vec<Warning> {
+/// Checks the types in the spec of a policy.
+pub fn check(spec: &Value, registry: &Registry) -> Vec<TypeWarning> {
     let kinds = kinds(spec, registry);
     let has_params = spec.get("paramKind").is_some_and(|kind| !kind.is_null());
-    let extent = Extent { params: has_params, authorizer: true };
+    let extent = OptionalVariables { params: has_params, authorizer: true };
     let declarations: Vec<(String, Declarations)> = kinds
         .iter()
         .map(|resource| {
@@ -63,7 +63,7 @@ pub fn check(spec: &Value, registry: &Registry) -> Vec<Warning> {
                 })
                 .collect();
             if !found.is_empty() {
-                warnings.push(Warning { field: format!("spec.validations[{at}].{member}"), text: found });
+                warnings.push(TypeWarning { field: format!("spec.validations[{at}].{member}"), text: found });
             }
         }
     }
@@ -74,7 +74,7 @@ fn gvk(resource: &Resource) -> String {
     format!("{}/{}, Kind={}", resource.group, resource.version, resource.table.kind)
 }
 
-/// Returns the kinds that the rules of a policy name without wildcards, in order.
+/// Returns the resources that the rules of a policy name without wildcards, in order.
 fn kinds<'r>(spec: &Value, registry: &'r Registry) -> Vec<&'r Resource> {
     let rules = spec.at(&["matchConstraints", "resourceRules"]).and_then(Value::as_array).unwrap_or_default();
     let mut kinds: Vec<&Resource> = Vec::new();
@@ -117,16 +117,16 @@ pub(super) fn parameters<'r>(spec: &Value, registry: &'r Registry) -> Option<&'r
     registry.by_kind(group, version, kind.str_at(&["kind"])).map(|resource| &**resource)
 }
 
-/// Declares the types of a kind.
+/// Declares the types of a kind and of its fields.
 fn declare(types: &mut Types, resource: &Resource) -> Type {
     let mut walk = Walk { types, seen: HashMap::new() };
     walk.message(&resource.table.message, &resource.table.kind)
 }
 
-/// Declares structs, each once, since some contain themselves.
+/// The state of a declaration. Each struct is declared only once, because some structs contain themselves.
 struct Walk<'t> {
     types: &'t mut Types,
-    /// The declared types by address of their message.
+    /// The types that are already declared, by the address of the message.
     seen: HashMap<*const Message, Type>,
 }
 
@@ -151,7 +151,8 @@ impl Walk<'_> {
         of
     }
 
-    /// Returns the type of a kind; `None` for values that expressions cannot access.
+    /// Returns the type of a field with this kind of values. Returns `None` if expressions cannot access the
+    /// field.
     fn kind(&mut self, kind: &Kind, limits: Option<&Limits>, name: &str) -> Option<Type> {
         Some(match kind {
             Kind::Bool => Type::Bool,

@@ -1,5 +1,5 @@
-//! The plugin ValidatingAdmissionPolicy: refuses, warns and annotates as policies say. A policy sees the
-//! objects of a write in the version as which it matched the write.
+//! The plugin ValidatingAdmissionPolicy refuses writes, or adds warnings and annotations, as policies
+//! require. The expressions of a policy read the objects of a write in the version that the policy matched.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,8 +8,10 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 use super::condition::Owner;
-use super::matching::Asked;
-use super::source::{Binding, Bound, Source, asked, handles, inputs, misconfigured, request};
+use super::matching::PolicyWrite;
+use super::source::{
+    Binding, BoundPolicies, PolicyCache, handles, inputs, misconfigured, policy_write, request,
+};
 use super::validation::{Annotated, Decision, FailurePolicy, Published, Validation};
 use crate::writes::plugin::{AdmissionRecord, Plugin, Review, Step, Target};
 use crate::writes::server::Server;
@@ -18,7 +20,7 @@ use values::status::{Cause, Status, StatusReason};
 use wire::metrics::Metrics;
 use wire::metrics::policies::error_type;
 
-/// Maximum length of the value of an audit annotation in bytes; the rest is cut off.
+/// Maximum length of the value of an audit annotation in bytes. A longer value is cut.
 const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
 
 /// Key of the annotation about the first failed validation.
@@ -26,7 +28,7 @@ const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
 
 /// The admission plugin ValidatingAdmissionPolicy.
 pub struct ValidatingAdmissionPolicy {
-    source: Source<Validation>,
+    source: PolicyCache<Validation>,
     metrics: Arc<Metrics>,
 }
 
@@ -52,14 +54,14 @@ impl ValidatingAdmissionPolicy {
         let policies = "validatingadmissionpolicies";
         let bindings = "validatingadmissionpolicybindings";
         ValidatingAdmissionPolicy {
-            source: Source::new(server, policies, bindings, Validation::compile),
+            source: PolicyCache::new(server, policies, bindings, Validation::compile),
             metrics: server.operations.metrics.clone(),
         }
     }
 
-    async fn judge(
+    async fn evaluate(
         &self,
-        bound: Bound<Validation>,
+        bound: BoundPolicies<Validation>,
         record: &AdmissionRecord<'_, &Object>,
         review: &mut Review,
     ) -> Result<(), Status> {
@@ -67,15 +69,15 @@ impl ValidatingAdmissionPolicy {
         let namespace = namespace.as_ref();
         let authorizer = self.source.permissions(record);
         let options = self.source.options(record);
-        let asked: Asked<'_> = asked(record, record.new);
+        let write: PolicyWrite<'_> = policy_write(record, record.new);
         let mut verdict = Verdict::default();
         for policy in bound.iter() {
-            let uses = self.source.invocations(&bound, policy, &asked, namespace);
+            let uses = self.source.invocations(&bound, policy, &write, namespace);
             // The request is built once for all uses of a policy.
             let matched = uses.iter().flatten().next().map(|invocation| invocation.resource);
-            let request = matched.map(|matched| request(record, &asked, matched, &options));
+            let request = matched.map(|matched| request(record, &write, matched, &options));
             let seen = match matched {
-                Some(matched) => self.source.seen(&asked, matched).await,
+                Some(matched) => self.source.converted_objects(&write, matched).await,
                 None => Ok(None),
             };
             let seen = match seen {
@@ -87,7 +89,7 @@ impl ValidatingAdmissionPolicy {
                     continue;
                 }
             };
-            let seen = seen.as_ref().map_or(asked, |seen| seen.asked(&asked));
+            let seen = seen.as_ref().map_or(write, |seen| seen.write(&write));
             let mut annotations = Annotations::new();
             for used in &uses {
                 let invocation = match used {
@@ -101,15 +103,15 @@ impl ValidatingAdmissionPolicy {
                 };
                 let Some(request) = &request else { continue };
                 let inputs = inputs(&seen, request, namespace, &authorizer);
-                let outcome = invocation.policy.compiled.judge(&inputs, invocation.params.as_deref());
+                let outcome = invocation.policy.compiled.evaluate(&inputs, invocation.params.as_deref());
                 let used = Use {
                     name: &invocation.policy.name,
                     binding: invocation.binding,
                     metrics: &self.metrics,
                 };
-                if let Some(judged) = outcome.conditions {
+                if let Some(evaluation) = outcome.conditions {
                     let owner = Owner { kind: "policy", name: used.name, point: "validate" };
-                    judged.count(&self.metrics, owner, record.write.operation);
+                    evaluation.count(&self.metrics, owner, record.write.operation);
                 }
                 verdict.decide(&used, outcome.decisions, &outcome.took);
                 verdict.annotate(&used, outcome.annotations, &mut annotations);
@@ -152,7 +154,7 @@ struct Verdict {
 }
 
 impl Verdict {
-    /// Takes the actions of the binding for each validation that failed.
+    /// Performs the actions of the binding for each validation that failed.
     fn decide(&mut self, used: &Use<'_>, decisions: Vec<Decision>, took: &[Duration]) {
         for (at, decision) in decisions.into_iter().enumerate() {
             let took = took.get(at).copied().unwrap_or_default();
@@ -183,9 +185,10 @@ impl Verdict {
         }
     }
 
-    /// Collects the values of the annotations. An annotation whose expression failed refuses the write.
-    fn annotate(&mut self, used: &Use<'_>, made: Vec<Annotated>, annotations: &mut Annotations) {
-        for annotation in made {
+    /// Collects the values of the annotations. Refuses the write if the expression of an annotation failed
+    /// and the failure policy requires a refusal.
+    fn annotate(&mut self, used: &Use<'_>, annotated: Vec<Annotated>, annotations: &mut Annotations) {
+        for annotation in annotated {
             match annotation.value {
                 Published::Value(value) => {
                     let values = annotations.entry(annotation.key).or_default();
@@ -213,17 +216,18 @@ impl Plugin for ValidatingAdmissionPolicy {
         match self.source.bound() {
             Err(status) => Err(status).into(),
             Ok(bound) if bound.is_empty() => Ok(()).into(),
-            Ok(bound) => Step::wait(self.judge(bound, record, review)),
+            Ok(bound) => Step::wait(self.evaluate(bound, record, review)),
         }
     }
 }
 
-/// The failed validation in the annotation. An annotation is not overwritten, so the first failure stays.
+/// The first failed validation. The audit event contains only this failure, because annotations are not
+/// overwritten.
 #[derive(Default)]
 struct FirstFailure(Option<Value>);
 
 impl FirstFailure {
-    /// Records that the validation with index `at` of a policy failed, if it is the first.
+    /// Records that the validation with index `at` of a policy failed, unless an earlier failure is recorded.
     fn note(&mut self, policy: &str, binding: &Binding, at: usize, message: &str) {
         self.0.get_or_insert_with(|| {
             let mut members = Object::with_capacity(5);
@@ -236,7 +240,7 @@ impl FirstFailure {
         });
     }
 
-    /// Returns the annotation, a list with one failure; `None` if nothing failed.
+    /// Returns the annotation, a list with one failure. Returns `None` if no validation failed.
     fn annotation(self) -> Option<(String, String)> {
         let mut text = Vec::new();
         write(&Value::Array(vec![self.0?]), &mut text);
@@ -279,7 +283,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn the_annotation_tells_the_first_failure() {
+    fn the_audit_annotation_has_the_first_failure() {
         let binding = |name: &str| {
             let spec = r#""spec":{"policyName":"p","validationActions":["Warn","Audit"]}"#;
             Binding::read(&object(&format!(r#"{{"metadata":{{"name":"{name}"}},{spec}}}"#)))

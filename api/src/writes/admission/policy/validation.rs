@@ -5,8 +5,8 @@
 //!                  └► audit annotations ─► annotations
 //! ```
 //!
-//! Validations and their messages share one budget; the annotations have another of the same size. Each step
-//! evaluates variables again.
+//! Validations and their messages share one cost budget. Annotations have a second budget of the same size.
+//! Variables are evaluated separately for match conditions, validations, messages and annotations.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -15,29 +15,31 @@ use cel::environment::Origin;
 use cel::types::Type;
 use cel::value::Value;
 
-use super::condition::{Conditions, Judged, Match};
-use super::scope::{Inputs, Scope};
+use super::condition::{ConditionEvaluation, Conditions, Match};
+use super::scope::{ExpressionScope, Inputs};
 use objects::expression::policy::environment::Variable;
-use objects::expression::policy::environment::{Declarations, Extent, KnownTypes, POLICY_COST_MAX};
+use objects::expression::policy::environment::{
+    Declarations, KnownTypes, OptionalVariables, POLICY_COST_MAX,
+};
 use objects::expression::{Budget, EvaluationFailure, Expression, evaluate};
 use values::json::{self, Object};
 
 /// Maximum length of a message that an expression returns, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5120;
 
-/// The action if a policy cannot be evaluated.
+/// The action if the evaluation of a policy fails.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum FailurePolicy {
     /// The write is refused.
     #[default]
     Fail,
-    /// The write continues as if the policy allowed it.
+    /// The write continues as if the policy allowed the write.
     Ignore,
 }
 
 impl FailurePolicy {
     /// Reads the member `failurePolicy` of an object.
-    pub fn of(spec: &json::Value) -> FailurePolicy {
+    pub fn from_spec(spec: &json::Value) -> FailurePolicy {
         match spec.str_at(&["failurePolicy"]) {
             "Ignore" => FailurePolicy::Ignore,
             _ => FailurePolicy::Fail,
@@ -106,27 +108,27 @@ pub enum Published {
     Value(String),
     /// The annotation is left out, because its value is `null` or empty.
     Nothing,
-    /// The annotation is left out, because its expression failed.
+    /// The annotation is left out, because its expression failed and the failure policy ignores failures.
     Excluded(String),
-    /// The expression failed, and the failure policy makes that an error.
+    /// The expression failed, and the failure policy requires an error.
     Error(String),
 }
 
 /// The result of a policy for one write.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Outcome {
-    /// The decision for each validation, in order. A single decision if the validations could not be
-    /// evaluated; empty if the policy does not match.
+pub struct PolicyResult {
+    /// The decision for each validation, in order. If the match conditions fail, the list has a single
+    /// decision. If the policy does not match, the list is empty.
     pub decisions: Vec<Decision>,
     /// Duration of each validation.
     pub took: Vec<Duration>,
     /// The outcome of each annotation.
     pub annotations: Vec<Annotated>,
     /// Result of the match conditions, if there are any.
-    pub conditions: Option<Judged>,
+    pub conditions: Option<ConditionEvaluation>,
 }
 
-/// Returns the texts of two members of each struct in a list.
+/// Returns the texts of two members of each struct in the member `list` of `spec`.
 pub(super) fn pairs<'s>(
     spec: &'s json::Value,
     list: &str,
@@ -142,7 +144,7 @@ pub(super) fn declared(
     spec: &json::Value,
     origin: Origin,
     known: KnownTypes,
-    extent: Extent,
+    extent: OptionalVariables,
 ) -> (Declarations, Vec<Variable>) {
     let mut declarations = Declarations::new(origin, known).with_variables();
     let variables = declarations.compile_variables(pairs(spec, "variables", "name", "expression"), extent);
@@ -153,10 +155,10 @@ impl Validation {
     /// Compiles the spec of a stored policy. Invalid expressions fail when they are evaluated.
     pub fn compile(spec: &json::Value) -> Validation {
         let params = spec.get("paramKind").is_some_and(|kind| !kind.is_null());
-        let extent = Extent { params, authorizer: true };
+        let extent = OptionalVariables { params, authorizer: true };
         let (declarations, variables) = declared(spec, Origin::Stored, KnownTypes::default(), extent);
         let environment = declarations.environment(extent);
-        let messages = declarations.environment(Extent { params, authorizer: false });
+        let messages = declarations.environment(OptionalVariables { params, authorizer: false });
         let text = |item: &json::Value, name: &str| {
             Some(item.str_at(&[name])).filter(|text| !text.is_empty()).map(str::to_owned)
         };
@@ -171,7 +173,7 @@ impl Validation {
         let annotations = pairs(spec, "auditAnnotations", "key", "valueExpression");
         let conditions = pairs(spec, "matchConditions", "name", "expression");
         Validation {
-            failure_policy: FailurePolicy::of(spec),
+            failure_policy: FailurePolicy::from_spec(spec),
             conditions: Conditions::compile(conditions, &declarations, extent),
             rules: rules.iter().map(rule).collect(),
             annotations: annotations
@@ -185,28 +187,28 @@ impl Validation {
     }
 
     /// Evaluates the policy for a write with one set of parameters.
-    pub fn judge(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Outcome {
+    pub fn evaluate(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> PolicyResult {
         if self.conditions.is_empty() {
-            return self.judge_matching(inputs, params);
+            return self.evaluate_matching(inputs, params);
         }
-        let judged = matches(&self.conditions, &self.variables, inputs, params);
-        let outcome = match &judged.outcome {
-            Match::Yes => self.judge_matching(inputs, params),
-            Match::No(_) => Outcome::default(),
-            Match::Failed(_) if self.failure_policy == FailurePolicy::Ignore => Outcome::default(),
+        let evaluation = matches(&self.conditions, &self.variables, inputs, params);
+        let outcome = match &evaluation.outcome {
+            Match::Yes => self.evaluate_matching(inputs, params),
+            Match::No(_) => PolicyResult::default(),
+            Match::Failed(_) if self.failure_policy == FailurePolicy::Ignore => PolicyResult::default(),
             Match::Failed(why) => self.failed(why.clone()),
         };
-        Outcome { conditions: Some(judged), ..outcome }
+        PolicyResult { conditions: Some(evaluation), ..outcome }
     }
 
-    fn judge_matching(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Outcome {
+    fn evaluate_matching(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> PolicyResult {
         let mut took = Vec::with_capacity(self.rules.len());
         let decisions = match self.decide(inputs, params, &mut took) {
             Ok(decisions) => decisions,
             Err(spent) => return self.failed(spent.to_string()),
         };
         match self.annotate(inputs, params) {
-            Ok(annotations) => Outcome { decisions, took, annotations, conditions: None },
+            Ok(annotations) => PolicyResult { decisions, took, annotations, conditions: None },
             Err(spent) => self.failed(spent.to_string()),
         }
     }
@@ -215,8 +217,8 @@ impl Validation {
         Decision::Error { message, is_denied: self.failure_policy == FailurePolicy::Fail }
     }
 
-    fn failed(&self, message: String) -> Outcome {
-        Outcome { decisions: vec![self.error(message)], ..Outcome::default() }
+    fn failed(&self, message: String) -> PolicyResult {
+        PolicyResult { decisions: vec![self.error(message)], ..PolicyResult::default() }
     }
 
     fn decide(
@@ -226,7 +228,7 @@ impl Validation {
         took: &mut Vec<Duration>,
     ) -> Result<Vec<Decision>, EvaluationFailure> {
         let mut budget = Budget::new(POLICY_COST_MAX);
-        let scope = Scope::new(inputs, params, &self.variables);
+        let scope = ExpressionScope::new(inputs, params, &self.variables);
         let open = scope.open();
         let mut decisions = Vec::with_capacity(self.rules.len());
         let mut is_denied = false;
@@ -247,19 +249,21 @@ impl Validation {
             took.push(now - std::mem::replace(&mut began, now));
         }
         if is_denied {
-            let made = self.messages(inputs, params, budget);
+            let messages = self.messages(inputs, params, budget);
             for (at, (decision, rule)) in decisions.iter_mut().zip(&self.rules).enumerate() {
                 if let Decision::Deny { message, .. } = decision {
-                    let made = made.get(at).cloned().flatten();
-                    *message = made.or_else(|| rule.stated()).unwrap_or_else(|| rule.shown());
+                    let message_of_rule = messages.get(at).cloned().flatten();
+                    *message = message_of_rule
+                        .or_else(|| rule.own_message())
+                        .unwrap_or_else(|| rule.default_message());
                 }
             }
         }
         Ok(decisions)
     }
 
-    /// Evaluates the message expressions and returns the message of each rule. Returns no messages if they
-    /// cost more than the remaining budget.
+    /// Evaluates the message expressions and returns the message of each rule. If the evaluation exceeds the
+    /// remaining budget, no rule gets a message.
     fn messages(
         &self,
         inputs: &Inputs<'_>,
@@ -267,12 +271,12 @@ impl Validation {
         mut budget: Budget,
     ) -> Vec<Option<String>> {
         let inputs = Inputs { authorizer: None, ..inputs.clone() };
-        let scope = Scope::new(&inputs, params, &self.variables);
+        let scope = ExpressionScope::new(&inputs, params, &self.variables);
         let open = scope.open();
-        let mut made = Vec::with_capacity(self.rules.len());
+        let mut messages = Vec::with_capacity(self.rules.len());
         for rule in &self.rules {
             let Some(expression) = &rule.message_expression else {
-                made.push(None);
+                messages.push(None);
                 continue;
             };
             match evaluate(expression, &open, || scope.take_cost(), &mut budget) {
@@ -280,13 +284,13 @@ impl Validation {
                     let text = text.trim();
                     let is_message =
                         !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');
-                    made.push(is_message.then(|| text.to_owned()));
+                    messages.push(is_message.then(|| text.to_owned()));
                 }
-                Ok(_) | Err(EvaluationFailure::Evaluation(_)) => made.push(None),
+                Ok(_) | Err(EvaluationFailure::Evaluation(_)) => messages.push(None),
                 Err(EvaluationFailure::OutOfBudget) => return Vec::new(),
             }
         }
-        made
+        messages
     }
 
     fn annotate(
@@ -299,9 +303,9 @@ impl Validation {
         }
         let mut budget = Budget::new(POLICY_COST_MAX);
         let inputs = Inputs { authorizer: None, ..inputs.clone() };
-        let scope = Scope::new(&inputs, params, &self.variables);
+        let scope = ExpressionScope::new(&inputs, params, &self.variables);
         let open = scope.open();
-        let mut made = Vec::with_capacity(self.annotations.len());
+        let mut annotations = Vec::with_capacity(self.annotations.len());
         for annotation in &self.annotations {
             let value = match evaluate(&annotation.value, &open, || scope.take_cost(), &mut budget) {
                 Ok(Value::String(text)) if !text.trim().is_empty() => {
@@ -314,34 +318,34 @@ impl Validation {
                 Err(EvaluationFailure::Evaluation(why)) => Published::Excluded(why),
                 Err(spent @ EvaluationFailure::OutOfBudget) => return Err(spent),
             };
-            made.push(Annotated { key: annotation.key.clone(), value });
+            annotations.push(Annotated { key: annotation.key.clone(), value });
         }
-        Ok(made)
+        Ok(annotations)
     }
 }
 
 impl Rule {
-    /// Returns the message that the policy states.
-    fn stated(&self) -> Option<String> {
+    /// Returns the constant message of the rule, if the policy has one.
+    fn own_message(&self) -> Option<String> {
         self.message.as_ref().map(|message| message.trim().to_owned()).filter(|message| !message.is_empty())
     }
 
-    /// Returns the message used if the policy states none.
-    fn shown(&self) -> String {
+    /// Returns the message that is used if the policy defines no message for the rule.
+    fn default_message(&self) -> String {
         format!("failed expression: {}", self.expression.text.trim())
     }
 }
 
-/// Evaluates the match conditions of a policy. They do not see the namespace.
+/// Evaluates the match conditions of a policy. Match conditions cannot read the variable `namespaceObject`.
 pub(super) fn matches(
     conditions: &Conditions,
     variables: &[Variable],
     inputs: &Inputs<'_>,
     params: Option<&Object>,
-) -> Judged {
+) -> ConditionEvaluation {
     let own = inputs.request.for_conditions();
     let request = own.as_ref().unwrap_or(inputs.request);
     let inputs = Inputs { namespace: None, request, ..inputs.clone() };
-    let scope = Scope::new(&inputs, params, variables);
-    conditions.judge(&scope.open(), || scope.take_cost())
+    let scope = ExpressionScope::new(&inputs, params, variables);
+    conditions.evaluate(&scope.open(), || scope.take_cost())
 }

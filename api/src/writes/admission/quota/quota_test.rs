@@ -1,4 +1,4 @@
-//! Tests of quotas with writes to a server.
+//! Tests quotas with writes to a server.
 
 use futures_util::future::join_all;
 
@@ -10,11 +10,11 @@ use values::testing::text;
 /// Starts a server whose namespace `n` has a quota `q` with these limits and this usage.
 async fn server(hard: &str, used: &str) -> TestServer {
     let server = TestServer::admitting(Settings::default().without("ServiceAccount"));
-    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    server.send("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     let quota = format!(r#"{{"metadata":{{"name":"q"}},"spec":{{"hard":{hard}}}}}"#);
-    assert_eq!(server.ask(&format!("POST {QUOTAS}"), &quota).await.0, 201);
+    assert_eq!(server.send(&format!("POST {QUOTAS}"), &quota).await.0, 201);
     let status = format!(r#"{{"status":{{"hard":{hard},"used":{used}}}}}"#);
-    assert_eq!(server.ask(&format!("MERGE {QUOTAS}/q/status"), &status).await.0, 200);
+    assert_eq!(server.send(&format!("MERGE {QUOTAS}/q/status"), &status).await.0, 200);
     server
 }
 
@@ -22,18 +22,18 @@ const QUOTAS: &str = "/api/v1/namespaces/n/resourcequotas";
 const MAPS: &str = "/api/v1/namespaces/n/configmaps";
 
 async fn used(server: &TestServer) -> String {
-    let (_, _, quota) = server.ask(&format!("GET {QUOTAS}/q"), "").await;
+    let (_, _, quota) = server.send(&format!("GET {QUOTAS}/q"), "").await;
     quota.at(&["status", "used"]).map(text).unwrap_or_default()
 }
 
 #[tokio::test]
-async fn sixty_four_writers_use_a_quota_up_and_no_more() {
+async fn sixty_four_concurrent_writers_use_a_quota_exactly_up_to_its_limit() {
     let server = server(r#"{"configmaps":"40"}"#, r#"{"configmaps":"0"}"#).await;
     let writes = (0..64).map(|at| {
         let server = &server;
         async move {
             let map = format!(r#"{{"metadata":{{"name":"m{at}"}}}}"#);
-            server.ask(&format!("POST {MAPS}"), &map).await
+            server.send(&format!("POST {MAPS}"), &map).await
         }
     });
     let answers = join_all(writes).await;
@@ -44,7 +44,7 @@ async fn sixty_four_writers_use_a_quota_up_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_server_that_recounts_nothing_forgets_namespaces_without_quotas() {
+async fn a_server_without_controllers_forgets_namespaces_without_quotas() {
     let server = server(r#"{"configmaps":"9"}"#, r#"{"configmaps":"0"}"#).await;
     let quota = r#"{"metadata":{"name":"q"},"spec":{"hard":{"configmaps":"9"}}}"#;
     let status = r#"{"status":{"hard":{"configmaps":"9"},"used":{"configmaps":"0"}}}"#;
@@ -55,18 +55,18 @@ async fn a_server_that_recounts_nothing_forgets_namespaces_without_quotas() {
             (format!("MERGE {namespace}/resourcequotas/q/status"), status),
             (format!("POST {namespace}/configmaps"), r#"{"metadata":{"name":"m"}}"#),
         ] {
-            let (code, _, answer) = server.ask(&request, body).await;
+            let (code, _, answer) = server.send(&request, body).await;
             assert!(code < 300, "{request}: {}", text(&answer));
         }
     };
     for at in 0..200 {
         let namespace = format!("n{at}");
         let made = format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#);
-        server.ask("POST /api/v1/namespaces", &made).await;
+        server.send("POST /api/v1/namespaces", &made).await;
         write(&namespace).await;
         if at >= 3 {
             let quota = format!("/api/v1/namespaces/{namespace}/resourcequotas/q");
-            assert_eq!(server.ask(&format!("DELETE {quota}"), "").await.0, 200);
+            assert_eq!(server.send(&format!("DELETE {quota}"), "").await.0, 200);
         }
     }
     let kept = server.quotas.namespaces();
@@ -75,7 +75,7 @@ async fn a_server_that_recounts_nothing_forgets_namespaces_without_quotas() {
 }
 
 #[tokio::test]
-async fn what_is_not_stored_is_given_back() {
+async fn a_write_that_is_not_stored_is_not_charged() {
     let server = server(r#"{"configmaps":"2"}"#, r#"{"configmaps":"0"}"#).await;
     let map = |name: &str| format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
     for (request, name, code) in [
@@ -86,7 +86,7 @@ async fn what_is_not_stored_is_given_back() {
         (format!("POST {MAPS}"), "b", 201),
         (format!("POST {MAPS}"), "c", 403),
     ] {
-        let (got, _, answer) = server.ask(&request, &map(name)).await;
+        let (got, _, answer) = server.send(&request, &map(name)).await;
         assert_eq!(got, code, "{request} {name}: {}", text(&answer));
         if code == 403 {
             assert_eq!(
@@ -99,7 +99,7 @@ async fn what_is_not_stored_is_given_back() {
 }
 
 #[tokio::test]
-async fn pods_name_the_sizes_that_are_counted() {
+async fn pods_must_specify_the_resources_that_a_quota_limits() {
     let server = server(
         r#"{"limits.cpu":"1","requests.memory":"1Gi","pods":"5"}"#,
         r#"{"limits.cpu":"0","requests.memory":"0","pods":"0"}"#,
@@ -111,46 +111,46 @@ async fn pods_name_the_sizes_that_are_counted() {
         )
     };
     let pods = "POST /api/v1/namespaces/n/pods";
-    let (code, _, answer) = server.ask(pods, &pod("{}")).await;
+    let (code, _, answer) = server.send(pods, &pod("{}")).await;
     let why =
         "pods \"p\" is forbidden: failed quota: q: must specify limits.cpu for: c; requests.memory for: c";
     assert_eq!((code, answer.str_at(&["message"])), (403, why));
     let sized = pod(r#"{"limits":{"cpu":"500m"},"requests":{"memory":"1Mi"}}"#);
-    assert_eq!(server.ask(pods, &sized).await.0, 201);
+    assert_eq!(server.send(pods, &sized).await.0, 201);
     assert_eq!(used(&server).await, r#"{"limits.cpu":"500m","pods":"1","requests.memory":"1Mi"}"#);
 }
 
 #[tokio::test]
-async fn an_update_counts_what_it_adds_and_what_it_takes_away() {
+async fn an_update_charges_or_releases_the_difference() {
     let server = server(r#"{"services.nodeports":"1"}"#, r#"{"services.nodeports":"0"}"#).await;
     let services = "/api/v1/namespaces/n/services";
     let service = r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":1}]}}"#;
-    assert_eq!(server.ask(&format!("POST {services}"), service).await.0, 201);
+    assert_eq!(server.send(&format!("POST {services}"), service).await.0, 201);
     for (kind, want) in [("NodePort", "1"), ("ClusterIP", "0"), ("NodePort", "1")] {
         let change = format!(r#"{{"spec":{{"type":"{kind}"}}}}"#);
-        assert_eq!(server.ask(&format!("MERGE {services}/s"), &change).await.0, 200);
+        assert_eq!(server.send(&format!("MERGE {services}/s"), &change).await.0, 200);
         assert_eq!(used(&server).await, format!(r#"{{"services.nodeports":"{want}"}}"#), "{kind}");
     }
-    let (code, _, answer) = server.ask(&format!("POST {QUOTAS}"), r#"{"metadata":{"name":"r"}}"#).await;
+    let (code, _, answer) = server.send(&format!("POST {QUOTAS}"), r#"{"metadata":{"name":"r"}}"#).await;
     assert_eq!((code, answer.get("spec").map(Value::is_null)), (201, Some(false)));
 }
 
 /// Returns the usage of `count/pods` in the status of the quota `name`.
 async fn used_pods(server: &TestServer, name: &str) -> String {
-    let (_, _, quota) = server.ask(&format!("GET {QUOTAS}/{name}"), "").await;
+    let (_, _, quota) = server.send(&format!("GET {QUOTAS}/{name}"), "").await;
     quota.str_at(&["status", "used", "count/pods"]).to_owned()
 }
 
 #[tokio::test]
-async fn a_pod_that_enters_a_scope_is_charged_to_the_quotas_with_that_scope() {
+async fn a_pod_that_enters_a_quota_scope_is_charged_to_the_quotas_with_that_scope() {
     let server = server(r#"{"configmaps":"9"}"#, r#"{"configmaps":"0"}"#).await;
     for (name, scope) in [("with", "Terminating"), ("without", "NotTerminating")] {
         let hard = r#"{"count/pods":"1"}"#;
         let quota =
             format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"hard":{hard},"scopes":["{scope}"]}}}}"#);
-        assert_eq!(server.ask(&format!("POST {QUOTAS}"), &quota).await.0, 201);
+        assert_eq!(server.send(&format!("POST {QUOTAS}"), &quota).await.0, 201);
         let status = format!(r#"{{"status":{{"hard":{hard},"used":{{"count/pods":"0"}}}}}}"#);
-        assert_eq!(server.ask(&format!("MERGE {QUOTAS}/{name}/status"), &status).await.0, 200);
+        assert_eq!(server.send(&format!("MERGE {QUOTAS}/{name}/status"), &status).await.0, 200);
     }
     let pods = "/api/v1/namespaces/n/pods";
     let pod = |name: &str, more: &str| {
@@ -158,24 +158,24 @@ async fn a_pod_that_enters_a_scope_is_charged_to_the_quotas_with_that_scope() {
             r#"{{"metadata":{{"name":"{name}"}},"spec":{{{more}"containers":[{{"name":"c","image":"i"}}]}}}}"#
         )
     };
-    assert_eq!(server.ask(&format!("POST {pods}"), &pod("a", "")).await.0, 201);
-    // An update that changes no scope takes nothing.
+    assert_eq!(server.send(&format!("POST {pods}"), &pod("a", "")).await.0, 201);
+    // An update that does not change the scopes of an object is not charged.
     let labels = r#"{"metadata":{"labels":{"a":"b"}}}"#;
-    assert_eq!(server.ask(&format!("MERGE {pods}/a"), labels).await.0, 200);
+    assert_eq!(server.send(&format!("MERGE {pods}/a"), labels).await.0, 200);
     assert_eq!(
         (used_pods(&server, "with").await, used_pods(&server, "without").await),
         ("0".into(), "1".into())
     );
     let deadline = r#"{"spec":{"activeDeadlineSeconds":30}}"#;
-    assert_eq!(server.ask(&format!("MERGE {pods}/a?dryRun=All"), deadline).await.0, 200);
-    assert_eq!(server.ask(&format!("MERGE {pods}/a"), deadline).await.0, 200);
+    assert_eq!(server.send(&format!("MERGE {pods}/a?dryRun=All"), deadline).await.0, 200);
+    assert_eq!(server.send(&format!("MERGE {pods}/a"), deadline).await.0, 200);
     // The next recount corrects the quota whose scope the pod has left.
     assert_eq!(
         (used_pods(&server, "with").await, used_pods(&server, "without").await),
         ("1".into(), "1".into())
     );
     let (code, _, answer) =
-        server.ask(&format!("POST {pods}"), &pod("b", r#""activeDeadlineSeconds":5,"#)).await;
+        server.send(&format!("POST {pods}"), &pod("b", r#""activeDeadlineSeconds":5,"#)).await;
     let why = "pods \"b\" is forbidden: exceeded quota: with, requested: count/pods=1, used: count/pods=1, limited: \
                count/pods=1";
     assert_eq!((code, answer.str_at(&["message"])), (403, why));
@@ -188,21 +188,21 @@ async fn a_pod_that_enters_a_scope_is_charged_to_the_quotas_with_that_scope() {
     };
     let counted = tokio::time::timeout(std::time::Duration::from_secs(20), counted).await;
     assert!(counted.is_ok(), "the quota that the pod has left is not recounted");
-    assert_eq!(server.ask(&format!("POST {pods}"), &pod("c", "")).await.0, 201);
-    // An update that would move a pod into a scope without room is refused.
-    let (code, _, answer) = server.ask(&format!("MERGE {pods}/c"), deadline).await;
+    assert_eq!(server.send(&format!("POST {pods}"), &pod("c", "")).await.0, 201);
+    // An update is refused if the pod would enter a scope whose quota is used up.
+    let (code, _, answer) = server.send(&format!("MERGE {pods}/c"), deadline).await;
     assert_eq!(code, 403, "{}", text(&answer));
     controllers.stop().await;
 }
 
 #[tokio::test]
-async fn usage_is_counted_from_what_is_stored() {
+async fn recounted_usage_is_that_of_the_stored_objects() {
     let server = server(r#"{"configmaps":"9"}"#, r#"{"configmaps":"4"}"#).await;
-    assert_eq!(server.ask(&format!("POST {MAPS}"), r#"{"metadata":{"name":"a"}}"#).await.0, 201);
+    assert_eq!(server.send(&format!("POST {MAPS}"), r#"{"metadata":{"name":"a"}}"#).await.0, 201);
     assert_eq!(used(&server).await, r#"{"configmaps":"5"}"#);
     let controllers =
         crate::system::controllers::start(server.itself(), &crate::system::controllers::Selection::default());
-    // A controller publishes the root certificates in every namespace.
+    // A controller creates the second config map, which contains the root certificates.
     for want in ["2", "1"] {
         let want = format!(r#"{{"configmaps":"{want}"}}"#);
         let reached = async {
@@ -212,11 +212,11 @@ async fn usage_is_counted_from_what_is_stored() {
         };
         let reached = tokio::time::timeout(std::time::Duration::from_secs(20), reached).await;
         assert!(reached.is_ok(), "{want}, not {}", used(&server).await);
-        server.ask(&format!("DELETE {MAPS}/a"), "").await;
+        server.send(&format!("DELETE {MAPS}/a"), "").await;
     }
     // Deleting the last quota of a namespace removes the account of the namespace.
     assert_eq!(server.quotas.namespaces(), ["n"]);
-    assert_eq!(server.ask(&format!("DELETE {QUOTAS}/q"), "").await.0, 200);
+    assert_eq!(server.send(&format!("DELETE {QUOTAS}/q"), "").await.0, 200);
     let forgotten = async {
         while !server.quotas.namespaces().is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -228,16 +228,16 @@ async fn usage_is_counted_from_what_is_stored() {
 }
 
 #[tokio::test]
-async fn a_namespace_without_room_keeps_no_other_from_its_root_certificates() {
+async fn a_namespace_with_a_full_quota_does_not_block_root_certificates_of_others() {
     let server = server(r#"{"configmaps":"0"}"#, r#"{"configmaps":"0"}"#).await;
     let controllers =
         crate::system::controllers::start(server.itself(), &crate::system::controllers::Selection::default());
     for name in ["o", "p", "q"] {
         let namespace = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
-        assert_eq!(server.ask("POST /api/v1/namespaces", &namespace).await.0, 201);
+        assert_eq!(server.send("POST /api/v1/namespaces", &namespace).await.0, 201);
         let map = format!("GET /api/v1/namespaces/{name}/configmaps/kube-root-ca.crt");
         let reached = async {
-            while server.ask(&map, "").await.0 != 200 {
+            while server.send(&map, "").await.0 != 200 {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         };
@@ -248,7 +248,7 @@ async fn a_namespace_without_room_keeps_no_other_from_its_root_certificates() {
 }
 
 #[tokio::test]
-async fn what_is_limited_needs_a_quota_of_its_scope() {
+async fn a_limited_resource_needs_a_quota_with_its_scope() {
     struct NoFiles;
     impl crate::writes::admission::Files for NoFiles {
         fn read(&self, path: &str) -> Result<Vec<u8>, String> {
@@ -275,7 +275,7 @@ plugins:
         ..crate::writes::admission::Wishes::default()
     };
     let server = TestServer::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
-    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    server.send("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     let pod = |class: &str| {
         format!(
             r#"{{"metadata":{{"name":"p"}},"spec":{{"priorityClassName":"{class}","containers":[{{"name":"c","image":"i"}}]}}}}"#
@@ -293,14 +293,14 @@ plugins:
         (pods, pod("high"), 403, scopes),
         (services, balancer.clone(), 403, consumed),
     ] {
-        let (got, _, answer) = server.ask(request, &body).await;
+        let (got, _, answer) = server.send(request, &body).await;
         assert_eq!((got, answer.str_at(&["message"])), (code, why), "{body}");
     }
     assert!(server.quotas.namespaces().is_empty(), "there is no quota");
     let quota = r#"{"metadata":{"name":"q"},"spec":{"hard":{"pods":"1"},
         "scopeSelector":{"matchExpressions":[{"scopeName":"PriorityClass","operator":"In","values":["high"]}]}}}"#;
-    assert_eq!(server.ask(&format!("POST {QUOTAS}"), quota).await.0, 201);
+    assert_eq!(server.send(&format!("POST {QUOTAS}"), quota).await.0, 201);
     let status = r#"{"status":{"hard":{"pods":"1"},"used":{"pods":"0"}}}"#;
-    assert_eq!(server.ask(&format!("MERGE {QUOTAS}/q/status"), status).await.0, 200);
-    assert_eq!(server.ask(pods, &pod("high")).await.0, 201);
+    assert_eq!(server.send(&format!("MERGE {QUOTAS}/q/status"), status).await.0, 200);
+    assert_eq!(server.send(pods, &pod("high")).await.0, 201);
 }

@@ -1,28 +1,28 @@
-//! Webhooks as read from their configuration objects.
+//! The webhooks that configuration objects define.
 
 use std::time::Duration;
 
 use cel::environment::Origin;
 
-use super::matching::Matching;
+use super::matching::WebhookRules;
 use super::report::{self, LoggedCall};
 use super::review::Verdict;
 use crate::writes::admission::policy::condition::Conditions;
 use crate::writes::plugin::Review;
-use objects::expression::policy::environment::{Declarations, Extent, KnownTypes};
+use objects::expression::policy::environment::{Declarations, KnownTypes, OptionalVariables};
 use objects::validation::names;
 use values::json::{Object, Value};
 use values::object::meta;
 use values::status::Status;
 use wire::outgoing::{Client, Identities};
 
-/// Timeout of a call if the configuration sets none.
+/// Timeout of a call if the configuration sets no timeout.
 const TIMEOUT_DEFAULT_SECONDS: i64 = 10;
 /// Longest timeout that a configuration may set.
 const TIMEOUT_MAX_SECONDS: i64 = 30;
 
 /// The webhooks of one configuration object.
-pub(super) struct Configuration {
+pub(super) struct WebhookConfiguration {
     pub(super) name: String,
     pub(super) webhooks: Vec<Webhook>,
 }
@@ -30,13 +30,13 @@ pub(super) struct Configuration {
 /// A webhook of a configuration.
 pub(super) struct Webhook {
     pub(super) name: String,
-    pub(super) matching: Matching,
+    pub(super) matching: WebhookRules,
     pub(super) conditions: Conditions,
     /// Whether writes continue if the call fails.
     pub(super) ignores_failures: bool,
-    /// Whether the webhook sees the object again after later plugins or webhooks changed it.
+    /// Whether the webhook is called again after later plugins or webhooks changed the object.
     pub(super) is_reinvoked: bool,
-    /// Whether the webhook has no side effects in dry runs.
+    /// Whether the webhook may be called in dry runs, because the webhook has no side effects in a dry run.
     pub(super) knows_dry_runs: bool,
     pub(super) timeout: Duration,
     /// The first version in the webhook's list that this server supports.
@@ -44,11 +44,11 @@ pub(super) struct Webhook {
     pub(super) client: Client,
 }
 
-impl Configuration {
-    /// Reads a configuration object. Parts that validation would refuse are left out.
-    pub(super) fn read(object: &Object, identities: &Identities) -> Configuration {
+impl WebhookConfiguration {
+    /// Reads a configuration object. Values that validation would refuse are left out.
+    pub(super) fn read(object: &Object, identities: &Identities) -> WebhookConfiguration {
         let webhooks = object.get("webhooks").and_then(Value::as_array).unwrap_or_default();
-        Configuration {
+        WebhookConfiguration {
             name: meta(object, "name").to_owned(),
             webhooks: webhooks.iter().map(|webhook| Webhook::read(webhook, identities)).collect(),
         }
@@ -69,7 +69,7 @@ impl Webhook {
             .iter()
             .map(|condition| (condition.str_at(&["name"]), condition.str_at(&["expression"])))
             .collect();
-        let extent = Extent { params: false, authorizer: true };
+        let extent = OptionalVariables { params: false, authorizer: true };
         let conditions = if conditions.is_empty() {
             Conditions::default()
         } else {
@@ -77,7 +77,7 @@ impl Webhook {
         };
         Webhook {
             name: webhook.str_at(&["name"]).to_owned(),
-            matching: Matching::read(webhook),
+            matching: WebhookRules::read(webhook),
             conditions,
             ignores_failures: webhook.str_at(&["failurePolicy"]) == "Ignore",
             is_reinvoked: webhook.str_at(&["reinvocationPolicy"]) == "IfNeeded",
@@ -92,13 +92,13 @@ impl Webhook {
     pub(super) fn annotate(&self, verdict: &Verdict, review: &mut Review) {
         review.warnings.extend(verdict.warnings.iter().filter(|text| !text.is_empty()).cloned());
         let name = &self.name;
-        // The key of an annotation has one slash, after the name of the webhook.
+        // The key of an annotation contains exactly one slash, which follows the name of the webhook.
         let is_key = |key: &str| !key.contains('/') && names::qualified(key).is_empty();
         let keys = verdict.annotations.iter().filter(|(key, _)| is_key(key));
         review.annotations.extend(keys.map(|(key, value)| (format!("{name}/{key}"), value.clone())));
     }
 
-    /// Applies the failure policy to a call that failed for the reason `why`, and logs the failure.
+    /// Applies the failure policy to a failed call, and logs the failure. `why` is the reason of the failure.
     ///
     /// # Errors
     /// 500 if the policy is `Fail`.

@@ -1,16 +1,16 @@
-//! The configuration of the two webhook plugins: a kubeconfig file with the credentials of this server for
-//! webhooks (docs/api/webhooks.md#credentials).
+//! The configuration of the two webhook plugins. The configuration names a kubeconfig file with the
+//! credentials of this server for webhooks (docs/api/webhooks.md#credentials).
 
 use crate::writes::admission::Files;
 use values::field::FieldError;
 use values::json::Value;
 use wire::outgoing::Identities;
 
-/// Reads the configuration and the kubeconfig file that it names, with the credentials and connection
+/// Reads the configuration and the kubeconfig file that it names. Returns the credentials and connection
 /// settings for webhooks.
 ///
 /// # Errors
-/// Describes what is wrong with the configuration or the file.
+/// Fails if the configuration or the file is invalid; the text describes the error.
 pub(super) fn read(config: Option<&Value>, files: &dyn Files) -> Result<Identities, String> {
     let known =
         |identities: Identities| identities.believing(files.system_authorities()).reaching(files.networks());
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_names_a_file() {
+    fn a_webhook_credentials_configuration_names_an_existing_absolute_file() {
         for (text, want) in [
             ("{kubeConfigFile: a}", "kubeConfigFile: Invalid value: \"a\": must be an absolute file path"),
             ("{kubeConfigFile: /a}", "stat /a: no such file or directory"),

@@ -8,17 +8,17 @@ use values::json::{Object, Value};
 use values::status::Status;
 
 /// The rules and selectors of a webhook.
-pub(super) struct Matching {
+pub(super) struct WebhookRules {
     rules: Rules,
     namespaces: LabelSelector,
     objects: LabelSelector,
-    /// Whether requests in another version of a resource match as well.
+    /// Whether the rules also match requests in another version of the resource.
     equivalent: bool,
 }
 
-impl Matching {
-    pub(super) fn read(webhook: &Value) -> Matching {
-        Matching {
+impl WebhookRules {
+    pub(super) fn read(webhook: &Value) -> WebhookRules {
+        WebhookRules {
             rules: Rules::read(webhook, "rules"),
             namespaces: selector(webhook, "namespaceSelector"),
             objects: selector(webhook, "objectSelector"),
@@ -26,9 +26,10 @@ impl Matching {
         }
     }
 
-    /// Returns the resource in whose version the webhook is to see the write: `own`, that of the request, or
-    /// the same in another version. `None` means that the webhook is not called. `namespace` reads the
-    /// object's namespace; it is called only if its labels matter.
+    /// Returns the resource in whose version the webhook receives the write: `own`, the resource of the
+    /// request, or the same resource in another version. `None` means that the webhook is not called.
+    /// `namespace` reads the namespace of the object. This function calls `namespace` only if a selector uses
+    /// the labels of the namespace.
     ///
     /// # Errors
     /// Fails if the namespace cannot be read.
@@ -57,7 +58,7 @@ impl Matching {
             own_namespace(write.operation, write.subresource, write.new, write.old)
                 .is_some_and(|own| selects(&self.namespaces, own))
         } else if write.namespace.is_empty() {
-            // Other cluster-scoped objects have no namespace that could be excluded.
+            // Other cluster-scoped objects have no namespace that a selector could exclude.
             true
         } else {
             selects(&self.namespaces, &namespace()?)

@@ -1,4 +1,4 @@
-//! Admission webhooks: other servers that change or refuse what is written.
+//! Admission webhooks: other servers that can change or refuse the objects of writes.
 //!
 //! ```text
 //! configuration objects ─► Webhook: rules, selectors, conditions, location
@@ -7,9 +7,10 @@
 //!                                   └─► failure ─► failure policy
 //! ```
 //!
-//! Configurations are read at the newest revision, so a configuration takes effect for the first write after
-//! the response to its creation. Mutating webhooks are called one after the other, validating webhooks
-//! concurrently; the first refusal in their order counts. Behaviour: docs/api/webhooks.md.
+//! Configurations are read at the newest revision, so a configuration applies to all writes that begin after
+//! the response to its creation. Mutating webhooks are called one after the other. Validating webhooks are
+//! called concurrently. If several webhooks refuse a write, the client gets the refusal of the webhook that comes first
+//! in the order of the configurations. docs/api/webhooks.md describes the behaviour.
 
 mod condition;
 mod configuration;
@@ -28,7 +29,7 @@ use auth::User;
 pub use mutating::MutatingWebhooks;
 pub use validating::ValidatingWebhooks;
 
-use self::configuration::{Configuration, Webhook};
+use self::configuration::{Webhook, WebhookConfiguration};
 use self::report::LoggedCall;
 use self::review::Verdict;
 use super::policy::condition::{Match, Owner};
@@ -48,7 +49,7 @@ use values::request_scope;
 use values::status::{Status, StatusReason, Subject};
 use wire::outgoing::{self, Identities};
 
-/// The properties of a write that webhooks receive.
+/// The properties of a write that a webhook receives.
 #[derive(Clone, Copy)]
 struct Write<'r> {
     user: &'r User,
@@ -64,7 +65,7 @@ struct Write<'r> {
 }
 
 impl<'r> Write<'r> {
-    fn of<N>(record: &'r AdmissionRecord<'_, N>, new: Option<&'r Object>) -> Write<'r> {
+    fn from_record<N>(record: &'r AdmissionRecord<'_, N>, new: Option<&'r Object>) -> Write<'r> {
         Write {
             user: record.write.user,
             operation: record.write.operation,
@@ -82,9 +83,9 @@ impl<'r> Write<'r> {
 
 /// The result of a call to a webhook.
 enum Outcome {
-    /// The webhook responded, after this time.
+    /// The webhook responded. The duration is the time of the call.
     Answered(Verdict, Duration),
-    /// The call failed, and the failure policy ignores that.
+    /// The call failed, and the failure policy ignores the failure.
     FailedOpen,
 }
 
@@ -95,17 +96,17 @@ struct Webhooks {
     access: Arc<AccessControl>,
     outgoing: Arc<OutgoingCalls>,
     operations: Arc<Operations>,
-    configurations: Parsed<Configuration>,
+    configurations: Parsed<WebhookConfiguration>,
     namespaces: Arc<Resource>,
     agent: String,
-    /// The point of admission, as named in metrics.
+    /// Name of the point of admission in metrics.
     point: &'static str,
 }
 
 /// Reads the configuration of the plugin MutatingAdmissionWebhook.
 ///
 /// # Errors
-/// Describes what is wrong with the configuration.
+/// The configuration is invalid; the text describes the error.
 pub fn configure_mutating(config: Option<&Value>, files: &dyn Files) -> Result<MakePlugin, String> {
     let identities = Arc::new(credentials::read(config, files)?);
     Ok(Arc::new(move |server| Arc::new(MutatingWebhooks::new(server, identities.clone()))))
@@ -114,7 +115,7 @@ pub fn configure_mutating(config: Option<&Value>, files: &dyn Files) -> Result<M
 /// Reads the configuration of the plugin ValidatingAdmissionWebhook.
 ///
 /// # Errors
-/// Describes what is wrong with the configuration.
+/// The configuration is invalid; the text describes the error.
 pub fn configure_validating(config: Option<&Value>, files: &dyn Files) -> Result<MakePlugin, String> {
     let identities = Arc::new(credentials::read(config, files)?);
     Ok(Arc::new(move |server| Arc::new(ValidatingWebhooks::new(server, identities.clone()))))
@@ -125,7 +126,7 @@ impl Webhooks {
         let resource = server.types.resource("admissionregistration", "v1", plural);
         Webhooks {
             configurations: Parsed::new(&server.store, resource, move |object| {
-                Configuration::read(object, &identities)
+                WebhookConfiguration::read(object, &identities)
             }),
             namespaces: server.types.resource("", "v1", "namespaces"),
             agent: format!("{}apiserver-admission", server.types.naming.system_prefix),
@@ -138,23 +139,24 @@ impl Webhooks {
         }
     }
 
-    /// Returns whether there is any configuration. If not, no objects need be prepared for webhooks.
+    /// Returns whether there is at least one configuration. Without a configuration, no objects need to be
+    /// prepared for webhooks.
     fn is_configured(&self) -> bool {
         !self.configurations.is_empty(&self.store)
     }
 
     /// Returns all configurations, in the order of their names.
-    fn all(&self) -> Result<Listed<Configuration>, Status> {
+    fn all(&self) -> Result<Listed<WebhookConfiguration>, Status> {
         self.configurations.list(&self.store, "")
     }
 
-    /// Returns the resource in whose version a webhook is to see a write: `own`, that of the request, or
-    /// another version. `None` means that the webhook is not called.
+    /// Returns the resource in whose version a webhook receives a write: `own`, the resource of the request,
+    /// or the same resource in another version. `None` means that the webhook is not called.
     ///
     /// # Errors
-    /// 403 if its conditions fail and the failure policy does not ignore that, 404 if the namespace is
-    /// missing, 500 if an object cannot be converted for the conditions.
-    async fn wanted<'r>(
+    /// 403 if the match conditions fail and the failure policy does not ignore the failure, 404 if the
+    /// namespace is missing, 500 if an object cannot be converted for the conditions.
+    async fn matched_resource<'r>(
         &self,
         webhook: &Webhook,
         write: &Write<'_>,
@@ -171,21 +173,23 @@ impl Webhooks {
         if webhook.conditions.is_empty() {
             return Ok(Some(seen));
         }
-        let caller = (self.types.naming, &self.access.authorizer);
-        let judged = condition::judge(webhook, write, seen, caller, &self.outgoing.converter).await?;
+        let (naming, converter) = (self.types.naming, &self.outgoing.converter);
+        let evaluation =
+            condition::evaluate_conditions(webhook, write, seen, naming, &self.access.authorizer, converter)
+                .await?;
         let owner = Owner { kind: "webhook", name: &webhook.name, point: self.point };
-        judged.count(&self.operations.metrics, owner, write.operation);
-        match judged.outcome {
+        evaluation.count(&self.operations.metrics, owner, write.operation);
+        match evaluation.outcome {
             Match::Yes => Ok(Some(seen)),
             Match::No(_) => Ok(None),
             Match::Failed(why) if webhook.ignores_failures => {
-                report::failed_open(&webhook.name, &LoggedCall::of(write, Duration::ZERO), &why);
+                report::failed_open(&webhook.name, &LoggedCall::new(write, Duration::ZERO), &why);
                 Ok(None)
             }
             Match::Failed(why) => {
-                report::failed_closed(&webhook.name, &LoggedCall::of(write, Duration::ZERO), &why);
+                report::failed_closed(&webhook.name, &LoggedCall::new(write, Duration::ZERO), &why);
                 let (group, kind) = (&*write.resource.group, &*write.resource.table.plural);
-                let name = review::shown_name(write);
+                let name = review::request_name(write);
                 Err(Status::forbidden(Subject { group, kind, name }, &why))
             }
         }
@@ -194,8 +198,8 @@ impl Webhooks {
     /// Calls one webhook.
     ///
     /// # Errors
-    /// Fails if the call fails and the failure policy does not ignore that.
-    async fn ask(
+    /// Fails if the call fails and the failure policy does not ignore the failure.
+    async fn call_with_failure_policy(
         &self,
         webhook: &Webhook,
         write: &Write<'_>,
@@ -205,7 +209,7 @@ impl Webhooks {
         if write.dry_run && !webhook.knows_dry_runs {
             let name = &webhook.name;
             let why = format!("admission webhook \"{name}\" does not support dry run");
-            report::failed_closed(name, &LoggedCall::of(write, Duration::ZERO), &why);
+            report::failed_closed(name, &LoggedCall::new(write, Duration::ZERO), &why);
             return Err(Status::new(StatusReason::BadRequest, why));
         }
         let began = Instant::now();
@@ -213,7 +217,7 @@ impl Webhooks {
         let took = began.elapsed();
         request_scope::called_webhook(&webhook.name, mutating, took);
         self.count(webhook, write.operation, mutating, took, called.as_ref());
-        let about = LoggedCall::of(write, took);
+        let about = LoggedCall::new(write, took);
         match called {
             Ok(verdict) => {
                 if let Some(denial) = &verdict.denial {
@@ -267,19 +271,20 @@ impl Webhooks {
             webhook.review_version.ok_or("webhook does not accept known AdmissionReview versions")?;
         let endpoint = self.endpoint(webhook).map_err(|why| format!("failed to call webhook: {why}"))?;
         let converter = &self.outgoing.converter;
-        let request = review::request(write, kind, (version, mutating), self.types.naming, converter).await?;
+        let request = review::request(write, kind, version, mutating, self.types.naming, converter).await?;
         let answer = outgoing::post(&endpoint, &self.agent, request.body, webhook.timeout).await;
         let answer = answer.map_err(|why| format!("failed to call webhook: {why}"))?;
-        review::verdict(&answer.body, (version, &request.uid), mutating, self.types.naming)
+        review::verdict(&answer.body, version, &request.uid, mutating, self.types.naming)
     }
 
-    /// Returns the current endpoint of a webhook.
+    /// Returns the endpoint to which a call of a webhook connects now.
     fn endpoint(&self, webhook: &Webhook) -> Result<outgoing::Endpoint, String> {
         webhook.client.endpoint_at(|service| self.outgoing.services.address(service))
     }
 }
 
-/// Returns whether a write may be sent to webhooks. Objects that configure admission are never sent.
+/// Returns whether a write may be sent to webhooks. Writes of objects that configure admission are never
+/// sent.
 fn is_sent(target: &Target<'_>) -> bool {
     let exempt = [
         "mutatingwebhookconfigurations",

@@ -1,14 +1,14 @@
-//! The plugin MutatingAdmissionWebhook: webhooks that may change an object, called one after the other.
+//! The plugin MutatingAdmissionWebhook calls the webhooks that may change an object, one after the other.
 //!
-//! A webhook with reinvocation sees the object once more, in the second run of the mutating point, if other
-//! webhooks or plugins changed it after its first call.
+//! A webhook with reinvocation can be called twice. The second call happens in the second run of the mutating
+//! point, if other webhooks or plugins changed the object after the first call.
 
 use std::sync::Arc;
 
 use super::report::{self, LoggedCall};
 use super::review::Verdict;
-use super::{Configuration, Outcome, Webhook, Webhooks, Write, is_sent};
-use crate::writes::admission::patched::{self, Misread};
+use super::{Outcome, Webhook, WebhookConfiguration, Webhooks, Write, is_sent};
+use crate::writes::admission::patched::{self, PatchedObjectError};
 use crate::writes::plugin::kinds::{is_whole, message_of};
 use crate::writes::plugin::{AdmissionRecord, Operation, Plugin, Review, Step, Target};
 use crate::writes::server::Server;
@@ -30,12 +30,22 @@ pub struct MutatingWebhooks(Webhooks);
 struct Progress {
     /// Webhooks with reinvocation that have been called.
     invoked: Vec<String>,
-    /// Webhooks of `invoked` after whose call the object changed.
+    /// Webhooks with reinvocation that were called before the last change of the object.
     due: Vec<String>,
     /// The object at the end of the first run.
     output: Option<Object>,
-    /// Whether a webhook has patched the object.
+    /// Whether a webhook has returned a patch for the object.
     is_patched: bool,
+}
+
+/// A webhook that has been called for a write.
+struct CalledWebhook<'w> {
+    owner: &'w WebhookConfiguration,
+    webhook: &'w Webhook,
+    /// Position of the webhook among the webhooks of all configurations.
+    index: usize,
+    /// The resource in whose version the webhook received the write.
+    seen: &'w Resource,
 }
 
 impl Progress {
@@ -45,7 +55,7 @@ impl Progress {
 }
 
 impl MutatingWebhooks {
-    /// Returns the plugin for this store. `identities` holds the credentials of this server for webhooks.
+    /// Returns the plugin for this store. `identities` are the credentials of this server for webhooks.
     pub fn new(server: &Server, identities: Arc<Identities>) -> MutatingWebhooks {
         MutatingWebhooks(Webhooks::new(server, "mutatingwebhookconfigurations", identities))
     }
@@ -67,7 +77,7 @@ impl MutatingWebhooks {
                 progress.changed();
             }
         }
-        let mut webhooks: Vec<(&Configuration, &Webhook)> = Vec::new();
+        let mut webhooks: Vec<(&WebhookConfiguration, &Webhook)> = Vec::new();
         for owner in configurations.iter() {
             webhooks.extend(owner.webhooks.iter().map(|webhook| (&**owner, webhook)));
         }
@@ -76,12 +86,14 @@ impl MutatingWebhooks {
             if again && !review.state::<Progress>().due.contains(&id) {
                 continue;
             }
-            let write = Write::of(record, record.new.as_deref());
-            let wanted = self.0.wanted(webhook, &write, record.write.resource, served.registry()).await?;
-            let Some(seen) = wanted else { continue };
+            let write = Write::from_record(record, record.new.as_deref());
+            let matched =
+                self.0.matched_resource(webhook, &write, record.write.resource, served.registry()).await?;
+            let Some(seen) = matched else { continue };
             review.asked_webhooks = true;
-            let outcome = self.0.ask(webhook, &write, seen, true).await;
-            let changed = self.take(record, review, (owner, webhook, index), seen, outcome).await;
+            let outcome = self.0.call_with_failure_policy(webhook, &write, seen, true).await;
+            let changed =
+                self.take(record, review, CalledWebhook { owner, webhook, index, seen }, outcome).await;
             review.webhook_refused = changed.is_err();
             let changed = changed?;
             let progress = review.state::<Progress>();
@@ -99,23 +111,21 @@ impl MutatingWebhooks {
         Ok(())
     }
 
-    /// Carries out the decision of a webhook and annotates the audit event. Returns whether the object
-    /// changed.
+    /// Applies the decision of a webhook and annotates the audit event. Returns whether the object changed.
     async fn take(
         &self,
         record: &mut AdmissionRecord<'_, &mut Object>,
         review: &mut Review,
-        (owner, webhook, index): (&Configuration, &Webhook, usize),
-        seen: &Resource,
+        CalledWebhook { owner, webhook, index, seen }: CalledWebhook<'_>,
         outcome: Result<Outcome, Status>,
     ) -> Result<bool, Status> {
         let group = self.0.types.naming.group("admission", true);
         let place = format!("webhook.{group}/round_{}_index_{index}", usize::from(review.is_reinvocation()));
         let about = || {
-            let mut told = Object::with_capacity(4);
-            told.push("configuration", owner.name.as_str().into());
-            told.push("webhook", webhook.name.as_str().into());
-            told
+            let mut annotation = Object::with_capacity(4);
+            annotation.push("configuration", owner.name.as_str().into());
+            annotation.push("webhook", webhook.name.as_str().into());
+            annotation
         };
         let changed = match outcome {
             Err(status) => Err(status),
@@ -127,21 +137,22 @@ impl MutatingWebhooks {
             Ok(Outcome::Answered(verdict, took)) => {
                 webhook.annotate(&verdict, review);
                 let is_written = record.new.is_some() && record.write.operation != Operation::Delete;
-                let call = LoggedCall::of(&Write::of(record, record.new.as_deref()), took);
+                let call = LoggedCall::new(&Write::from_record(record, record.new.as_deref()), took);
                 match operations(&verdict, webhook, is_written, &call) {
                     Ok(Some(operations)) => {
-                        let mut told = about();
-                        told.push("patch", sorted(operations.clone()));
-                        told.push("patchType", "JSONPatch".into());
-                        review.request_annotations.push((format!("patch.{place}"), text(told)));
+                        let mut annotation = about();
+                        annotation.push("patch", sorted(operations.clone()));
+                        annotation.push("patchType", "JSONPatch".into());
+                        review.request_annotations.push((format!("patch.{place}"), text(annotation)));
                         let changed = self.change(record, seen, operations).await;
                         if let Err(status) = &changed {
-                            let call = LoggedCall::of(&Write::of(record, record.new.as_deref()), took);
+                            let call =
+                                LoggedCall::new(&Write::from_record(record, record.new.as_deref()), took);
                             report::failed_closed(&webhook.name, &call, &status.message);
                         }
-                        // The reference server counts the first patch as a change in any case, because it
-                        // drops the fractions of seconds in new managed fields. Later patches count only if
-                        // the object differs afterwards.
+                        // kube-apiserver always counts the first patch as a change, because kube-apiserver drops the
+                        // fractions of seconds in new managed fields at that point. A later patch counts only if the
+                        // patch changes the object.
                         let progress = review.state::<Progress>();
                         let is_first = !std::mem::replace(&mut progress.is_patched, true);
                         changed.map(|is_other| is_other || is_first)
@@ -150,13 +161,13 @@ impl MutatingWebhooks {
                 }
             }
         };
-        let mut told = about();
-        told.push("mutated", matches!(changed, Ok(true)).into());
-        review.annotations.push((format!("mutation.{place}"), text(told)));
+        let mut annotation = about();
+        annotation.push("mutated", matches!(changed, Ok(true)).into());
+        review.annotations.push((format!("mutation.{place}"), text(annotation)));
         changed
     }
 
-    /// Patches the object. Returns whether it differs afterwards.
+    /// Patches the object. Returns whether the patch changed the object.
     async fn change(
         &self,
         record: &mut AdmissionRecord<'_, &mut Object>,
@@ -167,9 +178,9 @@ impl MutatingWebhooks {
         let Some(new) = record.new.as_deref() else { return Ok(false) };
         let resource = record.write.resource;
         let changed = if is_whole(record.subresource) && !std::ptr::eq(seen, resource) {
-            let shown = converter.converted(new.clone(), (resource, seen)).await?;
+            let shown = converter.converted(new.clone(), resource, seen).await?;
             let patched = patched(operations, &seen.table.message, &shown, types)?;
-            converter.converted(patched, (seen, resource)).await?
+            converter.converted(patched, seen, resource).await?
         } else {
             patched(operations, message_of(new, resource, record.subresource), new, types)?
         };
@@ -180,18 +191,19 @@ impl MutatingWebhooks {
     }
 }
 
-/// Returns the stored form of an object, for comparison. A patch may leave out members that have no effect.
+/// Returns the stored form of an object, for comparison. The stored form is the same whether a patch sets or
+/// leaves out members that have no effect.
 fn text_of(message: &Message, object: &Object) -> Vec<u8> {
     let mut text = Vec::new();
     encode(message, object, &mut text);
     text
 }
 
-/// Returns the operations of a patch that is to be applied, if any.
+/// Returns the operations of the patch to apply, if any.
 ///
 /// # Errors
-/// Fails if the webhook denies the write, patches an object that is not written (`is_written` is false), or
-/// sent an invalid patch and the failure policy does not ignore that.
+/// Fails if the webhook denies the write, or if it patches an object that is not written (`is_written` is
+/// false). Also fails if the patch is invalid and the failure policy does not ignore the failure.
 pub(super) fn operations(
     verdict: &Verdict,
     webhook: &Webhook,
@@ -227,10 +239,10 @@ pub(super) fn operations(
     Ok(Some(operations))
 }
 
-/// Returns operations with their members sorted, as in audit events.
+/// Sorts the members of each operation, as in audit events.
 fn sorted(mut operations: Value) -> Value {
     for operation in operations.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        operation.members_mut().sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        json::sort_members(operation.members_mut());
     }
     operations
 }
@@ -241,8 +253,8 @@ fn text(object: Object) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Returns the patched object with its defaults. A patch that cannot be applied, or whose result is invalid,
-/// is reported as an error of the webhook, not of the client.
+/// Returns the patched object with its defaults. If the patch cannot be applied, or if its result is invalid,
+/// the error is an error of the webhook, not of the client.
 fn patched(
     operations: Value,
     message: &Message,
@@ -254,9 +266,9 @@ fn patched(
     let read = patched::read(patched, message, object, types.now().registry());
     let mut object = read
         .map_err(|misread| match misread {
-            Misread::Undecodable(why) => Status::internal(why),
-            Misread::Unconvertible { why, .. } => Status::new(StatusReason::Unknown, why),
-            Misread::Invalid(status) => *status,
+            PatchedObjectError::Undecodable(why) => Status::internal(why),
+            PatchedObjectError::Unconvertible { why, .. } => Status::new(StatusReason::Unknown, why),
+            PatchedObjectError::Invalid(status) => *status,
         })?
         .object;
     defaults::apply(message, &mut object, types.naming);

@@ -1,6 +1,6 @@
-//! Log lines about webhooks that refuse a write or fail, with a bounded rate. They are written at the default
-//! level, because otherwise an operator could not tell why writes are refused, or that a webhook is not
-//! called.
+//! Log lines about webhooks that refuse a write or fail, with a bounded rate. The lines are visible at the
+//! default level. Otherwise an operator would not find out why writes are refused, or that calls of a webhook
+//! fail.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use values::log_limit::{LogLimit, shortened};
 use values::request_scope::audit_id;
 use values::status::Status;
 
-/// Limit of log lines about failed calls. It belongs to the process, because it has one log.
+/// Limits the rate of log lines about failed calls. The limit is global, because the process has one log.
 static LINES: LogLimit = LogLimit::new();
 
-/// The webhook call that a log line is about.
+/// The webhook call that a log line describes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct LoggedCall<'w> {
     operation: &'w str,
@@ -26,13 +26,13 @@ pub(super) struct LoggedCall<'w> {
 }
 
 impl<'w> LoggedCall<'w> {
-    pub(super) fn of(write: &Write<'w>, took: Duration) -> LoggedCall<'w> {
+    pub(super) fn new(write: &Write<'w>, took: Duration) -> LoggedCall<'w> {
         LoggedCall {
             operation: write.operation.as_str(),
             resource: Some(write.resource),
             subresource: write.subresource,
             namespace: write.namespace,
-            name: super::review::shown_name(write),
+            name: super::review::request_name(write),
             user: &write.user.name,
             took,
         }
@@ -71,7 +71,7 @@ pub(super) fn denied(webhook: &str, about: &LoggedCall<'_>, status: &Status) {
     line!(info, about, webhook, &status.message, "webhook denied the request", code = status.code.as_u16());
 }
 
-/// Logs that the webhook failed and the write continues, because its failure policy is `Ignore`.
+/// Logs that the webhook failed and that the write continues, because the failure policy is `Ignore`.
 pub(super) fn failed_open(webhook: &str, about: &LoggedCall<'_>, why: &str) {
     line!(warn, about, webhook, why, "failed calling webhook, failing open");
 }

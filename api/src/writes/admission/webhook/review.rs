@@ -1,4 +1,4 @@
-//! The AdmissionReview: the request to a webhook, and the interpretation of its response.
+//! The AdmissionReview: makes the request to a webhook, and interprets the response.
 
 use ::bytes::Bytes;
 use http::StatusCode;
@@ -13,7 +13,7 @@ use values::base64_text;
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::{meta, set_meta};
-use values::status::{Details, Said, Status, StatusReason};
+use values::status::{Details, RemoteStatus, Status, StatusReason};
 use wire::outgoing;
 
 /// A review to send.
@@ -31,16 +31,16 @@ pub(super) struct Verdict {
     pub(super) annotations: Vec<(String, String)>,
     /// The text of a JSON patch; empty if the response has no patch.
     pub(super) patch: Vec<u8>,
-    /// The type of the patch as named by the webhook, if it is not a known one.
+    /// The type of the patch in the response, if the server does not support that type.
     pub(super) unknown_form: Option<String>,
 }
 
-/// The `status` of a response that denies the write.
+/// The member `status` of a response that denies the write.
 #[derive(Debug, Default)]
 pub(super) struct Denial(Object);
 
 impl Denial {
-    /// Returns the response to the client.
+    /// Returns the status that the client receives.
     pub(super) fn status(&self, webhook: &str) -> Status {
         let text = |name: &str| self.0.get(name).and_then(Value::as_str).unwrap_or_default();
         let said = [text("message"), text("reason")].into_iter().find(|text| !text.is_empty());
@@ -58,10 +58,10 @@ impl Denial {
         let metadata = ["selfLink", "resourceVersion", "continue", "remainingItemCount"];
         let metadata =
             metadata.iter().filter_map(|name| Some(((*name).into(), given?.get(name)?.clone()))).collect();
-        // A denial is never a success, even if the webhook says so.
+        // The status of a denial is never `Success`, even if the webhook sends `Success`.
         let outcome = Some(text("status")).filter(|outcome| *outcome != "Success").unwrap_or_default();
         let (outcome, reason) = (outcome.to_owned(), text("reason").to_owned());
-        status.said = Some(Box::new(Said { status: outcome, reason, metadata }));
+        status.remote = Some(Box::new(RemoteStatus { status: outcome, reason, metadata }));
         status
     }
 }
@@ -94,27 +94,29 @@ fn reason(name: &str) -> StatusReason {
     known.into_iter().find(|reason| reason.as_str() == name).unwrap_or(StatusReason::Unknown)
 }
 
-/// Returns the review of a write for a webhook that sees it in the version of `seen`.
+/// Returns the review of a write for a webhook that receives the write in the version of `seen`.
 ///
 /// # Errors
 /// Fails if an object cannot be converted.
 pub(super) async fn request(
     write: &Write<'_>,
     seen: &Resource,
-    (version, is_mutating): (&str, bool),
+    version: &str,
+    is_mutating: bool,
     naming: &Naming,
     converter: &Converter,
 ) -> Result<ReviewRequest, String> {
     let mut new = in_version(write, seen, write.new, converter).await?;
     let mut old = in_version(write, seen, write.old, converter).await?;
-    // A mutating webhook sees the object of a PUT as the client sent it.
+    // A mutating webhook receives the object of a PUT as the client sent it.
     let is_as_sent = is_mutating && matches!(write.options, Options::Update(_));
     if write.operation == Operation::Update
         && !is_as_sent
         && let (Some(new), Some(old)) = (&mut new, &old)
         && meta(new, "resourceVersion").is_empty()
     {
-        // Such an update applies to the newest version, whichever that is at commit time.
+        // Without a resourceVersion, the update applies to the version of the object that is newest at commit
+        // time.
         set_meta(new, "resourceVersion", Some(meta(old, "resourceVersion").into()));
     }
     new.iter_mut().chain(&mut old).for_each(open_managed_fields);
@@ -122,22 +124,24 @@ pub(super) async fn request(
     let mut request = Object::with_capacity(16);
     request.push("uid", uid.as_str().into());
     let requested = kind_of(write.new.or(write.old), write.resource);
-    request.push("kind", named(matched_kind(requested, seen, write.subresource), "kind"));
+    let (group, version_of_kind, kind) = matched_kind(requested, seen, write.subresource);
+    request.push("kind", named(group, version_of_kind, "kind", kind));
     let plural =
-        |resource: &Resource| named((&resource.group, &resource.version, &resource.table.plural), "resource");
+        |resource: &Resource| named(&resource.group, &resource.version, "resource", &resource.table.plural);
     request.push("resource", plural(seen));
     push_text(&mut request, "subResource", write.subresource);
-    request.push("requestKind", named(requested, "kind"));
+    let (group, version_of_kind, kind) = requested;
+    request.push("requestKind", named(group, version_of_kind, "kind", kind));
     request.push("requestResource", plural(write.resource));
     push_text(&mut request, "requestSubResource", write.subresource);
-    push_text(&mut request, "name", shown_name(write));
-    push_text(&mut request, "namespace", shown_namespace(write));
+    push_text(&mut request, "name", request_name(write));
+    push_text(&mut request, "namespace", request_namespace(write));
     request.push("operation", write.operation.as_str().into());
     request.push("userInfo", user_info::info(write.user).into());
     request.push("object", new.map_or(Value::Null, Value::Object));
     request.push("oldObject", old.map_or(Value::Null, Value::Object));
     request.push("dryRun", write.dry_run.into());
-    request.push("options", write.options.shown(write.operation, naming));
+    request.push("options", write.options.to_value(write.operation, naming));
 
     let mut review = Object::with_capacity(3);
     review.push("kind", "AdmissionReview".into());
@@ -148,7 +152,7 @@ pub(super) async fn request(
     Ok(ReviewRequest { uid, body: body.into() })
 }
 
-/// Parses the field sets in managed fields: the tree of an object contains each set as text, but webhooks
+/// Parses the field sets in managed fields. The tree of an object contains each set as text, but webhooks
 /// expect a JSON object.
 fn open_managed_fields(object: &mut Object) {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
@@ -161,21 +165,21 @@ fn open_managed_fields(object: &mut Object) {
     }
 }
 
-/// Returns the name of the request, or that of a new object.
-pub(super) fn shown_name<'r>(write: &Write<'r>) -> &'r str {
+/// Returns the name in the request or, if it is empty, the name of the new object.
+pub(super) fn request_name<'r>(write: &Write<'r>) -> &'r str {
     match (write.name, write.new, write.operation) {
         ("", Some(new), Operation::Create) => values::object::meta(new, "name"),
         (name, ..) => name,
     }
 }
 
-/// Returns the namespace of the request. The namespace of a namespace is its own name.
-pub(super) fn shown_namespace<'r>(write: &Write<'r>) -> &'r str {
-    if write.resource.is_of("", "namespaces") { shown_name(write) } else { write.namespace }
+/// Returns the namespace of the request. A write of a namespace counts as a write in that namespace.
+pub(super) fn request_namespace<'r>(write: &Write<'r>) -> &'r str {
+    if write.resource.is_of("", "namespaces") { request_name(write) } else { write.namespace }
 }
 
-/// Returns an object of a write, converted to the version of `seen` if the object is an instance of the
-/// resource.
+/// Returns an object of a write. If the object is an instance of the resource, it is converted to the version
+/// of `seen`.
 ///
 /// # Errors
 /// Fails if the object cannot be converted.
@@ -189,11 +193,11 @@ pub(super) async fn in_version(
     if !is_whole(write.subresource) || std::ptr::eq(seen, write.resource) {
         return Ok(Some(object));
     }
-    let converted = converter.converted(object, (write.resource, seen)).await;
-    converted.map(Some).map_err(|status| status.message)
+    let converted = converter.converted(object, write.resource, seen).await;
+    converted.map(Some).map_err(Status::into_message)
 }
 
-fn named((group, version, name): (&str, &str, &str), what: &'static str) -> Value {
+fn named(group: &str, version: &str, what: &'static str, name: &str) -> Value {
     let mut members = Object::with_capacity(3);
     members.push("group", group.into());
     members.push("version", version.into());
@@ -210,10 +214,11 @@ fn push_text(object: &mut Object, name: &'static str, text: &str) {
 /// Reads the response to a review of `version` with `uid`.
 ///
 /// # Errors
-/// Says why the response is invalid.
+/// Fails if the response is invalid; the text describes why.
 pub(super) fn verdict(
     text: &[u8],
-    (version, uid): (&str, &str),
+    version: &str,
+    uid: &str,
     mutating: bool,
     naming: &Naming,
 ) -> Result<Verdict, String> {
@@ -256,7 +261,7 @@ pub(super) fn verdict(
     })
 }
 
-/// Returns the bytes of a patch, which is a base64 text or a list of numbers.
+/// Returns the bytes of a patch. `value` is a base64 text or a list of numbers.
 fn patch(value: &Value) -> Vec<u8> {
     match value {
         Value::Array(items) => items

@@ -1,4 +1,4 @@
-//! The plugin ValidatingAdmissionWebhook: webhooks that may refuse an object, called concurrently.
+//! The plugin ValidatingAdmissionWebhook concurrently calls the webhooks that may refuse an object.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use wire::outgoing::Identities;
 pub struct ValidatingWebhooks(Webhooks);
 
 impl ValidatingWebhooks {
-    /// Returns the plugin for this store. `identities` holds the credentials of this server for webhooks.
+    /// Returns the plugin for this store. `identities` are the credentials of this server for webhooks.
     pub fn new(server: &Server, identities: Arc<Identities>) -> ValidatingWebhooks {
         ValidatingWebhooks(Webhooks::new(server, "validatingwebhookconfigurations", identities))
     }
@@ -26,26 +26,27 @@ impl ValidatingWebhooks {
             return Ok(());
         }
         let served = self.0.types.now();
-        let write = Write::of(record, record.new);
-        let mut asked = Vec::new();
+        let write = Write::from_record(record, record.new);
+        let mut called = Vec::new();
         let mut webhooks: Vec<&Webhook> = Vec::new();
         for owner in configurations.iter() {
             webhooks.extend(&owner.webhooks);
         }
         for (index, webhook) in webhooks.into_iter().enumerate() {
-            let wanted = self.0.wanted(webhook, &write, record.write.resource, served.registry()).await?;
-            if let Some(seen) = wanted {
-                asked.push((index, webhook, seen));
+            let matched =
+                self.0.matched_resource(webhook, &write, record.write.resource, served.registry()).await?;
+            if let Some(seen) = matched {
+                called.push((index, webhook, seen));
             }
         }
         let write = &write;
-        let mut calls = Vec::with_capacity(asked.len());
-        for (_, webhook, seen) in &asked {
-            calls.push(self.0.ask(webhook, write, seen, false));
+        let mut calls = Vec::with_capacity(called.len());
+        for (_, webhook, seen) in &called {
+            calls.push(self.0.call_with_failure_policy(webhook, write, seen, false));
         }
         let outcomes = join_all(calls).await;
         let mut refusal = None;
-        for ((index, webhook, _), outcome) in asked.into_iter().zip(outcomes) {
+        for ((index, webhook, _), outcome) in called.into_iter().zip(outcomes) {
             match outcome {
                 Ok(Outcome::Answered(verdict, _)) => {
                     webhook.annotate(&verdict, review);

@@ -1,6 +1,6 @@
-//! Tests of the interpretation of webhook responses.
+//! Tests the interpretation of webhook responses.
 
-use super::configuration::Configuration;
+use super::configuration::WebhookConfiguration;
 use super::mutating::operations;
 use super::report::LoggedCall;
 use super::review::verdict;
@@ -10,7 +10,7 @@ use values::testing::object;
 use wire::outgoing::Identities;
 
 #[test]
-fn answers_are_verdicts_or_say_why_they_are_none() {
+fn an_admission_response_is_a_verdict_or_a_described_error() {
     let invalid = "received invalid webhook response:";
     let failed = "failed to call webhook:";
     for (version, mutating, response, want) in [
@@ -63,24 +63,23 @@ fn answers_are_verdicts_or_say_why_they_are_none() {
         let text = format!(
             r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/{version}","response":{response}}}"#
         );
-        let got =
-            verdict(text.as_bytes(), (version, "u"), mutating, &KUBERNETES).map(|verdict| {
-                match &verdict.denial {
-                    None => "allowed".to_owned(),
-                    Some(denial) => {
-                        let status = denial.status("w");
-                        format!("{} {}", status.code.as_u16(), status.message)
-                    }
-                }
-            });
+        let got = verdict(text.as_bytes(), version, "u", mutating, &KUBERNETES).map(|verdict| match &verdict
+            .denial
+        {
+            None => "allowed".to_owned(),
+            Some(denial) => {
+                let status = denial.status("w");
+                format!("{} {}", status.code.as_u16(), status.message)
+            }
+        });
         assert_eq!(got, want.map(str::to_owned), "{response}");
     }
 }
 
 #[test]
-fn patches_are_judged_in_the_order_of_the_reference_server() {
+fn webhook_patches_are_checked_in_the_order_of_the_reference_server() {
     let configuration = r#"{"webhooks":[{"name":"w","clientConfig":{"url":"https://a.example.com"}}]}"#;
-    let configuration = Configuration::read(&object(configuration), &Identities::default());
+    let configuration = WebhookConfiguration::read(&object(configuration), &Identities::default());
     let webhook = &configuration.webhooks[0];
     let failed = "Internal error occurred: failed calling webhook \"w\":";
     let on_delete = "Internal error occurred: admission webhook \"w\" attempted to modify the object, which is not \
@@ -103,31 +102,31 @@ fn patches_are_judged_in_the_order_of_the_reference_server() {
         let text = format!(
             r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{response}}}"#
         );
-        let verdict = verdict(text.as_bytes(), ("v1", "u"), true, &KUBERNETES).unwrap();
+        let verdict = verdict(text.as_bytes(), "v1", "u", true, &KUBERNETES).unwrap();
         let got = match operations(&verdict, webhook, is_written, &LoggedCall::default()) {
             Ok(None) => "none".to_owned(),
             Ok(Some(_)) => "some".to_owned(),
-            Err(status) => status.message,
+            Err(status) => status.into_message(),
         };
         assert!(got.starts_with(want), "{patch} {form} {is_written}: {got}");
     }
 }
 
 #[test]
-fn a_denial_is_a_failure() {
+fn a_denial_with_status_success_is_reported_as_a_failure() {
     for (said, want) in [("Success", ""), ("", ""), ("Failure", "Failure"), ("Odd", "Odd")] {
         let text = format!(
             r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{{"uid":"u","status":{{"status":"{said}"}}}}}}"#
         );
-        let verdict = verdict(text.as_bytes(), ("v1", "u"), false, &KUBERNETES).unwrap();
+        let verdict = verdict(text.as_bytes(), "v1", "u", false, &KUBERNETES).unwrap();
         let status = verdict.denial.unwrap().status("w");
-        // An empty status is shown as a failure.
-        assert_eq!(status.said.unwrap().status, want, "{said}");
+        // An empty status becomes a failure in the response.
+        assert_eq!(status.remote.as_ref().unwrap().status, want, "{said}");
     }
 }
 
 #[test]
-fn answers_of_another_kind_or_version_are_refused() {
+fn admission_responses_of_another_kind_or_version_are_refused() {
     for (text, version, want) in [
         ("[]", "v1", "json: cannot unmarshal array"),
         ("hello", "v1", "json: cannot unmarshal string"),
@@ -142,13 +141,13 @@ fn answers_of_another_kind_or_version_are_refused() {
             "converting (v1.AdmissionReview) to (v1beta1.AdmissionReview): unknown conversion",
         ),
     ] {
-        let why = verdict(text.as_bytes(), (version, "u"), false, &KUBERNETES).unwrap_err();
+        let why = verdict(text.as_bytes(), version, "u", false, &KUBERNETES).unwrap_err();
         assert!(why.starts_with("failed to call webhook: ") && why.contains(want), "{text}: {why}");
     }
 }
 
 #[tokio::test]
-async fn a_condition_that_fails_refuses_by_the_name_of_the_request() {
+async fn a_failing_match_condition_refuses_the_request_with_the_name_of_the_object() {
     let server = TestServer::start();
     let webhook = r#"{"name":"w.g.example","admissionReviewVersions":["v1"],"sideEffects":"None",
         "clientConfig":{"url":"https://127.0.0.1:1"},"matchConditions":[{"name":"c","expression":"object.data.k == 'v'"}],
@@ -158,7 +157,7 @@ async fn a_condition_that_fails_refuses_by_the_name_of_the_request() {
         ("/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#),
         ("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", &configuration),
     ] {
-        assert_eq!(server.ask(&format!("POST {path}"), body).await.0, 201, "{path}");
+        assert_eq!(server.send(&format!("POST {path}"), body).await.0, 201, "{path}");
     }
     for (metadata, want) in [
         (
@@ -171,7 +170,7 @@ async fn a_condition_that_fails_refuses_by_the_name_of_the_request() {
         ),
     ] {
         let body = format!(r#"{{"metadata":{metadata}}}"#);
-        let (code, _, answer) = server.ask("POST /api/v1/namespaces/n/configmaps", &body).await;
+        let (code, _, answer) = server.send("POST /api/v1/namespaces/n/configmaps", &body).await;
         let message = answer.str_at(&["message"]);
         assert!(code == 403 && message.starts_with(want), "{metadata}: {code} {message}");
     }

@@ -1,8 +1,7 @@
-//! The messages of `openapi_v2.proto` and `openapi_v3.proto` in one table, as far as this server's documents
-//! use them.
+//! The messages of `openapi_v2.proto` and `openapi_v3.proto` that this server's documents use, in one table.
 //!
-//! Two numbers in brackets are those of 2.0 and 3.0, in this order; 0 means that the version has no such
-//! field.
+//! The two numbers in brackets are the field numbers in 2.0 and in 3.0, in this order. 0 means that the
+//! version has no such field. In comments, a number in parentheses is the field number of an alternative.
 
 use super::{FieldMapping, MessageMapping, NONE, Numbers, Section};
 use crate::openapi::dialect::Dialect;
@@ -43,8 +42,8 @@ pub(in super::super) static SCHEMAS: Section = Section { number: [1, 1], form: S
 /// Layout of the shared parameters of 2.0 by name.
 pub(in super::super) static PARAMETERS: Section =
     Section { number: [1, 0], form: FieldMapping::Choice(written_parameter) };
-/// Layout of the security definitions of 2.0, each an API key (2), or security schemes of 3.0, each a scheme
-/// (1).
+/// Layout of the security definitions of 2.0 or the security schemes of 3.0. Each definition is an API key
+/// (2), and each scheme is a scheme (1).
 pub(in super::super) static SECURITY: Section =
     Section { number: [1, 1], form: FieldMapping::Wrap([2, 1], &FieldMapping::Message(&SECURITY_SCHEME)) };
 
@@ -57,7 +56,7 @@ static INFO: MessageMapping = MessageMapping {
 static REQUIREMENT: MessageMapping =
     MessageMapping { members: &[], extensions: NONE, rest: Some(([1, 1], FieldMapping::Message(&STRINGS))) };
 
-/// Scopes of a requirement, which are empty for a bearer token.
+/// Scopes of a security requirement. The scopes are empty for a bearer token.
 static STRINGS: MessageMapping = MessageMapping { members: &[], extensions: NONE, rest: None };
 
 static SECURITY_SCHEME: MessageMapping = MessageMapping {
@@ -103,7 +102,7 @@ static OPERATION: MessageMapping = MessageMapping {
     rest: None,
 };
 
-/// A parameter (1), or in 2.0 a reference to a parameter (2); the documents of 3.0 contain every parameter in
+/// A parameter (1), or in 2.0 a reference to a parameter (2). The documents of 3.0 contain every parameter in
 /// full.
 static PARAMETER_FORM: FieldMapping = FieldMapping::Choice(|dialect, value| {
     static REFERRED: FieldMapping = FieldMapping::Wrap([2, 0], &FieldMapping::Message(&REFERENCE));
@@ -111,7 +110,8 @@ static PARAMETER_FORM: FieldMapping = FieldMapping::Choice(|dialect, value| {
     Some(if dialect == Dialect::V2 && value.get("$ref").is_some() { &REFERRED } else { &WRITTEN })
 });
 
-/// In 2.0 a body (1), or one of the other locations (2), which have a message each.
+/// Returns the layout of a parameter. In 2.0, the parameter is a body (1) or has another location (2), and
+/// each location has its own message.
 fn written_parameter(dialect: Dialect, value: &Value) -> Option<&'static FieldMapping> {
     static ANYWHERE: FieldMapping = FieldMapping::Message(&PARAMETER);
     static IN_BODY: FieldMapping = FieldMapping::Wrap([1, 0], &FieldMapping::Message(&BODY_PARAMETER));
@@ -264,7 +264,7 @@ static SCHEMA: MessageMapping = MessageMapping {
     rest: None,
 };
 
-/// A list (1) in 2.0, a single name in 3.0.
+/// Returns the layout of the type of a schema: a list (1) in 2.0, and a single name in 3.0.
 fn type_names(dialect: Dialect, _: &Value) -> Option<&'static FieldMapping> {
     static LIST: FieldMapping = FieldMapping::Wrap([1, 0], &FieldMapping::Each(&FieldMapping::Text));
     Some(match dialect {
@@ -273,14 +273,15 @@ fn type_names(dialect: Dialect, _: &Value) -> Option<&'static FieldMapping> {
     })
 }
 
-/// A schema (1) or a boolean (2).
+/// Returns the layout of `additionalProperties`: a schema (1) or a boolean (2).
 fn additional_properties(_: Dialect, value: &Value) -> Option<&'static FieldMapping> {
     static WITH_SCHEMA: FieldMapping = FieldMapping::Wrap([1, 1], &SCHEMA_FORM);
     static FLAG: FieldMapping = FieldMapping::Wrap([2, 2], &FieldMapping::Flag);
     Some(if value.as_bool().is_some() { &FLAG } else { &WITH_SCHEMA })
 }
 
-/// The layout supports only scalar defaults; other defaults occur only in JSON.
+/// Returns the layout of a default. Only scalar defaults have a layout; the protobuf form omits other
+/// defaults.
 fn default_value(_: Dialect, value: &Value) -> Option<&'static FieldMapping> {
     static NUMBER: FieldMapping = FieldMapping::Wrap([0, 1], &FieldMapping::Number);
     static FLAG: FieldMapping = FieldMapping::Wrap([0, 2], &FieldMapping::Flag);

@@ -1,10 +1,10 @@
 //! Encoding of document trees as protobuf in the layout of `gnostic` (`openapi_v2.proto`,
 //! `openapi_v3.proto`).
 //!
-//! A small encoder serves both versions. A table (`layout`) maps each JSON member to its field number in
-//! each version and to its form. Members that the table does not list are omitted unless they are extensions
-//! (`x-…`), which are written as named YAML text; JSON is YAML. Scalars are always written, even when zero,
-//! which every reader accepts.
+//! A small encoder serves both versions. A table (`layout`) maps each JSON member to its field number in each
+//! version and to its form. Members that the table does not list are omitted unless they are extensions
+//! (`x-…`), which are written as named YAML text (JSON is also YAML). Scalars are always written, including zeros.
+//! Every reader accepts zeros.
 
 pub(super) mod layout;
 
@@ -31,7 +31,7 @@ pub(super) fn number_in(dialect: Dialect, numbers: Numbers) -> u32 {
 pub(super) struct MessageMapping {
     /// JSON member, field numbers, form. The list is short enough for a linear search.
     pub members: &'static [(&'static str, Numbers, FieldMapping)],
-    /// Field for the extensions.
+    /// Field numbers of the extensions.
     pub extensions: Numbers,
     /// Field and form of all other members, which are encoded as `{1: name, 2: value}`.
     pub rest: Option<(Numbers, FieldMapping)>,
@@ -129,7 +129,7 @@ fn field(dialect: Dialect, number: u32, form: &FieldMapping, value: &Value, out:
 
 /// A large map of a document: the field number of its entries and their layout.
 pub(super) struct Section {
-    /// Field of the entries inside the section's message.
+    /// Field number of an entry in the message of the section.
     pub number: Numbers,
     /// Form of the values.
     pub form: FieldMapping,
@@ -161,8 +161,8 @@ pub(super) fn bytes(number: u32, content: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(content);
 }
 
-/// Appends a message whose length is unknown beforehand: it is written in place and then moved to make room
-/// for the length.
+/// Appends a message whose length is not known in advance. The message is written to `out` and then moved to
+/// make room for the length.
 fn nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     encode_key(number, WireType::LengthDelimited, out);
     let start = out.len();

@@ -10,8 +10,8 @@ use go::duration::{parse, to_text};
 /// The error message for text that is not a duration, or whose nanoseconds exceed 64 bits.
 pub fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
     let nanos = parse(text).map_err(|error| error.to_string())?;
-    let kept = to_text(nanos);
-    Ok(if kept == text { Cow::Borrowed(text) } else { Cow::Owned(kept) })
+    let rewritten = to_text(nanos);
+    Ok(if rewritten == text { Cow::Borrowed(text) } else { Cow::Owned(rewritten) })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Points in time: RFC 3339 in any zone, stored in UTC with second precision or with exactly six decimals.
 //!
-//! The zero time, year one, means "not set": both functions return `None` for it, and JSON writes it as null.
+//! The zero time, year one, means "not set". [`canonical_seconds`] and [`canonical_micros`] return `None` for
+//! the zero time, and JSON writes the zero time as `null`.
 
 use std::borrow::Cow;
 
@@ -16,8 +17,8 @@ pub const ZERO_SECONDS: i64 = -62_135_596_800;
 /// # Errors
 /// The error message for text that is not an RFC 3339 time.
 pub fn canonical_seconds(text: &str) -> Result<Option<Cow<'_, str>>, String> {
-    // Decimals are dropped before the time is compared with zero: the stored text must not be read as "not
-    // set" later.
+    // Decimals are dropped before the time is compared with zero. Otherwise the stored text could later be
+    // read as "not set".
     let (seconds, _) = Parser { text, layout: SECONDS_LAYOUT, rest: text }.read(false)?;
     Ok(canonical_text(text, seconds, seconds == ZERO_SECONDS, None))
 }
@@ -26,20 +27,20 @@ pub fn canonical_seconds(text: &str) -> Result<Option<Cow<'_, str>>, String> {
 /// the reference server.
 ///
 /// # Errors
-/// The same as for [`canonical_seconds`].
+/// The same errors as [`canonical_seconds`].
 pub fn canonical_micros(text: &str) -> Result<Option<Cow<'_, str>>, String> {
     let (seconds, nanos) = Parser { text, layout: MICROS_LAYOUT, rest: text }.read(true)?;
     Ok(canonical_text(text, seconds, nanos == 0 && seconds == ZERO_SECONDS, Some(nanos / 1000)))
 }
 
-/// Parses `text`, with or without decimals, and returns its seconds since the Unix epoch; `None` if it is not
-/// a time.
+/// Parses `text`, with or without decimals, and returns its seconds since the Unix epoch; `None` if `text` is
+/// not a time.
 pub fn unix_seconds(text: &str) -> Option<i64> {
     Parser { text, layout: SECONDS_LAYOUT, rest: text }.read(false).ok().map(|(seconds, _)| seconds)
 }
 
 /// Parses `text`, with or without decimals, and returns its seconds since the Unix epoch and its nanoseconds;
-/// `None` if it is not a time.
+/// `None` if `text` is not a time.
 pub fn unix(text: &str) -> Option<(i64, u32)> {
     Parser { text, layout: SECONDS_LAYOUT, rest: text }.read(false).ok()
 }
@@ -91,7 +92,7 @@ fn push_two_digits(out: &mut String, n: i64) {
 
 /// Returns year, month and day of month of a day counted from the Unix epoch (proleptic Gregorian calendar).
 fn civil(day: i64) -> (i64, i64, i64) {
-    // Years are counted from March here, so that the leap day is the last day of its year.
+    // Years are counted from March here, so that the leap day is the last day of a year.
     let shifted = day + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -153,7 +154,7 @@ impl<'t> Parser<'t> {
             return Err(self.sentence(": day out of range"));
         }
         let seconds = day_number(year, month, date) * 86_400 + hour * 3600 + minute * 60 + second - offset;
-        // The zone offset may move the time out of the range of four-digit years that the text form has.
+        // The zone offset may move the time out of the range of years that have four digits.
         if !(0..=9999).contains(&civil(seconds.div_euclid(86_400)).0) {
             return Err(self.sentence(": year out of range"));
         }
@@ -196,7 +197,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Parses any number of decimals, of which nine count.
+    /// Parses any number of decimals; the first nine count.
     fn decimals(&mut self) -> Result<u32, String> {
         let Some(after) = self.rest.strip_prefix(['.', ',']) else { return Ok(0) };
         let len = after.bytes().take_while(u8::is_ascii_digit).count();
@@ -260,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_kept_in_utc_with_whole_seconds() {
+    fn times_are_stored_in_utc_with_second_precision() {
         for (text, want) in [
             ("2024-02-29T23:59:59Z", Ok(Some("2024-02-29T23:59:59Z"))),
             ("2024-03-01T00:30:00+01:00", Ok(Some("2024-02-29T23:30:00Z"))),

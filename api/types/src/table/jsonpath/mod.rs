@@ -9,12 +9,12 @@
 //! ```
 //!
 //! A missing member gives no result and no error (relaxed evaluation,
-//! docs/api/openapi.md#published-custom-types). A step that does not fit its value fails the whole path: an
-//! index or a filter on a value that is not a list, a bound outside of the list, a comparison of values of
-//! different kinds. A backslash makes the next character part of a name
-//! (`.metadata.annotations.example\.com/x`), also between quotes: `['a.b']` is `.a.b`. Words and operators
-//! without a meaning are accepted by the parser and fail during evaluation. Results are in document order, at
-//! most [`RESULTS_MAX`], so that recursive descent into a large object stays bounded.
+//! docs/api/openapi.md#published-custom-types). A step that does not fit its value fails the whole path.
+//! Examples are an index or a filter on a value that is not a list, a bound outside of the list, and a
+//! comparison of values of different kinds. A backslash makes the next character part of a name
+//! (`.metadata.annotations.example\.com/x`), also between quotes: `['a.b']` is `.a.b`. The parser accepts
+//! identifiers and operators that the grammar does not define; their evaluation fails. Results are in document order.
+//! The number of results is at most [`RESULTS_MAX`], so that recursive descent into a large object stays bounded.
 
 mod parse;
 
@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 
 use values::json::Value;
 
-/// Maximum number of values that one step may return; a column contains only the first.
+/// Maximum number of values that one step may return; a column contains only the first value.
 pub const RESULTS_MAX: usize = 10_000;
 
 /// Maximum nesting of filters.
@@ -38,13 +38,13 @@ pub struct JsonPath(Vec<Step>);
 enum Step {
     Member(String),
     Wildcard,
-    /// The value and everything below it.
+    /// The value and all values inside it.
     Recursive,
     Slice(Slice),
     Union(Vec<JsonPath>),
     Filter(JsonPath, Option<(Option<Comparison>, JsonPath)>),
     Literal(Value),
-    /// A word without a meaning.
+    /// An identifier that the grammar does not define; its evaluation fails.
     Unknown,
 }
 
@@ -68,7 +68,7 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// Why a text is not a path.
+/// Reason why a text is not a path.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct JsonPathError(&'static str);
@@ -80,8 +80,8 @@ struct Misfit;
 type Found<'v> = SmallVec<[&'v Value; 4]>;
 
 impl JsonPath {
-    /// Returns the plain member names at the start of the path, which determine the part of the object to
-    /// read.
+    /// Returns the plain member names at the start of the path. These names determine the part of the object
+    /// that must be read.
     pub fn leading_names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map_while(|step| match step {
             Step::Member(name) => Some(name.as_str()),
@@ -135,7 +135,7 @@ impl Step {
             }
             (Step::Wildcard, Value::Array(items)) => found.extend(items),
             (Step::Recursive, value) => descend(value, found),
-            (Step::Slice(slice), Value::Array(items)) => found.extend(slice.of(items)?),
+            (Step::Slice(slice), Value::Array(items)) => found.extend(slice.select(items)?),
             (Step::Slice(_), Value::Null) => {}
             (Step::Filter(left, right), Value::Array(items)) => {
                 for item in items {
@@ -152,9 +152,9 @@ impl Step {
 }
 
 impl Slice {
-    /// Returns the selected elements. Negative bounds count from the end. A bound outside of the list does
-    /// not fit, unless the slice is empty.
-    fn of<'v>(&self, items: &'v [Value]) -> Result<impl Iterator<Item = &'v Value>, Misfit> {
+    /// Returns the selected elements. Negative bounds count from the end. A bound outside of the list is an
+    /// error, except in an empty slice.
+    fn select<'v>(&self, items: &'v [Value]) -> Result<impl Iterator<Item = &'v Value>, Misfit> {
         let len = i64::try_from(items.len()).map_err(|_| Misfit)?;
         let from_end = |bound: i64| if bound < 0 { bound.saturating_add(len) } else { bound };
         let start = from_end(self.start);
@@ -176,7 +176,7 @@ impl Slice {
     }
 }
 
-/// Adds the value and everything below it, in document order. The JSON parser limits the depth.
+/// Adds the value and all values inside it, in document order. The JSON parser limits the depth.
 fn descend<'v>(value: &'v Value, found: &mut Found<'v>) {
     if found.len() >= RESULTS_MAX {
         return;
@@ -195,8 +195,8 @@ fn descend<'v>(value: &'v Value, found: &mut Found<'v>) {
     }
 }
 
-/// Returns whether a filter selects `item`. A path alone tests whether it has a result; a path that does not
-/// fit also counts as having one.
+/// Returns whether a filter selects `item`. A filter that is only a path selects `item` if the path has a
+/// result, or if a step of the path does not fit its value.
 fn holds<'v>(
     left: &'v JsonPath,
     right: Option<&'v (Option<Comparison>, JsonPath)>,
@@ -268,7 +268,7 @@ mod tests {
             (".a.b[0].", None),
             (".a.b[0].n .v", None),
             (".a.b[0].v}", Some("1")),
-            // An integer cannot be compared with a number with a fraction, nor can a word.
+            // An integer cannot be compared with a number that has a fraction, and words cannot be compared.
             (".a.b[?(@.v > 2)].n", None),
             (".a.b[:1][?(@.v < 2)].n", None),
             (".a.b[?(@.n > 1)].n", None),

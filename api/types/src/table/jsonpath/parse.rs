@@ -1,5 +1,6 @@
-//! Parsing of a path's text to steps. A single character determines the kind of each step, as in clients'
-//! templates. A path may therefore also contain parts without a meaning, which fail during evaluation.
+//! Parsing of a path's text to steps. As in the templates of clients, a single character determines the kind
+//! of each step. Therefore the parser also accepts steps without a meaning. Such steps fail during
+//! evaluation.
 
 use super::{Comparison, DEPTH_MAX, JsonPath, JsonPathError, Slice, Step};
 use values::json::Value;
@@ -18,7 +19,7 @@ impl JsonPath {
         if depth > DEPTH_MAX {
             return Err(JsonPathError("filters too deep"));
         }
-        // A path ends at a brace; what follows is literal text up to the next path in braces.
+        // A path ends at a closing brace; the text up to the next opening brace is literal.
         let braced = format!("{{{text}}}");
         let mut parser = Parser { text: &braced, at: 0, depth };
         let mut first = None;
@@ -52,7 +53,7 @@ impl Slice {
 }
 
 impl Comparison {
-    fn of(operator: &str) -> Option<Self> {
+    fn from_operator(operator: &str) -> Option<Self> {
         Some(match operator {
             "==" => Comparison::Equal,
             "!=" => Comparison::Unequal,
@@ -99,7 +100,7 @@ impl<'t> Parser<'t> {
         &rest[..len]
     }
 
-    /// Reads a path after its opening brace, including the closing one.
+    /// Reads a path after its opening brace, including the closing brace.
     fn path(&mut self) -> Result<JsonPath, JsonPathError> {
         let mut steps = Vec::new();
         while !self.take("}") {
@@ -120,7 +121,7 @@ impl<'t> Parser<'t> {
         Ok(JsonPath(steps))
     }
 
-    /// Reads a step, whose kind follows from its first character.
+    /// Reads a step. The first character determines the kind of the step.
     fn step(&mut self, steps: &mut Vec<Step>) -> Result<(), JsonPathError> {
         let start = self.at;
         match self.next() {
@@ -146,8 +147,8 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Reads a name up to the next character that cannot be part of a name; a backslash makes any character
-    /// part of it.
+    /// Reads a name up to the next character that cannot be part of a name. A backslash makes the next
+    /// character part of the name.
     fn member(&mut self) -> Step {
         let start = self.at;
         loop {
@@ -182,8 +183,8 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Reads a filter after `[?(`, including the closing bracket. A parenthesis in its first quoted text does
-    /// not close it.
+    /// Reads a filter after `[?(`, including the closing bracket. A parenthesis in the first quoted text does
+    /// not close the filter.
     fn filter(&mut self) -> Result<Step, JsonPathError> {
         let start = self.at;
         let (mut quote, mut is_closed, mut previous) = (None, false, ' ');
@@ -211,14 +212,14 @@ impl<'t> Parser<'t> {
                 if right.is_empty() {
                     return Err(JsonPathError("no operand"));
                 }
-                let comparison = Comparison::of(&rest[..rest.len() - right.len()]);
+                let comparison = Comparison::from_operator(&rest[..rest.len() - right.len()]);
                 Ok(Step::Filter(nested(left)?, Some((comparison, nested(right)?))))
             }
             _ => Ok(Step::Filter(nested(inner)?, None)),
         }
     }
 
-    /// Reads a text after its opening quote, including the closing one.
+    /// Reads a text after its opening quote, including the closing quote.
     fn quoted(&mut self, quote: char) -> Result<Step, JsonPathError> {
         let mut text = String::new();
         loop {

@@ -1,6 +1,6 @@
 //! The syntax of RE2, as Go's `regexp` reads it, on top of the `regex` crate.
 //!
-//! The syntax of the crate is similar but not the same: there `\d`, `\w`, `\s` and `\b` follow Unicode,
+//! The syntax of the crate is similar but different: in the crate, `\d`, `\w`, `\s` and `\b` follow Unicode,
 //! classes may nest, `\1` is at most an octal escape, and so on. Therefore [`compile`] parses a pattern by
 //! the rules of RE2, with RE2's error texts, and translates it to equivalent constructs of the crate. The
 //! crate's limit on the size of the compiled form bounds the memory.
@@ -26,7 +26,7 @@ const COMPILED_BYTES_MAX: usize = 20 << 20;
 #[derive(Debug, Eq, PartialEq)]
 struct Fault<'p> {
     reason: &'static str,
-    shown: &'p str,
+    fragment: &'p str,
 }
 
 const MISSING_PAREN: &str = "missing closing )";
@@ -60,13 +60,13 @@ pub fn compile_within(pattern: &str, bytes_max: usize) -> Result<Regex, EvalErro
     let mut translator = Translator::new(pattern);
     translator.translate().map_err(failed)?;
     if translator.unicode_classes > UNICODE_CLASSES_MAX {
-        return Err(failed(Fault { reason: TOO_LARGE, shown: pattern }));
+        return Err(failed(Fault { reason: TOO_LARGE, fragment: pattern }));
     }
     let mut builder = RegexBuilder::new(&translator.out);
     builder.size_limit(bytes_max).nest_limit(4 * NESTING_MAX as u32);
     builder.build().map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => failed(Fault { reason: TOO_LARGE, shown: pattern }),
-        _ => failed(Fault { reason: INTERNAL, shown: pattern }),
+        regex::Error::CompiledTooBig(_) => failed(Fault { reason: TOO_LARGE, fragment: pattern }),
+        _ => failed(Fault { reason: INTERNAL, fragment: pattern }),
     })
 }
 
@@ -78,8 +78,8 @@ pub fn check(pattern: &str) -> Result<(), EvalError> {
     Translator::new(pattern).translate().map_err(failed)
 }
 
-fn failed(Fault { reason, shown }: Fault<'_>) -> EvalError {
-    EvalError::new(format!("error parsing regexp: {reason}: `{shown}`"))
+fn failed(Fault { reason, fragment }: Fault<'_>) -> EvalError {
+    EvalError::new(format!("error parsing regexp: {reason}: `{fragment}`"))
 }
 
 /// The result of a parsing step.

@@ -54,7 +54,7 @@ fn patterns_mean_what_they_mean_in_re2() {
 }
 
 #[test]
-fn the_reason_of_a_refusal_is_told() {
+fn an_invalid_pattern_is_refused_with_the_reason() {
     for (pattern, want) in [
         ("(", "missing closing ): `(`"),
         ("a(b", "missing closing ): `a(b`"),

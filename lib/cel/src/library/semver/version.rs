@@ -48,7 +48,8 @@ impl SemanticVersion {
         Ok(Self { major, minor, patch, prerelease, build })
     }
 
-    /// Parses a version that may have a leading `v`, leading zeros, or lack the last one or two numbers.
+    /// Parses a version leniently: a leading `v` and leading zeros are allowed, and the last one or two
+    /// numbers may be missing.
     ///
     /// # Errors
     /// The error text of the reference, which quotes the text after these corrections.
@@ -109,7 +110,8 @@ impl fmt::Display for SemanticVersion {
     }
 }
 
-/// Splits a text at `mark`. Returns the text before it, and the dot-separated identifiers after it.
+/// Splits a text at `mark`. Returns the text before the mark, and the dot-separated identifiers after
+/// the mark.
 fn split_off(text: &str, mark: char) -> (&str, impl Iterator<Item = &str>) {
     let (before, after) = match text.split_once(mark) {
         Some((before, after)) => (before, Some(after)),
@@ -168,7 +170,8 @@ fn has_leading_zero(text: &str) -> bool {
     text.len() > 1 && text.starts_with('0')
 }
 
-/// Parses digits as a number. The text has only digits, so an error means that it is empty or too large.
+/// Parses digits as a number. The text has only digits, so an error means that the text is empty or the
+/// number is too large.
 fn parse_u64(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
         let reason = if text.is_empty() { "invalid syntax" } else { "value out of range" };
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_refusal_is_told() {
+    fn an_invalid_semantic_version_is_refused_with_the_reason() {
         for (text, lenient, want) in [
             ("", false, "Version string empty"),
             ("", true, "strconv.ParseUint: parsing \"\": invalid syntax"),
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_by_precedence() {
+    fn versions_are_ordered_by_precedence() {
         let ascending = [
             "1.0.0-1",
             "1.0.0-alpha",

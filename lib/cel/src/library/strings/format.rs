@@ -82,7 +82,7 @@ fn interpolate<S: Sink>(format: &str, arg_count: usize, sink: &mut S) -> Result<
     Ok(used)
 }
 
-/// Parses the clause at the start of `text`. Returns it and the text after it.
+/// Parses the clause at the start of `text`. Returns the clause and the text after it.
 fn parse_clause(text: &str) -> Result<(Clause, &str), String> {
     let (precision, rest) = match text.strip_prefix('.') {
         None => (None, text),
@@ -111,8 +111,8 @@ fn parse_clause(text: &str) -> Result<(Clause, &str), String> {
         Some(b'o') => Clause::Octal,
         // The reference prints the first byte of the character.
         other => {
-            let shown = other.map_or(' ', |&byte| char::from(byte));
-            return Err(format!("unrecognized formatting clause \"{shown}\""));
+            let clause = other.map_or(' ', |&byte| char::from(byte));
+            return Err(format!("unrecognized formatting clause \"{clause}\""));
         }
     };
     Ok((clause, &rest[1..]))
@@ -173,8 +173,9 @@ impl Clause {
     }
 }
 
-/// Checks a call of `format` on a literal with a list literal of arguments. Returns the problem and its node;
-/// `None` for other calls and for correct ones. `call` is the node of the call.
+/// Checks a call of `format` if the target is a string literal and the argument is a list literal. Returns
+/// the node with a problem and the message; `None` for all other calls and for correct calls. `call` is the
+/// node of the call.
 pub fn check(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, String)> {
     let NodeKind::Call { function, target: Some(target), args } = checked.ast.kind(call) else { return None };
     let ("format", NodeKind::Literal(crate::ast::Constant::String(format)), [list]) =
@@ -215,7 +216,8 @@ impl Sink for Checker<'_> {
                 return Err((node, clause.refusal(of.runtime_name())));
             }
             if clause == Clause::Text {
-                // Elements of literals to be checked, the first one on top.
+                // The elements of a literal are checked as well. The elements are pushed in reverse order, so
+                // that the first element is popped first.
                 match self.checked.ast.kind(node) {
                     NodeKind::List { elements, .. } => rest.extend(elements.iter().rev()),
                     NodeKind::Map { entries } => {

@@ -16,16 +16,16 @@ use values::json::Value;
 /// Supported versions of the conversion review.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// Checks that are skipped because the stored definition fails them.
+/// Checks that are skipped because the stored definition does not pass these checks.
 #[derive(Clone, Copy)]
 pub(super) struct Tolerated {
     /// Whether the stored definition lists only unsupported review versions.
     pub(super) unknown_reviews: bool,
-    /// Whether the certificate authorities of the stored definition are invalid.
+    /// Whether the CA bundle of the stored definition is invalid.
     pub(super) bad_bundle: bool,
 }
 
-/// Checks `spec.conversion`. `client` is the webhook's `clientConfig` as it was given.
+/// Checks `spec.conversion`. `client` is the member `clientConfig` of the webhook as the client sent it.
 pub(super) fn conversion(
     validator: &mut Validator,
     path: &FieldPath,
@@ -82,7 +82,8 @@ fn webhook(
     }
 }
 
-/// Checks that a bundle contains a certificate. An empty bundle stands for the authorities of the system.
+/// Checks that a bundle contains a certificate. An empty bundle means the certificate authorities of the
+/// system.
 pub(super) fn read_bundle(bundle: &str) -> Result<(), &'static str> {
     let is_there = |pem: &[u8]| matches!(CertificateDer::pem_slice_iter(pem).next(), Some(Ok(_)));
     if bundle.is_empty() || base64_text::decode(bundle).is_some_and(|pem| is_there(&pem)) {

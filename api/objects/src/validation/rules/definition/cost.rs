@@ -4,9 +4,9 @@
 //! cost of a rule = cost of one evaluation × number of values of its node that an object can have
 //! ```
 //!
-//! That number is the product of the limits of the lists and maps around the node (`maxItems`,
-//! `maxProperties`). If one of them has no limit, the compiler's bound by the size of a request is used
-//! instead. Numbers saturate.
+//! The number of values is the product of the limits (`maxItems`, `maxProperties`) of the lists and maps that
+//! contain the node. For a list or map without a limit, the product uses the bound that the compiler derives from the
+//! maximum size of a request. The product saturates at the maximum of the integer type.
 
 use super::extension_names::ExtensionNames;
 use super::internal;
@@ -21,13 +21,13 @@ const EXPRESSION_MAX: u64 = 10_000_000;
 /// Maximum total cost of all expressions of a schema.
 const SCHEMA_MAX: u64 = 100_000_000;
 
-/// Maximum number of expressions that are listed if the total cost is too high.
+/// Maximum number of expressions that the error lists if the total cost is too high.
 const NAMED_MAX: usize = 4;
 
 /// Number of values of a node that an object can have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Cardinality {
-    /// The number is at most this.
+    /// The number is at most the contained number.
     AtMost(u64),
     /// The schema declares no limit.
     Unbounded,
@@ -37,7 +37,7 @@ impl Cardinality {
     pub(super) const ONE: Cardinality = Cardinality::AtMost(1);
 }
 
-/// Returns the cardinality of the values directly below a node.
+/// Returns the cardinality of the values directly below a node with `schema`.
 pub(super) fn below(cardinality: Option<Cardinality>, schema: &Schema) -> Option<Cardinality> {
     let most = match schema.kind.as_str() {
         "object" if schema.additional_properties.is_some() => schema.max_properties,
@@ -52,11 +52,11 @@ pub(super) fn below(cardinality: Option<Cardinality>, schema: &Schema) -> Option
     })
 }
 
-/// Total cost of the expressions, and the most expensive ones.
+/// Total cost of the expressions, and the most expensive expressions.
 #[derive(Debug, Default)]
 pub(super) struct TotalCost {
     total: u64,
-    /// Paths and costs, in descending order of cost.
+    /// Paths and costs of the most expensive expressions, in descending order of cost.
     most_expensive: Vec<(String, u64)>,
 }
 
@@ -73,7 +73,7 @@ impl TotalCost {
         }
     }
 
-    /// Returns the errors if the total cost is too high. `path` is that of the schema.
+    /// Returns the errors if the total cost is too high. `path` is the path of the schema.
     pub(super) fn errors(self, path: &FieldPath, words: &ExtensionNames) -> Vec<FieldError> {
         if self.total <= SCHEMA_MAX {
             return Vec::new();
@@ -90,7 +90,7 @@ impl TotalCost {
 }
 
 /// A compiled rule with its context.
-pub(super) struct Judged<'r> {
+pub(super) struct RuleInContext<'r> {
     pub(super) rule: &'r SchemaRule,
     pub(super) compiled: &'r CompiledRule,
     pub(super) cardinality: Cardinality,
@@ -99,7 +99,7 @@ pub(super) struct Judged<'r> {
     pub(super) uncorrelatable: Option<&'r FieldPath<'r>>,
 }
 
-impl Judged<'_> {
+impl RuleInContext<'_> {
     /// Appends the errors of the rule at `path` and adds its cost to the total.
     pub(super) fn errors(&self, path: &FieldPath, total: &mut TotalCost, errors: &mut Vec<FieldError>) {
         let (rule, compiled) = (self.rule, self.compiled);
@@ -149,7 +149,7 @@ impl Judged<'_> {
     }
 }
 
-/// Returns the message that a cost exceeds its limit.
+/// Returns the message for a cost that exceeds its limit.
 fn exceeds(what: &str, cost: u64, limit: u64) -> String {
     let factor = cost as f64 / limit as f64;
     let factor = if factor > 100.0 {
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cost_above_its_limit_is_told_as_a_factor() {
+    fn an_excess_cost_is_reported_as_a_factor_of_its_limit() {
         for (cost, want) in [
             (EXPRESSION_MAX + 1, "by factor of 1.000000x (try"),
             (14_999_999, "by factor of 1.500000x (try"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cardinality_is_the_product_of_the_limits_around_a_node() {
+    fn the_cardinality_of_a_node_is_the_product_of_the_limits_above_it() {
         let map = |max| Schema {
             kind: "object".to_owned(),
             additional_properties: Some(crate::custom::schema::Additional::Allowed(true)),
@@ -207,12 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn the_four_most_expensive_expressions_are_named() {
+    fn an_excess_of_the_total_cost_names_the_four_most_expensive_expressions() {
         let mut total = TotalCost::default();
         for (name, cost) in [("a", 1), ("b", 60), ("c", 0), ("d", 50), ("e", 60), ("f", 40), ("g", 70)] {
             total.add(FieldPath::ROOT.child(name), cost * SCHEMA_MAX / 100);
         }
-        let words = ExtensionNames::of(&values::naming::KUBERNETES);
+        let words = ExtensionNames::new(&values::naming::KUBERNETES);
         let errors = total.errors(&FieldPath::ROOT.child("root"), &words);
         let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
         assert_eq!(paths, ["g", "b", "e", "d", "root"]);

@@ -1,5 +1,6 @@
-//! Defaults of a schema. The schema itself must accept each default, without unknown fields. A default at or
-//! below kind, version or metadata of an object must be valid there; unknown fields are ignored in this case.
+//! Checks the defaults of a schema. The schema must accept each default, and a default must have no unknown
+//! fields. A default at or below kind, version or metadata of an object must be valid there; unknown fields
+//! are ignored in this case.
 
 use crate::custom::resource;
 use crate::custom::rules::OBJECT_COST_MAX;
@@ -13,15 +14,15 @@ use values::field::FieldError;
 use values::field::is_enough;
 use values::json::{Object, Value};
 
-/// Returns the errors of all defaults in a structural schema. Unknown fields are accepted if `keeps_unknown`
-/// is true.
+/// Returns the errors of all defaults in a structural schema. `keeps_unknown` tells whether unknown fields
+/// are accepted.
 pub(super) fn errors(schema: &Schema, path: &FieldPath, keeps_unknown: bool) -> Vec<FieldError> {
     let mut check = Defaults { keeps_unknown, budget: OBJECT_COST_MAX, errors: Vec::new() };
     check.node(schema, path, true, None);
     check.errors
 }
 
-/// Returns whether no default in a structural schema has unknown fields.
+/// Returns whether the defaults in a structural schema have no unknown fields.
 pub(super) fn are_pruned(schema: &Schema) -> bool {
     let own =
         schema.default.as_ref().is_none_or(|value| is_pruned(value, Some(schema), schema.embedded_resource));
@@ -37,37 +38,49 @@ struct Defaults {
 }
 
 impl Defaults {
-    /// Visits a node. Values of maps are not visited, because defaults inside them are not used.
-    fn node(&mut self, schema: &Schema, path: &FieldPath, is_root: bool, part: Option<&Part>) {
+    /// Visits a node. The schemas of map values are not visited, because defaults in these schemas are not used.
+    fn node(
+        &mut self,
+        schema: &Schema,
+        path: &FieldPath,
+        is_root: bool,
+        location: Option<&MetadataLocation>,
+    ) {
         if is_enough(&self.errors) || self.budget == 0 {
             return;
         }
         let is_object = is_root || schema.embedded_resource;
-        let part = part.filter(|_| !is_object);
+        let location = location.filter(|_| !is_object);
         if let Some(value) = &schema.default {
             let place = path.child("default");
-            match part {
-                Some(part) => self.part(schema, value, &place, part),
+            match location {
+                Some(location) => self.check_metadata(schema, value, &place, location),
                 None => self.value(schema, value, &place, is_root),
             }
         }
         if let Some(Items::All(item)) = &schema.items {
-            self.node(item, &path.child("items"), false, part.map(Part::Element).as_ref());
+            self.node(item, &path.child("items"), false, location.map(MetadataLocation::Element).as_ref());
         }
         let properties = path.child("properties");
         for (name, property) in &schema.properties {
-            let below = match part {
-                None if is_object && is_of_all(name) => Some(Part::Member(None, name)),
+            let below = match location {
+                None if is_object && is_of_all(name) => Some(MetadataLocation::Member(None, name)),
                 None => None,
-                within => Some(Part::Member(within, name)),
+                within => Some(MetadataLocation::Member(within, name)),
             };
             self.node(property, &properties.key(name), false, below.as_ref());
         }
     }
 
     /// Checks a default at or below kind, version or metadata of an object.
-    fn part(&mut self, schema: &Schema, value: &Value, place: &FieldPath, part: &Part) {
-        match fault(part.around(value.clone())) {
+    fn check_metadata(
+        &mut self,
+        schema: &Schema,
+        value: &Value,
+        place: &FieldPath,
+        location: &MetadataLocation,
+    ) {
+        match fault(location.around(value.clone())) {
             Some(fault) => {
                 let detail = format!("must result in valid metadata: {fault}");
                 self.errors.push(FieldError::invalid(place, value, detail));
@@ -77,7 +90,7 @@ impl Defaults {
     }
 
     fn value(&mut self, schema: &Schema, value: &Value, place: &FieldPath, is_root: bool) {
-        // The root is an object as well.
+        // The root is a Kubernetes object as well.
         let root = is_root.then(|| Schema { embedded_resource: true, ..schema.clone() });
         let schema = root.as_ref().unwrap_or(schema);
         if !self.keeps_unknown && !is_pruned(value, Some(schema), schema.embedded_resource) {
@@ -92,32 +105,32 @@ impl Defaults {
         let place = place.to_string();
         let budget = &mut self.budget;
         let found = resource::value_errors(schema, is_object, &place, value, embedded::check, budget);
-        // If no type can be made of the schema, the schema has errors of its own.
+        // If the schema cannot be converted to a type, other rules report the errors of the schema.
         self.errors.extend(found.unwrap_or_default());
     }
 }
 
-/// Returns whether the member is kind, version or metadata.
+/// Returns whether `name` is the name of the kind, the version or the metadata.
 fn is_of_all(name: &str) -> bool {
     matches!(name, "kind" | "apiVersion" | "metadata")
 }
 
 /// Location of a value at or below kind, version or metadata of an object.
-enum Part<'p> {
-    /// A member of another part or, without one, of the object.
-    Member(Option<&'p Part<'p>>, &'p str),
+enum MetadataLocation<'p> {
+    /// A member of another value; without another value, a member of the object.
+    Member(Option<&'p MetadataLocation<'p>>, &'p str),
     /// An element of a list.
-    Element(&'p Part<'p>),
+    Element(&'p MetadataLocation<'p>),
 }
 
-impl Part<'_> {
-    /// Returns a minimal object that contains the value at this location.
+impl MetadataLocation<'_> {
+    /// Returns a minimal object with `value` at this location.
     fn around(&self, value: Value) -> Object {
         let member = |name: &str, value| Object::from_iter([(name.to_owned().into(), value)]);
         match self {
-            Part::Element(list) => list.around(Value::Array(vec![value])),
-            Part::Member(Some(parent), name) => parent.around(Value::Object(member(name, value))),
-            Part::Member(None, name) => {
+            MetadataLocation::Element(list) => list.around(Value::Array(vec![value])),
+            MetadataLocation::Member(Some(parent), name) => parent.around(Value::Object(member(name, value))),
+            MetadataLocation::Member(None, name) => {
                 let known = [("apiVersion", "validation/v1"), ("kind", "Validation")];
                 let others = known.into_iter().filter(|(other, _)| other != name);
                 let others = others.map(|(name, text)| (name.into(), text.into()));
@@ -127,7 +140,7 @@ impl Part<'_> {
     }
 }
 
-/// Returns the fault in kind, version or metadata of an object.
+/// Returns the fault in the kind, version or metadata of an object.
 fn fault(object: Object) -> Option<String> {
     let Kind::Message(message) = Struct::new("").embedded().node().ok()?.element().kind else { return None };
     let mut errors = Vec::new();
@@ -138,7 +151,8 @@ fn fault(object: Object) -> Option<String> {
     go::join_errors(&errors)
 }
 
-/// Returns whether pruning leaves a value unchanged. The schema is `None` for unspecified values.
+/// Returns whether pruning leaves a value unchanged. `schema` is `None` if the schema does not describe the
+/// value.
 fn is_pruned(value: &Value, schema: Option<&Schema>, is_object: bool) -> bool {
     let keeps = schema.is_some_and(Schema::preserves_unknown_fields);
     match value {
@@ -161,8 +175,8 @@ fn is_pruned(value: &Value, schema: Option<&Schema>, is_object: bool) -> bool {
     }
 }
 
-/// Returns the schema of a member, if it is specified. Returns `Some(None)` if the schema only permits other
-/// members.
+/// Returns the schema of a member; `None` if the member is unknown. Returns `Some(None)` if the member is
+/// permitted but not described.
 fn member_schema<'s>(schema: &'s Schema, name: &str) -> Option<Option<&'s Schema>> {
     match (schema.properties.get(name), &schema.additional_properties) {
         (Some(property), _) => Some(Some(property)),
@@ -178,7 +192,7 @@ mod tests {
     use values::testing::object;
 
     #[test]
-    fn a_default_has_no_unknown_fields() {
+    fn a_default_with_unknown_fields_is_refused() {
         for (schema, want) in [
             (r#"{"default":{"a":1},"properties":{"a":{}}}"#, true),
             (r#"{"default":{"a":1,"b":2},"properties":{"a":{}}}"#, false),
@@ -204,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_what_every_object_has_are_valid_there() {
+    fn defaults_for_type_and_metadata_of_embedded_objects_must_be_valid() {
         const BELOW: &str = "properties[a].properties";
         let embedded = |properties: &str| {
             format!(

@@ -2,7 +2,7 @@
 
 use values::naming::Naming;
 
-/// Names of the extensions (`x-…-list-type`), which are built once for each validation.
+/// Names of the extensions (`x-…-list-type`), built once for each validation.
 pub(super) struct ExtensionNames {
     pub(super) preserve_unknown_fields: String,
     pub(super) embedded_resource: String,
@@ -14,7 +14,7 @@ pub(super) struct ExtensionNames {
 }
 
 impl ExtensionNames {
-    pub(super) fn of(naming: &Naming) -> ExtensionNames {
+    pub(super) fn new(naming: &Naming) -> ExtensionNames {
         ExtensionNames {
             preserve_unknown_fields: naming.extension("preserve-unknown-fields"),
             embedded_resource: naming.extension("embedded-resource"),

@@ -1,11 +1,11 @@
-//! Form of parts of a definition in error messages: all members of the reference server's internal types,
-//! with the names in its source, and `null` for absent values.
+//! Representation of parts of a definition in error messages: all members of the reference server's internal
+//! types, with the names in its source code, and `null` for absent values.
 
 use crate::custom::definition::{DefinitionVersion, PrinterColumn, Shared, Subresources, Validation};
 use crate::custom::schema::{Additional, Dependency, Items, Schema, SchemaRule};
 use values::json::{Object, Value};
 
-/// Returns the versions without the parts that they share.
+/// Returns the versions without the parts that all versions have in common.
 pub(super) fn versions(versions: &[DefinitionVersion], shared: Shared) -> Value {
     let version = |version: &DefinitionVersion| {
         let own = |is_shared: bool, value: Value| if is_shared { Value::Null } else { value };
@@ -40,7 +40,7 @@ pub(super) fn rule(rule: &SchemaRule) -> Value {
     ])
 }
 
-/// Returns the internal form of a schema and everything below it.
+/// Returns the internal form of a schema, including the schemas inside it.
 pub(super) fn schema(schema: &Schema) -> Value {
     let boxed = |inner: &Option<Box<Schema>>| inner.as_deref().map_or(Value::Null, self::schema);
     object([
@@ -108,7 +108,7 @@ pub(super) fn items(items: &Items) -> Value {
     object([("Schema", one), ("JSONSchemas", all)])
 }
 
-/// Returns a list of strings; `null` for an empty one.
+/// Returns a list of strings; `null` if the list is empty.
 pub(super) fn texts(items: &[String]) -> Value {
     list(items, |item| text(item))
 }
@@ -192,7 +192,7 @@ fn integer(number: Option<i64>) -> Value {
     number.map_or(Value::Null, Value::Int)
 }
 
-/// Returns a number, which is shown without a fraction if it is an integer.
+/// Returns a number, without a fraction if it is an integer.
 fn number(number: Option<f64>) -> Value {
     number.map_or(Value::Null, Value::Float)
 }

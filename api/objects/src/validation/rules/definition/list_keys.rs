@@ -1,4 +1,4 @@
-//! Checks of single nodes of a schema, which also decide the options of an update.
+//! Checks of single nodes of a schema. The options of an update also depend on these checks.
 
 use super::extension_names::ExtensionNames;
 use super::structural::item;
@@ -10,12 +10,13 @@ use values::json::Value;
 
 pub(super) const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// Returns whether any set in the schema has elements that are not atomic.
+/// Returns whether the node is a set whose elements are not atomic.
 pub(super) fn has_open_sets(schema: &Schema, words: &ExtensionNames) -> bool {
     schema.list_type.as_deref() == Some("set") && set_error(schema, &FieldPath::ROOT, words).is_some()
 }
 
-/// Returns the errors of elements or keys that may be `null` or absent although they identify elements.
+/// Returns the errors for elements of sets and keys of keyed lists that may be `null` or absent, because such a value
+/// cannot identify an element.
 pub(super) fn key_errors(schema: &Schema, path: &FieldPath, words: &ExtensionNames) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (Some(item), Some(list_type @ ("set" | "map"))) = (item(schema), schema.list_type.as_deref()) else {
@@ -49,7 +50,7 @@ pub(super) fn key_errors(schema: &Schema, path: &FieldPath, words: &ExtensionNam
     errors
 }
 
-/// Returns the error of a set whose elements are not atomic.
+/// Returns the error for a set whose elements are not atomic.
 pub(super) fn set_error(schema: &Schema, path: &FieldPath, words: &ExtensionNames) -> Option<FieldError> {
     let item = item(schema)?;
     let (name, own) = match item.kind.as_str() {
@@ -61,7 +62,7 @@ pub(super) fn set_error(schema: &Schema, path: &FieldPath, words: &ExtensionName
     };
     let items = path.child("items");
     let detail = format!("must be atomic as item of a list with {}=set", words.list_type);
-    // The error shows the list type of the element in both cases, as in the reference server.
+    // As in the reference server, the error contains the list type of the element in both cases.
     let value = item.list_type.as_deref().map_or(Value::Null, Value::from);
     (!own).then(|| FieldError::invalid(items.child(name), &value, detail))
 }

@@ -6,10 +6,10 @@
 //!      └► each schema:   structural ─► defaults ─► keywords, list types, rules
 //! ```
 //!
-//! The parts that all versions have in common are checked once and reported at `spec.validation`,
-//! `spec.subresources` and so on instead of below each version. Error paths use the reference server's
-//! internal names, so some paths are not those of the object (`spec.validation`, `JSONPath`). An update may
-//! keep parts of the stored definition that a new definition could not have ([`Options`]).
+//! Parts that all versions have in common are checked once, and reported at `spec.validation`,
+//! `spec.subresources` and so on instead of below each version. Error paths contain the reference server's
+//! internal names, so some paths differ from the paths in the object (`spec.validation`, `JSONPath`). An
+//! update may keep parts of the stored definition that a new definition may not have ([`Options`]).
 
 mod conversion;
 mod cost;
@@ -41,7 +41,7 @@ use values::field::FieldError;
 use values::json::Object;
 use values::naming::Naming;
 
-/// Compiler of the rules of schemas. Without a compiler, only the syntax of rules is checked.
+/// Compiler for the rules of schemas. Without a compiler, only the syntax of rules is checked.
 static COMPILER: Option<&'static dyn RuleCompiler> = Some(&custom::rules::Compiler);
 
 /// Checks a definition on create, or on an update of its spec.
@@ -49,7 +49,7 @@ pub(in super::super) fn definition(validator: &mut Validator, path: &FieldPath, 
     let Some(given) = object.object() else { return };
     let new = Definition::read(given);
     let old = validator.old.and_then(StructView::object).map(Definition::read);
-    let words = ExtensionNames::of(validator.naming);
+    let words = ExtensionNames::new(validator.naming);
     let spec = path.child("spec");
     if old.is_none() {
         name(validator, path, &new, object);
@@ -85,7 +85,7 @@ pub(in super::super) fn status(validator: &mut Validator, path: &FieldPath, _: S
     }
 }
 
-/// Checks that the name of a definition, or the base of a generated name, is that of its type.
+/// Checks that the name of a definition, or the base of a generated name, matches its group and plural name.
 fn name(validator: &mut Validator, path: &FieldPath, definition: &Definition, object: StructView) {
     let (place, metadata) = (path.child("metadata"), object.child("metadata"));
     let is_of_type = |name: &str| {
@@ -100,8 +100,8 @@ fn name(validator: &mut Validator, path: &FieldPath, definition: &Definition, ob
     }
 }
 
-/// Checks that the identity of stored objects does not change: never the group and the plural name, nor scope
-/// and kind once the type is established.
+/// Checks that the identity of stored objects does not change. The group and the plural name never change.
+/// Scope and kind do not change after the type is established.
 fn immutable(validator: &mut Validator, path: &FieldPath, new: &Definition, old: &Definition) {
     let names = path.child("names");
     let is_established = old.is(naming::ESTABLISHED);
@@ -117,8 +117,8 @@ fn immutable(validator: &mut Validator, path: &FieldPath, new: &Definition, old:
     }
 }
 
-/// Checks that `storedVersions` contains the storage version, and that all of its versions still exist. Only
-/// the operator removes a version from it, when no object is stored in it.
+/// Checks that `storedVersions` contains the storage version, and that all versions in the list exist. Only
+/// the operator removes a version from the list, when no object is stored in that version.
 fn stored_versions(validator: &mut Validator, path: &FieldPath, definition: &Definition) {
     let stored = &definition.stored_versions;
     let all = || internal::texts(stored);
@@ -150,8 +150,8 @@ fn approved(validator: &mut Validator, metadata: &FieldPath, definition: &Defini
         return;
     }
     let annotation = approval::annotation(validator.naming);
-    let approval = Approval::of(annotation_of(object, &annotation));
-    let before = validator.old.map(|old| Approval::of(annotation_of(old, &annotation)));
+    let approval = Approval::parse(annotation_of(object, &annotation));
+    let before = validator.old.map(|old| Approval::parse(annotation_of(old, &annotation)));
     if before.is_some_and(|before| before.is_like(&approval)) {
         return;
     }
@@ -173,7 +173,7 @@ fn annotation_of<'o>(object: StructView<'o>, name: &str) -> &'o str {
 struct Spec<'s> {
     definition: &'s Definition,
     shared: Shared,
-    /// Spec as it was given.
+    /// The spec as the client sent it.
     given: StructView<'s>,
     words: &'s ExtensionNames,
 }
@@ -266,7 +266,7 @@ impl Spec<'_> {
         }
     }
 
-    /// Checks the parts of a version that it does not share with the others.
+    /// Checks the parts of a version that the versions do not have in common.
     fn version(
         &self,
         validator: &mut Validator,
@@ -305,7 +305,7 @@ impl Spec<'_> {
         }
     }
 
-    /// Checks the parts that all versions share, which are read from the first version.
+    /// Checks the parts that all versions have in common, in the first version.
     fn shared_parts(&self, validator: &mut Validator, path: &FieldPath, options: &mut Options) {
         let Some(first) = self.definition.versions.first() else { return };
         if self.shared.validation
@@ -336,7 +336,7 @@ impl Spec<'_> {
         }
     }
 
-    /// Checks a schema at `path` + `openAPIV3Schema`.
+    /// Checks the schema at `path` + `openAPIV3Schema`.
     fn schema(
         &self,
         validator: &mut Validator,
@@ -373,25 +373,25 @@ impl Spec<'_> {
     }
 }
 
-/// Returns the facts about a stored definition, apart from its names.
+/// Returns facts about a stored definition, without the names of the definition.
 pub(in super::super) fn findings<'f>(
     naming: &Naming,
     definition: &Definition,
     object: &'f Object,
 ) -> Findings<'f> {
-    let annotation = || annotation_of(StructView::of(object), &approval::annotation(naming));
+    let annotation = || annotation_of(StructView::from_object(object), &approval::annotation(naming));
     let is_protected = approval::is_protected(naming, &definition.group);
     Findings {
-        approval: is_protected.then(|| Approval::of(annotation())),
+        approval: is_protected.then(|| Approval::parse(annotation())),
         violations: violations(naming, definition),
         bad_bundle: has_bad_bundle(definition),
     }
 }
 
-/// Returns the reasons why schemas of a definition are not structural, as one text; `None` if all are
-/// structural.
+/// Returns the reasons why schemas of a definition are not structural, as one text. Returns `None` if all
+/// schemas are structural.
 fn violations(naming: &Naming, definition: &Definition) -> Option<String> {
-    let words = ExtensionNames::of(naming);
+    let words = ExtensionNames::new(naming);
     let spec = FieldPath::ROOT.child("spec");
     let versions = spec.child("versions");
     let mut texts: Vec<String> = Vec::new();
@@ -411,8 +411,8 @@ fn violations(naming: &Naming, definition: &Definition) -> Option<String> {
     go::join_errors(texts)
 }
 
-/// Returns the error of a schema's root, if there is a subresource `/status`: the root may then only have
-/// keywords that do not conflict with it.
+/// Returns the error of the root of a schema. If there is a subresource `/status`, the root may only have
+/// keywords that do not conflict with the subresource.
 fn root_error(schema: &Schema, path: &FieldPath) -> Option<FieldError> {
     const ALLOWED: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
                            MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties \

@@ -4,33 +4,33 @@ use crate::custom::definition::Names;
 use crate::validation::path::FieldPath;
 use crate::validation::{Validator, names};
 
-/// Checks the names that a definition requests or was granted.
-pub(super) fn check(validator: &mut Validator, path: &FieldPath, asked: &Names) {
-    for (name, text) in [("plural", &asked.plural), ("singular", &asked.singular)] {
+/// Checks the requested or granted names of a definition.
+pub(super) fn check(validator: &mut Validator, path: &FieldPath, definition_names: &Names) {
+    for (name, text) in [("plural", &definition_names.plural), ("singular", &definition_names.singular)] {
         label(validator, &path.child(name), text);
     }
-    for (name, text) in [("kind", &asked.kind), ("listKind", &asked.list_kind)] {
+    for (name, text) in [("kind", &definition_names.kind), ("listKind", &definition_names.list_kind)] {
         let faults = names::label_1035(&text.to_lowercase());
         if !text.is_empty() && !faults.is_empty() {
             let detail = format!("may have mixed case, but should otherwise match: {}", faults.join(","));
             validator.invalid(path.child(name), text.as_str(), detail);
         }
     }
-    labels(validator, &path.child("shortNames"), &asked.short_names);
-    if !asked.kind.is_empty() && asked.kind == asked.list_kind {
+    labels(validator, &path.child("shortNames"), &definition_names.short_names);
+    if !definition_names.kind.is_empty() && definition_names.kind == definition_names.list_kind {
         let detail = "kind and listKind may not be the same";
-        validator.invalid(path.child("listKind"), asked.list_kind.as_str(), detail);
+        validator.invalid(path.child("listKind"), definition_names.list_kind.as_str(), detail);
     }
-    labels(validator, &path.child("categories"), &asked.categories);
+    labels(validator, &path.child("categories"), &definition_names.categories);
 }
 
-/// Checks the names without which a type cannot be served.
-pub(super) fn required(validator: &mut Validator, path: &FieldPath, asked: &Names) {
+/// Checks the names that are required for serving a type.
+pub(super) fn required(validator: &mut Validator, path: &FieldPath, definition_names: &Names) {
     for (name, text) in [
-        ("plural", &asked.plural),
-        ("singular", &asked.singular),
-        ("kind", &asked.kind),
-        ("listKind", &asked.list_kind),
+        ("plural", &definition_names.plural),
+        ("singular", &definition_names.singular),
+        ("kind", &definition_names.kind),
+        ("listKind", &definition_names.list_kind),
     ] {
         if text.is_empty() {
             validator.required(path.child(name), "");
@@ -45,7 +45,7 @@ fn label(validator: &mut Validator, path: &FieldPath, name: &str) {
     }
 }
 
-/// Checks an RFC 1035 label and reports all faults in one error.
+/// Checks an RFC 1035 label. Reports all faults in one error.
 pub(super) fn full_label(validator: &mut Validator, path: &FieldPath, name: &str) {
     let faults = names::label_1035(name);
     if !faults.is_empty() {

@@ -1,5 +1,5 @@
-//! Options of the checks of a definition: all checks on create, and on update those that the stored
-//! definition passes.
+//! Options of the checks of a definition. A new definition must pass all checks. An update must pass the
+//! checks that the stored definition passes.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -11,14 +11,14 @@ use crate::custom::definition::{Definition, DefinitionVersion, naming, walk};
 use crate::custom::schema::Schema;
 use crate::validation::path::FieldPath;
 
-/// Options of the checks of a definition. A check is skipped if the stored definition does not pass it.
+/// Options of the checks of a definition. A check is skipped if the stored definition does not pass the check.
 pub(super) struct Options {
     pub(super) compiler: Option<&'static dyn RuleCompiler>,
     /// Expressions of the stored definition.
     pub(super) stored: StoredExpressions,
-    /// Whether types must be known ones.
+    /// Whether only known types are permitted.
     pub(super) checks_types: bool,
-    /// Whether every version needs a schema, rather than only every served one.
+    /// Whether every version needs a schema. Otherwise only served versions need a schema.
     pub(super) needs_schemas: bool,
     /// Whether schemas must be structural.
     pub(super) needs_structure: bool,
@@ -33,12 +33,12 @@ pub(super) struct Options {
     pub(super) tolerated: Tolerated,
     /// Names of the versions whose schema is unchanged.
     pub(super) unchanged: HashSet<String>,
-    /// Names of the versions that may keep more selectable fields than new versions.
+    /// Names of the versions that may keep more selectable fields than a new version may have.
     pub(super) keeps_selectable: HashSet<String>,
 }
 
 impl Options {
-    /// Returns the options of a new definition, with all checks.
+    /// Returns the options for a new definition, with all checks.
     pub(super) fn of_new(compiler: Option<&'static dyn RuleCompiler>) -> Options {
         Options {
             compiler,
@@ -50,14 +50,14 @@ impl Options {
             checks_sets: true,
             checks_keys: true,
             keeps_costs: false,
-            // No objects can be converted yet, so the certificate authorities may be added later.
+            // There are no objects to convert yet, so the CA bundle may be added later.
             tolerated: Tolerated { unknown_reviews: false, bad_bundle: true },
             unchanged: HashSet::new(),
             keeps_selectable: HashSet::new(),
         }
     }
 
-    /// Returns the options of an update: all checks that the stored definition passes.
+    /// Returns the options for an update, with all checks that the stored definition passes.
     pub(super) fn of_update(
         compiler: Option<&'static dyn RuleCompiler>,
         new: &Definition,
@@ -70,7 +70,7 @@ impl Options {
             structural::obstacle(schema, words).is_none()
                 && structural::errors(schema, &FieldPath::ROOT, words).is_empty()
         };
-        // The first version with a given name counts.
+        // If several versions have the same name, the first version is used.
         let stored: HashMap<&str, &DefinitionVersion> =
             old.versions.iter().rev().map(|version| (version.name.as_str(), version)).collect();
         let before = |version: &DefinitionVersion| stored.get(version.name.as_str()).copied();
@@ -80,7 +80,7 @@ impl Options {
             kept.map(|version| version.name.clone()).collect()
         };
         Options {
-            stored: StoredExpressions::of(old),
+            stored: StoredExpressions::from_definition(old),
             checks_types: no_schema(&|node| {
                 !node.kind.is_empty() && !list_keys::TYPES.contains(&node.kind.as_str())
             }),
@@ -107,7 +107,7 @@ impl Options {
     }
 }
 
-/// Returns whether the certificate authorities of the conversion webhook are invalid.
+/// Returns whether the CA bundle of the conversion webhook is invalid.
 pub(super) fn has_bad_bundle(definition: &Definition) -> bool {
     let client = definition.conversion.as_ref().and_then(|conversion| conversion.client.as_ref());
     client.is_some_and(|client| conversion::read_bundle(&client.ca_bundle).is_err())

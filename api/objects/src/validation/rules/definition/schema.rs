@@ -1,4 +1,4 @@
-//! Rules for the content of a schema, node by node: supported keywords, list and map types, validation rules.
+//! Checks the content of a schema, node by node: keywords, list and map types, and validation rules.
 //!
 //! ```text
 //! node ─► keywords ─► nodes below ─► list and map types ─► rules: syntax ─► (no error here or below) compiled, costed
@@ -23,18 +23,18 @@ use values::json::Value;
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// Context of a node that nodes above it determine.
+/// Context of a node, determined by the nodes above it.
 #[derive(Clone, Copy)]
 struct Scope<'p> {
-    /// Reason why the node must not have a default; `None` if it may.
+    /// Reason why the node must not have a default; `None` if a default is permitted.
     no_defaults: Option<NoDefaults<'p>>,
-    /// Whether the node is kind, version or metadata of an object, or below these.
+    /// Whether the node is at or below kind, version or metadata of an object.
     inside_metadata: bool,
-    /// Path of the first schema above whose old and new values cannot be matched.
+    /// Path of the first schema above the node whose old and new values cannot be matched.
     uncorrelatable: Option<&'p FieldPath<'p>>,
-    /// Number of values of the node that an object can have; `None` if rules are not compiled.
+    /// Number of values of the node that an object can have; `None` if the rules are not compiled.
     cardinality: Option<Cardinality>,
-    /// Schema by which rules access the node; `None` if they cannot.
+    /// Schema by which rules access the node; `None` if rules cannot access the node.
     declared: Option<&'p Schema>,
 }
 
@@ -133,7 +133,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks for keywords that are forbidden in all schemas or in this one.
+    /// Checks for keywords that are forbidden in all schemas or at this node.
     fn keywords(&mut self, schema: &Schema, path: &FieldPath, scope: Scope) {
         let kind = schema.kind.as_str();
         if self.options.checks_types && !kind.is_empty() && !TYPES.contains(&kind) {
@@ -215,7 +215,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks schemas inside logical keywords, in which rules are not compiled.
+    /// Checks schemas inside logical keywords. The rules in such schemas are not compiled.
     fn logic(&mut self, schema: &Schema, path: &FieldPath, scope: Scope) {
         let scope = Scope { cardinality: None, ..scope };
         if let Some(inner) = &schema.not {
@@ -259,7 +259,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that a schema with an extension has the type that the extension needs.
+    /// Checks that a schema with an extension has the type that the extension requires.
     fn must_be(&mut self, kind: &str, extension: &str, schema: &Schema, path: &FieldPath) {
         let detail = format!("must be {kind} if {extension} is specified");
         let place = path.child("type");
@@ -306,7 +306,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that a keyed list has keys, and that its elements have them.
+    /// Checks that a keyed list has keys, and that its elements have the key fields.
     fn keyed_list(&mut self, schema: &Schema, path: &FieldPath) {
         if schema.list_type.as_deref() != Some("map") {
             return;
@@ -419,19 +419,19 @@ impl Check<'_> {
                 return;
             }
             let place = path.index(at);
-            let judged = cost::Judged {
+            let in_context = cost::RuleInContext {
                 rule,
                 compiled: &compiled,
                 cardinality,
                 limits_each: !self.options.keeps_costs,
                 uncorrelatable: scope.uncorrelatable,
             };
-            judged.errors(&place, &mut self.total, &mut self.rule_errors);
+            in_context.errors(&place, &mut self.total, &mut self.rule_errors);
         }
     }
 }
 
-/// Returns the schema of the values of a map, if it is declared.
+/// Returns the schema of the values of a map, if there is one.
 fn values(schema: &Schema) -> Option<&Schema> {
     match &schema.additional_properties {
         Some(Additional::Schema(value)) => Some(value),

@@ -1,4 +1,4 @@
-//! Tests of rules in schemas: where they are compiled, and what follows from the results. All other tests of
+//! Tests of rules in schemas: which rules are compiled, and how the results are used. All other tests of
 //! schemas are in `validation/cases/definitions.txt`.
 
 use super::*;
@@ -6,7 +6,7 @@ use crate::custom::definition::rules::{CompiledRule, MessageExpression, RuleErro
 use values::naming::KUBERNETES;
 use values::testing::object;
 
-/// A compiler that reads its result from the text of the rule, such as `cost=5 old`.
+/// A compiler whose result is the text of the rule, such as `cost=5 old`.
 struct Scripted;
 
 impl RuleCompiler for Scripted {
@@ -45,10 +45,10 @@ impl RuleCompiler for Scripted {
     }
 }
 
-fn found(schema: &str, change: impl FnOnce(&mut Options)) -> Vec<String> {
+fn schema_errors(schema: &str, change: impl FnOnce(&mut Options)) -> Vec<String> {
     let schema = schema.replace("rules", "x-kubernetes-validations");
     let schema = Schema::read(&object(&schema).into());
-    let words = ExtensionNames::of(&KUBERNETES);
+    let words = ExtensionNames::new(&KUBERNETES);
     let mut options = Options::of_new(Some(&Scripted));
     change(&mut options);
     let errors = errors(&schema, &FieldPath::ROOT.child("s"), &words, &options, true);
@@ -63,7 +63,7 @@ const ADVICE: &str = "(try simplifying the rule, or adding maxItems, maxProperti
                       and strings are declared)";
 
 #[test]
-fn rules_are_compiled_where_values_are_and_nothing_else_is_wrong() {
+fn each_rule_of_a_schema_is_compiled_and_only_invalid_rules_are_errors() {
     for (schema, want) in [
         (r#"{"rules":[{"rule":"object"}]}"#, vec![]),
         (
@@ -92,12 +92,12 @@ fn rules_are_compiled_where_values_are_and_nothing_else_is_wrong() {
             ],
         ),
     ] {
-        assert_eq!(found(schema, |_| {}), want, "{schema}");
+        assert_eq!(schema_errors(schema, |_| {}), want, "{schema}");
     }
 }
 
 #[test]
-fn the_old_value_is_known_where_elements_are_told_apart() {
+fn old_self_is_available_only_below_elements_that_can_be_correlated() {
     let what = |path: &str, within: &str| {
         format!(
             "s.properties[l].items{path}.rules[0].rule: Invalid value: \"old\": oldSelf cannot be used on the \
@@ -120,12 +120,12 @@ fn the_old_value_is_known_where_elements_are_told_apart() {
             vec![],
         ),
     ] {
-        assert_eq!(found(&format!(r#"{{"properties":{{"l":{list}}}}}"#), |_| {}), want, "{list}");
+        assert_eq!(schema_errors(&format!(r#"{{"properties":{{"l":{list}}}}}"#), |_| {}), want, "{list}");
     }
 }
 
 #[test]
-fn rules_cost_by_how_often_they_run() {
+fn the_cost_of_a_rule_is_multiplied_by_its_cardinality() {
     let schema = r#"{"rules":[{"rule":"cost=10000001 message=10000001 stored"}],
         "properties":{"l":{"type":"array","maxItems":10,"items":{"rules":[{"rule":"cost=2000000"}]}},
             "m":{"type":"object","additionalProperties":{"rules":[{"rule":"cost=90000"}]}}}}"#;
@@ -149,12 +149,12 @@ fn rules_cost_by_how_often_they_run() {
     let refused = r#"s.rules[0].messageExpression: Invalid value: {"Rule":"cost=10000001 message=10000001 stored","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}: not stored"#;
     want.push(refused.to_owned());
     want.extend(total.clone());
-    assert_eq!(found(schema, |_| {}), want);
+    assert_eq!(schema_errors(schema, |_| {}), want);
     // The schema is unchanged, so only the total cost is checked.
     let mut want = total.to_vec();
     want[3] = want[3].replace("1.200000x", "1.300000x");
     want.insert(3, format!("s.rules[0].messageExpression: {contributed}"));
-    let kept = found(schema, |options| {
+    let kept = schema_errors(schema, |options| {
         options.keeps_costs = true;
         options.stored.rules.insert("stored".to_owned());
     });

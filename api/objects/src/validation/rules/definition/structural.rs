@@ -1,5 +1,5 @@
-//! Structural schemas: every value has a type that is declared outside of logical keywords, so objects can be
-//! pruned and defaulted.
+//! Structural schemas: every value has a type that is declared outside of logical keywords. Therefore objects
+//! can be pruned and defaulted.
 //!
 //! ```text
 //! invariants    each node has a type; logical keywords (allOf, anyOf, oneOf, not) only restrict values
@@ -15,7 +15,7 @@ use values::field::FieldError;
 use values::field::is_enough;
 use values::json::Value;
 
-/// Location of a schema, which determines the message for a missing type.
+/// Location of a schema, which selects the message for a missing type.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Level {
     Root,
@@ -23,7 +23,7 @@ enum Level {
     Field,
 }
 
-/// Returns the reason why a schema cannot be read as a structural one at all; `None` if it can.
+/// Returns the reason why a schema cannot be read as a structural schema; `None` if it can be read.
 pub(super) fn obstacle(schema: &Schema, words: &ExtensionNames) -> Option<String> {
     let unsupported = [
         ("id", !schema.id.is_empty()),
@@ -60,7 +60,7 @@ pub(super) fn obstacle(schema: &Schema, words: &ExtensionNames) -> Option<String
     item.into_iter().chain(schema.properties.values().map(|property| &**property)).find_map(below)
 }
 
-/// Returns the errors of a schema that can be read as a structural one.
+/// Returns the errors of a schema that can be read as a structural schema.
 pub(super) fn errors(schema: &Schema, path: &FieldPath, words: &ExtensionNames) -> Vec<FieldError> {
     let mut check = Structural { words, errors: Vec::new() };
     check.invariants(schema, Level::Root, path);
@@ -69,7 +69,7 @@ pub(super) fn errors(schema: &Schema, path: &FieldPath, words: &ExtensionNames) 
     check.errors
 }
 
-/// Returns the schema of the elements of a list, if it is declared.
+/// Returns the schema of the elements of a list, if there is one.
 pub(super) fn item(schema: &Schema) -> Option<&Schema> {
     match &schema.items {
         Some(Items::All(item)) => Some(item),
@@ -165,7 +165,7 @@ impl Structural<'_> {
         }
     }
 
-    /// Checks kind, version and metadata of an object, which the server itself declares.
+    /// Checks the schemas of kind, version and metadata of an object, which the server itself declares.
     fn members_of_objects(&mut self, schema: &Schema, level: Level, path: &FieldPath) {
         let properties = path.child("properties");
         let is_object = level == Level::Root || schema.embedded_resource;
@@ -198,8 +198,8 @@ impl Structural<'_> {
         }
     }
 
-    /// Checks the logical keywords and the pattern of a schema. `skip_any_of` and `skip_first` leave out the
-    /// alternatives that declare an integer or string.
+    /// Checks the logical keywords and the pattern of a schema. `skip_any_of` and `skip_first` skip the
+    /// alternatives that declare an integer or a string.
     fn restrictions(&mut self, schema: &Schema, skip_any_of: bool, skip_first: bool, path: &FieldPath) {
         let lists = [("anyOf", &schema.any_of), ("allOf", &schema.all_of), ("oneOf", &schema.one_of)];
         for (name, list) in lists {
@@ -222,7 +222,7 @@ impl Structural<'_> {
         }
     }
 
-    /// Checks a schema inside a logical keyword, which may only restrict values.
+    /// Checks a schema inside a logical keyword. Such a schema may only restrict values.
     fn nested(&mut self, schema: &Schema, skip_any_of: bool, path: &FieldPath) {
         if is_enough(&self.errors) {
             return;
@@ -264,8 +264,8 @@ impl Structural<'_> {
         }
     }
 
-    /// Checks that `stated`, the schema outside of logical keywords, declares every field that the logical
-    /// keywords of `schema` contain.
+    /// Checks that `stated` declares every field that the logical keywords of `schema` contain. `stated` is
+    /// the schema outside of logical keywords.
     fn complete(&mut self, schema: &Schema, stated: Option<&Schema>, place: &FieldPath, inside: &FieldPath) {
         if let Some(inner) = &schema.not {
             self.nested_complete(inner, stated, place, &inside.child("not"));
@@ -310,7 +310,7 @@ fn is_int_or_string(any_of: &[Schema]) -> bool {
     matches!(any_of, [a, b] if *a == kind("integer") && *b == kind("string"))
 }
 
-/// Returns whether the schema of metadata only restricts names.
+/// Returns whether the schema of metadata only restricts the names.
 fn restricts_names_only(metadata: &Schema) -> bool {
     let names_only = metadata.properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"));
     let rest = Schema { properties: [].into(), ..metadata.clone() };

@@ -1,4 +1,4 @@
-//! Rules for the parts of a version other than its schema: deprecation, subresources, columns, selectable
+//! Rules for the parts of a version except its schema: deprecation, subresources, columns and selectable
 //! fields.
 
 use hashbrown::HashSet;
@@ -48,7 +48,7 @@ pub(super) fn deprecation(
     }
 }
 
-/// Checks the subresources of a version, such as the paths of `/scale`.
+/// Checks the subresources of a version, including the paths of `/scale`.
 pub(super) fn subresources(validator: &mut Validator, path: &FieldPath, subresources: Option<&Subresources>) {
     let Some(scale) = subresources.and_then(|subresources| subresources.scale.as_ref()) else { return };
     let spec = ("specReplicasPath", Some(scale.spec_replicas_path.as_str()), true);
@@ -107,7 +107,7 @@ pub(super) fn columns(validator: &mut Validator, path: &FieldPath, columns: &[Pr
     }
 }
 
-/// Checks the selectable fields. More than the limit are accepted if `many_are_kept` is true.
+/// Checks the selectable fields. If `many_are_kept` is true, the number of fields may exceed the limit.
 pub(super) fn selectable_fields(
     validator: &mut Validator,
     path: &FieldPath,

@@ -48,7 +48,8 @@ pub(super) fn attribute(validator: &mut Validator, path: &FieldPath, attribute: 
     match attribute.members().count() {
         0 => validator.invalid(path, "", detail),
         1 => {}
-        // Attribute names contain dots, which paths into types cannot represent.
+        // Attribute names contain dots, so paths through them cannot be resolved to a type. Use a path with a
+        // fixed name.
         _ => validator.invalid_from(path, "spec.devices[0].attributes[name]", attribute.to_value(), detail),
     }
 }
@@ -66,15 +67,16 @@ fn version(validator: &mut Validator, path: &FieldPath, version: &str) {
     text(validator, path, version);
 }
 
-/// Checks a capacity of a device that is allocated to a single claim. It must not have a request policy.
+/// Checks a capacity of a device that can be allocated only to a single claim. The capacity must not have a
+/// request policy.
 pub(super) fn single(validator: &mut Validator, path: &FieldPath, capacity: StructView) {
     if capacity.has("requestPolicy") {
         validator.forbidden(path.child("requestPolicy"), "allowMultipleAllocations must be true");
     }
 }
 
-/// Checks a capacity that claims share. Its policy declares the amounts that a claim may request, as a list
-/// or as a range, and the default amount.
+/// Checks a capacity that several claims can share. The policy of the capacity declares the amounts that a
+/// claim may request, as a list or as a range, and the default amount.
 pub(super) fn shared(validator: &mut Validator, path: &FieldPath, capacity: StructView) {
     let (policy, path) = (capacity.child("requestPolicy"), path.child("requestPolicy"));
     let has_amounts = !policy.items("validValues").is_empty();
@@ -100,7 +102,7 @@ pub(super) fn shared(validator: &mut Validator, path: &FieldPath, capacity: Stru
     }
 }
 
-/// Checks that the amounts are in ascending order and contain the default.
+/// Checks that the amounts are in ascending order and contain the default amount.
 fn amounts(validator: &mut Validator, path: &FieldPath, amounts: &[Value], [whole, default]: [Quantity; 2]) {
     let amounts: Vec<Quantity> =
         amounts.iter().map(|amount| quantity(amount).unwrap_or(Quantity::ZERO)).collect();
@@ -119,7 +121,7 @@ fn amounts(validator: &mut Validator, path: &FieldPath, amounts: &[Value], [whol
             }
             has_default |= amount == default;
         }
-        // Amounts are distinguished by their values rounded up to integers.
+        // Amounts are equal if their values, rounded up to integers, are equal.
         let keys: Vec<String> = amounts.iter().map(|amount| amount.rounded_up().to_string()).collect();
         super::repeated(validator, path, keys.iter().map(String::as_str));
     }
@@ -129,7 +131,7 @@ fn amounts(validator: &mut Validator, path: &FieldPath, amounts: &[Value], [whol
     }
 }
 
-/// Checks a range with steps. The range must be within the capacity, and the default within the range.
+/// Checks a range with steps. The range must be within the capacity, and the default amount within the range.
 fn range(validator: &mut Validator, path: &FieldPath, range: StructView, [whole, default]: [Quantity; 2]) {
     let Some(min) = range.quantity("min") else {
         return validator.required(path.child("min"), "required when validRange is defined");
@@ -166,21 +168,21 @@ fn range(validator: &mut Validator, path: &FieldPath, range: StructView, [whole,
     }
 }
 
-/// Reports an error with the detail unless the first quantity is at most the second.
+/// Reports an error with `detail` if the first quantity is greater than the second quantity.
 fn ordered(
     validator: &mut Validator,
     path: &FieldPath,
     [small, large]: [Quantity; 2],
-    shown: Quantity,
+    reported: Quantity,
     why: impl FnOnce() -> String,
 ) {
     if small > large {
-        validator.invalid(path, shown.to_text(), why());
+        validator.invalid(path, reported.to_text(), why());
     }
 }
 
-/// Returns whether a text is a version by semver.org 2.0.0. In contrast to versions in expressions, its
-/// numbers are not limited.
+/// Returns whether a text is a version according to semver.org 2.0.0. In contrast to versions in expressions,
+/// the numbers of the version have no limit.
 fn is_semantic_version(text: &str) -> bool {
     let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
     let (numbers, stage) =
@@ -203,7 +205,7 @@ mod tests {
     use super::is_semantic_version;
 
     #[test]
-    fn versions_have_three_numbers_and_may_have_a_stage_and_a_build() {
+    fn semantic_versions_have_three_numbers_and_optional_prerelease_and_build() {
         for text in [
             "1.2.3",
             "0.0.0",

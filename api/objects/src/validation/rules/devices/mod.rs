@@ -9,9 +9,9 @@
 //! taint rule ─► devices, taint                                  pool request ─► driver, pool, limit; status set once
 //! ```
 //!
-//! The schema walk skips these kinds, because most lists are only checked if they are short enough, and most
-//! members only if others are valid. The content of a list that is too long is not checked. For a set, errors
-//! of elements precede those of repetitions.
+//! The schema walk skips these kinds. The content of most lists is checked only if the list is not too long.
+//! Most members are checked only if other members are valid. In a set, errors of elements precede errors of
+//! repetitions.
 
 mod capacity;
 mod names;
@@ -39,8 +39,8 @@ use values::json::Value;
 /// Maximum length of most lists: requests, constraints, configurations, selectors.
 const LIST_MAX: usize = 32;
 
-/// Checks a device class. Selectors and configurations that an update does not change are checked as stored
-/// ones.
+/// Checks a device class. Selectors and configurations that an update does not change are checked by the rules for
+/// stored values.
 pub(super) fn class(validator: &mut Validator, path: &FieldPath, class: StructView) {
     let (spec, place) = (class.child("spec"), path.child("spec"));
     let old = validator.old.map(|old| old.child("spec"));
@@ -58,14 +58,14 @@ pub(super) fn class(validator: &mut Validator, path: &FieldPath, class: StructVi
     }
 }
 
-/// Checks a claim. Its spec is immutable, so an update does not check it.
+/// Checks a claim. The spec of a claim is immutable, so an update does not check it.
 pub(super) fn claim(validator: &mut Validator, path: &FieldPath, claim: StructView) {
     if validator.is_create() {
         request::claim(validator, &path.child("spec"), claim.child("spec"));
     }
 }
 
-/// Checks a template for claims, which is immutable as well.
+/// Checks a template for claims. The template is immutable as well.
 pub(super) fn claim_template(validator: &mut Validator, path: &FieldPath, template: StructView) {
     if validator.is_create() {
         let (spec, place) = (template.child("spec"), path.child("spec"));
@@ -74,7 +74,7 @@ pub(super) fn claim_template(validator: &mut Validator, path: &FieldPath, templa
     }
 }
 
-/// Checks a node selector. A node must match one of its terms.
+/// Checks a node selector, which selects a node if one of its terms matches the node.
 fn node_selector(validator: &mut Validator, path: &FieldPath, selector: StructView) {
     if selector.items("nodeSelectorTerms").is_empty() {
         let detail = "must have at least one node selector term";
@@ -98,7 +98,7 @@ fn each<'v>(
     }
 }
 
-/// Returns whether a list has at most `max` elements. Reports an error otherwise.
+/// Returns whether a list has at most `max` elements. Reports an error if the list has more elements.
 fn fits(validator: &mut Validator, list: &FieldPath, count: usize, max: usize) -> bool {
     if count > max {
         validator.errors.push(FieldError::too_many(list, count, max));
@@ -106,7 +106,7 @@ fn fits(validator: &mut Validator, list: &FieldPath, count: usize, max: usize) -
     count <= max
 }
 
-/// Checks a list of structs that may repeat.
+/// Checks a list of structs that may contain repetitions.
 fn slice_of<'v>(
     validator: &mut Validator,
     path: &FieldPath,
@@ -121,7 +121,7 @@ fn slice_of<'v>(
     }
 }
 
-/// Checks a list of structs that must differ in the string at `key`.
+/// Checks a list of structs whose strings at `key` must differ.
 fn set_of<'v>(
     validator: &mut Validator,
     path: &FieldPath,
@@ -138,7 +138,7 @@ fn set_of<'v>(
     }
 }
 
-/// Refuses each string that occurred before.
+/// Refuses each string that repeats a previous string.
 fn repeated<'v>(validator: &mut Validator, list: &FieldPath, texts: impl Iterator<Item = &'v str>) {
     let mut seen = HashSet::new();
     for (at, text) in texts.enumerate() {

@@ -1,15 +1,15 @@
 //! Rules for the names of drivers, pools, attributes and shares.
 
 use super::super::super::path::FieldPath;
-use super::super::super::{Validator, forms, names};
+use super::super::super::{Validator, names, scalar_formats};
 use crate::device_limits::{DOMAIN_MAX, IDENTIFIER_MAX};
 use types::schema::table::ValueFormat;
 use values::field::{FieldError, go_quote};
 
 /// Maximum length of the name of a pool in bytes.
 const POOL_MAX: usize = 253;
-/// Maximum length in bytes of a whole name in a path: domain, slash and identifier. Longer names are shown
-/// without their middle.
+/// Maximum length in bytes of a whole name in a path: domain, slash and identifier. Longer names are
+/// shortened in the middle.
 const SHOWN_MAX: usize = DOMAIN_MAX + 1 + IDENTIFIER_MAX;
 
 /// Checks the name of a request, a device or a counter set.
@@ -17,12 +17,12 @@ pub(super) fn label(validator: &mut Validator, path: &FieldPath, name: &str) {
     validator.refuse(path, name, names::label(name));
 }
 
-/// Checks the name of a driver, with letters of either case.
+/// Checks the name of a driver. The letters may have either case.
 pub(super) fn driver(validator: &mut Validator, path: &FieldPath, name: &str) {
     if name.is_empty() {
         return validator.required(path, "");
     }
-    forms::check_form(ValueFormat::Driver, path, name, &mut validator.errors);
+    scalar_formats::check_form(ValueFormat::Driver, path, name, &mut validator.errors);
 }
 
 /// Checks the name of a pool, which consists of subdomains separated by slashes.
@@ -41,8 +41,8 @@ pub(super) fn pool(validator: &mut Validator, path: &FieldPath, name: &str) {
     }
 }
 
-/// Checks the name of an attribute or a capacity: `[domain/]identifier`. Names with more than one slash are
-/// not checked.
+/// Checks the name of an attribute or a capacity: `[domain/]identifier`. A name with more than one slash is
+/// not checked here.
 pub(super) fn qualified(validator: &mut Validator, path: &FieldPath, name: &str) {
     let parts: Vec<&str> = name.split('/').collect();
     match *parts {
@@ -79,7 +79,7 @@ fn identifier(validator: &mut Validator, path: &FieldPath, name: &str) {
     validator.refuse(path, name, names::identifier(name));
 }
 
-/// Returns the key of a map in the form that paths show.
+/// Returns the key of a map in the form that error paths contain.
 pub(super) fn shortened_key(key: &str) -> String {
     if key.len() <= SHOWN_MAX {
         return key.to_owned();
@@ -105,7 +105,8 @@ pub(super) fn share(validator: &mut Validator, path: &FieldPath, id: &str) {
 const UUID_LEN: usize = 36;
 const URN: &str = "urn:uuid:";
 
-/// Returns the fault of a UUID in one of its four forms: plain, in braces, as a URN, and without dashes.
+/// Returns the reason why a text is not a UUID. A UUID has one of four forms: plain, in braces, as a URN, or
+/// without dashes.
 fn uuid_fault(text: &str) -> Option<String> {
     let format = || Some("invalid UUID format".to_owned());
     let bytes = text.as_bytes();
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_have_one_of_four_forms() {
+    fn a_uuid_has_one_of_four_forms() {
         let plain = "01234567-89ab-cdef-0123-456789abcdef";
         for (text, want) in [
             (plain, None),
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn long_keys_lose_their_middle() {
+    fn long_keys_are_shortened_in_the_middle() {
         assert_eq!(shortened_key(&"a".repeat(96)), "a".repeat(96));
         let long = format!("{}{}", "a".repeat(60), "b".repeat(60));
         assert_eq!(shortened_key(&long), format!("{}...{}", "a".repeat(47), "b".repeat(46)));

@@ -1,4 +1,4 @@
-//! Rules for requests about pools of devices, and for the results in their status.
+//! Rules for requests for the state of device pools, and for the results in their status.
 
 use super::super::super::path::FieldPath;
 use super::super::super::{Validator, is_same_struct, names};
@@ -32,7 +32,7 @@ pub(in super::super) fn pool_request(validator: &mut Validator, path: &FieldPath
     }
 }
 
-/// Checks that a status that was set is neither changed nor removed.
+/// Checks that an existing status is neither changed nor removed.
 pub(in super::super) fn answer_update(validator: &mut Validator, new: StructView, old: StructView) {
     let (new, old) = (new.child("status"), old.child("status"));
     if old.is_there() && !(new.is_there() && is_same_struct(new, old)) {
@@ -40,7 +40,7 @@ pub(in super::super) fn answer_update(validator: &mut Validator, new: StructView
     }
 }
 
-/// Checks the status when it is set.
+/// Checks a status when it is set.
 pub(in super::super) fn pool_status(validator: &mut Validator, path: &FieldPath, status: StructView) {
     if validator.old.is_some_and(|old| old.has("status")) {
         return;
@@ -59,7 +59,7 @@ pub(in super::super) fn pool_status(validator: &mut Validator, path: &FieldPath,
     }
 }
 
-/// Checks a pool in the status.
+/// Checks a pool in a status.
 fn counted(validator: &mut Validator, path: &FieldPath, counted: StructView) {
     driver(validator, &path.child("driver"), counted.text("driver"));
     pool(validator, &path.child("poolName"), counted.text("poolName"));

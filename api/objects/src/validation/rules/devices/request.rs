@@ -1,4 +1,4 @@
-//! Rules for the spec of a claim: requests, constraints between them, and configuration for drivers.
+//! Rules for the spec of a claim: requests, constraints, and configuration for drivers.
 
 use cel::environment::Origin;
 use hashbrown::{HashMap, HashSet};
@@ -18,7 +18,7 @@ const ALTERNATIVES_MAX: usize = 8;
 const EXPRESSION_MAX: usize = 10 * 1024;
 /// Maximum size in bytes of the parameters for a driver.
 const PARAMETERS_MAX: usize = 10 * 1024;
-/// Effects of a taint on pods that do not tolerate it.
+/// Effects of a taint on pods that do not tolerate the taint.
 pub(super) const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 const OPERATORS: [&str; 2] = ["Equal", "Exists"];
 
@@ -27,7 +27,7 @@ pub(super) struct Requests<'v>(HashMap<&'v str, HashSet<&'v str>>);
 
 impl<'v> Requests<'v> {
     /// Returns the requests in the spec of a claim.
-    pub(super) fn of(spec: StructView<'v>) -> Self {
+    pub(super) fn from_spec(spec: StructView<'v>) -> Self {
         let requests = spec.child("devices").structs("requests");
         Requests(
             requests
@@ -61,7 +61,7 @@ impl<'v> Requests<'v> {
         }
     }
 
-    /// Checks the requests that a constraint or a configuration refers to.
+    /// Checks the references of a constraint or a configuration to requests.
     pub(super) fn check_all(&self, validator: &mut Validator, path: &FieldPath, owner: StructView) {
         let list = path.child("requests");
         let references = owner.texts("requests");
@@ -81,7 +81,7 @@ impl<'v> Requests<'v> {
 /// Checks the spec of a new claim.
 pub(super) fn claim(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     let (devices, path) = (spec.child("devices"), path.child("devices"));
-    let requests = Requests::of(spec);
+    let requests = Requests::from_spec(spec);
     set_of(validator, &path, devices, "requests", LIST_MAX, "name", request);
     slice_of(validator, &path, devices, "constraints", LIST_MAX, |validator, path, one| {
         requests.check_all(validator, path, one);
@@ -145,7 +145,7 @@ fn amount(validator: &mut Validator, path: &FieldPath, request: StructView) {
     tolerations(validator, path, request);
 }
 
-/// Checks selectors of devices. `is_stored` is true for selectors that were stored before.
+/// Checks selectors of devices. `is_stored` is true if the stored object contains the selectors.
 pub(super) fn selectors(validator: &mut Validator, path: &FieldPath, owner: StructView, is_stored: bool) {
     slice_of(validator, path, owner, "selectors", LIST_MAX, |validator, path, selector| {
         let place = path.child("cel");
@@ -195,8 +195,8 @@ fn toleration(validator: &mut Validator, path: &FieldPath, toleration: StructVie
     }
 }
 
-/// Checks a constraint: an attribute that is equal, or different, in all devices. If both are given, only the
-/// first is checked.
+/// Checks a constraint: an attribute that must be equal, or must differ, in all devices. If both attributes
+/// are given, only the first is checked.
 fn constraint(validator: &mut Validator, path: &FieldPath, constraint: StructView) {
     let given = ["matchAttribute", "distinctAttribute"].into_iter().find(|name| constraint.has(name));
     match given {
@@ -209,7 +209,7 @@ fn constraint(validator: &mut Validator, path: &FieldPath, constraint: StructVie
     }
 }
 
-/// Checks the configuration of a driver. Stored parameters may be longer than new ones.
+/// Checks the configuration for a driver. Stored parameters may be longer than new parameters.
 pub(super) fn configuration(
     validator: &mut Validator,
     path: &FieldPath,
@@ -225,7 +225,7 @@ pub(super) fn configuration(
     raw(validator, &place.child("parameters"), opaque.get("parameters"), max);
 }
 
-/// Checks an object without a schema, of at most `max` bytes.
+/// Checks an object without a schema, whose size must be at most `max` bytes.
 pub(super) fn raw(validator: &mut Validator, path: &FieldPath, value: Option<&Value>, max: usize) {
     let Some(value) = value else { return validator.required(path, "") };
     let mut text = Vec::new();

@@ -11,11 +11,12 @@ use super::{fits, node_selector, repeated, set_of, slice_of};
 use crate::device_limits::ATTRIBUTES_MAX;
 use values::json::{Object, Value};
 
-/// Maximum number of devices in a slice, and in a slice whose devices have taints, consume counters or have
-/// list attributes.
+/// Maximum number of devices in a slice. The second limit applies to slices whose devices have taints,
+/// consume counters or have list attributes.
 const DEVICES_MAX: usize = 128;
 const ADVANCED_DEVICES_MAX: usize = 64;
-/// Maximum number of counter sets in a slice, of sets that a device consumes, and of counters in a set.
+/// Maximum number of counter sets in a slice, of counter sets that a device consumes, and of counters in a
+/// set.
 const COUNTER_SETS_MAX: usize = 8;
 const TAKEN_SETS_MAX: usize = 2;
 const COUNTERS_MAX: usize = 32;
@@ -25,8 +26,8 @@ const TAINTS_MAX: usize = 16;
 /// Maximum number of binding conditions and of binding failure conditions of a device.
 const CONDITIONS_MAX: usize = 4;
 
-/// Checks a slice, whose devices belong to one node, some nodes or all nodes. The schema declares its
-/// immutable fields.
+/// Checks a slice, whose devices are available to one node, to some nodes or to all nodes. The schema
+/// declares the immutable fields.
 pub(in super::super) fn slice(validator: &mut Validator, path: &FieldPath, slice: StructView) {
     let (spec, path) = (slice.child("spec"), path.child("spec"));
     driver(validator, &path.child("driver"), spec.text("driver"));
@@ -68,7 +69,7 @@ fn is_advanced(device: StructView) -> bool {
         || device.map("attributes").any(|(_, attribute)| has_list(attribute))
 }
 
-/// Checks the pool of which a slice is a part.
+/// Checks the pool to which a slice belongs.
 fn part_of(validator: &mut Validator, path: &FieldPath, part: StructView) {
     pool(validator, &path.child("name"), part.text("name"));
     let count = part.int("resourceSliceCount").unwrap_or(0);
@@ -80,7 +81,7 @@ fn part_of(validator: &mut Validator, path: &FieldPath, part: StructView) {
     }
 }
 
-/// Checks the location of the devices of a slice: a common one, or one for each device.
+/// Checks the location of the devices of a slice: a common location, or one location for each device.
 fn place(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     const NAMES: &str = "`nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection`";
     let mut given = Vec::new();
@@ -110,7 +111,7 @@ fn place(validator: &mut Validator, path: &FieldPath, spec: StructView) {
     }
 }
 
-/// Checks the location of a single device, if each device declares its own.
+/// Checks the location of a single device, for slices in which each device declares its own location.
 fn own_place(validator: &mut Validator, path: &FieldPath, device: StructView) {
     let mut given = Vec::new();
     node_name(validator, path, device, "must not be empty", &mut given);
@@ -144,17 +145,17 @@ fn node_name(
     validator.refuse(&path, name, names::subdomain(name));
 }
 
-/// Checks a flag that must be true if it is set.
+/// Checks a flag that must be true if the flag is present.
 fn flag(
     validator: &mut Validator,
     path: &FieldPath,
     owner: StructView,
     name: &str,
-    shown: &'static str,
+    error_name: &'static str,
     given: &mut Vec<&'static str>,
 ) {
     match owner.flag(name) {
-        Some(true) => given.push(shown),
+        Some(true) => given.push(error_name),
         Some(false) => validator.invalid(path.child(name), false, "must be either unset or set to true"),
         None => {}
     }
@@ -204,7 +205,7 @@ fn device(validator: &mut Validator, path: &FieldPath, device: StructView) {
     });
 }
 
-/// Checks a counter set: counters that devices share, or those that one device consumes.
+/// Checks a counter set: counters that devices share, or counters that one device consumes.
 fn counters(validator: &mut Validator, path: &FieldPath, set: StructView, name: &str) {
     let place = path.child(name);
     match set.text(name) {
@@ -238,8 +239,9 @@ pub(super) fn taint(validator: &mut Validator, path: &FieldPath, taint: StructVi
     }
 }
 
-/// Checks the conditions that must be met before a pod is bound to the node of a device, and those that
-/// report that they cannot be met. Both lists are needed if one is given.
+/// Checks the two lists of binding conditions. The first list contains the conditions that must be true
+/// before a pod is bound to the node of a device; the second list contains the conditions that report a
+/// failure. A list without the other list is invalid.
 pub(super) fn binding_conditions(validator: &mut Validator, path: &FieldPath, owner: StructView) {
     const KINDS: [&str; 2] = ["bindingConditions", "bindingFailureConditions"];
     let mut all_fit = true;
@@ -256,13 +258,13 @@ pub(super) fn binding_conditions(validator: &mut Validator, path: &FieldPath, ow
     if !all_fit {
         return;
     }
-    let [wanted, failed] = KINDS.map(|kind| owner.texts(kind));
-    for (kind, texts) in KINDS.into_iter().zip([wanted.clone(), failed.clone()]) {
+    let [conditions, failed] = KINDS.map(|kind| owner.texts(kind));
+    for (kind, texts) in KINDS.into_iter().zip([conditions.clone(), failed.clone()]) {
         repeated(validator, &path.child(kind), texts);
     }
     let list = path.child(KINDS[1]);
     for (at, text) in failed.clone().enumerate() {
-        if wanted.clone().any(|wanted| wanted == text) && !validator.has_enough() {
+        if conditions.clone().any(|condition| condition == text) && !validator.has_enough() {
             let detail = "bindingFailureConditions must not overlap with bindingConditions";
             validator.invalid(list.index(at), text, detail);
         }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use hashbrown::HashSet;
 
 use super::super::super::path::FieldPath;
-use super::super::super::{Validator, forms, is_same};
+use super::super::super::{Validator, is_same, scalar_formats};
 use super::super::StructView;
 use super::super::status::conditions;
 use super::names::{driver, label, pool, share};
@@ -21,12 +21,12 @@ const USERS_MAX: usize = 256;
 /// Maximum number of conditions of a device, and maximum size in bytes of the data of its driver.
 const CONDITIONS_MAX: usize = 8;
 const DATA_MAX: usize = 10 * 1024;
-/// Limits of the data of a network device: interface name, hardware address, number of addresses.
+/// Limits of the data of a network device: interface name, hardware address, and number of addresses.
 const INTERFACE_MAX: usize = 256;
 const HARDWARE_MAX: usize = 128;
 const ADDRESSES_MAX: usize = 16;
 
-/// Identity of a device or a share of it: driver, pool, device, share.
+/// Identity of a device or of a share of a device: driver, pool, device, share.
 type Identity<'v> = [&'v str; 4];
 
 const IDENTITY: [&str; 4] = ["driver", "pool", "device", "shareID"];
@@ -35,7 +35,7 @@ fn identity<'v>(device: StructView<'v>) -> Identity<'v> {
     IDENTITY.map(|name| device.text(name))
 }
 
-/// Returns an identity in the form that errors show.
+/// Returns an identity as it appears in error messages.
 fn identity_object(identity: Identity) -> Object {
     let mut out = Object::new();
     for (name, text) in ["Driver", "Pool", "Device", "ShareID"].into_iter().zip(identity) {
@@ -44,8 +44,8 @@ fn identity_object(identity: Identity) -> Object {
     out
 }
 
-/// Checks the status of a claim. The allocation is set once, and reservations and device statuses need an
-/// allocation that they refer to.
+/// Checks the status of a claim. The allocation can be set once. Reservations and device statuses require an
+/// allocation.
 pub(in super::super) fn claim_status(validator: &mut Validator, path: &FieldPath, status: StructView) {
     let before = validator.old.map_or(StructView::from(None), |old| old.child("status"));
     let (allocation, place) = (status.child("allocation"), path.child("allocation"));
@@ -57,7 +57,7 @@ pub(in super::super) fn claim_status(validator: &mut Validator, path: &FieldPath
             validator.invalid(place, allocation.to_value(), "field is immutable");
         }
     } else if allocation.is_there() {
-        let requests = Requests::of(validator.object.child("spec"));
+        let requests = Requests::from_spec(validator.object.child("spec"));
         allocated(validator, &place.child("devices"), allocation.child("devices"), &requests);
         if allocation.has("nodeSelector") {
             node_selector(validator, &place.child("nodeSelector"), allocation.child("nodeSelector"));
@@ -78,7 +78,8 @@ fn members_of_user<'v>(user: StructView<'v>) -> [&'v str; 4] {
     ["apiGroup", "resource", "name", "uid"].map(|name| user.text(name))
 }
 
-/// Checks users, who need an allocation. A claim that is being deleted gets no new users.
+/// Checks the users of a claim. Users require an allocation, and a claim that is being deleted accepts no new
+/// users.
 fn reserved(validator: &mut Validator, path: &FieldPath, status: StructView, before: StructView) {
     if status.items("reservedFor").is_empty() {
         return;
@@ -87,7 +88,7 @@ fn reserved(validator: &mut Validator, path: &FieldPath, status: StructView, bef
         return validator.forbidden(path, "may not be specified when `allocated` is not set");
     }
     let is_deleted = validator.object.child("metadata").has("deletionTimestamp");
-    // A set, because the list of new users may be too long.
+    // The new users are compared with a hash set, because their list may be too long.
     let known: HashSet<[&str; 4]> = before.structs("reservedFor").map(members_of_user).collect();
     if is_deleted && !status.structs("reservedFor").map(members_of_user).all(|user| known.contains(&user)) {
         let detail =
@@ -145,13 +146,14 @@ fn network(validator: &mut Validator, path: &FieldPath, network: StructView) {
     }
 }
 
-/// Checks the address of an interface with its prefix length, in canonical form.
+/// Checks the address of an interface. The address has a prefix length and must be in canonical form.
 fn interface_address(validator: &mut Validator, path: &FieldPath, text: &str) {
-    let Some((address, length)) = forms::network(text) else {
+    let Some((address, length)) = scalar_formats::network(text) else {
         let detail = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
         return validator.invalid(path, text, detail);
     };
-    // An IPv4-mapped IPv6 address becomes an IPv4 address, so 96 is subtracted from its prefix length.
+    // The parser converts an IPv4-mapped IPv6 address to an IPv4 address, so 96 is subtracted from the prefix
+    // length.
     let is_mapped = matches!(address, IpAddr::V4(_)) && length > 32;
     let canonical = format!("{address}/{}", i16::from(length) - if is_mapped { 96 } else { 0 });
     if text != canonical {
@@ -159,8 +161,8 @@ fn interface_address(validator: &mut Validator, path: &FieldPath, text: &str) {
     }
 }
 
-/// Checks the allocated devices, their requests, which must be in the claim, and their configuration from the
-/// claim and its classes.
+/// Checks the allocated devices and their configuration, which comes from the claim and its classes. The
+/// claim must contain the requests to which the devices belong.
 fn allocated(validator: &mut Validator, path: &FieldPath, devices: StructView, requests: &Requests) {
     slice_of(validator, path, devices, "results", RESULTS_MAX, |validator, path, result| {
         requests.check(validator, &path.child("request"), result.text("request"));

@@ -26,7 +26,7 @@ const CAPABILITIES: &[&str] = &[
     "SYS_CHROOT",
 ];
 
-/// Sysctls of a pod that do not affect its node. Later releases add entries to the list.
+/// Sysctls that a pod can set without an effect on its node. Later releases added more entries.
 const SYSCTLS: &[&str] = &[
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -43,7 +43,7 @@ const SYSCTLS_1_29: &[&str] = &[
 ];
 const SYSCTLS_1_32: &[&str] = &["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
 
-/// Types of SELinux contexts for containers.
+/// SELinux types that are allowed for containers.
 const SE_LINUX_TYPES: &[&str] = &["", "container_t", "container_init_t", "container_kvm_t"];
 const SE_LINUX_ENGINE: &[&str] = &["container_engine_t"];
 
@@ -101,7 +101,7 @@ pub(super) fn capabilities(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("non-default capabilities", detail)
 }
 
-/// Returns the containers that add capabilities other than `allowed`, and those capabilities.
+/// Returns the containers that add capabilities outside `allowed`, and the capabilities that they add.
 pub(super) fn adding_other_than<'p>(allowed: &[&str], pod: Pod<'p>) -> (Offenders<'p>, BTreeSet<&'p str>) {
     let mut added = BTreeSet::new();
     let offenders = Offenders::among(pod, |container| {
@@ -114,7 +114,7 @@ pub(super) fn adding_other_than<'p>(allowed: &[&str], pod: Pod<'p>) -> (Offender
     (offenders, added)
 }
 
-/// Forbids the namespaces of the node.
+/// Forbids pods that use a namespace of the node.
 pub(super) fn host_namespaces(pod: Pod<'_>) -> Option<Violation> {
     let shared: Vec<String> = ["hostNetwork", "hostPID", "hostIPC"]
         .into_iter()
@@ -124,7 +124,7 @@ pub(super) fn host_namespaces(pod: Pod<'_>) -> Option<Violation> {
     if shared.is_empty() { None } else { Violation::new("host namespaces", shared.join(", ")) }
 }
 
-/// Forbids directories of the node.
+/// Forbids volumes that mount directories of the node.
 pub(super) fn host_paths(pod: Pod<'_>) -> Option<Violation> {
     let volumes: Vec<&str> =
         pod.spec.structs("volumes").filter(|v| v.has("hostPath")).map(|v| v.text("name")).collect();
@@ -135,7 +135,7 @@ pub(super) fn host_paths(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("hostPath volumes", detail)
 }
 
-/// Forbids ports of the node.
+/// Forbids containers that use ports of the node.
 pub(super) fn host_ports(pod: Pod<'_>) -> Option<Violation> {
     let mut ports = BTreeSet::new();
     let offenders = Offenders::among(pod, |container| {
@@ -158,7 +158,7 @@ pub(super) fn host_ports(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("hostPort", detail)
 }
 
-/// Requires that probes and lifecycle handlers of the node agent connect only to the pod.
+/// Requires that probes and lifecycle handlers, which the node agent runs, connect only to the pod.
 pub(super) fn probe_hosts(pod: Pod<'_>) -> Option<Violation> {
     let mut hosts = BTreeSet::new();
     let mut offenders = Offenders::among(pod, |container| {
@@ -201,7 +201,7 @@ pub(super) fn privileged(pod: Pod<'_>) -> Option<Violation> {
     )
 }
 
-/// Requires that `/proc` stays masked.
+/// Requires that the default paths in `/proc` stay masked.
 pub(super) fn proc_mount(pod: Pod<'_>) -> Option<Violation> {
     let mut kinds = BTreeSet::new();
     let offenders = Offenders::among(pod, |container| {
@@ -218,13 +218,13 @@ pub(super) fn proc_mount(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("procMount", detail)
 }
 
-/// Requires that `/proc` stays masked, except in a user namespace.
+/// Requires that the default paths in `/proc` stay masked, except in a user namespace.
 pub(super) fn proc_mount_on_node(pod: Pod<'_>) -> Option<Violation> {
     if pod.has_user_namespace() { None } else { proc_mount(pod) }
 }
 
-/// Requires that a seccomp profile, if set, is that of the runtime or a profile of the node. This variant
-/// reads the annotations, which predate the fields.
+/// Requires that a seccomp profile, if set, is the profile of the runtime or a profile on the node. This function reads
+/// the annotations that existed before the fields.
 pub(super) fn seccomp_annotations(pod: Pod<'_>) -> Option<Violation> {
     let of_containers = pod.containers().map(|c| pod.seccomp_annotation_of(c.name));
     let names = std::iter::once(pod.seccomp_annotation()).chain(of_containers);
@@ -243,8 +243,8 @@ pub(super) fn seccomp_annotations(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("seccompProfile", format!("forbidden {kind} {}", set.join(", ")))
 }
 
-/// Requires that a seccomp profile, if set, is that of the runtime or a profile of the node. This variant
-/// reads the fields.
+/// Requires that a seccomp profile, if set, is the profile of the runtime or a profile on the node. This function reads
+/// the fields.
 pub(super) fn seccomp(pod: Pod<'_>) -> Option<Violation> {
     let mut kinds = BTreeSet::new();
     let offenders = Offenders::in_contexts(pod, |context| {
@@ -274,12 +274,12 @@ pub(super) fn is_seccomp_allowed(kind: &str) -> bool {
     matches!(kind, "RuntimeDefault" | "Localhost")
 }
 
-/// Allows only the SELinux contexts for containers.
+/// Allows only SELinux options with a type for containers.
 pub(super) fn se_linux(pod: Pod<'_>) -> Option<Violation> {
     se_linux_types(pod, &[])
 }
 
-/// Allows only the SELinux contexts for containers, including the type for container engines.
+/// Allows only SELinux options with a type for containers or for container engines.
 pub(super) fn se_linux_with_engine(pod: Pod<'_>) -> Option<Violation> {
     se_linux_types(pod, SE_LINUX_ENGINE)
 }
@@ -322,17 +322,17 @@ pub(super) fn sysctls(pod: Pod<'_>) -> Option<Violation> {
     sysctls_but(pod, &[SYSCTLS])
 }
 
-/// The variant with the list of release 1.27.
+/// Allows only sysctls in the list of release 1.27.
 pub(super) fn sysctls_1_27(pod: Pod<'_>) -> Option<Violation> {
     sysctls_but(pod, &[SYSCTLS, SYSCTLS_1_27])
 }
 
-/// The variant with the list of release 1.29.
+/// Allows only sysctls in the list of release 1.29.
 pub(super) fn sysctls_1_29(pod: Pod<'_>) -> Option<Violation> {
     sysctls_but(pod, &[SYSCTLS, SYSCTLS_1_27, SYSCTLS_1_29])
 }
 
-/// The variant with the list of release 1.32.
+/// Allows only sysctls in the list of release 1.32.
 pub(super) fn sysctls_1_32(pod: Pod<'_>) -> Option<Violation> {
     sysctls_but(pod, &[SYSCTLS, SYSCTLS_1_27, SYSCTLS_1_29, SYSCTLS_1_32])
 }
@@ -343,7 +343,7 @@ fn sysctls_but(pod: Pod<'_>, allowed: &[&[&str]]) -> Option<Violation> {
     if others.is_empty() { None } else { Violation::new("forbidden sysctls", others.join(", ")) }
 }
 
-/// Forbids containers that run as processes of a Windows node.
+/// Forbids containers that run as host processes on a Windows node.
 pub(super) fn host_process(pod: Pod<'_>) -> Option<Violation> {
     let offenders =
         Offenders::in_contexts(pod, |context| context.child("windowsOptions").is_true("hostProcess"));

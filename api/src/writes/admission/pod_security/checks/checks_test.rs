@@ -1,15 +1,15 @@
-//! Tests of the decisions of each level about pods.
+//! Tests which pods each level allows.
 
 use super::*;
 use crate::writes::admission::pod_security::level::Level;
 use values::naming::KUBERNETES;
 use values::testing::object;
 
-/// Returns the violations of a level by a pod, which is given as metadata and spec in one object.
-fn said(at: &str, pod: &str) -> String {
+/// Returns the violations of the level `at` by a pod. `pod` is an object with `metadata` and `spec`.
+fn violations(at: &str, pod: &str) -> String {
     let (level, version) = at.split_once(':').unwrap();
     let at = LevelVersion { level: Level::parse(level).unwrap(), version: Version::parse(version).unwrap() };
-    details(&evaluate(at, Pod::of(StructView::of(&object(pod)), &KUBERNETES)))
+    details(&evaluate(at, Pod::new(StructView::from_object(&object(pod)), &KUBERNETES)))
 }
 
 /// Returns a pod that the restricted level allows, with additions to its spec and its container.
@@ -28,7 +28,7 @@ fn with_context(of_pod: &str, of_container: &str) -> String {
 }
 
 #[test]
-fn what_the_baseline_does_not_allow() {
+fn the_baseline_level_refuses_each_forbidden_setting() {
     for (at, pod, want) in [
         ("baseline:latest", r#"{"spec":{"containers":[{"name":"c"}]}}"#.to_owned(), ""),
         (
@@ -90,13 +90,13 @@ fn what_the_baseline_does_not_allow() {
             r#"procMount (container "a" must not set securityContext.procMount to "Unmasked")"#,
         ),
     ] {
-        assert_eq!(said(at, &pod), want, "{at} {pod}");
-        assert_eq!(said("privileged:latest", &pod), "", "{pod}");
+        assert_eq!(violations(at, &pod), want, "{at} {pod}");
+        assert_eq!(violations("privileged:latest", &pod), "", "{pod}");
     }
 }
 
 #[test]
-fn sysctls_that_pods_may_set_become_more_with_versions() {
+fn newer_versions_of_the_baseline_level_allow_more_sysctls() {
     let sysctl = |name: &str| with_context(&format!(r#""sysctls":[{{"name":"{name}","value":"1"}}]"#), "");
     for (name, since) in [
         ("kernel.shm_rmid_forced", 0),
@@ -104,28 +104,28 @@ fn sysctls_that_pods_may_set_become_more_with_versions() {
         ("net.ipv4.tcp_keepalive_time", 29),
         ("net.ipv4.tcp_rmem", 32),
     ] {
-        assert_eq!(said(&format!("baseline:v1.{since}"), &sysctl(name)), "", "{name}");
+        assert_eq!(violations(&format!("baseline:v1.{since}"), &sysctl(name)), "", "{name}");
         if since > 0 {
-            let said = said(&format!("baseline:v1.{}", since - 1), &sysctl(name));
+            let said = violations(&format!("baseline:v1.{}", since - 1), &sysctl(name));
             assert_eq!(said, format!("forbidden sysctls ({name})"));
         }
     }
-    assert_eq!(said("baseline:latest", &sysctl("kernel.msgmax")), "forbidden sysctls (kernel.msgmax)");
+    assert_eq!(violations("baseline:latest", &sysctl("kernel.msgmax")), "forbidden sysctls (kernel.msgmax)");
 }
 
 #[test]
-fn hosts_of_probes_and_handlers_are_the_pod_since_1_34() {
+fn hosts_of_probes_and_lifecycle_handlers_are_refused_since_1_34() {
     let pod = r#"{"spec":{"containers":[{"name":"b","livenessProbe":{"httpGet":{"host":"h"}},"lifecycle":{"preStop":{"tcpSocket":{"host":"g"}}}},
         {"name":"a","readinessProbe":{"tcpSocket":{"host":"h"}}},{"name":"c","startupProbe":{"httpGet":{"host":""}}}]}}"#;
-    assert_eq!(said("baseline:v1.33", pod), "");
+    assert_eq!(violations("baseline:v1.33", pod), "");
     assert_eq!(
-        said("baseline:v1.34", pod),
+        violations("baseline:v1.34", pod),
         r#"probe or lifecycle host (containers "a", "b" use probe or lifecycle hosts "g", "h")"#
     );
 }
 
 #[test]
-fn what_the_restricted_level_adds() {
+fn the_restricted_level_refuses_more_settings_than_baseline() {
     let bare = r#"{"spec":{"containers":[{"name":"c"},{"name":"d"}]}}"#;
     let escalation = r#"allowPrivilegeEscalation != false (containers "c", "d" must set securityContext.allowPrivilegeEscalation=false)"#;
     let capabilities = r#"unrestricted capabilities (containers "c", "d" must set securityContext.capabilities.drop=["ALL"])"#;
@@ -139,7 +139,7 @@ fn what_the_restricted_level_adds() {
         ("v1.18", [escalation, root].join(", ")),
         ("v1.7", root.to_owned()),
     ] {
-        assert_eq!(said(&format!("restricted:{version}"), bare), want, "{version}");
+        assert_eq!(violations(&format!("restricted:{version}"), bare), want, "{version}");
     }
     for (at, pod, want) in [
         ("restricted:latest", hardened("", ""), ""),
@@ -174,15 +174,15 @@ fn what_the_restricted_level_adds() {
             r#"non-default capabilities (container "i" must not include "NET_ADMIN" in securityContext.capabilities.add)"#,
         ),
     ] {
-        assert_eq!(said(at, &pod), want, "{at} {pod}");
+        assert_eq!(violations(at, &pod), want, "{at} {pod}");
     }
 }
 
 #[test]
-fn settings_of_linux_are_not_asked_of_windows_since_1_25() {
+fn linux_settings_are_not_required_of_windows_pods_since_1_25() {
     let pod = r#"{"spec":{"os":{"name":"windows"},"securityContext":{"runAsNonRoot":true},"containers":[{"name":"c"}]}}"#;
-    assert_eq!(said("restricted:v1.25", pod), "");
-    assert!(said("restricted:v1.24", pod).starts_with("allowPrivilegeEscalation != false"));
+    assert_eq!(violations("restricted:v1.25", pod), "");
+    assert!(violations("restricted:v1.24", pod).starts_with("allowPrivilegeEscalation != false"));
 }
 
 #[test]
@@ -192,15 +192,15 @@ fn root_in_a_user_namespace_is_allowed_since_1_35() {
         "",
     );
     let mount = r#"procMount (container "i" must not set securityContext.procMount to "Unmasked")"#;
-    assert_eq!(said("baseline:v1.35", &pod), "");
-    assert_eq!(said("baseline:v1.34", &pod), mount);
-    assert_eq!(said("restricted:v1.35", &pod), mount);
-    assert!(said("restricted:v1.34", &pod).contains("runAsUser=0"));
+    assert_eq!(violations("baseline:v1.35", &pod), "");
+    assert_eq!(violations("baseline:v1.34", &pod), mount);
+    assert_eq!(violations("restricted:v1.35", &pod), mount);
+    assert!(violations("restricted:v1.34", &pod).contains("runAsUser=0"));
 }
 
 #[test]
-fn replaced_checks_are_where_the_table_says() {
-    let baseline: [(usize, Form); 4] = [
+fn replaced_checks_are_at_their_indexes_in_the_baseline_table() {
+    let baseline: [(usize, CheckFunction); 4] = [
         (CAPABILITIES, baseline::capabilities),
         (HOST_PATHS, baseline::host_paths),
         (PROC_MOUNT, baseline::proc_mount),

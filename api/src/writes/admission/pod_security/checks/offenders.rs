@@ -1,14 +1,14 @@
-//! The parts of a pod that fail a check, and their names in messages.
+//! The pod-level settings and the containers that fail a check, and their names in messages.
 
 use std::collections::BTreeSet;
 
 use super::{Container, Pod};
 use objects::validation::StructView;
 
-/// The parts of a pod that fail a check.
+/// The pod-level settings and the containers of a pod that fail a check.
 #[derive(Default)]
 pub(super) struct Offenders<'p> {
-    /// Whether settings of the pod as a whole fail.
+    /// Whether the pod-level security context fails the check.
     pub pod: bool,
     /// The containers that fail the check.
     pub containers: Vec<&'p str>,
@@ -20,18 +20,19 @@ impl<'p> Offenders<'p> {
         Offenders { pod: false, containers: pod.containers().filter(fails).map(|c| c.name).collect() }
     }
 
-    /// Returns the pod and containers whose security contexts fail a check.
+    /// Applies a check to the security contexts of the pod and its containers, and returns the pod and the
+    /// containers that fail.
     pub fn in_contexts(pod: Pod<'p>, mut fails: impl FnMut(StructView<'p>) -> bool) -> Offenders<'p> {
         let of_pod = fails(pod.context());
         Offenders { pod: of_pod, ..Offenders::among(pod, |container| fails(container.context)) }
     }
 
-    /// Returns whether nothing fails the check.
+    /// Returns whether the pod and all containers pass the check.
     pub fn is_empty(&self) -> bool {
         !self.pod && self.containers.is_empty()
     }
 
-    /// Returns `one` for a single offender, `many` otherwise.
+    /// Returns `one` if one container fails, `many` otherwise.
     pub fn plural(&self, one: &'static str, many: &'static str) -> &'static str {
         plural(self.containers.len(), one, many)
     }

@@ -6,7 +6,7 @@ use super::baseline::{adding_other_than, is_seccomp_allowed, seccomp_type};
 use super::offenders::{Offenders, plural, quoted, quoted_set};
 use super::{Pod, Violation, baseline};
 
-/// Types of volumes that pods may use directly; other types need a persistent volume.
+/// Types of volumes that a pod may define itself. For other types, the pod must use a persistent volume.
 const VOLUMES: &[&str] = &[
     "configMap",
     "csi",
@@ -19,7 +19,7 @@ const VOLUMES: &[&str] = &[
     "secret",
 ];
 
-/// Requires that processes gain no privileges over their parents.
+/// Requires that a process cannot gain more privileges than its parent.
 pub(super) fn privilege_escalation(pod: Pod<'_>) -> Option<Violation> {
     let offenders =
         Offenders::among(pod, |container| container.context.flag("allowPrivilegeEscalation") != Some(false));
@@ -30,12 +30,14 @@ pub(super) fn privilege_escalation(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("allowPrivilegeEscalation != false", detail)
 }
 
-/// Requires that processes gain no privileges over their parents, on operating systems with this setting.
+/// Requires that a process cannot gain more privileges than its parent, except on Windows, which lacks this
+/// setting.
 pub(super) fn privilege_escalation_on_linux(pod: Pod<'_>) -> Option<Violation> {
     if pod.is_windows() { None } else { privilege_escalation(pod) }
 }
 
-/// Requires that all capabilities are dropped and none is added, except the one for low ports.
+/// Requires that containers drop all capabilities and add only `NET_BIND_SERVICE`, the capability for low
+/// ports.
 pub(super) fn capabilities(pod: Pod<'_>) -> Option<Violation> {
     let keeping = Offenders::among(pod, |container| {
         !container.context.child("capabilities").texts("drop").any(|name| name == "ALL")
@@ -55,7 +57,7 @@ pub(super) fn capabilities(pod: Pod<'_>) -> Option<Violation> {
     if details.is_empty() { None } else { Violation::new("unrestricted capabilities", details.join("; ")) }
 }
 
-/// The variant for operating systems with capabilities.
+/// Applies [`capabilities`], except on Windows, which has no capabilities.
 pub(super) fn capabilities_on_linux(pod: Pod<'_>) -> Option<Violation> {
     if pod.is_windows() { None } else { capabilities(pod) }
 }
@@ -141,7 +143,7 @@ pub(super) fn seccomp(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("seccompProfile", detail)
 }
 
-/// The variant for operating systems with seccomp.
+/// Applies [`seccomp`], except on Windows, which has no seccomp.
 pub(super) fn seccomp_on_linux(pod: Pod<'_>) -> Option<Violation> {
     if pod.is_windows() { None } else { seccomp(pod) }
 }

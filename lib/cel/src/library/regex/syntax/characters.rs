@@ -32,11 +32,11 @@ pub(super) fn perl_class(text: &str) -> Step<'_, Option<(String, &str)>> {
 
 fn unicode_class(text: &str, negated: bool) -> Step<'_, (String, &str)> {
     let after = &text[2..];
-    let Some(first) = after.chars().next() else { return Err(Fault { reason: ESCAPE, shown: text }) };
+    let Some(first) = after.chars().next() else { return Err(Fault { reason: ESCAPE, fragment: text }) };
     let (name, rest) = match after.strip_prefix('{') {
         Some(braced) => match braced.split_once('}') {
             Some(parts) => parts,
-            None => return Err(Fault { reason: CLASS_RANGE, shown: text }),
+            None => return Err(Fault { reason: CLASS_RANGE, fragment: text }),
         },
         None => after.split_at(first.len_utf8()),
     };
@@ -55,7 +55,7 @@ fn unicode_class(text: &str, negated: bool) -> Step<'_, (String, &str)> {
     let letter = if negated { 'P' } else { 'p' };
     match ["gc", "sc"].into_iter().find(|property| allowed && is_unicode_class(property, &name)) {
         Some(property) => Ok((format!("\\{letter}{{{property}={name}}}"), rest)),
-        None => Err(Fault { reason: CLASS_RANGE, shown: &text[..text.len() - rest.len()] }),
+        None => Err(Fault { reason: CLASS_RANGE, fragment: &text[..text.len() - rest.len()] }),
     }
 }
 
@@ -76,23 +76,24 @@ fn is_unicode_class(property: &str, name: &str) -> bool {
     })
 }
 
-/// Parses one character of a class. Returns it and the text after it. `class` is the text from the opening
-/// bracket on.
+/// Parses one character of a class. Returns the character and the text after it. `class` is the text from
+/// the opening bracket on.
 pub(super) fn class_char<'p>(text: &'p str, class: &'p str) -> Step<'p, (u32, &'p str)> {
     let mut chars = text.chars();
     match chars.next() {
-        None => Err(Fault { reason: MISSING_BRACKET, shown: class }),
+        None => Err(Fault { reason: MISSING_BRACKET, fragment: class }),
         Some('\\') => escaped_char(text),
         Some(c) => Ok((c.into(), chars.as_str())),
     }
 }
 
-/// Parses the escape at the start of `text`. Returns its code point and the text after it.
+/// Parses the escape at the start of `text`. Returns the code point of the escape, and the text after the
+/// escape.
 pub(super) fn escaped_char(text: &str) -> Step<'_, (u32, &str)> {
     let mut chars = text[1..].chars();
-    let Some(c) = chars.next() else { return Err(Fault { reason: TRAILING_BACKSLASH, shown: "" }) };
+    let Some(c) = chars.next() else { return Err(Fault { reason: TRAILING_BACKSLASH, fragment: "" }) };
     let rest = chars.as_str();
-    let invalid = |rest: &str| Err(Fault { reason: ESCAPE, shown: &text[..text.len() - rest.len()] });
+    let invalid = |rest: &str| Err(Fault { reason: ESCAPE, fragment: &text[..text.len() - rest.len()] });
     let code = match c {
         // A single digit would be a backreference, which RE2 does not support.
         '1'..='7' if !rest.starts_with(|c: char| ('0'..='7').contains(&c)) => return invalid(rest),
@@ -119,8 +120,8 @@ fn hexadecimal<'p>(text: &'p str, digits: &'p str) -> Step<'p, (u32, &'p str)> {
     // The error quotes the escape up to and including the invalid character.
     let invalid = |at: usize| {
         let wrong = digits[at..].chars().next().map_or(0, char::len_utf8);
-        let shown = &text[..text.len() - digits.len() + at + wrong];
-        Err(Fault { reason: ESCAPE, shown })
+        let fragment = &text[..text.len() - digits.len() + at + wrong];
+        Err(Fault { reason: ESCAPE, fragment })
     };
     let count = |digits: &str| digits.bytes().take_while(u8::is_ascii_hexdigit).count();
     let Some(braced) = digits.strip_prefix('{') else {

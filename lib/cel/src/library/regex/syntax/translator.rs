@@ -33,12 +33,12 @@ pub(super) struct Translator<'p> {
     rest: &'p str,
     /// Translated pattern so far.
     pub(super) out: String,
-    /// Open groups, the innermost last; the first one is the whole pattern.
+    /// Open groups, the innermost last; the first group is the whole pattern.
     groups: Vec<Group<'p>>,
     /// Number of Unicode classes in the output.
     pub(super) unicode_classes: usize,
-    /// Length of the rest of the pattern at its last `:]`. If the rest is shorter, it contains no end of a
-    /// named class, so no search is needed.
+    /// Length of the rest of the pattern from its last `:]` on. A shorter rest contains no `:]`, so the end
+    /// of a named class need not be searched in it.
     named_class_end: usize,
 }
 
@@ -76,7 +76,7 @@ impl<'p> Translator<'p> {
             }
         }
         if self.groups.len() > 1 {
-            return Err(Fault { reason: MISSING_PAREN, shown: self.pattern });
+            return Err(Fault { reason: MISSING_PAREN, fragment: self.pattern });
         }
         Ok(())
     }
@@ -93,7 +93,7 @@ impl<'p> Translator<'p> {
         self.out.push_str(text);
     }
 
-    /// Records that an expression was written that can be repeated.
+    /// Records that the output ends with an expression that can be repeated.
     fn atom(&mut self) {
         let group = self.group();
         group.repeatable = true;
@@ -114,20 +114,20 @@ impl<'p> Translator<'p> {
 
     fn open_group(&mut self) -> Step<'p> {
         if self.groups.len() > NESTING_MAX {
-            return Err(Fault { reason: TOO_DEEP, shown: self.pattern });
+            return Err(Fault { reason: TOO_DEEP, fragment: self.pattern });
         }
         let name = self.rest.strip_prefix("(?P<").or_else(|| self.rest.strip_prefix("(?<"));
         // If the name is empty, the angle bracket is an unknown flag.
         if let Some(name) = name.filter(|name| !name.is_empty()) {
             let Some(end) = name.find('>') else {
-                return Err(Fault { reason: NAMED_CAPTURE, shown: self.rest });
+                return Err(Fault { reason: NAMED_CAPTURE, fragment: self.rest });
             };
             let capture = self.before(&name[end + 1..]);
             let name = &name[..end];
             let valid =
                 !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
             if !valid {
-                return Err(Fault { reason: NAMED_CAPTURE, shown: capture });
+                return Err(Fault { reason: NAMED_CAPTURE, fragment: capture });
             }
             // Names and numbers of groups are not needed, and several groups may have the same name.
             self.emit(capture.len(), "(?:");
@@ -151,22 +151,22 @@ impl<'p> Translator<'p> {
                 '-' if !negative => (negative, seen) = (true, false),
                 ':' | ')' if !negative || seen => {
                     let written = self.before(after);
-                    // RE2 allows an empty list of flags, the crate does not.
+                    // RE2 allows an empty list of flags, but the crate does not allow it.
                     self.emit(written.len(), if written == "(?)" { "" } else { written });
                     if c == ':' {
                         self.groups.push(Group::default());
                     }
                     return Ok(());
                 }
-                _ => return Err(Fault { reason: PERL, shown: self.before(after) }),
+                _ => return Err(Fault { reason: PERL, fragment: self.before(after) }),
             }
         }
-        Err(Fault { reason: PERL, shown: self.rest })
+        Err(Fault { reason: PERL, fragment: self.rest })
     }
 
     fn close_group(&mut self) -> Step<'p> {
         if self.groups.len() == 1 {
-            return Err(Fault { reason: UNEXPECTED_PAREN, shown: self.pattern });
+            return Err(Fault { reason: UNEXPECTED_PAREN, fragment: self.pattern });
         }
         let weight = self.groups.pop().map_or(1, |group| group.weight_max.max(1));
         self.emit(1, ")");
@@ -189,13 +189,13 @@ impl<'p> Translator<'p> {
         if let Some((min, max)) = counts
             && (min > REPEAT_MAX || max.is_some_and(|max| max > REPEAT_MAX || max < min))
         {
-            return Err(Fault { reason: REPEAT_SIZE, shown: operator.trim_end_matches('?') });
+            return Err(Fault { reason: REPEAT_SIZE, fragment: operator.trim_end_matches('?') });
         }
         if let Some(first) = after_repeat {
-            return Err(Fault { reason: NESTED_REPEAT, shown: &first[..first.len() - after.len()] });
+            return Err(Fault { reason: NESTED_REPEAT, fragment: &first[..first.len() - after.len()] });
         }
         if !self.group().repeatable {
-            return Err(Fault { reason: MISSING_ARGUMENT, shown: operator });
+            return Err(Fault { reason: MISSING_ARGUMENT, fragment: operator });
         }
         let start = self.rest;
         let group = self.group();
@@ -205,7 +205,7 @@ impl<'p> Translator<'p> {
                 group.weight = group.weight.saturating_mul(count);
             }
             if count >= 2 && group.weight > REPEAT_MAX {
-                return Err(Fault { reason: REPEAT_SIZE, shown: operator });
+                return Err(Fault { reason: REPEAT_SIZE, fragment: operator });
             }
             group.weight_max = group.weight_max.max(group.weight);
         }
@@ -268,7 +268,7 @@ impl<'p> Translator<'p> {
             {
                 let (name, after) = rest.split_at(end + 4);
                 if !is_posix_class(name) {
-                    return Err(Fault { reason: CLASS_RANGE, shown: name });
+                    return Err(Fault { reason: CLASS_RANGE, fragment: name });
                 }
                 self.out.push_str(name);
                 rest = after;
@@ -289,7 +289,7 @@ impl<'p> Translator<'p> {
             {
                 (high, rest) = class_char(after, start)?;
                 if high < low {
-                    return Err(Fault { reason: CLASS_RANGE, shown: &range[..range.len() - rest.len()] });
+                    return Err(Fault { reason: CLASS_RANGE, fragment: &range[..range.len() - rest.len()] });
                 }
             }
             push_range(&mut self.out, low, high);
@@ -300,7 +300,7 @@ impl<'p> Translator<'p> {
         Ok(())
     }
 
-    /// Parses a class like [`perl_class`], and counts those of Unicode.
+    /// Parses a class like [`perl_class`], and counts Unicode classes.
     fn perl_class(&mut self, text: &'p str) -> Step<'p, Option<(String, &'p str)>> {
         let class = perl_class(text)?;
         self.unicode_classes +=

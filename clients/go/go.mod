@@ -1,0 +1,3 @@
+module example.com/cluster-apiserver/apitest
+
+go 1.22
