@@ -23,11 +23,11 @@ bench filter="":
 
 # Simulated runs with crashes, until the store was opened this often after one.
 crash cycles="1000000":
-    FAULT_CYCLES={{cycles}} cargo test --release --package engine --test faults -- --nocapture no_life
+    FAULT_CYCLES={{cycles}} cargo test --release --package engine --test faults -- --nocapture simulated_runs
 
 # Replaces a custom type this often, and fails if memory grows with it.
 types cycles="10000":
-    TYPE_CYCLES={{cycles}} cargo test --release --package tests --test it -- --nocapture types_that_are_replaced
+    TYPE_CYCLES={{cycles}} cargo test --release --package tests --test it -- --nocapture replacing_and_recreating
 
 # Runs the fuzz targets for longer than CI does; the seconds are per target.
 fuzz seconds="60":
