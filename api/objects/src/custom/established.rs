@@ -107,6 +107,14 @@ impl Established {
         }
     }
 
+    /// Replaces the served types of a definition. Has no effect if the definition has no served types, because
+    /// its deletion has removed them.
+    pub fn replace(&mut self, prepared: Prepared, naming: &Naming, changes: &mut RegistryChanges) {
+        if self.by_name.contains_key(prepared.name()) {
+            self.put(prepared, naming, changes);
+        }
+    }
+
     /// Stops serving the types of a definition.
     pub fn remove(&mut self, name: &str, changes: &mut RegistryChanges) {
         if let Some(made) = self.by_name.remove(name) {
@@ -244,6 +252,21 @@ mod tests {
         registry = changes.apply(&registry);
         assert_eq!(registry.resources().count(), builtin);
         assert!(registry.group("g.example").is_none());
+    }
+
+    #[test]
+    fn removed_types_cannot_be_replaced() {
+        let (mut established, mut changes) = (Established::default(), RegistryChanges::default());
+        let [old, new] = ["v1", "v2"].map(|version| definition("g.example", "things", version));
+        serve(&mut established, &old, &mut changes);
+        let replace = |established: &mut Established, changes: &mut RegistryChanges| {
+            let prepared = Prepared::new("a", &new, &Definition::read(&new)).unwrap();
+            established.replace(prepared, &KUBERNETES, changes);
+            established.resources("a").iter().map(|resource| resource.version.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(replace(&mut established, &mut changes), ["v2"]);
+        established.remove("a", &mut changes);
+        assert_eq!(replace(&mut established, &mut changes), [""; 0]);
     }
 
     #[test]

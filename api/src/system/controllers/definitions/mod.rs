@@ -244,7 +244,11 @@ impl<'a> Definitions<'a> {
         };
         let mut is_served = true;
         match to_serve {
-            Some(to_serve) => is_served = serve(server, name, to_serve).await,
+            Some(to_serve) => {
+                // A deletion that began earlier may have removed the types already.
+                let how = if ends && !deletes { Serving::Replace } else { Serving::Put };
+                is_served = serve(server, name, to_serve, how).await;
+            }
             None => server.establish(|established, changes| established.remove(name, changes)),
         }
         if ends {
@@ -338,13 +342,26 @@ fn state(server: &Server, object: &Object, definition: &Definition, taken: &Take
     derive(server.types.naming, definition, taken, &findings, &clock::now())
 }
 
+/// How the types of a definition are served.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Serving {
+    /// The types are added, or replace the served types of the definition.
+    Put,
+    /// The types replace the served types of the definition, if there are any.
+    Replace,
+}
+
 /// Serves the types of a definition. The types are created on a separate thread and outside of all locks; the
 /// controller waits at most [`MAKING_MAX`] for the types, and then continues with the next definition.
 ///
 /// Returns `false` if the types cannot be created. In this case the definition keeps its previous types.
-async fn serve(server: &Server, name: &str, to_serve: Box<(Object, Definition)>) -> bool {
+async fn serve(server: &Server, name: &str, to_serve: Box<(Object, Definition)>, serving: Serving) -> bool {
     let (object, definition) = &*to_serve;
-    if server.establish(|established, _| established.is_current(name, object, definition)) {
+    let is_done = server.establish(|established, _| {
+        let is_removed = serving == Serving::Replace && established.resources(name).is_empty();
+        is_removed || established.is_current(name, object, definition)
+    });
+    if is_done {
         return true;
     }
     let owned = name.to_owned();
@@ -354,7 +371,11 @@ async fn serve(server: &Server, name: &str, to_serve: Box<(Object, Definition)>)
     });
     let why = match tokio::time::timeout(MAKING_MAX, making).await {
         Ok(Ok(Ok(prepared))) => {
-            server.establish(|established, changes| established.put(prepared, server.types.naming, changes));
+            let naming = server.types.naming;
+            server.establish(|established, changes| match serving {
+                Serving::Put => established.put(prepared, naming, changes),
+                Serving::Replace => established.replace(prepared, naming, changes),
+            });
             return true;
         }
         Ok(Ok(Err(error))) => error.to_string(),
