@@ -1,5 +1,5 @@
 //! Names of functions (`docs/style.md`): the name of a test begins with the subject of a sentence, not with a pronoun, and
-//! the name of another function is more than one word without a meaning of its own.
+//! no function has a name such as `of` or `made`, which does not say what the function does.
 
 use std::fs;
 
@@ -40,7 +40,8 @@ fn functions<'c>(words: &[&'c str]) -> Vec<&'c str> {
     words.windows(2).filter(|pair| pair[0] == "fn").map(|pair| pair[1]).collect()
 }
 
-/// Checks the functions that `select` finds in each source. `least` is a number of functions that it must find at least.
+/// Fails if `is_wrong` holds for a name that `select` returns. `select` must find more than `least` names in all sources, so
+/// that a `select` without results fails.
 fn check(least: usize, select: impl for<'c> Fn(&[&'c str]) -> Vec<&'c str>, is_wrong: impl Fn(&str) -> bool) {
     let root = root();
     let mut sources = Vec::new();

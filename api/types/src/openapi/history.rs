@@ -154,7 +154,7 @@ pub(super) fn paths(definitions: &mut Definitions) -> Vec<PathItem> {
     vec![read, restore]
 }
 
-/// Returns a path below which the path of an object follows, with one operation.
+/// Returns a path with one operation and the parameter `path`, which is the path of an object.
 fn path(path: &str, id: &str, description: &str, content: ResponseContent) -> PathItem {
     let mut item = plain_path(path, id, NAME, description, content);
     item.parameters.push(parameter::path(

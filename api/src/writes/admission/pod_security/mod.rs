@@ -196,8 +196,8 @@ impl PodSecurity {
             return Ok(());
         }
         let pod = Pod::new(object, naming);
-        let old = record.old.map(|old| Pod::new(StructView::from_object(old), naming));
-        if enforces && old.is_some_and(|old| !is_significant(pod, old)) {
+        let is_changed = |old| is_significant(pod, Pod::new(StructView::from_object(old), naming));
+        if enforces && record.old.is_some_and(|old| !is_changed(old)) {
             return Ok(());
         }
         if self.exempts_class(pod.spec) {
