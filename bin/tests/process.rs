@@ -15,6 +15,8 @@ struct Dir(PathBuf);
 impl Dir {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("cluster-process-{}-{name}", std::process::id()));
+        // A process with the same identifier may have been killed before it could remove its directories.
+        let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).unwrap();
         Dir(path)
     }

@@ -43,6 +43,7 @@ impl Handler for Paths {
 impl Paths {
     async fn answer(&self, request: Request, connection: &Arc<ConnectionInfo>) -> Response {
         let path = request.uri().path().to_owned();
+        let timeout = if path == "/impatient" { BODY_TIMEOUT } else { patient().head_timeout };
         match path.as_str() {
             "/hello" => Response::new(Body::from("hello")),
             "/panic" => panic!("as the test asked"),
@@ -59,7 +60,7 @@ impl Paths {
                 std::future::pending().await
             }
             "/head" => Response::new(Body::from(request.headers().len().to_string())),
-            "/echo" => match read_body(request.into_body(), BODY_BYTES_MAX, BODY_TIMEOUT).await {
+            "/echo" | "/impatient" => match read_body(request.into_body(), BODY_BYTES_MAX, timeout).await {
                 Ok(bytes) => Response::new(Body::from(bytes)),
                 Err(error) => {
                     let mut response = Response::new(Body::from(error.to_string()));
@@ -114,18 +115,19 @@ fn patient() -> Limits {
         handshake_timeout: long,
         head_timeout: long,
         idle_timeout: long,
-        drain_idle_grace: Duration::from_secs(1),
+        drain_idle_grace: long,
+        drain_idle_max: long,
         drain_timeout: long,
         ..Limits::default()
     }
 }
 
-/// Timeout of request bodies that are echoed.
+/// Timeout of request bodies on the path `/impatient`.
 const BODY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Value of the timeout under test. All other actions of the test finish within this time, even on a busy
 /// machine.
-const SHORT: Duration = Duration::from_secs(2);
+const SHORT: Duration = Duration::from_secs(10);
 
 fn self_signed(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>, String, String) {
     let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
@@ -282,64 +284,81 @@ async fn client_certificates_are_requested_but_neither_required_nor_verified() {
     assert!(refused.await.is_err());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_clients_are_disconnected_and_patient_ones_are_not() {
-    // If the client sends nothing, the handshake timeout ends the connection.
-    let server = start(Limits { handshake_timeout: SHORT, ..patient() }).await;
+/// Sends nothing. The handshake timeout ends the connection.
+async fn send_nothing(server: &Server) {
     let begun = Instant::now();
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     assert_eq!(silent.read(&mut [0; 64]).await.unwrap_or(0), 0);
     assert!(begun.elapsed() >= SHORT - Duration::from_millis(10), "{:?}", begun.elapsed());
+}
 
-    // The client sends its first or its second request head byte by byte, or sends nothing over HTTP/2 after
-    // the handshake.
-    let server = start(Limits { head_timeout: SHORT, idle_timeout: SHORT, ..patient() }).await;
-    for (alpn, first) in
-        [(&b"http/1.1"[..], ""), (b"http/1.1", "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")]
-    {
-        let mut stream = server.tls(alpn, None).await.unwrap();
-        if !first.is_empty() {
-            stream.write_all(first.as_bytes()).await.unwrap();
-            let mut answer = [0; 1024];
-            let n = stream.read(&mut answer).await.unwrap();
-            assert!(answer[..n].starts_with(b"HTTP/1.1 200"));
-        }
-        let begun = Instant::now();
-        let mut head = b"GET /hello HTTP/1.1\r\nX-Slow: ".iter().cycle();
-        while stream.write_all(&[*head.next().unwrap()]).await.is_ok() {
-            let read = tokio::time::timeout(Duration::from_millis(20), stream.read(&mut [0; 64])).await;
-            if read.is_ok() {
-                break;
-            }
-            assert!(begun.elapsed() < patient().head_timeout, "not cut (first {first:?})");
-        }
-    }
-    let mut two = server.tls(b"h2", None).await.unwrap();
+/// Sends nothing over HTTP/2 after the handshake, until the server disconnects.
+async fn send_nothing_over_http2(server: &Server) {
+    let mut stream = server.tls(b"h2", None).await.unwrap();
     let begun = Instant::now();
-    while !matches!(two.read(&mut [0; 1024]).await, Ok(0) | Err(_)) {}
+    while !matches!(stream.read(&mut [0; 1024]).await, Ok(0) | Err(_)) {}
     assert!(begun.elapsed() < patient().idle_timeout);
+}
 
-    // A client that waits for a response stays connected longer than all these timeouts.
-    for http2 in [false, true] {
-        let mut client = server.client(http2, None).await;
-        let mut watch = client.send("/watch", Bytes::new()).await.await.unwrap().into_body();
-        assert_eq!(watch.frame().await.unwrap().unwrap().into_data().unwrap(), "event\n");
-        let more = tokio::time::timeout(SHORT * 3 / 2, watch.frame()).await;
-        assert!(more.is_err(), "the watch must still be open, got {more:?}");
+/// Sends the request `first`, if it is not empty, and then a request head byte by byte until the server
+/// disconnects.
+async fn send_head_slowly(server: &Server, first: &str) {
+    let mut stream = server.tls(b"http/1.1", None).await.unwrap();
+    if !first.is_empty() {
+        stream.write_all(first.as_bytes()).await.unwrap();
+        let mut answer = [0; 1024];
+        let n = stream.read(&mut answer).await.unwrap();
+        assert!(answer[..n].starts_with(b"HTTP/1.1 200"));
     }
+    let begun = Instant::now();
+    let mut head = b"GET /hello HTTP/1.1\r\nX-Slow: ".iter().cycle();
+    while stream.write_all(&[*head.next().unwrap()]).await.is_ok() {
+        let read = tokio::time::timeout(Duration::from_millis(20), stream.read(&mut [0; 64])).await;
+        if read.is_ok() {
+            break;
+        }
+        assert!(begun.elapsed() < patient().head_timeout, "not cut (first {first:?})");
+    }
+}
 
-    // An idle connection is closed without an error.
-    for http2 in [false, true] {
-        let mut client = server.client(http2, None).await;
-        client.get("/hello").await;
-        let closed = tokio::time::timeout(patient().idle_timeout, client.connection).await;
-        assert!(closed.unwrap().unwrap(), "closed cleanly, http2: {http2}");
-    }
+/// Waits for a response. The client stays connected longer than all timeouts under test.
+async fn wait_for_events(server: &Server, http2: bool) {
+    let mut client = server.client(http2, None).await;
+    let mut watch = client.send("/watch", Bytes::new()).await.await.unwrap().into_body();
+    assert_eq!(watch.frame().await.unwrap().unwrap().into_data().unwrap(), "event\n");
+    let more = tokio::time::timeout(SHORT * 3 / 2, watch.frame()).await;
+    assert!(more.is_err(), "the watch must still be open, got {more:?}");
+}
+
+/// Keeps a connection idle, which the server closes without an error.
+async fn stay_idle(server: &Server, http2: bool) {
+    let mut client = server.client(http2, None).await;
+    client.get("/hello").await;
+    let closed = tokio::time::timeout(patient().idle_timeout, client.connection).await;
+    assert!(closed.unwrap().unwrap(), "closed cleanly, http2: {http2}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_clients_are_disconnected_and_patient_ones_are_not() {
+    let hasty = start(Limits { handshake_timeout: SHORT, ..patient() }).await;
+    let server = start(Limits { head_timeout: SHORT, idle_timeout: SHORT, ..patient() }).await;
+    // The clients wait at the same time, so the timeout under test can be long.
+    tokio::join!(
+        send_nothing(&hasty),
+        send_nothing_over_http2(&server),
+        send_head_slowly(&server, ""),
+        send_head_slowly(&server, "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        wait_for_events(&server, false),
+        wait_for_events(&server, true),
+        stay_idle(&server, false),
+        stay_idle(&server, true),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_are_bounded_in_size_and_time() {
-    let server = start(patient()).await;
+    // The server reads the rest of a refused body for as long as a slow client needs to send it.
+    let server = start(Limits { linger_timeout: patient().head_timeout, ..patient() }).await;
     let full = Bytes::from(vec![b'x'; BODY_BYTES_MAX]);
     let over = Bytes::from(vec![b'x'; 4 * BODY_BYTES_MAX]);
     for http2 in [false, true] {
@@ -364,7 +383,7 @@ async fn bodies_are_bounded_in_size_and_time() {
     // The client announces a body, but does not send all of it.
     let mut stream = server.tls(b"http/1.1", None).await.unwrap();
     stream
-        .write_all(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc")
+        .write_all(b"POST /impatient HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc")
         .await
         .unwrap();
     stream.read_exact(&mut answer).await.unwrap();

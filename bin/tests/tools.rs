@@ -18,6 +18,8 @@ impl Dir {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("cluster-tools-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
+        // A process with the same identifier may have been killed before it could remove its directories.
+        let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).unwrap();
         Dir(path)
     }

@@ -412,7 +412,8 @@ async fn many_writers_share_syncs_and_all_acknowledged_writes_are_durable() {
         all.sort();
         assert!(all.iter().map(|(revision, _)| revision.get()).eq(1..=64 * 30));
         let stats = engine.stats();
-        assert!(stats.batches < stats.commits / 2, "{stats:?}");
+        // Without a sync, a batch may be complete before the next write arrives.
+        assert!(durability != Durability::Sync || stats.batches < stats.commits / 2, "{stats:?}");
         assert!(stats.segments > 3, "{stats:?}");
         engine.close().await;
         assert_eq!(engine.stats().synced, Revision::new(64 * 30));

@@ -246,6 +246,7 @@ async fn damage_in_older_segments_does_not_affect_other_records() {
     for n in 0..200 {
         put(&engine, &format!("/{n:03}"), &"x".repeat(5_000)).await.unwrap();
     }
+    engine.checkpoint().await;
     engine.close().await;
     drop(engine);
     let segments = temp.segments();

@@ -226,11 +226,11 @@ fn selecting_among_fifty_thousand_objects_takes_less_than_a_microsecond_each() {
     for (selection, want) in [(by_label, 500), (by_field, 100)] {
         let best = (0..5)
             .map(|_| {
-                let begin = std::time::Instant::now();
+                let begin = testkit::processor_time();
                 let hits =
                     objects.iter().filter(|bytes| selection.matches("a", "b", &Attributes::new(bytes)));
                 assert_eq!(hits.count(), want);
-                begin.elapsed().as_nanos() / 50_000
+                (testkit::processor_time() - begin).as_nanos() / 50_000
             })
             .min();
         // The target is 50 ns, and 25 ns were measured. The limit is wide because tests share their machine.

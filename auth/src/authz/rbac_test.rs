@@ -256,11 +256,15 @@ fn the_cost_of_a_check_does_not_grow_with_the_bindings_of_others() {
     }
     let chain = rbac(policy);
     let jane = User::new("u77", ["g1", "g2", "g3"]);
-    let (rounds, begun) = (2_000, Instant::now());
-    for _ in 0..rounds {
-        assert!(!decide(&chain, &jane, "get services ns/p").is_allowed());
-    }
+    let rounds = (0..100).map(|_| {
+        let begun = Instant::now();
+        for _ in 0..20 {
+            assert!(!decide(&chain, &jane, "get services ns/p").is_allowed());
+        }
+        begun.elapsed() / 20
+    });
     // A scan of forty thousand bindings takes a millisecond; a check with the index takes one or two
-    // microseconds. The limit is high enough for a busy machine, but still detects a scan.
-    assert!(begun.elapsed().as_micros() < rounds * 100, "{:?} for {rounds} checks", begun.elapsed());
+    // microseconds. Most rounds may be interrupted.
+    let fastest = rounds.min().unwrap();
+    assert!(fastest.as_micros() < 100, "{fastest:?} for a check");
 }

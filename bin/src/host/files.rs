@@ -112,6 +112,8 @@ pub mod scratch {
             static COUNT: AtomicU32 = AtomicU32::new(0);
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = std::env::temp_dir().join(format!("cluster-bin-{}-{count}", std::process::id()));
+            // A process with the same identifier may have been killed before it could remove its directories.
+            let _ = std::fs::remove_dir_all(&path);
             std::fs::create_dir(&path).unwrap();
             Scratch(path)
         }

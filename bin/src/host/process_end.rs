@@ -230,6 +230,8 @@ async fn any([terminate, interrupt, hangup]: &mut [Signal; 3]) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     /// Environment variable that makes the process of this test hang.
@@ -272,12 +274,19 @@ mod tests {
         ending.attach_stores(vec![store]);
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let occupied = Arc::new(AtomicUsize::new(0));
         for _ in 0..4 {
-            runtime.spawn(async {
+            let occupied = occupied.clone();
+            runtime.spawn(async move {
+                occupied.fetch_add(1, Ordering::Relaxed);
                 loop {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             });
+        }
+        // A free thread would let the timer below fire.
+        while occupied.load(Ordering::Relaxed) < 2 {
+            std::thread::sleep(Duration::from_millis(1));
         }
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
         runtime.block_on(async move {

@@ -217,15 +217,19 @@ fn evaluation_time_grows_no_faster_than_cost_or_input_size() {
     let mut faults = Vec::new();
     for (expression, _) in EXPRESSIONS {
         let program = program(expression);
-        let ((few, few_took), (many, many_took)) = (measured(&program, &small), measured(&program, &large));
-        let size = SIZES[1] as f64 / SIZES[0] as f64;
-        let allowed = size.max(many.cost as f64 / few.cost.max(1) as f64) * MARGIN;
-        let ratio = many_took.as_secs_f64() / few_took.max(MEASURABLE).as_secs_f64();
-        if ratio > allowed {
-            faults.push(format!(
-                "{expression}: {few_took:?} → {many_took:?}, cost {} → {}",
-                few.cost, many.cost
-            ));
+        let fault = || {
+            let ((few, few_took), (many, many_took)) =
+                (measured(&program, &small), measured(&program, &large));
+            let size = SIZES[1] as f64 / SIZES[0] as f64;
+            let allowed = size.max(many.cost as f64 / few.cost.max(1) as f64) * MARGIN;
+            let ratio = many_took.as_secs_f64() / few_took.max(MEASURABLE).as_secs_f64();
+            let growth = format!("{few_took:?} → {many_took:?}, cost {} → {}", few.cost, many.cost);
+            (ratio > allowed).then_some(growth)
+        };
+        // Other processes may delay all runs of a measurement, so only a repeated fault counts.
+        let repeated: Vec<String> = (0..5).map_while(|_| fault()).collect();
+        if repeated.len() == 5 {
+            faults.push(format!("{expression}: {}", repeated.join("; ")));
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));

@@ -342,7 +342,7 @@ fn a_patch_result_deeper_than_the_parser_accepts_is_refused() {
 
 #[test]
 fn hostile_patches_are_refused_within_seconds() {
-    let begin = std::time::Instant::now();
+    let begin = testkit::processor_time();
     let list = format!(r#"{{"a":[{}]}}"#, vec!["0"; 1_000_000].join(","));
     let front = vec![r#"{"op":"add","path":"/a/0","value":0}"#; 10_000].join(",");
     assert_eq!(run(&list, &format!("[{front}]")), "413");
@@ -356,5 +356,6 @@ fn hostile_patches_are_refused_within_seconds() {
     assert_eq!(run(&object, &test), object);
     let deep = format!(r#"[{{"op":"add","path":"{}","value":0}}]"#, "/".repeat(1_000_000));
     assert_eq!(run(&object, &deep), "422");
-    assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+    let took = testkit::processor_time() - begin;
+    assert!(took.as_secs() < 20, "{took:?}");
 }

@@ -93,10 +93,15 @@ async fn a_signer_with_token_lifetimes_below_ten_minutes_is_refused() {
     }
 }
 
-#[tokio::test]
+/// The clock of the timers is paused, so the first request waits before its fetch, however late it begins.
+/// Otherwise this fetch could be complete before the other requests begin, and they would need another fetch.
+#[tokio::test(start_paused = true)]
 async fn requests_with_unknown_keys_share_one_fetch_of_the_keys() {
     let signer = fake(3600);
     let external = Arc::new(External::open(signer.clone(), Arc::default()).await.unwrap());
+    // The timers are set from the times of fetches, which come from the clock of the system. After this
+    // pause, the timer of the second fetch ends after that of the first.
+    std::thread::sleep(Duration::from_millis(10));
     assert_eq!(signer.fetches.load(Ordering::Relaxed), 1);
     let wait = |id: &'static str| {
         let external = external.clone();

@@ -21,7 +21,7 @@ const THINGS: &str = "/apis/g.example/v1/namespaces/here/things";
 /// Number of bytes of a record before its key (docs/format.md).
 const HEAD_BYTES: u64 = 72;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts all controllers.
 fn controllers(server: &TestServer) -> Controllers {

@@ -75,18 +75,23 @@ async fn pods_have_the_topology_labels_of_their_node() {
 async fn events_are_rate_limited() {
     let config = "{name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, \
                   kind: Configuration, limits: [{type: Namespace, qps: 1, burst: 2}]}}";
+    let began = std::time::Instant::now();
     let server = server("EventRateLimit", config).await;
-    let mut codes = Vec::new();
-    let mut message = String::new();
-    for name in ["a", "b", "c"] {
+    let mut admitted = 0;
+    let message = loop {
         let event = format!(
-            r#"{{"metadata":{{"name":"{name}"}},"involvedObject":{{"kind":"Pod","namespace":"n","name":"p"}}}}"#
+            r#"{{"metadata":{{"name":"e{admitted}"}},"involvedObject":{{"kind":"Pod","namespace":"n","name":"p"}}}}"#
         );
         let (code, _, body) = server.send("POST /api/v1/namespaces/n/events", &event).await;
-        codes.push(code);
-        message = body.str_at(&["message"]).to_owned();
-    }
-    assert_eq!(codes, [201, 201, 429]);
+        if code == 429 {
+            break body.str_at(&["message"]).to_owned();
+        }
+        assert_eq!(code, 201, "{body:?}");
+        admitted += 1;
+        // On a busy machine the bucket may get further events of its rate, one per second.
+        assert!(admitted <= 2 + began.elapsed().as_secs(), "{admitted} events in {:?}", began.elapsed());
+    };
+    assert!(admitted >= 2, "{admitted}");
     assert_eq!(message, "Too many requests: Too many requests: limit reached on type Namespace for key n");
 }
 

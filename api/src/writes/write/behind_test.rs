@@ -276,7 +276,7 @@ async fn a_write_with_an_unknown_outcome_is_not_repeated() {
         (format!("DELETE {MAPS}/there"), String::new()),
     ] {
         let before = two.ledger.commits.load(Ordering::Relaxed);
-        let reply = tokio::time::timeout(Duration::from_secs(10), two.second.send(&request, &body)).await;
+        let reply = tokio::time::timeout(Duration::from_secs(60), two.second.send(&request, &body)).await;
         let (code, _, answer) = reply.unwrap();
         assert_eq!(code, 504, "{request}: {answer:?}");
         assert_eq!(two.ledger.commits.load(Ordering::Relaxed) - before, 1, "{request}");

@@ -211,12 +211,13 @@ fn random_label_selectors_never_panic_and_survive_a_round_trip() {
 
 #[test]
 fn long_selectors_are_parsed_in_linear_time() {
-    let begin = std::time::Instant::now();
+    let begin = testkit::processor_time();
     let values: Vec<String> = (0..100_000).map(|n| format!("v{n}")).collect();
     let selector = LabelSelector::parse(&format!("a in ({})", values.join(","))).unwrap();
     assert!((0..100_000).all(|_| selector.matches(|_| Some("v99999"))));
     let bad: Vec<String> = (0..100_000).map(|n| format!("-{n}")).collect();
     let status = LabelSelector::parse(&format!("a in ({})", bad.join(","))).unwrap_err();
     assert!(status.message.len() < 100_000);
-    assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
+    let took = testkit::processor_time() - begin;
+    assert!(took.as_secs() < 5, "{took:?}");
 }

@@ -147,7 +147,8 @@ mod tests {
         })
     }
 
-    #[tokio::test]
+    /// The clock is paused, so no task stops waiting for its turn because the machine is slow.
+    #[tokio::test(start_paused = true)]
     async fn tasks_of_crowded_connections_take_turns_and_others_do_not_wait_for_them() {
         let turns = Turns::new(1);
         let (crowd, alone) = (Arc::default(), Arc::default());

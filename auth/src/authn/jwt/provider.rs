@@ -373,12 +373,17 @@ mod tests {
         let provider = Provider::new("https://i.example", None, slow.clone());
         let mut context = Context::from_waker(Waker::noop());
         let mut waiting: Vec<_> = (0..50).map(|_| Box::pin(provider.check_signature(&token))).collect();
+        let began = Instant::now();
         // Cancel the task that reads. Another waiting task then reads the key set.
         while !waiting.is_empty() {
             waiting.retain_mut(|one| one.as_mut().poll(&mut context).is_pending());
             waiting.drain(..waiting.len().min(1));
         }
-        assert_eq!(slow.fetches.load(Relaxed), READS_AT_ONCE as usize);
+        let (fetches, took) = (slow.fetches.load(Relaxed), began.elapsed());
+        // On a slow machine the limit permits further reads, one per interval.
+        let more = took.as_secs() / READ_INTERVAL.as_secs();
+        let permitted = READS_AT_ONCE as usize..=READS_AT_ONCE as usize + more as usize;
+        assert!(permitted.contains(&fetches), "{fetches} in {took:?}");
     }
 
     #[test]

@@ -186,7 +186,7 @@ async fn a_pod_that_enters_a_quota_scope_is_charged_to_the_quotas_with_that_scop
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    let counted = tokio::time::timeout(std::time::Duration::from_secs(20), counted).await;
+    let counted = tokio::time::timeout(std::time::Duration::from_secs(60), counted).await;
     assert!(counted.is_ok(), "the quota that the pod has left is not recounted");
     assert_eq!(server.send(&format!("POST {pods}"), &pod("c", "")).await.0, 201);
     // An update is refused if the pod would enter a scope whose quota is used up.
@@ -210,7 +210,7 @@ async fn recounted_usage_is_that_of_the_stored_objects() {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         };
-        let reached = tokio::time::timeout(std::time::Duration::from_secs(20), reached).await;
+        let reached = tokio::time::timeout(std::time::Duration::from_secs(60), reached).await;
         assert!(reached.is_ok(), "{want}, not {}", used(&server).await);
         server.send(&format!("DELETE {MAPS}/a"), "").await;
     }
@@ -222,7 +222,7 @@ async fn recounted_usage_is_that_of_the_stored_objects() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    let forgotten = tokio::time::timeout(std::time::Duration::from_secs(20), forgotten).await;
+    let forgotten = tokio::time::timeout(std::time::Duration::from_secs(60), forgotten).await;
     assert!(forgotten.is_ok(), "{:?}", server.quotas.namespaces());
     controllers.stop().await;
 }
@@ -241,7 +241,7 @@ async fn a_namespace_with_a_full_quota_does_not_block_root_certificates_of_other
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         };
-        let reached = tokio::time::timeout(std::time::Duration::from_secs(20), reached).await;
+        let reached = tokio::time::timeout(std::time::Duration::from_secs(60), reached).await;
         assert!(reached.is_ok(), "{name}");
     }
     controllers.stop().await;
