@@ -1,8 +1,10 @@
 //! Starts, kills and restarts the server binary.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::PATIENCE;
@@ -136,6 +138,27 @@ impl Drop for Server {
     }
 }
 
+/// First port and number of ports of [`free_port`]. Systems take the ports of outgoing connections and of listeners
+/// without a fixed port from a higher range.
+const FREE_PORTS: (u32, u32) = (20_000, 9_000);
+
+/// Returns a port of 127.0.0.1 that is free now. Connections and listeners of other tests do not take the port before
+/// the caller uses it, or while the caller's server restarts.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (first, count) = FREE_PORTS;
+    // Another process begins at another port.
+    let begin = std::process::id().wrapping_mul(101);
+    for _ in 0..count {
+        let at = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % count;
+        let port = u16::try_from(first + at).expect("the range has ports");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port of {FREE_PORTS:?} is free");
+}
+
 /// Name of the administrator's kubeconfig in the data directory.
 const KUBECONFIG: &str = "admin.kubeconfig";
 
@@ -218,9 +241,23 @@ async fn ready(child: &mut Child, directory: &Path) -> Client {
 }
 
 impl Server {
-    /// Returns the log of all starts of the server so far.
+    /// Returns the log of all starts of the server so far. The server queues its lines, so the line of an event may be
+    /// absent for a short time after the event.
     pub fn log(&self) -> String {
         log_of(self.directory.path())
+    }
+
+    /// Waits until the log contains `text` at least `count` times, and returns the log.
+    pub async fn until_logged(&self, text: &str, count: usize) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let log = self.log();
+            if log.matches(text).count() >= count {
+                return log;
+            }
+            assert!(Instant::now() < deadline, "{text:?} is not {count} times in {log}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 }
 

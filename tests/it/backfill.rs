@@ -67,11 +67,7 @@ async fn objects_of_an_older_release_get_new_defaults_exactly_once() {
     assert_eq!(selected["items"].as_array().map(Vec::len), Some(1));
     assert_eq!(get(&server, &format!("{MAPS}/m")).await, map, "an object with all defaults is not written");
     assert_eq!(std::fs::read_to_string(&mark).unwrap(), written);
-    assert!(
-        server.log().contains("stored objects updated with the defaults of this release"),
-        "{}",
-        server.log()
-    );
+    server.until_logged("stored objects updated with the defaults of this release", 1).await;
 
     // A second start finds the record and reads no objects. A start without the record reads the objects
     // and finds nothing to change.

@@ -223,6 +223,7 @@ async fn a_failing_conversion_webhook_affects_only_reads_of_other_versions() {
         };
         hooks.push((format!("w{at}.example.com"), *behaviour, *want, Hook::start(respond).await));
     }
+    let mut closed = Vec::new();
     for (group, behaviour, _, hook) in &mut hooks {
         establish(&server, &definition(group, hook, "v1")).await;
         for name in ["a", "b"] {
@@ -232,7 +233,8 @@ async fn a_failing_conversion_webhook_affects_only_reads_of_other_versions() {
         }
         if matches!(behaviour, WebhookBehaviour::Dead) {
             // The webhook's server ends, and its port refuses connections.
-            *hook = Hook::start(std::future::ready).await;
+            let dead = std::mem::replace(hook, Hook::start(std::future::ready).await);
+            closed.push(dead.close().await);
         }
     }
     let checks = hooks.iter().map(|(group, behaviour, want, _)| {

@@ -26,6 +26,7 @@ use crate::agent::{Agent, Keys};
 use crate::etcd::cluster::Etcd;
 use crate::hook::Hook;
 use crate::nodes::{PODS, message, node, pod};
+use crate::support::until_root_certificates;
 
 /// The protocol and transport of a proxy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -448,6 +449,7 @@ async fn webhooks_with_a_url_are_reached_through_the_control_plane_egress_proxy(
         "name": "w.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Fail",
         "clientConfig": {"url": url, "caBundle": hook.ca_bundle()},
         "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]}]});
+    until_root_certificates(client).await;
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     assert_eq!(client.post(path, &configuration).await.status, 201);
     let maps = "/api/v1/namespaces/default/configmaps";

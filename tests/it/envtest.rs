@@ -14,7 +14,7 @@ use rcgen::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tests::client::Identity;
-use tests::server::{TempDir, binary};
+use tests::server::{TempDir, binary, free_port};
 use tests::{Client, PATIENCE};
 
 use crate::hook::Hook;
@@ -78,11 +78,6 @@ struct Plane {
     etcd_url: String,
     server: Option<Child>,
     port: u16,
-}
-
-/// Returns a port that is free now.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn started(command: &mut Command) -> Child {
@@ -421,12 +416,16 @@ fn a_killed_test_leaves_no_server_process() {
     let rounds = from_environment("ENVTEST_ORPHANS", 8);
     let (assets, files) = (assets(), TempDir::new());
     let dir = files.path().display().to_string();
+    let certificates = files.path().join("certificates");
+    std::fs::create_dir(&certificates).unwrap();
     for round in 0..rounds {
         let (etcd, server) = (free_port(), free_port());
         let script = format!(
             "{assets}/etcd --data-dir={dir}/{round} --listen-client-urls=http://127.0.0.1:{etcd} &\n\
-             {assets}/kube-apiserver --cert-dir={dir} --etcd-servers=http://127.0.0.1:{etcd} --secure-port={server} &\nwait",
+             {assets}/kube-apiserver --cert-dir={certificates} --etcd-servers=http://127.0.0.1:{etcd} \
+             --secure-port={server} &\nwait",
             assets = assets.path().display(),
+            certificates = certificates.display(),
         );
         // The process that adopts the children of the test has another session than the test.
         let mut shell = Command::new("setsid");
@@ -437,6 +436,8 @@ fn a_killed_test_leaves_no_server_process() {
         test.kill().unwrap();
         test.wait().unwrap();
     }
+    // With the slash, the text is not the begin of another test's directory.
+    let dir = format!("{dir}/");
     let deadline = Instant::now() + PATIENCE;
     loop {
         let left = processes(&dir);

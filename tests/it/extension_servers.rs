@@ -54,6 +54,9 @@ const HTTP_2: &[u8] = b"h2";
 /// Delay of a slow server: longer than the timeout of discovery requests.
 const DELAY: Duration = Duration::from_secs(30);
 
+/// The timeout of the server's requests for discovery and documents.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
 type Body = BoxBody<Bytes, Infallible>;
 
 /// An extension server; dropping it ends the server and its connections.
@@ -428,7 +431,7 @@ async fn a_slow_or_misbehaving_extension_server_affects_only_its_own_requests() 
     for path in ["/apis", "/api", "/api/v1/namespaces", "/apis/apps/v1/deployments"] {
         assert_eq!(client.get(path).await.status, 200, "{path}");
     }
-    assert!(began.elapsed() < DELAY / 2, "documents waited for a server that does not answer");
+    assert!(began.elapsed() < DELAY, "documents waited for a server that does not answer");
     let message = until(client, "v1", "FailedDiscoveryCheck").await;
     assert!(message.contains("deadline exceeded"), "{message}");
     assert_eq!(discovered(client).await.0, "Stale");
@@ -461,6 +464,7 @@ async fn an_extension_server_is_listed_while_another_one_does_not_answer() {
     let client = server.client();
     let (slow, honest) = (Extension::start().await, Extension::start().await);
     slow.mode.store(SLOW, Ordering::Relaxed);
+    let began = Instant::now();
     slow.register_as(client, "v1", "small").await;
     // Wait until the check of the slow server has begun.
     while slow.connections.load(Ordering::Relaxed) == 0 {
@@ -469,7 +473,8 @@ async fn an_extension_server_is_listed_while_another_one_does_not_answer() {
     honest.register_as(client, "v2", "other").await;
     until(client, "v2", "Passed").await;
     let waiting = client.get(&format!("{API_SERVICES}/v1.{GROUP}")).await.json();
-    assert!(condition(&waiting).is_null(), "{waiting}");
+    // On a slow machine the check of the slow server may have ended.
+    assert!(condition(&waiting).is_null() || began.elapsed() >= TIMEOUT, "{waiting}");
 
     // A change of the APIService during a check triggers another check afterwards.
     let patch = json!({"spec": {"versionPriority": 16}});
@@ -487,9 +492,11 @@ async fn an_extension_server_is_available_before_it_published_its_resources() {
     let client = server.client();
     let extension = Extension::start().await;
     extension.mode.store(RETICENT, Ordering::Relaxed);
+    let began = Instant::now();
     extension.register_as(client, "v1", "small").await;
     until(client, "v1", "Passed").await;
-    assert_eq!(extension.ended.load(Ordering::Relaxed), 0, "no delayed request has ended");
+    let ended = extension.ended.load(Ordering::Relaxed);
+    assert!(ended == 0 || began.elapsed() >= TIMEOUT, "{ended} delayed requests have ended");
     assert_eq!(client.get(THINGS).await.status, 200);
     assert_eq!(discovered(client).await, ("Stale".to_owned(), false));
     // After the next check with a valid response, the documents have the resources.
@@ -525,15 +532,11 @@ async fn proxied_requests_share_connections_and_watches_do_not_block_them() {
         // another connection.
         drop(open);
         drop(extension);
-        let mut status = 200;
-        for _ in 0..100 {
-            status = client.get(THINGS).await.status;
-            if status == 503 {
-                break;
-            }
+        let deadline = Instant::now() + PATIENCE;
+        while client.get(THINGS).await.status != 503 {
+            assert!(Instant::now() < deadline, "the extension server still responds");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        assert_eq!(status, 503);
     }
 }
 
@@ -643,11 +646,9 @@ async fn requests_for_a_version_go_to_its_extension_server() {
     assert_eq!(failed.status, 503, "{}", failed.text());
     assert_eq!(fixture.client.get("/apis").await.status, 200);
     assert_eq!(fixture.client.delete(&path).await.status, 200);
-    for _ in 0..100 {
-        if fixture.client.get(&things).await.status == 404 {
-            return;
-        }
+    let deadline = Instant::now() + PATIENCE;
+    while fixture.client.get(&things).await.status != 404 {
+        assert!(Instant::now() < deadline, "the version is still served");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("the version is still served");
 }

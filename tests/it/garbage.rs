@@ -174,7 +174,8 @@ async fn owners_are_looked_up_only_in_the_namespace_of_the_dependent_or_cluster_
     let stray = json!({"metadata": {"name": "stray", "ownerReferences": reference("ConfigMap", "v1")}});
     assert_eq!(client.post(MAPS, &stray).await.status, 201);
     until_gone(client, "stray").await;
-    let events = client.get("/api/v1/namespaces/default/events").await.json();
+    let is_reported = |list: Option<&Value>| list.is_some_and(|list| !list["items"][0].is_null());
+    let events = client.until("/api/v1/namespaces/default/events", is_reported).await.unwrap();
     let said: Vec<_> = events["items"].as_array().unwrap().iter().collect();
     let [event] = said[..] else { panic!("{events}") };
     assert_eq!(event["reason"], "OwnerRefInvalidNamespace");

@@ -19,7 +19,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Map, Value, json};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
@@ -170,6 +170,16 @@ impl Hook {
         let (end, task) = self.ending.take().expect("a server ends once");
         drop(end);
         task.await.expect("the accept loop ends");
+    }
+
+    /// Like [`Hook::end`]. Returns a socket that does not listen, and keeps other processes from taking the port.
+    pub async fn close(self) -> TcpSocket {
+        let address = self.address;
+        self.end().await;
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(address).unwrap();
+        socket
     }
 
     /// Returns the URL of a path on the server.

@@ -423,7 +423,7 @@ async fn a_raw_watch_receives_additions_changes_and_deletions() {
     let (_server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::default_namespaced(client);
     let start = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
-    let params = WatchParams::default().labels("watched=yes").timeout(20);
+    let params = WatchParams::default().labels("watched=yes").timeout(290);
     let mut events = api.watch(&params, &start).await.unwrap().boxed();
     let map = |labels: Value| object::<ConfigMap>(json!({"metadata": {"name": "w", "labels": labels}}));
     api.create(&PostParams::default(), &map(json!({}))).await.unwrap();

@@ -297,21 +297,16 @@ async fn lists_are_sorted_by_key_and_items_omit_kind_and_version() {
     assert!(text.contains("\"items\":[]"), "read-consistency {text}");
     assert_eq!((&empty.json()["kind"], &empty.json()["apiVersion"]), (&json!("PodList"), &json!("v1")));
 
-    // The list is sorted by namespace, then by name.
+    // The list is sorted by the bytes of the namespace, a slash, and the name: `a-b/x` comes before `a/x`.
     let other = Fixture::new("order").await;
     other.make("$core/secrets", &[json!({"metadata": {"name": "0"}})]).await;
     let all = fixture.get("/api/v1/secrets").await;
-    let keys: Vec<(String, String)> = all["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|item| {
-            (
-                item["metadata"]["namespace"].as_str().unwrap().to_owned(),
-                item["metadata"]["name"].as_str().unwrap().to_owned(),
-            )
-        })
-        .collect();
+    let key = |item: &Value| {
+        let [namespace, name] =
+            ["namespace", "name"].map(|field| item["metadata"][field].as_str().unwrap().to_owned());
+        format!("{namespace}/{name}")
+    };
+    let keys: Vec<String> = all["items"].as_array().unwrap().iter().map(key).collect();
     assert!(keys.is_sorted(), "read-consistency {keys:?}");
     // A list of a namespace does not contain the objects of a namespace whose name begins with the same
     // text.

@@ -174,11 +174,12 @@ async fn a_truncated_log_is_reported_as_damaged() {
         cut(&data_dir, |end| if is_killed { 4096 } else { 4096 + (end - 4096) / 2 });
         let verified = tool(&["verify", &flag("data-dir", &data_dir)]);
         assert_eq!(verified.status.code(), Some(2), "killed: {is_killed}, {verified:?}");
-        let before = server.log().len();
+        let before = server.log();
+        let said = "the log ends before the last known durable revision";
         server.restart().await;
         tokio::time::sleep(WAIT).await;
-        let log = server.log()[before..].to_owned();
-        assert!(log.contains("the log ends before the last known durable revision"), "{log}");
+        let log = server.until_logged(said, before.matches(said).count() + 1).await;
+        let log = &log[before.len()..];
         assert!(!log.contains("never acknowledged"), "{log}");
         assert_eq!(metric(&server, "apiserver_store_removing_controllers_off").await, 1);
         let lost = metric(&server, "apiserver_store_unaccepted_lost_revisions").await;
@@ -260,10 +261,10 @@ async fn accept_loss_reports_and_accepts_the_present_loss_but_no_later_one() {
     );
     assert_eq!(metric(&server, "apiserver_store_unaccepted_lost_revisions").await, 1);
     assert_eq!(metric(&server, "apiserver_store_removing_controllers_off").await, 1);
-    let log = server.log();
     let way_out = format!("cluster-apiserver accept-loss --data-dir={}", data_dir.display());
-    assert!(log.contains("the store has unreadable records") && log.contains(&way_out), "{log}");
-    assert!(log.contains("controller is off"), "{log}");
+    for said in ["the store has unreadable records", &way_out, "controller is off"] {
+        server.until_logged(said, 1).await;
+    }
     // Deletions that a client requests are carried out.
     assert_eq!(client.delete(&format!("{MAPS}/dependent-0")).await.status, 200);
     let running = tool(&["accept-loss", &flag("data-dir", &data_dir)]);

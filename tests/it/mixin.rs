@@ -6,9 +6,10 @@
 //! `cluster`) are omitted.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tests::{Client, Server};
+use tests::{Client, PATIENCE, Server};
 
 /// A condition of a rule on a label.
 #[derive(Clone, Copy, Debug)]
@@ -175,11 +176,10 @@ async fn use_it(client: &Client) {
     let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     assert_eq!(client.post(hooks, &hook).await.status, 201);
     let secret = json!({"metadata": {"name": "s"}});
-    for _ in 0..100 {
-        if client.post("/api/v1/namespaces/default/secrets?dryRun=All", &secret).await.status == 500 {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let begun = Instant::now();
+    while client.post("/api/v1/namespaces/default/secrets?dryRun=All", &secret).await.status != 500 {
+        assert!(begun.elapsed() < PATIENCE, "the webhook is not called");
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(client.post("/api/v1/namespaces/default/secrets", &secret).await.status, 500);
 }
@@ -204,13 +204,11 @@ async fn outlast(client: &Client) {
         "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
     });
     // The server begins to call the webhook shortly after the creation of its configuration.
-    for _ in 0..20 {
-        let path = "/api/v1/namespaces/default/podtemplates?timeout=1s";
-        if client.another().post(path, &template).await.status == 504 {
-            return;
-        }
+    let begun = Instant::now();
+    let path = "/api/v1/namespaces/default/podtemplates?timeout=1s";
+    while client.another().post(path, &template).await.status != 504 {
+        assert!(begun.elapsed() < PATIENCE, "no write exceeds its time limit");
     }
-    panic!("no write exceeds its time limit");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -221,7 +219,8 @@ async fn each_rule_of_the_monitoring_mixin_selects_series_of_a_server_in_use() {
     let mut missing = Vec::new();
     let mut page = String::new();
     // The extension server is checked in the background.
-    for _ in 0..100 {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
         page = server.client().get("/metrics").await.text();
         let shown = series(&page);
         let selects = |(_, name, matchers): &&Selector| {
@@ -233,7 +232,7 @@ async fn each_rule_of_the_monitoring_mixin_selects_series_of_a_server_in_use() {
         if missing.is_empty() {
             break;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(missing.is_empty(), "{missing:#?} in\n{page}");
 

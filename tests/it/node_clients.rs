@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::atomic::Ordering::SeqCst;
 
 use serde_json::json;
-use tests::{PATIENCE, Server};
+use tests::{PATIENCE, Server, TempDir};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
@@ -160,8 +160,12 @@ async fn kubectl_exec_has_a_terminal_whose_size_can_change() {
             let with = format!("{} {variables:?}", kubectl.program().display());
             agent.seen.sizes.lock().clear();
             let exec = kubectl.line("exec -it p -- sh -c 'read line; echo got $line; exit 7'");
-            // The size of the terminal changes while the command runs.
-            let session = format!("stty rows 33 cols 99; (sleep 2; stty rows 44 < /dev/tty) & exec {exec}");
+            // The size of the terminal changes while the command runs, as soon as the file exists.
+            let directory = TempDir::new();
+            let resize = directory.path().join("resize");
+            let resized =
+                format!("while [ ! -e {} ]; do sleep 0.1; done; stty rows 44 < /dev/tty", resize.display());
+            let session = format!("stty rows 33 cols 99; ({resized}) & exec {exec}");
             let mut command = kubectl.prepared(Command::new("script"));
             command.args(["--quiet", "--return", "--command", &session, "/dev/null"]);
             command.envs(variables.iter().copied());
@@ -170,10 +174,9 @@ async fn kubectl_exec_has_a_terminal_whose_size_can_change() {
             let mut input = child.stdin.take().unwrap();
             let sizes = || String::from_utf8_lossy(&agent.seen.sizes.lock()).into_owned();
             let has = |size: &str| sizes().contains(size);
-            until(&format!("{with}: both sizes"), || {
-                has(r#"{"Width":99,"Height":33}"#) && has(r#"{"Width":99,"Height":44}"#)
-            })
-            .await;
+            until(&format!("{with}: the first size"), || has(r#"{"Width":99,"Height":33}"#)).await;
+            std::fs::write(&resize, "").unwrap();
+            until(&format!("{with}: the second size"), || has(r#"{"Width":99,"Height":44}"#)).await;
             input.write_all(b"hello\n").await.unwrap();
             let ran = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
             let ran = ran.unwrap_or_else(|_| panic!("{with} does not end")).unwrap();

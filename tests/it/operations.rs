@@ -1,13 +1,16 @@
 //! Operation of the server: shutdowns without lost requests, and the effect of flags (docs/api/operations.md).
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tests::server::TempDir;
-use tests::{Client, Options, Server};
+use tests::{Client, Options, PATIENCE, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixDatagram;
+use tokio::sync::Semaphore;
 
 use crate::hook::Hook;
 
@@ -17,9 +20,18 @@ fn flags(flags: &[&str]) -> Options {
     Options { flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), ..Options::default() }
 }
 
-/// Creates objects until the server is gone. Returns the names of the acknowledged objects, and the number of requests
-/// that the server accepted without a response.
-async fn create_until_refused(client: Client, writer: usize) -> (Vec<String>, usize) {
+/// Waits until a counter has at least this value.
+async fn reaches(counter: &AtomicUsize, value: usize) {
+    let begun = Instant::now();
+    while counter.load(Ordering::Relaxed) < value {
+        assert!(begun.elapsed() < PATIENCE, "{counter:?} of {value}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Creates objects until the server is gone. Counts the acknowledged objects in `made`. Returns their names, and the
+/// number of requests that the server accepted without a response.
+async fn create_until_refused(client: Client, writer: usize, made: Arc<AtomicUsize>) -> (Vec<String>, usize) {
     let (mut acknowledged, mut unanswered) = (Vec::new(), 0);
     for n in 0.. {
         let client = client.another();
@@ -30,7 +42,10 @@ async fn create_until_refused(client: Client, writer: usize) -> (Vec<String>, us
             break;
         }
         match client.try_send("POST", MAPS, &[("content-type", "application/json")], body.as_bytes()).await {
-            Some(reply) if reply.status == 201 => acknowledged.push(name),
+            Some(reply) if reply.status == 201 => {
+                acknowledged.push(name);
+                made.fetch_add(1, Ordering::Relaxed);
+            }
             Some(reply) if reply.status == 429 => break,
             Some(reply) => panic!("{} {}", reply.status, reply.text()),
             // The port was closed between the two connections.
@@ -51,9 +66,10 @@ async fn a_shutdown_under_load_fails_no_accepted_request() {
         .await;
         let client = server.client().clone();
         let mut watch = client.watch(&format!("{MAPS}?watch=1")).await;
+        let made = Arc::<AtomicUsize>::default();
         let writers: Vec<_> =
-            (0..50).map(|n| tokio::spawn(create_until_refused(client.another(), n))).collect();
-        tokio::time::sleep(Duration::from_millis(700)).await;
+            (0..50).map(|n| tokio::spawn(create_until_refused(client.another(), n, made.clone()))).collect();
+        reaches(&made, 51).await;
         let code = tokio::task::spawn_blocking(move || (server.terminate(), server)).await.unwrap();
         let (Some(0), mut server) = code else { panic!("{:?}: {}", code.0, code.1.log()) };
         let mut acknowledged = Vec::new();
@@ -81,52 +97,68 @@ async fn a_shutdown_under_load_fails_no_accepted_request() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draining_server_refuses_new_requests_while_others_finish() {
-    let hook = Hook::start(|review: Value| async move {
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
-               "response": {"uid": review["request"]["uid"], "allowed": true}})
-    })
-    .await;
+    // The webhook responds when the test allows it. The server also creates config maps, which do not count.
+    let (called, may_answer) = (Arc::<AtomicUsize>::default(), Arc::new(Semaphore::new(0)));
+    let answer = {
+        let (called, may_answer) = (called.clone(), may_answer.clone());
+        move |review: Value| {
+            let is_own = review["request"]["name"] != "kube-root-ca.crt";
+            called.fetch_add(usize::from(is_own), Ordering::Relaxed);
+            let may_answer = may_answer.clone();
+            async move {
+                if is_own {
+                    may_answer.acquire().await.expect("the semaphore is open").forget();
+                }
+                json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+                       "response": {"uid": review["request"]["uid"], "allowed": true}})
+            }
+        }
+    };
+    let hook = Hook::start(answer).await;
     let mut server = Server::start(flags(&["--shutdown-send-retry-after"])).await;
     let client = server.client().clone();
     let webhook = json!({"metadata": {"name": "slow"}, "webhooks": [{"name": "slow.example.com",
-        "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 30,
         "clientConfig": {"url": hook.url("/slow"), "caBundle": hook.ca_bundle()},
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}]}]});
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     assert_eq!(client.post(path, &webhook).await.status, 201);
     // Creations are fast until the webhook takes effect.
     let slow = {
-        let client = client.another();
+        let (client, called) = (client.another(), called.clone());
         tokio::spawn(async move {
             for n in 0.. {
-                let began = std::time::Instant::now();
                 let made = client.post(MAPS, &json!({"metadata": {"name": format!("m{n}")}})).await;
-                if began.elapsed() > Duration::from_secs(2) || made.status != 201 {
+                if called.load(Ordering::Relaxed) > 0 || made.status != 201 {
                     return made;
                 }
             }
             unreachable!()
         })
     };
-    while hook.received().is_empty() && !slow.is_finished() {
-        // The webhook records the first review when it answers. The test examines the next request.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    reaches(&called, 1).await;
     let slow_again = {
         let client = client.another();
         tokio::spawn(async move { client.post(MAPS, &json!({"metadata": {"name": "last"}})).await })
     };
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    reaches(&called, 2).await;
     let ends = tokio::task::spawn_blocking(move || (server.terminate(), server));
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let refused = client.another().get("/api/v1/namespaces").await;
+    let begun = Instant::now();
+    let refused = loop {
+        // The server serves requests until it has received the signal.
+        let reply = client.another().get("/api/v1/namespaces").await;
+        if reply.status != 200 {
+            break reply;
+        }
+        assert!(begun.elapsed() < PATIENCE, "requests are still served");
+    };
     assert_eq!(refused.status, 429, "{}", refused.text());
     let header = |name: &str| refused.header_all(name).join("|");
     assert_eq!((header("retry-after").as_str(), header("connection").as_str()), ("5", "close"));
     assert_eq!(refused.text(), "The apiserver is shutting down, please try again later.\n");
     assert_eq!(client.another().get("/livez").await.status, 200);
     assert_eq!(client.another().get("/readyz").await.status, 500);
+    may_answer.add_permits(100);
     assert_eq!(slow_again.await.unwrap().status, 201);
     assert_eq!(slow.await.unwrap().status, 201);
     assert_eq!(ends.await.unwrap().0, Some(0));

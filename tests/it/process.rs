@@ -274,7 +274,8 @@ async fn sigterm_ends_watches_cleanly_and_finishes_requests() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn during_the_shutdown_delay_all_requests_are_served_but_readyz_fails() {
-    let flags = vec!["--shutdown-delay-duration=5s".to_owned()];
+    // The delay is long enough for the requests of this test on a slow machine.
+    let flags = vec!["--shutdown-delay-duration=15s".to_owned()];
     let mut server = Server::start(Options { flags, ..Options::default() }).await;
     let client = server.client().clone();
     let mut watch =
@@ -300,13 +301,16 @@ async fn new_connections_are_refused_while_the_last_request_finishes() {
     let body = map("slow").to_string();
     let (first, rest) = body.as_bytes().split_at(10);
     let head = format!(
-        "POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Expect: 100-continue\r\n\r\n",
         body.len()
     );
     stream.write_all(&[head.as_bytes(), first].concat()).await.unwrap();
     stream.flush().await.unwrap();
-    // After a later request has been answered, this request is in progress.
-    assert_eq!(client.another().get("/livez").await.status, 200);
+    // The server requests the body, so this request is in progress.
+    let mut interim = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut interim).await.unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     let ending = tokio::task::spawn_blocking(move || server.terminate());
     let began = Instant::now();
     loop {

@@ -5,10 +5,9 @@
 //! time.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -17,6 +16,7 @@ use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::json;
+use tests::server::free_port;
 use tests::{Options, PATIENCE, Server};
 
 use crate::kubectl::Kubectl;
@@ -38,8 +38,13 @@ fn map(name: &str) -> ConfigMap {
 /// Names of the acknowledged objects, and failures of accepted requests.
 type CreateOutcome = (Vec<String>, Vec<String>);
 
-/// Creates objects until `is_over`. A failed connection does not count as a request.
-async fn create(api: Api<ConfigMap>, client: usize, is_over: Arc<AtomicBool>) -> CreateOutcome {
+/// Creates objects until `is_over`, and counts them in `made`. A failed connection does not count as a request.
+async fn create(
+    api: Api<ConfigMap>,
+    client: usize,
+    made: Arc<AtomicUsize>,
+    is_over: Arc<AtomicBool>,
+) -> CreateOutcome {
     let (mut acknowledged, mut failed) = (Vec::new(), Vec::new());
     for n in 0.. {
         if is_over.load(Ordering::Relaxed) {
@@ -47,7 +52,10 @@ async fn create(api: Api<ConfigMap>, client: usize, is_over: Arc<AtomicBool>) ->
         }
         let name = format!("c{client}-{n}");
         match api.create(&PostParams::default(), &map(&name)).await {
-            Ok(_) => acknowledged.push(name),
+            Ok(_) => {
+                acknowledged.push(name);
+                made.fetch_add(1, Ordering::Relaxed);
+            }
             Err(error) if format!("{error:?}").contains("Connect") => {}
             Err(error) => failed.push(format!("{name}: {error:?}")),
         }
@@ -99,10 +107,10 @@ async fn clients_lose_nothing_when_the_server_restarts() {
     const END: &str = "zz-end";
     let clients = from_environment("SHUTDOWN_CLIENTS", 40);
     // The port stays the same after the restart, like the port of a service.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let flags = vec![format!("--secure-port={port}"), "--shutdown-delay-duration=300ms".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;
-    let is_over = Arc::new(AtomicBool::new(false));
+    let (made, is_over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
     let (mut writers, mut watchers) = (Vec::new(), Vec::new());
     for n in 0..clients {
         let client = kube_client(&server).await;
@@ -110,7 +118,7 @@ async fn clients_lose_nothing_when_the_server_restarts() {
         if n % WATCHES == 0 {
             watchers.push(tokio::spawn(watch(api.clone(), END)));
         }
-        writers.push(tokio::spawn(create(api, n, is_over.clone())));
+        writers.push(tokio::spawn(create(api, n, made.clone(), is_over.clone())));
     }
     for place in 0..KUBECTLS {
         if let Some(kubectl) = Kubectl::find(&server).await {
@@ -126,6 +134,11 @@ async fn clients_lose_nothing_when_the_server_restarts() {
         server.restart().await;
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
+    let begun = Instant::now();
+    while made.load(Ordering::Relaxed) <= clients {
+        assert!(begun.elapsed() < PATIENCE, "{made:?} requests");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     is_over.store(true, Ordering::Relaxed);
     let (mut acknowledged, mut failed) = (BTreeSet::new(), Vec::new());
     for outcome in join_all(writers).await {

@@ -4,8 +4,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair,
@@ -14,7 +16,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 use tests::client::Identity;
-use tests::{Client, Options, Server};
+use tests::{Client, Options, PATIENCE, Server};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const TOKENS: &str = "/api/v1/namespaces/default/serviceaccounts/default/token";
@@ -145,15 +147,21 @@ async fn the_tls_handshake_names_the_accepted_client_authorities() {
 
 /// Retries until the result is `expected`.
 async fn becomes(what: &str, expected: Result<&str, u16>, ask: impl AsyncFn() -> Result<String, u16>) {
-    let mut got = Err(0);
-    for _ in 0..150 {
-        got = ask().await;
+    let begun = Instant::now();
+    loop {
+        let got = ask().await;
         if got.as_ref().map(String::as_str).map_err(|status| *status) == expected {
             return;
         }
+        assert!(begun.elapsed() < PATIENCE, "{what}: {got:?}, not {expected:?}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    panic!("{what}: {got:?}, not {expected:?}");
+}
+
+/// Returns the id of the key that signed a token.
+fn key_id(token: &str) -> Value {
+    let header = URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap()).unwrap();
+    serde_json::from_slice::<Value>(&header).unwrap()["kid"].clone()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -228,6 +236,12 @@ async fn service_account_signing_keys_can_be_replaced_without_a_restart() {
     write(&server.data_dir().join("keys.pem"), &(old.public_key_pem() + &new.public_key_pem()));
     write(&server.data_dir().join("signing.pem"), &new.serialize_pem());
     becomes("the keys that are published", Ok("2"), async || Ok(key_ids().await.len().to_string())).await;
+    // The new key may be published before the server signs with it.
+    becomes("the key that signs", Ok("new"), async || {
+        let is_old = ids.contains(&key_id(&token().await));
+        Ok(if is_old { "old" } else { "new" }.to_owned())
+    })
+    .await;
     let by_new = token().await;
     becomes("a token of the new key", account, async || who(&client.with_token(&by_new), &[]).await).await;
     becomes("a token of the old key", account, async || who(&client.with_token(&by_old), &[]).await).await;
@@ -269,7 +283,7 @@ async fn the_serving_certificate_can_be_replaced_without_a_restart() {
     };
     becomes("the new certificate", Ok(""), async || shown(&new).await).await;
     becomes("the old certificate", Err(0), async || shown(&old).await).await;
-    let log = server.log();
+    let log = server.until_logged("serving certificate reloaded", 1).await;
     let said = |line: &&str| line.contains("INFO") && line.contains("serving certificate reloaded");
     let line = log.lines().find(said).unwrap_or_else(|| panic!("the reload is not in {log}"));
     assert!(line.contains("expires=\"") && !line.contains("expires=\"\""), "{line}");

@@ -19,7 +19,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEADLINE: Duration = Duration::from_secs(3);
 
 /// Additional time for a slow machine.
-const MARGIN: Duration = Duration::from_secs(12);
+const MARGIN: Duration = Duration::from_secs(24);
 
 /// Exit codes of a complete shutdown, and of an exit at the deadline.
 const CODES: [Option<i32>; 2] = [Some(0), Some(3)];

@@ -44,6 +44,15 @@ where
     tokio::time::timeout(PATIENCE, waiting).await.expect("the condition holds").expect("the watch continues")
 }
 
+/// Waits until the controllers have created their config maps in the namespaces of a new server with the naming profile
+/// `kubernetes`, for tests that observe the creation of config maps.
+pub async fn until_root_certificates(client: &tests::Client) {
+    for namespace in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+        let map = format!("/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt");
+        client.until(&map, |found| found.is_some()).await;
+    }
+}
+
 /// Returns the Status of a refused operation.
 #[track_caller]
 pub fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> kube::core::Status {

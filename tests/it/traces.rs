@@ -17,6 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
 use crate::hook::Hook;
+use crate::support::until_root_certificates;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -167,6 +168,7 @@ async fn a_trace_continues_through_the_server_to_webhooks_and_reaches_the_collec
         "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Ignore",
         "clientConfig": {"url": hook.url("/"), "caBundle": hook.ca_bundle()},
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}]}]});
+    until_root_certificates(client).await;
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     assert_eq!(client.post(path, &webhook).await.status, 201);
     let traced = format!("00-{TRACE}-{ABOVE}-01");

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tests::{Client, Options, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::server::TlsStream;
 
 use crate::hook::Hook;
@@ -21,11 +21,15 @@ const CONFIGURATIONS: [&str; 2] = [
     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
 ];
 
+/// Seconds that the server waits for a webhook that never responds, and for each other webhook. The second limit is long
+/// enough for a slow machine, so that the failures of the other webhooks are reported.
+const SECONDS: [u32; 2] = [2, 30];
+
 /// Creates a webhook configuration for creations of ConfigMaps in one namespace.
-async fn configure(client: &Client, kind: usize, ns: &str, policy: &str, to: Value) {
+async fn configure(client: &Client, kind: usize, ns: &str, seconds: u32, to: Value) {
     let body = json!({"metadata": {"name": ns}, "webhooks": [{
-        "name": "hook.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": policy,
-        "timeoutSeconds": 2, "clientConfig": to,
+        "name": "hook.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+        "timeoutSeconds": seconds, "clientConfig": to,
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}],
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns}},
     }]});
@@ -142,11 +146,14 @@ async fn fail(failure: ServerFailure, mut stream: TlsStream<TcpStream>) {
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
+/// The message about a webhook that never responds.
+const NEVER: &str = "context deadline exceeded";
+
 /// The failures, the kind of configuration, and the message that the client gets.
 const FAILURES: &[(ServerFailure, usize, &str)] = &[
-    (ServerFailure::Hangs, 1, "context deadline exceeded"),
-    (ServerFailure::StreamsForEver, 1, "context deadline exceeded"),
-    (ServerFailure::SlowHeaders, 0, "context deadline exceeded"),
+    (ServerFailure::Hangs, 1, NEVER),
+    (ServerFailure::StreamsForEver, 1, NEVER),
+    (ServerFailure::SlowHeaders, 0, NEVER),
     (ServerFailure::Closes, 1, "EOF"),
     (ServerFailure::Megabytes, 0, "http: response body too large"),
     (
@@ -178,12 +185,16 @@ async fn a_failing_webhook_affects_only_its_own_request() {
     let (a, b) = (Hook::start(ready).await, Hook::start(ready).await);
     let url = a.url("/review");
     hooks.push((a, "authority".to_owned(), 1, json!({"url": url, "caBundle": b.ca_bundle()}), "x509: "));
-    let to = json!({"url": b.url("/review"), "caBundle": b.ca_bundle()});
-    drop(b);
-    hooks.push((Hook::start(ready).await, "gone".to_owned(), 0, to, "connect: connection refused"));
-    for (_, ns, kind, to, _) in &hooks {
+    // The socket does not listen, and as long as it is bound, no other process can take its port.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("https://127.0.0.1:{}/review", closed.local_addr().unwrap().port());
+    let to = json!({"url": url, "caBundle": b.ca_bundle()});
+    hooks.push((b, "gone".to_owned(), 0, to, "connect: connection refused"));
+    for (_, ns, kind, to, expected) in &hooks {
         namespace(client, ns).await;
-        configure(client, *kind, ns, "Fail", to.clone()).await;
+        let seconds = SECONDS[usize::from(*expected != NEVER)];
+        configure(client, *kind, ns, seconds, to.clone()).await;
     }
     namespace(client, "quiet").await;
 

@@ -3,12 +3,12 @@
 
 use std::future::ready;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tests::{Options, Server};
+use tests::{Client, Options, PATIENCE, Server};
 use tokio::sync::Notify;
 
 use crate::etcd::cluster::Etcd;
@@ -33,7 +33,7 @@ fn configuration(kind: &str, name: &str, hook: &Hook, ns: &str) -> Value {
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
             "failurePolicy": "Fail",
-            "timeoutSeconds": 10,
+            "timeoutSeconds": 30,
             "clientConfig": {"url": hook.url("/review"), "caBundle": hook.ca_bundle()},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns}},
@@ -168,6 +168,8 @@ async fn a_webhook_is_called_once_even_if_other_servers_write_meanwhile() {
     let client = server.client();
     let namespace = json!({"metadata": {"name": "asked"}});
     assert_eq!(client.post("/api/v1/namespaces", &namespace).await.status, 201);
+    // A controller writes this object, and the webhook would review the write.
+    client.until("/api/v1/namespaces/asked/configmaps/kube-root-ca.crt", |found| found.is_some()).await;
     // The webhook causes another write before it responds, so the server lags behind etcd when it gets the
     // response.
     let answer = move |review: Value| {
@@ -310,19 +312,16 @@ async fn requests_without_a_free_seat_in_their_level_are_refused() {
         let (alice, maps) = (alice.another(), maps.clone());
         async move { alice.post(&maps, &json!({"metadata": {"name": "slow"}})).await.status }
     });
-    let received = async || {
-        for _ in 0..200 {
-            let table =
-                server.client().get("/debug/api_priority_and_fairness/dump_priority_levels").await.text();
-            let row = table.lines().find(|line| line.starts_with("narrow,")).unwrap_or_default().to_owned();
-            if row.split_whitespace().nth(5) == Some("1,") {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+    let began = Instant::now();
+    loop {
+        let table = server.client().get("/debug/api_priority_and_fairness/dump_priority_levels").await.text();
+        let row = table.lines().find(|line| line.starts_with("narrow,")).unwrap_or_default();
+        if row.split_whitespace().nth(5) == Some("1,") {
+            break;
         }
-        panic!("the slow request is not seen");
-    };
-    received().await;
+        assert!(began.elapsed() < PATIENCE, "the slow request is not seen in {table}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let refused = alice.another().get(&maps).await;
     assert_eq!(
         (refused.status, refused.text().as_str()),
@@ -427,6 +426,42 @@ async fn webhooks_without_a_ca_bundle_are_verified_against_the_system_authoritie
     }
 }
 
+/// Creates a config map whose name is also the audit id of the request, and returns the status code.
+async fn create_audited(client: &Client, name: &str) -> u16 {
+    let headers = [("audit-id", name), ("content-type", "application/json")];
+    let map = json!({"metadata": {"name": name}}).to_string();
+    client.send("POST", "/api/v1/namespaces/default/configmaps", &headers, map.as_bytes()).await.status
+}
+
+/// Creates config maps until the server refuses one in less time than slow requests take, and returns its name.
+async fn fast_denied(client: &Client) -> String {
+    let began = Instant::now();
+    for n in 0_u32.. {
+        let (name, sent) = (format!("denied-{n}"), Instant::now());
+        assert_eq!(create_audited(client, &name).await, 418);
+        if sent.elapsed() < Duration::from_millis(500) {
+            return name;
+        }
+        assert!(began.elapsed() < PATIENCE, "each request is slow");
+    }
+    unreachable!("the numbers do not end before the time")
+}
+
+/// Waits until the audit log has the event of a request, which follows the response, and returns all events.
+async fn events_until(server: &Server, id: &str) -> Vec<Value> {
+    let began = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(server.data_dir().join("audit.log")).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let events: Vec<Value> = lines.collect();
+        if events.iter().any(|event| event["auditID"] == *id) {
+            return events;
+        }
+        assert!(began.elapsed() < PATIENCE, "no event of {id} in {text}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_failures_and_latency_of_webhooks_are_logged_and_audited() {
     let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
@@ -441,7 +476,7 @@ async fn refusals_failures_and_latency_of_webhooks_are_logged_and_audited() {
     .await;
     let hook = Hook::start(|review: Value| async move {
         match review["request"]["name"].as_str().unwrap_or_default() {
-            "denied" => admitted(
+            name if name.starts_with("denied") => admitted(
                 &review,
                 json!({"allowed": false, "status": {"message": "not this one", "code": 418}}),
             ),
@@ -462,14 +497,10 @@ async fn refusals_failures_and_latency_of_webhooks_are_logged_and_audited() {
         config["webhooks"][0]["name"] = format!("{}.example.com", policy.to_lowercase()).into();
         assert_eq!(server.client().post(path, &config).await.status, 201);
     }
-    let maps = "/api/v1/namespaces/default/configmaps";
-    let post = async |name: &str| {
-        let headers = [("audit-id", name), ("content-type", "application/json")];
-        let map = json!({"metadata": {"name": name}}).to_string();
-        server.client().send("POST", maps, &headers, map.as_bytes()).await.status
-    };
+    let post = |name: &'static str| create_audited(server.client(), name);
     assert_eq!((post("denied").await, post("broken").await, post("slow").await), (418, 500, 201));
-    let began = std::time::Instant::now();
+    let began = Instant::now();
+    let fast = fast_denied(server.client()).await;
     let expected: [(&str, &str, &[&str]); 5] = [
         (
             "denied",
@@ -505,15 +536,14 @@ async fn refusals_failures_and_latency_of_webhooks_are_logged_and_audited() {
             if let Some(line) = log.lines().find(is_it) {
                 break line.to_owned();
             }
-            assert!(began.elapsed() < tests::PATIENCE, "{id}: {text}: {log}");
+            assert!(began.elapsed() < PATIENCE, "{id}: {text}: {log}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
         for part in parts {
             assert!(line.contains(part), "{part} is not in {line}");
         }
     }
-    let events = std::fs::read_to_string(server.data_dir().join("audit.log")).unwrap();
-    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events = events_until(&server, &fast).await;
     let event = |id: &str| events.iter().find(|event| event["auditID"] == id).unwrap();
     let annotations = event("slow")["annotations"].as_object().unwrap();
     for layer in [
@@ -529,5 +559,5 @@ async fn refusals_failures_and_latency_of_webhooks_are_logged_and_audited() {
         assert!(took.is_some_and(|took| took.ends_with('s')), "{layer}: {annotations:?}");
     }
     let is_latency = |key: &String| key.starts_with("apiserver.latency.k8s.io/");
-    assert!(!event("denied")["annotations"].as_object().unwrap().keys().any(is_latency));
+    assert!(!event(&fast)["annotations"].as_object().unwrap().keys().any(is_latency));
 }

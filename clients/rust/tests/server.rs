@@ -1,6 +1,6 @@
 //! Tests of the test kit with a real server.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster_apiserver_testkit::{
     Fault, FaultEffect, RequestPattern, Settings, StartError, TestServer, WatchEffect,
@@ -25,7 +25,13 @@ async fn a_server_serves_its_client_and_leaves_nothing_behind() {
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client().await.unwrap());
     maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
     let directory = server.directory().to_owned();
-    assert!(directory.exists() && server.log().contains("test features enabled"), "{}", server.log());
+    assert!(directory.exists());
+    // The server queues its log lines.
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !server.log().contains("test features enabled") {
+        assert!(Instant::now() < deadline, "{}", server.log());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let process = format!("/proc/{}", server.pid());
     drop(server);
     assert!(!directory.exists() && !std::path::Path::new(&process).exists());

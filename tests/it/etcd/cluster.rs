@@ -1,7 +1,6 @@
 //! An etcd for tests: members on loopback, each in a directory of its own, which can be stopped, killed and
 //! started again.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use tests::server::free_port;
 use tests::{Options, PATIENCE, Server, TempDir};
 
 /// A cluster, whose processes end when it is dropped.
@@ -51,11 +51,6 @@ fn has_running_threads(id: u32) -> bool {
         // The state follows the name, which is in parentheses.
         status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['R', 'S', 'D']))
     })
-}
-
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("a listener has an address").port()
 }
 
 /// Returns the path of the etcd binary; prints a line and returns `None` if there is no binary.
@@ -105,7 +100,7 @@ impl Etcd {
             all.push(member);
         }
         let endpoints = all.iter().map(|member| Endpoint::parse(&member.url).expect("a URL")).collect();
-        let client = Client::new(Config { endpoints, tls: None, deadline: Duration::from_secs(5) });
+        let client = Client::new(Config { endpoints, tls: None, deadline: Duration::from_secs(30) });
         let etcd = Etcd { members: all, client };
         etcd.answers().await;
         Some(etcd)

@@ -51,7 +51,7 @@ async fn open_watches_end_if_changes_were_compacted_while_the_stream_was_interru
         assert_eq!((&end["type"], &end["object"]["code"]), (&"ERROR".into(), &410.into()), "{end}");
         assert!(watch.next().await.is_none());
     }
-    assert!(server.log().contains("behind its compaction"), "{}", server.log());
+    server.until_logged("behind its compaction", 1).await;
     let until = Instant::now() + PATIENCE;
     while server.client().another().get(MAPS).await.status != 200 {
         assert!(Instant::now() < until, "{}", server.log());

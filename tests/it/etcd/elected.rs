@@ -45,7 +45,8 @@ fn secret(name: &str) -> Value {
 /// Makes `stored` the storage version through `client`. Checks that the migration wrote each object once, and that
 /// only the server `by` migrated objects.
 async fn migrates_once(client: &Client, stored: &str, by: &Server, other: &Server) {
-    let logged = |server: &Server| server.log().matches("objects migrated").count();
+    const LOGGED: &str = "objects migrated";
+    let logged = |server: &Server| server.log().matches(LOGGED).count();
     let before = (logged(by), logged(other));
     let list = client.get(&movers("v1")).await.json();
     let from = list["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
@@ -73,6 +74,7 @@ async fn migrates_once(client: &Client, stored: &str, by: &Server, other: &Serve
     }
     let count = list["items"].as_array().unwrap().len();
     assert!(written.len() == count && written.values().all(|times| *times == 1), "{count}: {written:?}");
+    by.until_logged(LOGGED, before.0 + 1).await;
     assert_eq!((logged(by), logged(other)), (before.0 + 1, before.1));
 }
 
@@ -118,7 +120,9 @@ async fn singleton_controllers_run_on_one_server_and_another_takes_over_when_it_
     migrates_once(client, "v2", &one, &two).await;
     assert_eq!(client.post(SECRETS, &secret("abcdef")).await.status, 201);
     client.until_gone(&format!("{SECRETS}/bootstrap-token-abcdef")).await;
-    let leads = |server: &Server| server.log().matches("this server runs the controllers").count();
+    const LEADS: &str = "this server runs the controllers";
+    let leads = |server: &Server| server.log().matches(LEADS).count();
+    one.until_logged(LEADS, 1).await;
     assert_eq!((leads(&one), leads(&two)), (1, 0));
 
     // The other server completes the work of the first server, and does later work.
@@ -126,6 +130,7 @@ async fn singleton_controllers_run_on_one_server_and_another_takes_over_when_it_
     let address = damage(&etcd, client, "s", "10.0.0.201").await;
     assert_eq!(client.post(SECRETS, &secret("fedcba")).await.status, 201);
     client.until_gone(&format!("{SECRETS}/bootstrap-token-fedcba")).await;
+    two.until_logged(LEADS, 1).await;
     assert_eq!(leads(&two), 1);
     client.until_gone("/apis/networking.k8s.io/v1/ipaddresses/10.0.0.201").await;
     let named = format!("/apis/networking.k8s.io/v1/ipaddresses/{address}");

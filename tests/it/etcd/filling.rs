@@ -91,9 +91,12 @@ async fn an_interrupted_initial_copy_starts_again_with_the_current_state_of_etcd
             proxy.open();
             server.ready().await;
         }
-        let log = server.log().split_off(logged);
+        // The server queues its log lines.
+        let filled = "local copy of etcd filled";
+        let before_round = server.log()[..logged].matches(filled).count();
+        let log = server.until_logged(filled, before_round + 1).await.split_off(logged);
         assert!(is_killed || log.contains("waiting for etcd"), "{row}: {log}");
-        assert_eq!(log.matches("local copy of etcd filled").count(), 1, "{row}: {log}");
+        assert_eq!(log.matches(filled).count(), 1, "{row}: {log}");
         assert!(!log.contains("is rebuilt"), "{row}: {log}");
         let (ours, theirs) = (server.client().get(MAPS).await, other.client().get(MAPS).await);
         assert!(ours.json()["items"] == theirs.json()["items"], "{row}: the copies differ");

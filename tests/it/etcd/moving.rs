@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use kube::api::Api;
 use kube::runtime::{reflector, watcher};
 use serde_json::{Value, json};
-use tests::server::binary;
+use tests::server::{binary, free_port};
 use tests::{Client, Options, PATIENCE, Server, TempDir};
 use tokio::task::JoinHandle;
 
@@ -335,7 +335,7 @@ async fn a_store_can_be_migrated_to_etcd_and_back_while_clients_use_it() {
         [("to-etcd", "store moved to etcd", 1), ("to-log", "store moved to the server's own log", 0)]
     {
         server.terminate();
-        let port = format!("--secure-port={}", super::cluster::free_port());
+        let port = format!("--secure-port={}", free_port());
         // The server continues with its store, and moves it once its clients are connected.
         let before = match direction {
             "to-etcd" => vec![port.as_str()],

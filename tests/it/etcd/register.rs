@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use tests::PATIENCE;
 
 use super::cluster::Etcd;
 use super::{MAPS, map, version};
@@ -205,20 +206,29 @@ async fn registers_are_linearizable_on_three_servers_while_one_is_killed() {
         assert_eq!(made.status, 201, "{}", made.text());
     }
     let history = Arc::new(Mutex::new(History::default()));
-    let until = Instant::now() + TIME;
-    let mut writers = Vec::new();
-    for writer in 0..WRITERS {
-        let client = servers[writer % servers.len()].client().another();
-        writers.push(tokio::spawn(exercise(client, writer as u64 + 1, until, history.clone())));
+    let count = || history.lock().operations.iter().filter(|operation| operation.writes).count();
+    let begun = Instant::now();
+    // A slow machine needs more rounds for enough writes. Each writer of a round has its own seed.
+    for round in 0_u64.. {
+        let until = Instant::now() + TIME;
+        let mut writers = Vec::new();
+        for writer in 0..WRITERS {
+            let client = servers[writer % servers.len()].client().another();
+            let seed = round * WRITERS as u64 + writer as u64 + 1;
+            writers.push(tokio::spawn(exercise(client, seed, until, history.clone())));
+        }
+        tokio::time::sleep(TIME / 3).await;
+        servers[2].kill();
+        servers[2].restart().await;
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        if count() > 50 || begun.elapsed() > PATIENCE {
+            break;
+        }
     }
-    tokio::time::sleep(TIME / 3).await;
-    servers[2].kill();
-    servers[2].restart().await;
-    for writer in writers {
-        writer.await.unwrap();
-    }
+    let writes = count();
     let history = history.lock();
-    let writes = history.operations.iter().filter(|operation| operation.writes).count();
     let wrong = history.check();
     assert!(
         wrong.is_empty(),

@@ -270,6 +270,20 @@ fn assert_same(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>
     assert_eq!(before.len(), after.len());
 }
 
+/// Starts an undo, and kills its process when it has restored some objects of the first kinds.
+async fn kill_undo(server: &Server, undo: &str) {
+    let kubeconfig = flag("kubeconfig", &server.kubeconfig());
+    let words = undo.split(' ').chain(["--yes", &kubeconfig]);
+    let mut killed = Command::new(binary()).args(words).stdout(Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    while server.client().get("/api/v1/namespaces/shop/configmaps/configmaps-20").await.status != 200 {
+        assert!(begun.elapsed() < PATIENCE, "the undo makes no progress");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_undo_that_was_killed_and_run_again_restores_a_deleted_namespace() {
     let server = Server::start(Options::default()).await;
@@ -290,24 +304,16 @@ async fn an_undo_that_was_killed_and_run_again_restores_a_deleted_namespace() {
     assert_eq!((&plan["steps"][0]["resource"], &plan["done"]), (&json!("namespaces"), &json!(0)));
     assert_eq!(client.get(&format!("{NAMESPACES}/shop")).await.status, 404);
 
-    let kubeconfig = flag("kubeconfig", &server.kubeconfig());
-    let words = undo.split(' ').chain(["--yes", &kubeconfig]);
-    let mut killed = Command::new(binary()).args(words).stdout(Stdio::null()).spawn().unwrap();
+    let later = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/poddisruptionbudgets-1";
+    kill_undo(&server, &undo).await;
     let begun = Instant::now();
-    // Kill the undo when it has restored some objects of the first kinds.
-    while client.get("/api/v1/namespaces/shop/configmaps/configmaps-20").await.status != 200 {
-        assert!(begun.elapsed() < PATIENCE, "the undo makes no progress");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    while client.get(later).await.status != 404 {
+        // On a slow machine the kill came too late.
+        assert!(begun.elapsed() < 2 * PATIENCE, "the undo is never killed in time");
+        assert_eq!(client.delete(&format!("{NAMESPACES}/shop")).await.status, 200);
+        client.until_gone(&format!("{NAMESPACES}/shop")).await;
+        kill_undo(&server, &undo).await;
     }
-    killed.kill().unwrap();
-    killed.wait().unwrap();
-    assert_eq!(
-        client
-            .get("/apis/policy/v1/namespaces/shop/poddisruptionbudgets/poddisruptionbudgets-1")
-            .await
-            .status,
-        404
-    );
 
     let report = json_of(&server, &format!("{undo} --yes")).await;
     assert_eq!(report["stopped"], json!(null), "{report}");

@@ -41,7 +41,7 @@ async fn kubectl_commands_that_modify_objects_work() {
             ("rollout pause deploy web", "error: deployments.apps \"web\" is already paused"),
             ("rollout resume deploy web", "deployment.apps/web resumed"),
             ("rollout restart deploy web", "deployment.apps/web restarted"),
-            ("wait '--for=jsonpath={.spec.replicas}=1' deploy/web --timeout=10s", "deployment.apps/web condition met"),
+            ("wait '--for=jsonpath={.spec.replicas}=1' deploy/web --timeout=120s", "deployment.apps/web condition met"),
             ("cordon node-1", "node/node-1 cordoned"),
             ("uncordon node-1", "node/node-1 uncordoned"),
             ("taint node node-1 a=b:NoSchedule", "node/node-1 tainted"),
@@ -132,7 +132,7 @@ async fn kubectl_delete_cascades_by_propagation_policy() {
         assert_eq!(client.get(&format!("{maps}/owner")).await.status, 404, "{cascade}");
         match cascade {
             "foreground" => assert_eq!(client.get(&format!("{maps}/child")).await.status, 404),
-            "background" => drop(kubectl.ok("wait --for=delete configmap/child --timeout=20s").await),
+            "background" => drop(kubectl.ok("wait --for=delete configmap/child --timeout=120s").await),
             _ => {}
         }
         let child = client.get(&format!("{maps}/child")).await;

@@ -22,7 +22,7 @@ async fn published_definitions_are_applied_and_their_objects_used() {
         let applied = kubectl.run(&format!("apply {flags} -f {manifests}"), "").await;
         assert_eq!(applied.code, Some(0), "{flags}: {}", applied.err);
     }
-    kubectl.ok("wait --for=condition=Established --timeout=20s crd --all").await;
+    kubectl.ok("wait --for=condition=Established --timeout=120s crd --all").await;
 
     let definitions: Value = serde_json::from_str(&kubectl.ok("get crd -o json").await).unwrap();
     let definitions = definitions["items"].as_array().unwrap();
@@ -121,13 +121,13 @@ async fn kubectl_shows_scales_and_waits_for_custom_objects() {
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     kubectl.ok_with("apply -f -", SCALED).await;
-    kubectl.ok("wait --for=condition=Established --timeout=20s crd/fleets.e2e.example.com").await;
+    kubectl.ok("wait --for=condition=Established --timeout=120s crd/fleets.e2e.example.com").await;
     let fleet = r#"{"apiVersion":"e2e.example.com/v1","kind":"Fleet","metadata":{"name":"f"},"spec":{"replicas":2,"image":"i"}}"#;
     kubectl.ok_with("apply -f -", fleet).await;
     assert_eq!(cells(&kubectl.ok("get fl").await), ["NAME WANTED PHASE", "f 2"]);
     assert_eq!(cells(&kubectl.ok("get fl -o wide").await), ["NAME WANTED PHASE IMAGE", "f 2 i"]);
     assert_eq!(kubectl.ok("scale fleet/f --replicas=5").await, "fleet.e2e.example.com/f scaled\n");
-    let waiting = kubectl.ok("wait fleet/f --for=jsonpath={.status.phase}=Ready --timeout=30s");
+    let waiting = kubectl.ok("wait fleet/f --for=jsonpath={.status.phase}=Ready --timeout=120s");
     let reporting = async {
         let patch = r#"'{"status":{"phase":"Ready","replicas":5}}'"#;
         kubectl.ok(&format!("patch fleet f --subresource=status --type=merge -p {patch}")).await
@@ -146,7 +146,7 @@ async fn custom_objects_are_pruned_by_label_and_by_set() {
         "metadata: {name: fleets.e2e.example.com, labels: {applyset.kubernetes.io/is-parent-type: 'true'}}";
     let definition = SCALED.replace("metadata: {name: fleets.e2e.example.com}", parent);
     kubectl.ok_with("apply -f -", &definition).await;
-    kubectl.ok("wait --for=condition=Established --timeout=20s crd/fleets.e2e.example.com").await;
+    kubectl.ok("wait --for=condition=Established --timeout=120s crd/fleets.e2e.example.com").await;
     let fleets = |names: &[&str]| {
         let fleet = |name: &&str| {
             format!(

@@ -45,7 +45,7 @@ fn kubeconfig(from: &Path, to: &Path, user: &str) {
 
 /// Waits until a request has a certificate, and returns it.
 async fn certificate(kubectl: &Kubectl, name: &str) -> String {
-    let wait = format!("wait '--for=jsonpath={{.status.certificate}}' csr/{name} --timeout=20s");
+    let wait = format!("wait '--for=jsonpath={{.status.certificate}}' csr/{name} --timeout=120s");
     kubectl.ok(&wait).await;
     let text = kubectl.ok(&format!("get csr {name} -o 'jsonpath={{.status.certificate}}'")).await;
     String::from_utf8(STANDARD.decode(text).unwrap()).unwrap()
@@ -80,7 +80,7 @@ async fn an_approved_certificate_request_gives_a_certificate_that_authenticates(
     // A request that violates the rules of its signer fails with the reason; a denied request stays unsigned.
     kubectl.ok_with("create -f -", &manifest("odd", &text, "kube-apiserver-client", "server auth")).await;
     kubectl.ok("certificate approve odd").await;
-    kubectl.ok("wait --for=condition=Failed csr/odd --timeout=20s").await;
+    kubectl.ok("wait --for=condition=Failed csr/odd --timeout=120s").await;
     let why = kubectl
         .ok("get csr odd -o 'jsonpath={.status.conditions[1].reason}: {.status.conditions[1].message}'")
         .await;
@@ -204,6 +204,8 @@ async fn kubectl_auth_reconciles_lists_and_tests_permissions() {
     assert!(configmaps.ends_with("[get list]"), "{list}");
     assert!(list.contains("selfsubjectaccessreviews.authorization.k8s.io"), "{list}");
 
+    let account = "/api/v1/namespaces/default/serviceaccounts/default";
+    server.client().until(account, |account| account.is_some()).await;
     let token = kubectl
         .ok("create token default --duration=10m --audience=https://kubernetes.default.svc.cluster.local")
         .await;

@@ -119,7 +119,7 @@ async fn groups_without_a_suffix_work_in_the_default_naming_profile() {
             ("set image deploy/web web=web:2", "deployment.apps/web image updated"),
             ("rollout resume deploy web", "deployment.apps/web resumed"),
             ("run more --image=i", "pod/more created"),
-            ("wait '--for=jsonpath={.status.phase}=Pending' pod/more --timeout=10s", "pod/more condition met"),
+            ("wait '--for=jsonpath={.status.phase}=Pending' pod/more --timeout=120s", "pod/more condition met"),
             ("delete pod more", r#"pod "more" deleted"#),
             ("get pod more", r#"Error from server (NotFound): pods "more" not found"#),
             ("delete deploy,sts,ds,cronjob,hpa,pdb --all -o name", "deployment.apps/web\nstatefulset.apps/db\ndaemonset.apps/agent\ncronjob.batch/nightly\nhorizontalpodautoscaler.autoscaling/web\npoddisruptionbudget.policy/web"),

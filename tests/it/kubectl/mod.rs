@@ -70,10 +70,10 @@ impl Kubectl {
         Kubectl::spread_releases(server, 2).await
     }
 
-    /// Returns `count` of the available releases of kubectl: the oldest, the newest, and others at equal distances
-    /// between these. The programs are the files that `KUBECTLS` names, separated by colons, or else the files
-    /// `kubectl.<release>` next to the installed kubectl. Returns all releases if fewer are available, and an empty list
-    /// without kubectl.
+    /// Returns `count` (at least two) of the available releases of kubectl: the oldest, the newest, and others at equal
+    /// distances between these. The programs are the files that `KUBECTLS` names, separated by colons, or else the
+    /// files `kubectl.<release>` next to the installed kubectl. Returns all releases if fewer are available, and an
+    /// empty list without kubectl.
     pub async fn spread_releases(server: &Server, count: usize) -> Vec<Kubectl> {
         let named = std::env::var("KUBECTLS").unwrap_or_default();
         let mut programs: Vec<PathBuf> =

@@ -283,7 +283,7 @@ async fn kubectl_waits_for_objects_and_prints_them_in_every_format() {
     assert_eq!(client.post(pods, &pod).await.status, 201);
 
     // These waits end because of a change, because of the current state, and because of a deletion.
-    let condition = "wait pod/p --for=condition=Ready --timeout=60s";
+    let condition = "wait pod/p --for=condition=Ready --timeout=120s";
     let waiting = kubectl.ok(condition);
     let change = async {
         let ready =
@@ -292,7 +292,7 @@ async fn kubectl_waits_for_objects_and_prints_them_in_every_format() {
     };
     let (waited, changed) = futures_util::join!(waiting, change);
     assert_eq!((waited.as_str(), changed.status), ("pod/p condition met\n", 200));
-    let phase = kubectl.ok("wait pod/p '--for=jsonpath={.status.phase}=Running' --timeout=60s").await;
+    let phase = kubectl.ok("wait pod/p '--for=jsonpath={.status.phase}=Running' --timeout=120s").await;
     assert_eq!(phase, "pod/p condition met\n");
 
     let yaml = kubectl.ok("get pod p -o yaml").await;

@@ -577,7 +577,7 @@ async fn kubectl_delete_keeps_or_deletes_the_dependents_of_a_workload() {
         match cascade {
             "foreground" => assert_eq!(kubectl.ok(rest).await, "", "dependents are deleted first"),
             "background" => {
-                kubectl.ok("wait --for=delete rs/frontend-1 pod/frontend-1-0 pod/frontend-1-1 pod/frontend-1-2 --timeout=60s").await;
+                kubectl.ok("wait --for=delete rs/frontend-1 pod/frontend-1-0 pod/frontend-1-1 pod/frontend-1-2 --timeout=120s").await;
             }
             _ => {}
         }

@@ -10,6 +10,8 @@ use crate::support::anonymous_bytes;
 async fn a_restored_snapshot_has_the_saved_objects_and_watches_start_again() {
     let server = server(&[]).await;
     let client = server.client();
+    // A controller of the server writes this object, which the lists below contain.
+    client.until(&format!("{CONFIG_MAPS}/kube-root-ca.crt"), |found| found.is_some()).await;
     for name in ["kept", "changed", "deleted"] {
         client.post(CONFIG_MAPS, &config_map(name, "1")).await;
     }
