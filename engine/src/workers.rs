@@ -26,7 +26,7 @@ use crate::status::StoreStatus;
 use crate::turns::Turns;
 use crate::watch::Hub;
 
-/// Nice value of background maintenance: if other threads need the processor, maintenance gets a third of
+/// Levels by which the priority of background maintenance is lower: if other threads need the processor, maintenance gets a third of
 /// their share. With a much smaller share, maintenance would fall behind the writers.
 const MAINTENANCE_NICE: i32 = 5;
 

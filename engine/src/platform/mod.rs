@@ -26,6 +26,7 @@ use std::path::Path;
 use rustix::fs::{CWD, FallocateFlags, OFlags, RenameFlags, SeekFrom, fallocate, renameat_with, seek};
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
+use rustix::process::{getpriority_process, setpriority_process};
 
 pub(crate) use mapping::Mapping;
 
@@ -165,9 +166,33 @@ pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)
 }
 
-/// Lowers the priority of the calling thread: sets its nice value to `levels`. If the call is refused, commits wait a
-/// little longer for background work.
+/// Lowers the priority of the calling thread: adds `levels` to its nice value, of which 19 is the largest. If the call is
+/// refused, commits wait a little longer for background work.
 pub(crate) fn lower_priority(levels: i32) {
-    // On Linux this sets the priority of the calling thread, not of the process.
-    let _ = rustix::process::setpriority_process(None, levels);
+    // On Linux these calls concern the calling thread, not the process.
+    if let Ok(nice) = getpriority_process(None) {
+        let _ = setpriority_process(None, nice + levels);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_lowers_the_priority_of_the_calling_thread() {
+        fn nice() -> i32 {
+            getpriority_process(None).unwrap()
+        }
+        let before = nice();
+        let lower_twice = move || {
+            [3, 3].map(|levels| {
+                lower_priority(levels);
+                nice() - before
+            })
+        };
+        let lowered = std::thread::spawn(lower_twice).join().unwrap();
+        assert_eq!(lowered, [3, 6].map(|levels| levels.min(19 - before)));
+        assert_eq!(nice(), before);
+    }
 }
